@@ -16,7 +16,7 @@ import pytest
 from podsim.fleet.arrivals import Arrivals, draw_jobs
 from podsim.fleet.jobs import columns
 from podsim.fleet.openb import read_nodes, read_requests
-from podsim.fleet.packing import draw, pack
+from podsim.fleet.packing import draw_requests, pack
 from podsim.fleet.policies import POLICIES, find_policy
 from podsim.fleet.queue import Machine, run_queue
 from podsim.fleet.sliced import run_sliced
@@ -86,6 +86,6 @@ def test_10000_jobs_of_which_most_ask_for_instances(benchmark, packer):
 def test_openb(benchmark, packer):
     nodes = read_nodes(DATA / "openb_gpu_nodes.csv.gz")
     requests = read_requests(DATA / "openb_pods.csv.gz", nodes.models)
-    arrivals = draw(requests, float(nodes.gpus.sum()), 1.3, np.random.default_rng(0))
+    arrivals = draw_requests(requests, float(nodes.gpus.sum()), 1.3, np.random.default_rng(0))
     once = lambda: pack(requests, nodes, arrivals, packer, rng=np.random.default_rng(0))  # noqa: E731
     benchmark.pedantic(once, rounds=2, warmup_rounds=1)

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from podsim.fleet.reliability import LongRun, best_interval
+from podsim.fleet.reliability import LongRun, best_interval_seconds
 from podsim.fleet.reliability_rates import load_study, recovery
 from podsim.fleet.reliability_runs import simulate_runs
 
@@ -23,7 +23,7 @@ def job(**changes):
     known = {name: constant.value for name, constant in recovery().items()}
     mtbf = 1 / (1000 * load_study("rsc-1").rate)
     given = {
-        "work": 60 * DAY, "mtbf": mtbf, "interval": float(best_interval(30.0, mtbf)), "stall": 30.0,
+        "work": 60 * DAY, "mtbf": mtbf, "interval": float(best_interval_seconds(30.0, mtbf)), "stall": 30.0,
         "restart": known["start"] + 60.0, "hang": known["hang"], "timeout": known["timeout"], "drain": known["drain"],
         "repair": known["repair"], "spares": 50,
     } | changes  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from podsim.graphs.chakra_file import _decoded, encode
+from podsim.graphs.chakra_file import _decode, encode
 from podsim.graphs.chakra_mend import mend
 from podsim.graphs.graph_cut import divide
 from podsim.graphs.trace_graph import CommGroup, TraceGraph
@@ -38,5 +38,5 @@ def test_a_trace_of_twenty_thousand_nodes(benchmark: BenchmarkFixture) -> None:
         first=np.concatenate([[0], np.arange(n)]), before=np.arange(n - 1),
     )  # fmt: skip
     data = encode(trace)
-    found = benchmark(lambda: mend(_decoded(data, True)))
+    found = benchmark(lambda: mend(_decode(data, True)))
     assert len(found.graph) == n

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from podsim.fleet.jobs import JobColumns, make_jobs
-from podsim.fleet.metrics import run_of
+from podsim.fleet.metrics import make_run
 from podsim.fleet.policies import find_policy
 from podsim.fleet.queue import Machine
 from podsim.fleet.sliced import run_sliced
@@ -36,7 +36,7 @@ def main() -> None:
             made = run_sliced(
                 make_jobs(columns), machine, find_policy("fifo-skip"), slicing, packer=packer, relay=10.0
             )
-            runs.append(run_of(made, timeline=False))
+            runs.append(make_run(made, timeline=False))
         wait, lost, anew = (
             float(np.mean([getattr(run, name) for run in runs]))
             for name in ("wait_mean", "fragmented", "relaid")

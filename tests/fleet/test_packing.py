@@ -10,7 +10,7 @@ import pytest
 
 from podsim.errors import PodsimError, TableError
 from podsim.fleet.openb import read_nodes, read_requests
-from podsim.fleet.packing import PACKERS, Nodes, Requests, draw, pack
+from podsim.fleet.packing import PACKERS, Nodes, Requests, draw_requests, pack
 from podsim.fleet.traces import DATA
 
 PUBLISHED = {
@@ -67,7 +67,7 @@ def test_theorems(packer):
         [(4000, 0, 0), (2000, 1, 250), (3000, 1, 600), (8000, 1, 1000), (16_000, 4, 1000), (9000, 2, 1000)]
     )
     nodes = nodes_of([4, 8, 2, 1, 8])
-    arrivals = draw(requests, 23, 1.5, rng)
+    arrivals = draw_requests(requests, 23, 1.5, rng)
     assert requests.demand[arrivals].sum() == pytest.approx(1.5 * 23_000, rel=0.2)
     one = pack(requests, nodes, arrivals, packer, rng=np.random.default_rng(1))
     two = pack(requests, nodes, arrivals, packer, rng=np.random.default_rng(1))
@@ -97,7 +97,7 @@ def test_openb_as_published(packer):
     requests = read_requests(DATA / "openb_pods.csv.gz", nodes.models)
     assert (len(nodes.gpus), nodes.gpus.sum(), requests.count.sum()) == (1213, 6212, 8152)
     rng = np.random.default_rng(0)
-    packed = pack(requests, nodes, draw(requests, 6212.0, 1.3, rng), packer, rng=rng)
+    packed = pack(requests, nodes, draw_requests(requests, 6212.0, 1.3, rng), packer, rng=rng)
     assert packed.at(1.3) == pytest.approx(PUBLISHED[{"random": "Random", "fgd": "FGD"}[packer]], abs=0.02)
 
 
@@ -107,8 +107,8 @@ def test_bad_input(tmp_path):
         pack(requests, nodes_of([1]), [0], "fdg", rng=np.random.default_rng(0))
     with pytest.raises(PodsimError, match="must have a GPU"):
         nodes_of([0])
-    with pytest.raises(PodsimError, match="no request of the trace asks"):
-        draw(requests_of([(1, 0, 0)]), 1, 1.0, np.random.default_rng(0))
+    with pytest.raises(PodsimError, match="no request of the trace needs"):
+        draw_requests(requests_of([(1, 0, 0)]), 1, 1.0, np.random.default_rng(0))
     (tmp_path / "p.csv").write_text("cpu_milli,memory_mib,num_gpu,gpu_milli\n1,1,2,500\n", "utf-8")
     with pytest.raises(TableError, match="500 thousandths of 2 GPUs"):
         read_requests(tmp_path / "p.csv", ("A",))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import podsim
 from podsim.cli import app
 from podsim.errors import CatalogError, PlanError, PodsimError
-from podsim.fleet.power import cluster_power, load_power, node_of, speed_under, switches_of
+from podsim.fleet.power import capped_speed, cluster_power, count_switches, load_power, make_node
 from podsim.fleet.power_catalog import figures, parse_prices, prices
 from podsim.fleet.power_cost import HOUR, KWH
 from podsim.fleet.power_hpl import grid, hpl
@@ -70,10 +70,10 @@ def test_an_instance_has_its_share_of_the_server_around_its_gpu() -> None:
     assert (
         0.8 * whole.total < 56 * one.total < whole.total
     )  # one memory slice and ten SMs of each GPU stay out
-    assert load_power(small, "peak", pue=1.0).total < node_of(small).maximum
+    assert load_power(small, "peak", pue=1.0).total < make_node(small).maximum
     hours = podsim.cost("a100-40gb/1g.5gb", gpu_hours=100, pue=1.0)
     assert hours.energy / KWH == pytest.approx(one.total / 1000 * 100)
-    assert node_of(load_cluster(DGX)).maximum == 6500.0
+    assert make_node(load_cluster(DGX)).maximum == 6500.0
 
 
 # a fleet of 8 x A100 servers: what the GPUs drew, and what the servers drew; the mean server was in use 66 % of the time
@@ -180,8 +180,8 @@ def test_more_work_and_more_room_draw_more(low: float, high: float, cap: float) 
     low, high = sorted((low, high))
     assert cluster_power(one, low) <= cluster_power(one, high)
     assert cluster_power(one, high, cap=cap) <= cluster_power(one, high)
-    assert 0 < speed_under(one, cap) <= 1
-    energy = [cluster_power(one, 1.0, cap=c) / speed_under(one, c) for c in (cap, 400)]
+    assert 0 < capped_speed(one, cap) <= 1
+    energy = [cluster_power(one, 1.0, cap=c) / capped_speed(one, c) for c in (cap, 400)]
     assert energy[0] <= energy[1] * 1.001  # within these caps arithmetic gets cheaper, never dearer
 
 
@@ -190,14 +190,14 @@ def test_capped_gpus_against_tuned_clocks() -> None:
     one = load_cluster(DGX)
     rest = load_power(one, "training", pue=1).servers
     for wall, speed in ((3549.3, 24.7 / 28.3), (2946.2, 245 / 313.5)):
-        assert speed_under(one, (wall - rest) / 8) == pytest.approx(speed, rel=0.01)
+        assert capped_speed(one, (wall - rest) / 8) == pytest.approx(speed, rel=0.01)
 
 
 def test_parts_of_a_server_and_of_a_cluster() -> None:
     whole = load_cluster(DGX)
-    assert node_of(whole.subset(2)).rest == pytest.approx(node_of(whole).rest / 4)
+    assert make_node(whole.subset(2)).rest == pytest.approx(make_node(whole).rest / 4)
     pod = load_cluster("superpod-a100:1su")
-    assert switches_of(pod) == 12
+    assert count_switches(pod) == 12
     half = pod.subset(80)
     assert cluster_power(half, 0.5, within=pod) == pytest.approx(cluster_power(pod, 0.5) / 2)
 
@@ -313,4 +313,4 @@ def test_figures_say_where_they_come_from() -> None:
         assert len(table.source) > 10
         assert table.date
     with pytest.raises(PodsimError):
-        node_of(load_cluster(DGX), 10.0)
+        make_node(load_cluster(DGX), 10.0)

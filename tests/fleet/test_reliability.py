@@ -15,16 +15,16 @@ from scipy.special import lambertw
 from podsim.errors import PodsimError
 from podsim.fleet.reliability import (
     LongRun,
-    best_interval,
+    best_interval_seconds,
     blocked_share,
-    daly_interval,
+    daly_interval_seconds,
     expected_seconds,
     failure_free_seconds,
     first_order_efficiency,
     overhead,
     segments,
-    steady_restart,
-    young_interval,
+    steady_restart_seconds,
+    young_interval_seconds,
 )
 
 DAY = 86400.0
@@ -45,9 +45,9 @@ VECTORS = [  # stall, mtbf, restart, Young, Daly, minimum, efficiency
 def test_published_vectors(
     stall: float, mtbf: float, restart: float, young: float, daly: float, best: float, efficiency: float
 ) -> None:
-    assert float(young_interval(stall, mtbf)) == pytest.approx(young, abs=0.051)
-    assert float(daly_interval(stall, mtbf)) == pytest.approx(daly, abs=0.051)
-    exact = float(best_interval(stall, mtbf))
+    assert float(young_interval_seconds(stall, mtbf)) == pytest.approx(young, abs=0.051)
+    assert float(daly_interval_seconds(stall, mtbf)) == pytest.approx(daly, abs=0.051)
+    exact = float(best_interval_seconds(stall, mtbf))
     assert exact == pytest.approx(best, abs=0.051)
     assert 1 / float(overhead(exact, stall=stall, mtbf=mtbf, restart=restart)) == pytest.approx(
         efficiency, abs=6e-6
@@ -57,7 +57,7 @@ def test_published_vectors(
 @QUICK
 @given(stalls, mtbfs)
 def test_the_best_interval_is_lamberts_and_the_minimum(stall: float, mtbf: float) -> None:
-    exact = float(best_interval(stall, mtbf))
+    exact = float(best_interval_seconds(stall, mtbf))
     w = float(lambertw(-math.exp(-1.0 - stall / mtbf)).real)
     if stall / mtbf > 1e-6:  # below, 1 + w has lost its digits
         assert exact == pytest.approx(mtbf * (1.0 + w), rel=1e-6)
@@ -65,13 +65,15 @@ def test_the_best_interval_is_lamberts_and_the_minimum(stall: float, mtbf: float
     here = float(overhead(exact, stall=stall, mtbf=mtbf))
     for other in (0.9 * exact, 1.1 * exact):
         assert float(overhead(other, stall=stall, mtbf=mtbf)) >= here * (1 - 1e-12)
-    assert float(young_interval(stall, mtbf)) >= exact * (1 - 1e-9)
+    assert float(young_interval_seconds(stall, mtbf)) >= exact * (1 - 1e-9)
 
 
 @QUICK
 @given(st.floats(1e-6, 0.5))
 def test_daly_is_close(share: float) -> None:
-    assert float(daly_interval(share, 1.0)) == pytest.approx(float(best_interval(share, 1.0)), rel=6e-3)
+    assert float(daly_interval_seconds(share, 1.0)) == pytest.approx(
+        float(best_interval_seconds(share, 1.0)), rel=6e-3
+    )
 
 
 def test_scipy_finds_the_same_minimum() -> None:
@@ -79,20 +81,20 @@ def test_scipy_finds_the_same_minimum() -> None:
         lambda t: float(overhead(t, stall=40.0, mtbf=11124.0)), bounds=(1.0, 1e4), method="bounded",
         options={"xatol": 1e-6},
     )  # fmt: skip
-    assert found.x == pytest.approx(float(best_interval(40.0, 11124.0)), rel=1e-6)
+    assert found.x == pytest.approx(float(best_interval_seconds(40.0, 11124.0)), rel=1e-6)
 
 
 def test_daly_ends_at_the_mtbf() -> None:
-    assert float(daly_interval(300.0, 100.0)) == 100.0
+    assert float(daly_interval_seconds(300.0, 100.0)) == 100.0
 
 
 def test_arrays_broadcast() -> None:
-    found = best_interval(np.array([5.0, 40.0])[:, None], np.array([1e4, 1e5, 1e6]))
+    found = best_interval_seconds(np.array([5.0, 40.0])[:, None], np.array([1e4, 1e5, 1e6]))
     assert found.shape == (2, 3)
-    assert float(found[1, 2]) == float(best_interval(40.0, 1e6))
+    assert float(found[1, 2]) == float(best_interval_seconds(40.0, 1e6))
 
 
-@pytest.mark.parametrize("law", [young_interval, daly_interval, best_interval])
+@pytest.mark.parametrize("law", [young_interval_seconds, daly_interval_seconds, best_interval_seconds])
 @pytest.mark.parametrize("bad", [(0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (math.nan, 1.0), (1.0, math.inf)])
 def test_intervals_refuse(law: object, bad: tuple[float, float]) -> None:
     with pytest.raises(PodsimError, match="must be a finite number of seconds, positive"):
@@ -148,7 +150,7 @@ def test_failures_only_cost(mtbf: float, restart: float, persist: float, hang: f
     run = replace(RUN, mtbf=mtbf, restart=restart, persist=persist, hang=hang, timeout=timeout)
     assert expected_seconds(run) >= failure_free_seconds(run) * (1 - 1e-9)
     assert expected_seconds(replace(run, restart=restart + 10)) >= expected_seconds(run)
-    steady = float(steady_restart(run, mtbf))
+    steady = float(steady_restart_seconds(run, mtbf))
     assert restart <= steady * (1 + 1e-9) + 1e-9
     assert steady <= restart + timeout + 1e-6
 

@@ -18,16 +18,16 @@ from podsim.errors import MigError, PodsimError
 from podsim.fleet.jobs import Job, JobColumns, jobs_of, make_jobs
 from podsim.fleet.policies import POLICIES, find_policy
 from podsim.fleet.queue import Machine, run_queue
-from podsim.fleet.sliced import problem_of, run_sliced
-from podsim.fleet.slots import PACKERS, kinds_of, legal_starts, lost_on
-from podsim.hardware.mig.layouts import Instance, check, instance, layouts
+from podsim.fleet.sliced import policy_problem, run_sliced
+from podsim.fleet.slots import PACKERS, job_kinds, legal_starts, lost_share
+from podsim.hardware.mig.layouts import Instance, check, layouts, make_instance
 from podsim.hardware.mig.profiles import find_profile, slicings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from small import random_jobs
 
 A100 = slicings()["a100-40gb"]
-ABLE = [policy for policy in POLICIES if not problem_of(policy)]
+ABLE = [policy for policy in POLICIES if not policy_problem(policy)]
 PROFILES = ("", "1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 
 
@@ -52,7 +52,7 @@ def test_legal_places_are_those_of_the_layouts():
     for busy in [(), *every]:
         for profile in A100.profiles:
             legal = legal_starts(A100.name, busy, profile.name)
-            made = [s for s in profile.starts if tuple(sorted((*busy, instance(profile, s)))) in every]
+            made = [s for s in profile.starts if tuple(sorted((*busy, make_instance(profile, s)))) in every]
             taken = {at for one in busy for at in one.slices}
             free = [s for s in profile.starts if taken.isdisjoint(range(s, s + profile.size)) and s in made]
             assert list(legal) == free
@@ -93,7 +93,7 @@ def test_theorems(seed, policy, packer):
         for place in here:
             profile = jobs.mig[run.span_job[place]]
             if profile:
-                one = instance(find_profile(A100, profile), int(run.span_slice[place]))
+                one = make_instance(find_profile(A100, profile), int(run.span_slice[place]))
                 by_gpu.setdefault(int(run.span_gpu[place]), []).append(one)
         for instances in by_gpu.values():
             check(A100, instances)
@@ -127,7 +127,7 @@ def test_nobody_waits_beside_room(seed, policy, packer):
         for place in np.flatnonzero((run.span_start <= moment) & (run.span_end > moment)):
             j = run.span_job[place]
             if jobs.mig[j]:
-                one = instance(find_profile(A100, jobs.mig[j]), int(run.span_slice[place]))
+                one = make_instance(find_profile(A100, jobs.mig[j]), int(run.span_slice[place]))
                 busy[run.span_gpu[place]].append(one)
             else:
                 whole += int(jobs.gpus[j])
@@ -139,8 +139,8 @@ def test_nobody_waits_beside_room(seed, policy, packer):
             assert idle <= 0
             profile = find_profile(A100, jobs.mig[j])
             assert not any(
-                tuple(sorted((*there, instance(profile, s)))) in every
-                and all(set(instance(profile, s).slices).isdisjoint(one.slices) for one in there)
+                tuple(sorted((*there, make_instance(profile, s)))) in every
+                and all(set(make_instance(profile, s).slices).isdisjoint(one.slices) for one in there)
                 for there in busy
                 if there
                 for s in profile.starts
@@ -170,12 +170,12 @@ def test_a_place_matters():
 
 
 def test_what_is_of_no_use():
-    kinds = kinds_of(["1g.5gb", "", "3g.20gb", "3g.20gb"])
-    assert lost_on(A100.name, (), kinds) == 0.0
-    one = (instance(find_profile(A100, "1g"), 0),)
-    assert lost_on(A100.name, one, kinds) == pytest.approx(0.25 * 6 / 7)  # no whole GPU any more
-    both = (one[0], instance(find_profile(A100, "1g"), 4))
-    assert lost_on(A100.name, both, kinds) == pytest.approx(0.75 * 5 / 7)  # and no start for 3g
+    kinds = job_kinds(["1g.5gb", "", "3g.20gb", "3g.20gb"])
+    assert lost_share(A100.name, (), kinds) == 0.0
+    one = (make_instance(find_profile(A100, "1g"), 0),)
+    assert lost_share(A100.name, one, kinds) == pytest.approx(0.25 * 6 / 7)  # no whole GPU any more
+    both = (one[0], make_instance(find_profile(A100, "1g"), 4))
+    assert lost_share(A100.name, both, kinds) == pytest.approx(0.75 * 5 / 7)  # and no start for 3g
     # fgd puts the second 1g where 3g still has a start, though it is on a GPU less full than none
     jobs = [job("a", 0, 100, "1g"), job("b", 1, 100, "1g"), job("c", 2, 50, "3g"), job("d", 3, 50, "3g")]
     found = run(jobs, gpus=2, packer="fgd")
@@ -213,14 +213,14 @@ def test_whole_and_divided_gpus():
 
 def test_what_cannot_be():
     with pytest.raises(
-        PodsimError, match=r"srtf: instances are not stopped.*packer='worst' may be first-fit"
+        PodsimError, match=r"srtf: instances cannot be preempted.*packer='worst' may be first-fit"
     ):
         run([job("a", 0, 1, "1g")], "srtf", packer="worst")
     with pytest.raises(MigError, match=r"9g.*instances cannot talk to each other \(b: 2 x 1g\)"):
         run([job("a", 0, 1, "9g"), job("b", 0, 1, "1g", gpus=2)], gpus=2)
     with pytest.raises(PodsimError, match=r"repartition=-1 s.*job a: 3 GPUs; there are 1"):
         run([job("a", 0, 1, gpus=3)], relay=-1.0)
-    with pytest.raises(PodsimError, match="some jobs ask for MIG instances"):
+    with pytest.raises(PodsimError, match="some jobs need MIG instances"):
         run_queue(jobs_of([job("a", 0, 1, "1g")]), Machine(gpus_per_node=1), find_policy("fifo"))
 
 

@@ -12,7 +12,7 @@ import podsim
 from podsim.errors import PodsimError, TableError
 from podsim.fleet.arrivals import Arrivals, draw_jobs
 from podsim.fleet.jobs import Job, jobs_of
-from podsim.fleet.sacct import elapsed, gpus_of
+from podsim.fleet.sacct import count_gpus, elapsed_seconds
 from podsim.fleet.traces import PACKAGED, read_jobs
 from podsim.report.queue import queue_report
 from podsim.report.screen import show
@@ -105,7 +105,7 @@ def test_philly_json(tmp_path):
     ]  # fmt: skip
     jobs = read_jobs(write(tmp_path, json.dumps(log), "cluster_job_log"))
     assert (jobs.gpus.tolist(), jobs.seconds.tolist()) == ([4], [660.0])
-    with pytest.raises(TableError, match="job 1 is not as in Philly's log"):
+    with pytest.raises(TableError, match="job 1 differs from Philly's log"):
         read_jobs(write(tmp_path, "[{}]", "x.json"))
     with pytest.raises(TableError, match="is not JSON"):
         read_jobs(write(tmp_path, "[{", "x.json"))
@@ -128,14 +128,18 @@ def test_sacct(tmp_path):
     assert jobs.seconds.tolist() == [86_410, 600]
     assert jobs.limit.tolist() == [172_800, 600]
     assert jobs.left_out == {"never started": 1, "asked for no GPU": 1}
-    assert (elapsed("03:04"), elapsed("1:02:03"), elapsed("2-00:00:01")) == (184, 3723, 172_801)
-    assert gpus_of("cpu=4") == 0
+    assert (elapsed_seconds("03:04"), elapsed_seconds("1:02:03"), elapsed_seconds("2-00:00:01")) == (
+        184,
+        3723,
+        172_801,
+    )
+    assert count_gpus("cpu=4") == 0
     several = SACCT.replace("cpu=4\n", "gres/gpu:a100_1g.5gb=2\n")
     told = read_jobs(write(tmp_path, several, "several.txt")).left_out
     assert told == {"never started": 1, "asked for several MIG instances, which cannot talk": 1}
     with pytest.raises(TableError, match="AllocTRES or ReqTRES"):
         read_jobs(write(tmp_path, "JobID|Submit|Elapsed\n1|2026-01-31T08:00:00|1:00\n"))
-    with pytest.raises(TableError, match=r"Elapsed as.*row 1, job 10"):
+    with pytest.raises(TableError, match=r"Elapsed like.*row 1, job 10"):
         read_jobs(write(tmp_path, SACCT.replace("1-00:00:10", "soon")))
 
 
@@ -146,9 +150,9 @@ BAD = {
     "id,submit,gpus,seconds\na,1,1,ten\n": r"seconds must be a number \(row 1: 'ten'\)",
     "id,submit,gpus,seconds\na,1,1,nan\n": "lengths must be finite",
     "id,submit,gpus,seconds\na,1,1,1e400\n": "lengths must be finite",
-    "id,submit,gpus,seconds\na,1,1,1\na,2,1,1\n": "ids must be unique.*choose one by its column",
-    "id,submit,gpus,seconds,after\na,1,1,1,b\nb,1,1,1,c\nc,1,1,1,a\n": "in a circle.*a after b after c after a",
-    "id,submit,gpus,seconds,after\na,1,1,1,a\n": "circle.*a after a",
+    "id,submit,gpus,seconds\na,1,1,1\na,2,1,1\n": "ids must be unique.*select one by its column",
+    "id,submit,gpus,seconds,after\na,1,1,1,b\nb,1,1,1,c\nc,1,1,1,a\n": "form a cycle.*a after b after c after a",
+    "id,submit,gpus,seconds,after\na,1,1,1,a\n": "cycle.*a after a",
     "id,submit,gpus,seconds,after\na,1,1,1,z\n": "job a waits for z",
     "id,submit,gpus,seconds\n": "no rows",
     "id,submit,gpus,seconds\na,1,0,1\n": "no job that asked for GPUs",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podsim.errors import ModelError, PodsimError
-from podsim.graphs.capturing import capture_module, load_torch, module_of, torch_flops
+from podsim.graphs.capturing import capture_module, load_torch, make_module, torch_flops
 from podsim.graphs.fusion import fuse
 from podsim.graphs.op_graph_json import to_text, to_value
 from podsim.verbs.capture import captured
@@ -49,7 +49,7 @@ def both(place: str, shapes: tuple[str, ...]) -> tuple[Any, Any, Any]:
     path, _, name = place.rpartition(":")
     names: dict[str, Any] = {"__name__": "m"}
     exec(compile(Path(path).read_text(), path, "exec"), names)
-    module, inputs = module_of(names[name], place, shapes)
+    module, inputs = make_module(names[name], place, shapes)
     return capture_module(module, inputs), module, inputs
 
 
@@ -117,7 +117,7 @@ def test_frozen_weights_have_no_gradient() -> None:
 
 
 def capture(build: Any, *shapes: str) -> Any:
-    module, inputs = module_of(build, "here", shapes)
+    module, inputs = make_module(build, "here", shapes)
     return capture_module(module, inputs), torch_flops(module, inputs)
 
 
@@ -252,7 +252,7 @@ class Embeds(nn.Module):
         (lambda: nn.Linear(8, 8), ("4x9",), ("cannot be exported", "--input")),
         (lambda: nn.Linear(8, 8), ("4x8", "4x8"), ("cannot be exported", "each argument")),
         (lambda: 3, ("4x8",), ("torch.nn.Module",)),
-        (nn.Identity, ("4x8",), ("holds no op",)),
+        (nn.Identity, ("4x8",), ("has no ops",)),
         (lambda: nn.Linear(8, 8), (), ("no inputs",)),
         (lambda: nn.Linear(8, 8), ("4xx8",), ("expected sizes",)),
         (lambda: nn.Linear(8, 8), ("4x8:float17",), ("expected sizes",)),

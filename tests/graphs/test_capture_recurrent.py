@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podsim.errors import ModelError
-from podsim.graphs.capturing import capture_module, module_of, torch_flops
+from podsim.graphs.capturing import capture_module, make_module, torch_flops
 from podsim.graphs.fusion import fuse
 from podsim.graphs.op_graph_json import graph_of, to_value
 
@@ -32,7 +32,7 @@ class Net(nn.Module):
 
 
 def captured(cell: str, **options: Any) -> tuple[Any, Any, tuple[float, float] | None]:
-    module, inputs = module_of(lambda: Net(cell, **options).train(), "here", (f"{SAMPLES}x{STEPS}:int64",))
+    module, inputs = make_module(lambda: Net(cell, **options).train(), "here", (f"{SAMPLES}x{STEPS}:int64",))
     return capture_module(module, inputs), module, torch_flops(module, inputs)
 
 
@@ -83,7 +83,7 @@ def test_cells_are_layers_of_one_step(name: str, gates: int, bias: bool) -> None
         def forward(self, x: Any) -> Any:
             return self.cell(x)
 
-    module, inputs = module_of(Cell, "here", (f"{SAMPLES}x{WIDTH}",))
+    module, inputs = make_module(Cell, "here", (f"{SAMPLES}x{WIDTH}",))
     graph, counted = capture_module(module, inputs), torch_flops(module, inputs)
     assert counted is not None
     assert graph.flops.sum() == counted[0] == 2 * SAMPLES * gates * HIDDEN * (WIDTH + HIDDEN)
@@ -103,6 +103,6 @@ def test_packed_sequences_are_refused() -> None:
             packed = nn.utils.rnn.pack_padded_sequence(x, lengths)
             return self.cell(packed)[0].data
 
-    module, inputs = module_of(Packed, "here", (f"{STEPS}x{SAMPLES}x{WIDTH}",))
+    module, inputs = make_module(Packed, "here", (f"{STEPS}x{SAMPLES}x{WIDTH}",))
     with pytest.raises(ModelError, match="PackedSequence"):
         capture_module(module, inputs)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import TraceError
-from podsim.graphs.chakra_file import Node, RawTrace, _decoded, _node, encode
+from podsim.graphs.chakra_file import Node, RawTrace, _decode, _node, encode
 from podsim.graphs.chakra_mend import mend, read_chakra, write_chakra
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph, critical_seconds
 from podsim.timeline.protobuf import bytes_field, fields, number_field, packed, signed, varint, varint_at
@@ -60,7 +60,7 @@ def same(one: TraceGraph, other: TraceGraph) -> bool:
 @given(st.integers(1, 30), st.integers(0, 10**6))
 def test_what_is_written_is_read(ops: int, seed: int) -> None:
     one = trace(ops, seed)
-    there = mend(_decoded(encode(one), True))
+    there = mend(_decode(encode(one), True))
     assert same(one, there.graph)
     assert there.graph.rank == one.rank
     assert (there.dangling, there.doubled, there.ignored, there.cyclic, there.truncated) == (
@@ -70,7 +70,7 @@ def test_what_is_written_is_read(ops: int, seed: int) -> None:
         0,
         False,
     )
-    assert encode(mend(_decoded(encode(there.graph), True)).graph) == encode(there.graph)
+    assert encode(mend(_decode(encode(there.graph), True)).graph) == encode(there.graph)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
@@ -261,7 +261,7 @@ def test_damaged_files_never_give_a_traceback(seed: int, damage: int) -> None:
                 data[at:at] = random.bytes(int(random.integers(1, 9)))
         data = data or bytearray(b"\x00")
     try:
-        found = mend(_decoded(bytes(data), True))
+        found = mend(_decode(bytes(data), True))
     except TraceError:
         return
     assert len(found.graph) >= 1

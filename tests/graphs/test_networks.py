@@ -10,7 +10,7 @@ import pytest
 
 from podsim.errors import ModelError
 from podsim.graphs.networks import load_network, networks
-from podsim.graphs.op_graph_batch import at_batch, for_any_batch, grows
+from podsim.graphs.op_graph_batch import at_batch, for_any_batch, is_for_any_batch
 from podsim.graphs.op_graph_json import read_graph, read_value, to_text, to_value, write_value
 from podsim.workload.catalog import model_names
 
@@ -92,7 +92,7 @@ def _op(name: str, **numbers: float) -> dict[str, object]:
 def test_numbers_for_any_batch_by_hand() -> None:
     values = [(b, {"batch": b, "ops": [_op("a", read=10 * b + 4, kept=7)]}) for b in (3, 5, 8)]
     made = for_any_batch(values)
-    assert grows(made)
+    assert is_for_any_batch(made)
     assert made["ops"][0]["read"] == {"fixed": 4, "per_sample": 10}
     assert made["ops"][0]["kept"] == 7
     assert at_batch(made, 100)["ops"][0]["read"] == 1004
@@ -107,7 +107,9 @@ def test_a_number_that_is_zero_at_one_batch() -> None:
 
 def test_uneven_growth_is_refused_by_name() -> None:
     values = [(b, {"batch": b, "ops": [_op("the op", read=b * b)]}) for b in (3, 5, 8)]
-    with pytest.raises(ModelError, match=r"op 'the op' read does not grow evenly.*9 at 3, 25 at 5, 64 at 8"):
+    with pytest.raises(
+        ModelError, match=r"op 'the op' read is not linear in the batch.*9 at 3, 25 at 5, 64 at 8"
+    ):
         for_any_batch(values)
 
 

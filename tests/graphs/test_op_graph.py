@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from podsim.errors import ModelError
 from podsim.graphs.fusion import fuse
-from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph, nets_of, ordered
+from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph, nets_of, topological_order
 from podsim.graphs.op_graph_json import read_graph, to_text, to_value, write_value
 from podsim.graphs.op_products import Operand
 from podsim.graphs.op_rules import Call, facts_of
@@ -233,7 +233,7 @@ def test_json_ops_may_stand_in_any_order(tmp_path: Path) -> None:
 
 def test_a_cycle_is_named() -> None:
     with pytest.raises(ModelError, match=r"cycle: .*'b'.*'c'"):
-        ordered([[], [2, 0], [1]], ["a", "b", "c"])
+        topological_order([[], [2, 0], [1]], ["a", "b", "c"])
 
 
 def _broken(**changes: Any) -> dict[str, Any]:

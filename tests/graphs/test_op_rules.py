@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podsim.graphs.capturing import capture_module, module_of, torch_flops
+from podsim.graphs.capturing import capture_module, make_module, torch_flops
 
 pytestmark = pytest.mark.torch
 torch: Any = pytest.importorskip("torch")
@@ -19,7 +19,7 @@ _VIEWS = ("view", "expand", "detach", "unsqueeze", "alias")
 
 
 def graph_of(build: Any, *shapes: str) -> Any:
-    module, inputs = module_of(build, "here", shapes)
+    module, inputs = make_module(build, "here", shapes)
     return capture_module(module, inputs)
 
 
@@ -78,7 +78,7 @@ def test_cosine_similarity_moves_what_torchs_kernels_move() -> None:
 )
 def test_arithmetic_of_convolutions_of_every_kind(layer: Any, shape: str) -> None:
     """Forward as PyTorch counts it; backward once more for each of input and weight."""
-    module, inputs = module_of(lambda: Applied(layer()), "here", (shape,))
+    module, inputs = make_module(lambda: Applied(layer()), "here", (shape,))
     module.function.train()
     graph = capture_module(module, inputs)
     counted = torch_flops(module, inputs)

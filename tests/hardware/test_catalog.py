@@ -195,7 +195,7 @@ def test_a_good_file():
         (
             "latency =",
             'notes = { latency = "unconfirmed" }\nlatency =',
-            "contradicts notes that say unconfirmed",
+            "contradicts notes that begin with unconfirmed",
         ),
         ("latency =", 'notes = { latenc = "a remark" }\nlatency =', "notes: unknown key 'latenc'"),
         ("latency =", 'inherits = "fast"\nlatency =', "unknown entry to inherit from 'fast'"),
@@ -203,7 +203,7 @@ def test_a_good_file():
         ("latency =", 'aliases = ["slow"]\nlatency =', r"\[slow\] alias 'slow' is an entry"),
         ("[slow]", "[Slow]", "must be named in lower case"),
         ('sheet = "a data sheet"', "sheet = 1", "sources must be a table of key to text"),
-        ("[sources]", "stray = 1\n[sources]", "stray stands outside any entry"),
+        ("[sources]", "stray = 1\n[sources]", "stray is outside any entry"),
         ("[slow]", "[slow", "x.toml is not TOML"),
     ],
 )

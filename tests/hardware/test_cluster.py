@@ -299,10 +299,10 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(CatalogError, match="no such file"):
         load_cluster(str(tmp_path / "missing.toml"))
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(CatalogError, match="is no regular file"):
+    with pytest.raises(CatalogError, match="is not a regular file"):
         load_cluster(str(tmp_path / "folder.toml"))
     os.mkfifo(tmp_path / "pipe.toml")
-    with pytest.raises(CatalogError, match="is no regular file"):
+    with pytest.raises(CatalogError, match="is not a regular file"):
         load_cluster(str(tmp_path / "pipe.toml"))
     with pytest.raises(CatalogError, match=r"no such file|cannot be read"):
         load_cluster("a\0b.toml")

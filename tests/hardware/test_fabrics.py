@@ -47,7 +47,7 @@ def tree_of(fabric, network=0):
 def test_dgx_a100_inside():
     fabric = fabric_of(load_cluster("dgx-a100-80gb"))
     assert hops(fabric, 0, 7) == ["node0/gpu0", "node0/nvswitch", "node0/gpu7"]
-    nvlinks = fabric.of_kind("nvlink")
+    nvlinks = fabric.links_of_kind("nvlink")
     assert len(nvlinks) == 16  # 8 GPUs, up and down
     assert set(fabric.capacity[nvlinks]) == {300e9}
     assert fabric.latency[nvlinks].sum() == pytest.approx(8 * load_cluster("dgx-a100-80gb").nvlink.latency)
@@ -101,7 +101,7 @@ def test_dgx_1_is_a_hybrid_cube_mesh():
         "node0/gpu4",
         "node0/gpu7",
     ]  # 2 links and 2, not over gpu3: 2 and 1
-    assert fabric.capacity[fabric.of_kind("nvlink")].sum() == pytest.approx(8 * 150e9)
+    assert fabric.capacity[fabric.links_of_kind("nvlink")].sum() == pytest.approx(8 * 150e9)
 
 
 def test_a_part_of_a_dgx_1_has_its_closest_gpus():
@@ -139,11 +139,13 @@ def test_dgx_station_joins_each_pair():
 
 def test_an_override_of_nvlink_is_in_the_fabric():
     fabric = fabric_of(load_cluster("dgx-a100-80gb", {"nvlink.bandwidth": "200 GB/s"}))
-    assert set(fabric.capacity[fabric.of_kind("nvlink")]) == {200e9}
+    assert set(fabric.capacity[fabric.links_of_kind("nvlink")]) == {200e9}
 
 
 def test_a_node_that_does_not_fit_together_says_all():
-    with pytest.raises(ClusterError, match=r"a cable ends at gpu9, which is no part; .*positive bandwidth"):
+    with pytest.raises(
+        ClusterError, match=r"a cable ends at gpu9, which is not a part; .*positive bandwidth"
+    ):
         Node(
             name="odd",
             parts=(Part(name="gpu0", kind="gpu"), Part(name="gpu1", kind="gpu")),
@@ -270,7 +272,7 @@ def test_ecmp_collides_and_adaptive_does_not():
     for choice in ("ecmp", "adaptive", "destination"):
         _, links = fabric.routed(Routing(choice=choice)).routes(source, source + 160)
         used = np.bincount(links, minlength=fabric.links)
-        loads[choice] = used[fabric.of_kind("leaf")].max()
+        loads[choice] = used[fabric.links_of_kind("leaf")].max()
     assert loads["adaptive"] == loads["destination"] == 1
     assert loads["ecmp"] > 1  # 20 flows thrown on 20 cables
 
@@ -384,7 +386,7 @@ def test_a_clos_with_a_last_pod_in_part_still_reaches_every_core():
 
 
 def test_what_no_tree_can_do_is_said():
-    with pytest.raises(ClusterError, match="more than switches of 4 ports take"):
+    with pytest.raises(ClusterError, match="too many for switches of 4 ports"):
         folded_clos(1000, switch_ports=4, bandwidth=1e9)
     with pytest.raises(ClusterError, match="do not fit a switch of 40 ports"):
         rail_tree(nodes=40, rails=8, unit=30, switches=Switches(ports=40, trunk=1.0), rate=1.0)
@@ -420,7 +422,7 @@ def test_bad_questions_are_answered():
     fabric = single_switch(4, bandwidth=1e9)
     with pytest.raises(ClusterError, match="has no end 4; it has 0 to 3"):
         fabric.routes([0], [4])
-    with pytest.raises(ClusterError, match="give as many of each"):
+    with pytest.raises(ClusterError, match="give equally many of both"):
         fabric.routes([0, 1], [2])
     with pytest.raises(ClusterError, match="has no nic 0; it has gpu 0 to 3"):
         fabric.end("nic")

@@ -10,7 +10,7 @@ import pytest
 import podsim
 from podsim.errors import CatalogError, ClusterError
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.measured import between
+from podsim.hardware.measured import interpolate
 from podsim.kernels.constants import kernel_constants
 from podsim.kernels.gemm import gemm_seconds
 from podsim.network.nccl import Members, choice, collective_seconds, send_seconds
@@ -81,7 +81,7 @@ def test_what_syncs_took_within_a_layer_is_what_tensor_parallelism_costs(tmp_pat
     path.write_text(text, "utf-8")
     host = load_cluster(str(path)).host
     assert host is not None
-    assert between(host.syncs, 4) == (pytest.approx(2e-3), pytest.approx(2e-8))
+    assert interpolate(host.syncs, 4) == (pytest.approx(2e-3), pytest.approx(2e-8))
     given = {"gpus": 8, "batch": 8, "micro_batch": 1, "precision": "fp32"}
     one, four = (podsim.predict("gpt-tiny", on=str(path), tp=tp, dp=8 // tp, **given) for tp in (1, 4))  # type: ignore[arg-type]
     assert "tp" not in one.parts or one.parts["tp"] == 0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import MigError, NoFitError
-from podsim.hardware.mig.best import Wish, best_fleet, best_layout, fewest
+from podsim.hardware.mig.best import Wish, best_fleet, best_layout, fewest_gpus
 from podsim.hardware.mig.change import additions, change_to
 from podsim.hardware.mig.layouts import check, extensions, layouts, maximal, read_layout
 from podsim.hardware.mig.profiles import find_profile, slicings
@@ -87,11 +87,11 @@ def test_a_fleet_is_no_worse_than_dealing_jobs_out() -> None:
 
 
 def test_fewest_by_hand() -> None:
-    assert fewest(A100, {"1g.5gb": 57}) == 9
-    assert fewest(A100, {"3g.20gb": 3}) == 2
-    assert fewest(A100, {"4g.20gb": 2, "3g.20gb": 2}) == 2
-    assert fewest(A100, {"4g.20gb": 1, "3g.20gb": 1, "1g.5gb": 1}) == 2
-    assert fewest(A100, {"1g.5gb": 50_000, "2g.10gb": 50_000}) == 21_429  # a bound: too many ways to try
+    assert fewest_gpus(A100, {"1g.5gb": 57}) == 9
+    assert fewest_gpus(A100, {"3g.20gb": 3}) == 2
+    assert fewest_gpus(A100, {"4g.20gb": 2, "3g.20gb": 2}) == 2
+    assert fewest_gpus(A100, {"4g.20gb": 1, "3g.20gb": 1, "1g.5gb": 1}) == 2
+    assert fewest_gpus(A100, {"1g.5gb": 50_000, "2g.10gb": 50_000}) == 21_429  # a bound: too many ways to try
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_what_fits_is_found_where_packing_by_size_fails(counts: dict[str, int]) 
     twice = [Wish(name="first", count=1, profile=wishes[0].profile), *wishes]
     twice[1] = Wish(name=wishes[0].name, count=wishes[0].count - 1, profile=wishes[0].profile)
     for asked in (wishes, twice):
-        fleet = best_fleet(A100, fewest(A100, counts), asked)
+        fleet = best_fleet(A100, fewest_gpus(A100, counts), asked)
         held = sorted(name for one in fleet if one for name in one.layout.profiles)
         assert held == sorted(name for name, n in counts.items() for _ in range(n))
         with pytest.raises(NoFitError):
-            best_fleet(A100, fewest(A100, counts) - 1, asked)
+            best_fleet(A100, fewest_gpus(A100, counts) - 1, asked)
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from podsim.hardware.mig.commands import (
     Devices,
     kubernetes_text,
     make_commands,
-    parted_of,
+    make_parted,
     parted_text,
     read_parted,
     resource_name,
 )
 from podsim.hardware.mig.layouts import Layout, layouts, read_layout
 from podsim.hardware.mig.profiles import slicings
-from podsim.hardware.mig.smi import differences, layout_of, read_smi, slicing_seen
+from podsim.hardware.mig.smi import differences, find_slicing, layout_of, read_smi
 
 A100 = slicings()["a100-40gb"]
 LGI = """\
@@ -55,7 +55,7 @@ GPU  0 Profile ID  0 Placement : {0}:8
 @pytest.mark.parametrize("text", [LGI + LIST, LIST + LGI, LIST + LGI + LGIPP])
 def test_lists_in_any_order_become_one_state(text: str) -> None:
     first, second = read_smi(text)
-    slicing = slicing_seen(first)
+    slicing = find_slicing(first)
     assert slicing.name == "a100-40gb"
     assert str(layout_of(slicing, first)) == "1g.5gb@2 3g.20gb@4"
     assert {one.instance_id: one.uuid[:8] for one in first.instances} == {9: "MIG-a28a", 2: "MIG-c738"}
@@ -65,16 +65,16 @@ def test_lists_in_any_order_become_one_state(text: str) -> None:
 
 def test_the_gpu_is_known_by_its_profiles() -> None:
     (gpu,) = read_smi(LGI)
-    assert slicing_seen(gpu).name == "a100-40gb"
+    assert find_slicing(gpu).name == "a100-40gb"
     (gpu,) = read_smi(LGI.replace("1g.5gb ", "1g.10gb").replace("3g.20gb", "3g.40gb"))
     with pytest.raises(MigError, match="may be of a100-80gb, h100-80gb; name the GPU"):
-        slicing_seen(gpu)
+        find_slicing(gpu)
     (gpu,) = read_smi(LGI.replace("3g.20gb", "3g.22gb"))
     with pytest.raises(MigError, match="no known GPU has profiles"):
-        slicing_seen(gpu)
+        find_slicing(gpu)
     (gpu,) = read_smi("GPU 0: Tesla V100-SXM2-16GB (UUID: GPU-1)\n")
-    with pytest.raises(MigError, match="is in no table of profiles"):
-        slicing_seen(gpu)
+    with pytest.raises(MigError, match="has no known profiles"):
+        find_slicing(gpu)
 
 
 def test_an_older_driver_lists_less() -> None:
@@ -92,10 +92,10 @@ def test_an_older_driver_lists_less() -> None:
     [
         ("", "names no GPU"),
         ("No GPU instances found: Not Found\n", "names no GPU"),
-        ("hello\nworld\n", "line 1: 'hello' is no line of nvidia-smi"),
-        (LGI + "| some other table |\n| of another program |\n" * 9, "lines more"),
+        ("hello\nworld\n", "line 1: 'hello' is not a line of nvidia-smi"),
+        (LGI + "| some other table |\n| of another program |\n" * 9, "more lines"),
         (LIST + "NVIDIA-SMI has failed\n", "line 5: 'NVIDIA-SMI has failed'"),
-        ("\x00\x01\x02", "is no line of nvidia-smi"),
+        ("\x00\x01\x02", "is not a line of nvidia-smi"),
         (LIST.replace("3g.20gb", "1c.3g.20gb"), "shared by several compute instances"),
     ],
 )
@@ -107,7 +107,7 @@ def test_text_that_is_not_understood(text: str, said: str) -> None:
 
 def test_states_that_break_the_rules_or_have_no_place() -> None:
     (gpu, _) = read_smi(LIST)
-    with pytest.raises(MigError, match=r"does not say where 3g\.20gb stands; add nvidia-smi mig -lgi"):
+    with pytest.raises(MigError, match=r"does not state the position of 3g\.20gb; add nvidia-smi mig -lgi"):
         layout_of(A100, gpu)
     (gpu,) = read_smi(LGI.replace("4:4", "0:4"))
     with pytest.raises(MigError, match="both need memory slice 2"):
@@ -124,7 +124,7 @@ def test_commands_of_the_white_papers_node() -> None:
         "nvidia-smi -L",
     )
     assert make_commands(A100, [None, None]) == ()
-    text = parted_text({"mixed": parted_of([None] * 6 + [seven] * 2)})
+    text = parted_text({"mixed": make_parted([None] * 6 + [seven] * 2)})
     assert yaml.safe_load(text) == {
         "version": "v1",
         "mig-configs": {
@@ -145,7 +145,7 @@ def test_commands_of_the_white_papers_node() -> None:
 )  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_a_mig_parted_file_comes_back(nodes: dict[str, list[Layout | None]]) -> None:
-    configurations = {name: parted_of(gpus) for name, gpus in nodes.items()}
+    configurations = {name: make_parted(gpus) for name, gpus in nodes.items()}
     back = read_parted(parted_text(configurations))
     assert back == configurations
     for name, gpus in nodes.items():

@@ -104,7 +104,7 @@ def test_graph_refuses(podsim: Run, arguments: tuple[object, ...], words: tuple[
 
 def test_chakra_refuses(podsim: Run, tmp_path: Path) -> None:
     (tmp_path / "x.et").write_bytes(b"\xff" * 30)
-    refused(podsim("chakra", tmp_path / "x.et"), "is no Chakra trace")
+    refused(podsim("chakra", tmp_path / "x.et"), "is not a Chakra trace")
     refused(podsim("chakra", tmp_path / "absent.et"), "cannot be read")
     refused(podsim("chakra"), "TRACES")
 

@@ -80,7 +80,7 @@ def test_on_an_instance(tmp_path):
         (f"a,0,llama-3.1-8b,{PLAN},0,,,", "selene", "steps='0' must be a whole number of at least 1"),
         (f"a,0,llama-3.1-8b,{PLAN},10,24,,", "selene", "24 GPUs: one replica takes 8; 8, 16, 32 would work"),
         (f"a,0,llama-3.1-8b,{PLAN},10,-8,,", "selene", "gpus='-8' must be a whole number"),
-        (f"a,0,llama-3.1-8b,{PLAN},10,,,", "8x8", "name the cluster they run on"),
+        (f"a,0,llama-3.1-8b,{PLAN},10,,,", "8x8", "name their cluster"),
         ("a,0,gpt2,batch=8,10,,9g,", "dgx-a100-80gb:1", "9g"),
     ],
 )
@@ -91,7 +91,7 @@ def test_what_cannot_be(tmp_path, row, on, words):
 
 
 def test_a_taper_needs_plans(tmp_path):
-    with pytest.raises(PodsimError, match="no job of the trace tells its model"):
+    with pytest.raises(PodsimError, match="it affects jobs with a model and steps"):
         podsim.queue("philly-3", on="8x8", taper=0.5)
     with pytest.raises(PodsimError, match="taper=2"):
         podsim.queue("philly-3", on="8x8", taper=2.0)

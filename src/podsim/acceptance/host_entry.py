@@ -138,7 +138,7 @@ def _software(
 ) -> dict[str, float]:
     """Constants of the software of the measurement: the bytes that ops seem to move at a stream's speed."""
     parts = {
-        one.name: one for one in reversed(host.kernels) if one.name in (*_PARTS, "optimizer")
+        kernel.name: kernel for kernel in reversed(host.kernels) if kernel.name in (*_PARTS, "optimizer")
     }  # the small ones
     if not parts:
         return {}
@@ -155,7 +155,9 @@ def _software(
         "elementwise_traffic": factor("activation", "residual", "residual"),
         "loss_traffic": factor("loss"),
         "optimizer_traffic": update.seconds * speed / update.shape[0],
-        "attention_speed": _attention_speed([one for one in host.kernels if one.name == "attention"], table),
+        "attention_speed": _attention_speed(
+            [kernel for kernel in host.kernels if kernel.name == "attention"], table
+        ),
     }
 
 
@@ -171,14 +173,14 @@ def _beyond_caches(host: MeasuredHost, memory: Any, bandwidth: float) -> dict[st
     are taken to move half of it each.
     """
     sizes: dict[str, list[MeasuredKernel]] = {}
-    for one in host.kernels:
-        if one.name in _PARTS:
-            sizes.setdefault(one.name, []).append(one)
+    for kernel in host.kernels:
+        if kernel.name in _PARTS:
+            sizes.setdefault(kernel.name, []).append(kernel)
     pairs = [(min(of, key=_counted), max(of, key=_counted)) for of in sizes.values() if len(of) > 1]
     if not pairs:
         return {}
-    spent = np.array([[one.seconds - 2 * memory.latency for one in pair] for pair in pairs])
-    moved = np.array([[_counted(one) for one in pair] for pair in pairs])
+    spent = np.array([[kernel.seconds - 2 * memory.latency for kernel in pair] for pair in pairs])
+    moved = np.array([[_counted(kernel) for kernel in pair] for pair in pairs])
     small, large = np.log(np.maximum(spent, 1e-9) / moved).mean(axis=0)
     near = np.exp(np.log(np.maximum(spent[:, 0], 1e-9)).mean()) * bandwidth * memory.share / 2
     times = np.exp(np.log(moved[:, 1] / moved[:, 0]).mean())
@@ -233,11 +235,11 @@ def _lines(table: Mapping[str, Any], above: str) -> Iterator[str]:
             yield f"{name} = {_value(value)}"
     for name, value in later:
         full = f"{above}{name}"
-        for one in value if isinstance(value, list) else [value]:
-            if one:
+        for entry in value if isinstance(value, list) else [value]:
+            if entry:
                 yield ""
                 yield f"[[{full}]]" if isinstance(value, list) else f"[{full}]"
-                yield from _lines(one, f"{full}.")
+                yield from _lines(entry, f"{full}.")
 
 
 def _value(value: Any) -> str:
@@ -247,7 +249,7 @@ def _value(value: Any) -> str:
         text = f"{value:.6g}"
         return text if "." in text or "e" in text else f"{text}.0"
     if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{key} = {_value(one)}' for key, one in value.items())} }}"
+        return f"{{ {', '.join(f'{key} = {_value(item)}' for key, item in value.items())} }}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_value, value))}]"
     return str(value) if isinstance(value, int) else _text(str(value))

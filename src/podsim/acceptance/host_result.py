@@ -13,37 +13,43 @@ from podsim.results.host import MeasuredHost, MeasuredKernel, MeasuredSend
 
 
 def host_result(
-    told: Mapping[str, Any], ranks: int, name: str, images: float | None, disk: Disk | None, notes: list[str]
+    answers: Mapping[str, Any],
+    ranks: int,
+    name: str,
+    images: float | None,
+    disk: Disk | None,
+    notes: list[str],
 ) -> MeasuredHost:
     """Plain values as the result, with what follows from them at once."""
     kernels = tuple(
-        MeasuredKernel(**{**row, "shape": tuple(int(n) for n in row["shape"])}) for row in told["kernels"]
+        MeasuredKernel(**{**row, "shape": tuple(int(n) for n in row["shape"])}) for row in answers["kernels"]
     )
-    sends = tuple(MeasuredSend(**row) for row in told["sends"])
-    runtime = runtime_of(told["steps"], ranks)
+    sends = tuple(MeasuredSend(**row) for row in answers["sends"])
+    runtime = runtime_of(answers["steps"], ranks)
     streams = [row for row in kernels if row.name == "stream"]
     pairs = [row for row in sends if row.collective == "send_recv"]
     most = max((row.ranks for row in pairs), default=0)
     pairs = [row for row in pairs if row.ranks == most]
     launch = next(row.seconds for row in kernels if row.name == "launch")
     return MeasuredHost(
-        name=name, ranks=ranks, device=told["device"]["name"], software="", cores=told["cores"], started="", seconds=0.0,
+        name=name, ranks=ranks, device=answers["device"]["name"], software="", cores=answers["cores"],
+        started="", seconds=0.0,
         peaks=_peaks(kernels), memory_bandwidth=max(12.0 * row.shape[0] / row.seconds for row in streams),
         launch=launch, link=max((row.size / row.seconds for row in pairs), default=1.0),
         link_latency=min((row.seconds for row in pairs), default=launch), kernels=kernels, sends=sends,
         runtime=runtime, disk=_disk_table(disk), names=dict(disk.names) if disk else {}, images=images,
-        others=_others(told), notes=(*notes, *_shared(told)),
+        others=_others(answers), notes=(*notes, *_shared(answers)),
     )  # fmt: skip
 
 
 def _peaks(kernels: tuple[MeasuredKernel, ...]) -> dict[str, float]:
     """The best FLOP/s of each precision."""
-    found: dict[str, float] = {}
+    peaks: dict[str, float] = {}
     for row in kernels:
         if row.name == "product":
             m, n, k = row.shape
-            found[row.precision] = max(found.get(row.precision, 0.0), 2.0 * m * n * k / row.seconds)
-    return found
+            peaks[row.precision] = max(peaks.get(row.precision, 0.0), 2.0 * m * n * k / row.seconds)
+    return peaks
 
 
 def _disk_table(disk: Disk | None) -> dict[str, float]:
@@ -57,13 +63,13 @@ def _disk_table(disk: Disk | None) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _others(told: Mapping[str, Any]) -> float:
-    used = told["used"]
-    return busiest(used, [{"host": "here", "cores": told["cores"]}] * len(used))[1]
+def _others(answers: Mapping[str, Any]) -> float:
+    used = answers["used"]
+    return busiest(used, [{"host": "here", "cores": answers["cores"]}] * len(used))[1]
 
 
-def _shared(told: Mapping[str, Any]) -> list[str]:
-    others = _others(told)
+def _shared(answers: Mapping[str, Any]) -> list[str]:
+    others = _others(answers)
     if others <= 0.1:
         return []
     return [

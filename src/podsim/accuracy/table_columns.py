@@ -31,7 +31,7 @@ class Kind:
     name: str
     title: str
     cells: str
-    """Lines of "type: name name …": the type of cells, and the columns of it, in file order."""
+    """The lines of "type: name name …": a type of cells, and its columns, in file order."""
     required: tuple[str, ...]
     """The columns that a table of this kind must have."""
     measured: tuple[str, ...]

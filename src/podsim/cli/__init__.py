@@ -20,16 +20,16 @@ __all__ = ["app", "main"]
 
 def _application() -> click.Group:
     """The commands of the table; a name of two words is a command of a group."""
-    whole = _Commands(
+    application = _Commands(
         name="podsim", help="A working model of an AI supercomputer, and of the training that runs on it."
     )
     groups = {name: _Commands(name=name, help=about) for name, about in GROUPS.items()}
     for name, row in COMMANDS.items():
         group, _, own = name.rpartition(" ")
-        (groups[group] if group else whole).add_command(Command(own, row))
+        (groups[group] if group else application).add_command(Command(own, row))
     for made in groups.values():
-        whole.add_command(made)
-    return whole
+        application.add_command(made)
+    return application
 
 
 class _Commands(click.Group):

@@ -1,4 +1,4 @@
-"""A model of arrivals: jobs drawn at random, with a day's rhythm, long-tailed lengths and sizes in powers of two."""
+"""A model of arrivals: random jobs with a daily rhythm, long-tailed lengths and sizes in powers of two."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _DAY = 86400.0
 
 @dataclass(frozen=True, kw_only=True)
 class Arrivals:
-    """What jobs are like.
+    """The distribution of jobs and arrivals.
 
-    Lengths are log-normal.  The defaults for median and sizes are those of the four complete Philly VCs in the package
-    (10,879 jobs: median 7,696 s; 43, 4, 18, 28, 4 and 2 % of 1 to 32 GPUs).  The deviation is narrower than theirs (3.2,
-    by which a few jobs of months would be the whole load), and rhythm, users, load and overrun are assumptions.
-    Gaps between arrivals are exponential, at a rate that swings by `rhythm` over the day.
+    Lengths are log-normal.  The default median and sizes are those of the four complete Philly VCs in the package
+    (10,879 jobs: median 7,696 s; 43, 4, 18, 28, 4 and 2 % of 1 to 32 GPUs).  The deviation is smaller than theirs (with
+    3.2, a few jobs of months would be the entire load). Rhythm, users, load and overrun are assumptions.
+    Gaps between arrivals are exponential, with a rate that varies by `rhythm` over the day.
     """
 
     jobs: int
@@ -31,26 +31,26 @@ class Arrivals:
     spread: float = 2.0
     """factor. The standard deviation of the logarithm of the length."""
     longest: float = 30 * 86400.0
-    """s. The longest length."""
+    """s. The largest length."""
     sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     weights: tuple[float, ...] = (0.43, 0.04, 0.18, 0.28, 0.05, 0.02)
-    """factor. The weight of each size."""
+    """The weight of each size."""
     rhythm: float = 0.5
-    """share. The daily rhythm: 0 the same rate at all hours, 1 none at the quietest."""
+    """share. The swing of the rate over a day: 0 for a constant rate, 1 for none at the quietest time."""
     users: int = 50
     overrun: float = 2.0
     """factor. The largest limit over length (uniform from 1); 1: limits are lengths."""
 
     def __post_init__(self) -> None:
-        """Raise PodsimError with everything that no arrivals can have."""
-        whole = {"jobs": (self.jobs, 1, 20_000_000), "users": (self.users, 1, 1_000_000)}
+        """Raise PodsimError with all impossible values."""
+        counts = {"jobs": (self.jobs, 1, 20_000_000), "users": (self.users, 1, 1_000_000)}
         real = {
             "load": (self.load, 1e-6, 1e6), "median": (self.median, 1e-3, 1e9), "spread": (self.spread, 0.0, 10.0),
             "longest": (self.longest, 1e-3, 1e10), "rhythm": (self.rhythm, 0.0, 1.0), "overrun": (self.overrun, 1.0, 1e6),
         }  # fmt: skip
         problems = [
             f"{name}={value}; it must be {low:g} to {high:g}"
-            for name, (value, low, high) in {**whole, **real}.items()
+            for name, (value, low, high) in {**counts, **real}.items()
             if not low <= value <= high
         ]
         if len(self.sizes) != len(self.weights) or not self.sizes or min(self.sizes) < 1:
@@ -62,7 +62,7 @@ class Arrivals:
 
 
 def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
-    """Jobs drawn at random for a machine of a number of GPUs; larger sizes are not drawn."""
+    """Random jobs for a machine of `gpus` GPUs, of sizes that fit it."""
     n = arrivals.jobs
     fits = np.array(
         [
@@ -78,16 +78,16 @@ def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
     span = float((length * size).sum()) / (gpus * arrivals.load)
     user = np.minimum(rng.zipf(1.5, n), arrivals.users)
     made = JobColumns(
-        ids=range(n), submit=_times(arrivals, span, rng), gpus=size, seconds=length, limit=limit,
+        ids=range(n), submit=_arrival_times(arrivals, span, rng), gpus=size, seconds=length, limit=limit,
         user=[f"user {u}" for u in range(1, arrivals.users + 1)], user_of=user - 1,
     )  # fmt: skip
     return make_jobs(made, source=f"model of arrivals: {n:,} jobs, load {arrivals.load:g} of {gpus:,} GPUs")
 
 
-def _times(arrivals: Arrivals, span: float, rng: np.random.Generator) -> Floats:
-    """Arrivals of a Poisson process over `span`, its rate 1 + rhythm sin(time of day), in order."""
+def _arrival_times(arrivals: Arrivals, span: float, rng: np.random.Generator) -> Floats:
+    """The arrivals of a Poisson process over `span` with rate 1 + rhythm sin(time of day), in order."""
     flat = np.cumsum(rng.exponential(1.0, arrivals.jobs))
-    goal = flat / flat[-1] * span  # expected arrivals until then, counted in seconds of mean rate
+    goal = flat / flat[-1] * span  # expected arrivals up to each time, in seconds of mean rate
     time, depth = goal.copy(), arrivals.rhythm * _DAY / (2 * np.pi)
     for _ in range(60):  # time + depth (1 - cos) = goal has one solution, as its slope is at least 1 - rhythm
         slope = 1 + arrivals.rhythm * np.sin(2 * np.pi * time / _DAY)

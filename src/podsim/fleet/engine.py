@@ -1,11 +1,11 @@
-"""The clock of the queue: arrivals, ends and decisions, one after the other, until all jobs have ended."""
+"""The clock of the queue: arrivals, ends and decisions, in order, until all jobs end."""
 
 from __future__ import annotations
 
 from math import ceil, inf
 
 from podsim.fleet.orders import charge, sort_queue
-from podsim.fleet.preempt import serve_anew
+from podsim.fleet.preempt import serve_preempting
 from podsim.fleet.reserve import give_up_rest, serve_reserved
 from podsim.fleet.run import end, release, tidy
 from podsim.fleet.serve import serve
@@ -39,7 +39,7 @@ MULTIFACTOR = 9
 
 @njit
 def advance(work: Work, plant: Plant, rules: Rules, state: State, rounds: int) -> int:
-    """Continue until all jobs have ended, spans are full, nothing more can happen, or after `rounds`."""
+    """Advance until all jobs end, the spans are full, no event can follow, or `rounds` are over. The reason."""
     most = 2 * len(state.free) * plant.size
     while state.number[ENDED] < len(work.job):
         if rounds == 0:
@@ -54,24 +54,28 @@ def advance(work: Work, plant: Plant, rules: Rules, state: State, rounds: int) -
         state.time[CLOCK] = now
         if rules.order == MULTIFACTOR:
             charge(work, state, rules, now)
-        early = _happen(work, rules, state, now)
+        early = _process_events(work, rules, state, now)
         if _decision_time(rules, state) <= now:
-            _decide(work, plant, rules, state, early, now)
+            _make_decision(work, plant, rules, state, early, now)
     return ALL_ENDED
 
 
 @kernel
-def _waiting(rules: Rules, state: State) -> int:
+def _waiting_count(rules: Rules, state: State) -> int:
     return int(state.number[QUEUE] - (state.number[BUSY] if rules.preempt else 0))
 
 
 @kernel
 def _decision_time(rules: Rules, state: State) -> float:
-    """When the next decision is taken as things stand: at once if something changed, or when one is foreseen."""
+    """The time of the next decision without further events: now if something changed, else the planned time."""
     when = state.time[CLOCK]
     if not state.number[DIRTY]:
         when = state.time[PLANNED]
-        if rules.refresh > 0.0 and _waiting(rules, state) > 0 and (rules.preempt or state.number[FREE] > 0):
+        if (
+            rules.refresh > 0.0
+            and _waiting_count(rules, state) > 0
+            and (rules.preempt or state.number[FREE] > 0)
+        ):
             when = min(when, state.time[LOOKED] + rules.refresh)
     if rules.interval > 0.0 and when < inf:
         when = ceil(when / rules.interval - 1e-9) * rules.interval
@@ -80,27 +84,27 @@ def _decision_time(rules: Rules, state: State) -> float:
 
 @part
 def _next_time(work: Work, rules: Rules, state: State) -> float:
-    """Time of the next arrival, end or decision."""
+    """The time of the next arrival, end or decision."""
     when = _decision_time(rules, state)
     if state.number[NEXT] < len(work.job):
         when = min(when, work.job[state.number[NEXT]].submit)
-    for place in range(state.number[BUSY]):
-        when = min(when, state.job[state.busy[place]].end)
+    for position in range(state.number[BUSY]):
+        when = min(when, state.job[state.busy[position]].end)
     return when
 
 
 @part
-def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
-    """Jobs end, then jobs arrive; whether one ended before it was due."""
-    early, place = False, 0
-    while place < state.number[BUSY]:
-        j = state.busy[place]
+def _process_events(work: Work, rules: Rules, state: State, now: float) -> bool:
+    """End jobs, then add arrivals. True if a job ended early."""
+    early, position = False, 0
+    while position < state.number[BUSY]:
+        j = state.busy[position]
         if state.job[j].end <= now:
             if rules.backfill == CONSERVATIVE and give_up_rest(work, state, j, now):
                 early = True
             end(work, rules, state, j, now)
         else:
-            place += 1
+            position += 1
     if rules.preempt and state.number[DIRTY]:
         tidy(state, True)
     while state.number[NEXT] < len(work.job) and work.job[state.number[NEXT]].submit <= now:
@@ -112,7 +116,7 @@ def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
 
 
 @part
-def _decide(work: Work, plant: Plant, rules: Rules, state: State, early: bool, now: float) -> None:
+def _make_decision(work: Work, plant: Plant, rules: Rules, state: State, early: bool, now: float) -> None:
     state.number[DECISIONS] += 1
     state.number[STARTED] = 0
     state.time[PLANNED] = inf
@@ -123,24 +127,24 @@ def _decide(work: Work, plant: Plant, rules: Rules, state: State, early: bool, n
     if rules.order != 0:
         sort_queue(work, state, rules, now)
     if rules.preempt:
-        serve_anew(work, plant, rules, state, now)
+        serve_preempting(work, plant, rules, state, now)
     elif rules.backfill == CONSERVATIVE:
         serve_reserved(work, plant, rules, state, early, now)
     else:
         serve(work, plant, rules, state, now)
     if state.number[STARTED] and not rules.preempt:
         tidy(state, False)
-    if rules.order == BY_LEVEL and _waiting(rules, state) > 0:
-        state.time[PLANNED] = _next_fall(work, rules, state, now)
+    if rules.order == BY_LEVEL and _waiting_count(rules, state) > 0:
+        state.time[PLANNED] = _next_fall_time(work, rules, state, now)
     state.number[DIRTY] = 0
 
 
 @kernel
-def _next_fall(work: Work, rules: Rules, state: State, now: float) -> float:
-    """When the next running job falls a level."""
+def _next_fall_time(work: Work, rules: Rules, state: State, now: float) -> float:
+    """The time at which the next running job falls by a level."""
     when = inf
-    for place in range(state.number[BUSY]):
-        j = state.busy[place]
+    for position in range(state.number[BUSY]):
+        j = state.busy[position]
         if state.job[j].level < len(rules.levels):
             service = rules.levels[state.job[j].level] - state.job[j].attained
             when = min(when, state.job[j].begun + service / work.job[j].gpus)

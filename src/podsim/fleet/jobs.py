@@ -1,4 +1,4 @@
-"""Jobs of a queue: what each asks for, when it comes, how long it runs; one by one, or as columns of arrays."""
+"""Jobs of a queue with their requests, submission times and lengths: single jobs, or columns of arrays."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from podsim.errors import TableError
 from podsim.fleet.state import JOB, Floats, Ints, Work
 
 _SHOWN = 5
-"""problems of one kind that an error lists"""
+"""The number of problems of one kind that an error lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Something to run."""
+    """One job."""
 
     id: str
     submit: float
-    """s. The s. The time of submission."""
+    """s. The time of submission."""
     gpus: int
     seconds: float
     """s. The run time at full speed."""
@@ -76,7 +76,7 @@ class Jobs:
     """The number of jobs that asked for a part of a GPU and get a whole one."""
 
     def __len__(self) -> int:
-        """Jobs."""
+        """The number of jobs."""
         return len(self.submit)
 
     def at_once(self) -> Jobs:
@@ -84,10 +84,10 @@ class Jobs:
         return replace(self, submit=np.zeros(len(self)))
 
     def only(self, kept: NDArray[np.bool_], reason: str) -> Jobs:
-        """The jobs to keep; the others are counted as left out, and jobs that waited for them wait no more for those."""
-        place = np.cumsum(kept) - 1
+        """The jobs to keep, without dependencies on the others, which are counted as left out."""
+        position = np.cumsum(kept) - 1
         after = {
-            int(place[j]): tuple(int(place[p]) for p in parents if kept[p])
+            int(position[j]): tuple(int(position[p]) for p in parents if kept[p])
             for j, parents in self.after.items()
             if kept[j]
         }
@@ -97,12 +97,13 @@ class Jobs:
         }
         return replace(
             self, ids=[str(self.ids[j]) for j in np.flatnonzero(kept).tolist()], submit=self.submit[kept],
-            after=after, mig=[one for one, keep in zip(self.mig, kept, strict=True) if keep] if self.mig else (), **parts,
+            after=after, **parts,
+            mig=[profile for profile, keep in zip(self.mig, kept, strict=True) if keep] if self.mig else (),
             left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
         )  # fmt: skip
 
     def work(self, shares: Floats | None = None) -> Work:
-        """The jobs in arrays for the kernels; users have equal shares unless given."""
+        """The jobs as arrays for the kernels; users have equal shares by default."""
         n = len(self)
         parents = np.zeros(n, np.int64)
         pairs = np.array([(p, j) for j, ps in self.after.items() for p in ps], np.int64).reshape(-1, 2)
@@ -121,7 +122,7 @@ class Jobs:
 
 
 def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
-    """The same jobs as columns; raises TableError with what is wrong, all kinds of problems at once."""
+    """The same jobs as columns. Raises TableError with all kinds of problems."""
     rows = list(jobs)
     given = JobColumns(
         ids=[job.id for job in rows], submit=[job.submit for job in rows], gpus=[job.gpus for job in rows],
@@ -136,31 +137,31 @@ def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobColumns:
-    """Jobs in any order, a value a job in each column; None for a column that is not known."""
+    """Jobs in any order, with one value per job in each column; None for an unknown column."""
 
     ids: Sequence[str] | range
     submit: ArrayLike
     gpus: ArrayLike
     seconds: ArrayLike
     user: Sequence[str] | None = None
-    """The user of each job, or with `user_of` every user."""
+    """The user of each job; with `user_of`, all users."""
     user_of: ArrayLike | None = None
     """The position of each job's user in `user`."""
     limit: ArrayLike | None = None
-    """The time limit in s; NaN for none, as in `guess`."""
+    """s. The time limit; NaN for none, as in `guess`."""
     guess: ArrayLike | None = None
     after: Sequence[Sequence[str]] | None = None
     rank: ArrayLike | None = None
     slow: Floats | None = None
-    """share. The speed on one node, on several, and under several leaves."""
+    """share. The speeds, [jobs, 3]."""
     mig: Sequence[str] | None = None
 
 
 def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int] | None = None) -> Jobs:
     """The jobs of columns.
 
-    Raises TableError for times that are negative or not finite, sizes below 1, ids that appear twice, dependencies on
-    unknown jobs, and cycles of dependencies: all kinds at once, with the first few jobs of each.
+    Raises TableError for negative or infinite times, sizes below 1, duplicate ids, dependencies on unknown jobs, and
+    cycles of dependencies: all kinds at once, with the first few jobs of each.
     """
     ids, after, mig, n = given.ids, given.after, given.mig, len(given.ids)
     times, sizes = np.asarray(given.submit, np.float64), np.asarray(given.gpus, np.float64)
@@ -174,42 +175,42 @@ def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int
     problems = _problems(ids, times, sizes, length, bound, believed, ranks, speeds)
     order = np.argsort(times, kind="stable")
     names: Sequence[str] | range = (
-        ids
-        if isinstance(ids, range) and (order[1:] > order[:-1]).all()
-        else [str(ids[place]) for place in order]
+        ids if isinstance(ids, range) and (order[1:] > order[:-1]).all() else [str(ids[at]) for at in order]
     )
     waits = (
         {}
         if after is None
-        else _dependencies([str(name) for name in names], [after[place] for place in order], problems)
+        else _dependencies([str(name) for name in names], [after[at] for at in order], problems)
     )
     if problems:
         raise TableError(f"{source or 'jobs'}: " + "; ".join(problems))
     cut = np.where(np.isnan(bound), length, np.minimum(length, bound))
-    owners, position = _owners(given.user, given.user_of, n)
+    owners, position = _user_positions(given.user, given.user_of, n)
     return Jobs(
         ids=names, submit=(times - times.min())[order] if n else times,
         gpus=sizes.astype(np.int64)[order], seconds=cut[order],
         limit=np.where(np.isnan(bound), length, bound)[order],
         guess=np.where(np.isnan(believed), cut, believed)[order],
         user=position[order], users=owners, after=waits, rank=ranks[order],
-        slow_JS=np.ascontiguousarray(speeds[order]), mig=[mig[place] for place in order] if mig and any(mig) else (),
+        slow_JS=np.ascontiguousarray(speeds[order]), mig=[mig[at] for at in order] if mig and any(mig) else (),
         source=source, left_out=dict(left_out or {}),
         cut=int(np.count_nonzero(length > bound)),
     )  # fmt: skip
 
 
-def _owners(user: Sequence[str] | None, user_of: ArrayLike | None, n: int) -> tuple[tuple[str, ...], Ints]:
-    """(users, position of each job's)."""
+def _user_positions(
+    user: Sequence[str] | None, user_of: ArrayLike | None, n: int
+) -> tuple[tuple[str, ...], Ints]:
+    """(users, position of each job's user)."""
     if user_of is not None and user is not None:
         return tuple(user), np.asarray(user_of, np.int64)
-    place: dict[str, int] = {}
+    number: dict[str, int] = {}
     for name in sorted(set(user or ("",))):
-        place[name] = len(place)
-    return tuple(place), np.array([place[name] for name in user] if user is not None else [0] * n, np.int64)
+        number[name] = len(number)
+    return tuple(number), np.array([number[name] for name in user] if user is not None else [0] * n, np.int64)
 
 
-def _finite(values: Floats) -> NDArray[np.bool_]:
+def _is_valid(values: Floats) -> NDArray[np.bool_]:
     return np.isfinite(values) & (values >= 0)
 
 
@@ -217,59 +218,63 @@ def _problems(
     ids: Sequence[str] | range, submit: Floats, gpus: Floats, seconds: Floats, limit: Floats, guess: Floats, rank: Floats,
     slow_JS: Floats,
 ) -> list[str]:  # fmt: skip
-    """What is wrong with the columns, in words."""
+    """The problems of the columns, as messages."""
     wrong = {
-        "submit times must be finite and not negative": (submit, ~_finite(submit)),
-        "lengths must be finite and not negative": (seconds, ~_finite(seconds)),
+        "submit times must be finite and not negative": (submit, ~_is_valid(submit)),
+        "lengths must be finite and not negative": (seconds, ~_is_valid(seconds)),
         "GPUs must be whole numbers of at least 1": (gpus, ~(np.isfinite(gpus) & (gpus >= 1) & (gpus % 1 == 0))),
         "limits must be positive": (limit, ~(np.isnan(limit) | (np.isfinite(limit) & (limit > 0)))),
-        "guesses must be finite and not negative": (guess, ~(np.isnan(guess) | _finite(guess))),
+        "guesses must be finite and not negative": (guess, ~(np.isnan(guess) | _is_valid(guess))),
         "ranks must be 0 to 1": (rank, ~((rank >= 0) & (rank <= 1))),
         "speeds must be above 0 and at most 1": (
             slow_JS.min(axis=1, initial=1.0), ~((slow_JS > 0) & (slow_JS <= 1)).all(axis=1),
         ),
     }  # fmt: skip
-    found = []
+    problems = []
     for rule, (values, bad) in wrong.items():
         places = np.flatnonzero(bad)
         if len(places):
-            told = ", ".join(f"job {str(ids[place])[:40]}: {values[place]:g}" for place in places[:_SHOWN])
+            examples = ", ".join(f"job {str(ids[j])[:40]}: {values[j]:g}" for j in places[:_SHOWN])
             more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
-            found.append(f"{rule} ({told}{more})")
+            problems.append(f"{rule} ({examples}{more})")
     if not isinstance(ids, range) and len(set(ids)) < len(ids):
         seen: set[str] = set()
         twice = list(dict.fromkeys(name for name in ids if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
-        found.append(
-            f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])}); where several traces are in"
-            " one table, choose one by its column (where)"
+        problems.append(
+            f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])}); if a table holds"
+            " several traces, select one by its column (where)"
         )
-    return found
+    return problems
 
 
 def _dependencies(
     names: Sequence[str], after: Sequence[Sequence[str]], problems: list[str]
 ) -> dict[int, tuple[int, ...]]:
-    """Positions of the jobs that each job waits for; unknown ones and cycles are added to the problems."""
-    place = {name: number for number, name in enumerate(names)}
-    unknown = [(names[j], name) for j, parents in enumerate(after) for name in parents if name not in place]
+    """The positions of the jobs that each job waits for. Adds unknown ones and cycles to the problems."""
+    position = {name: number for number, name in enumerate(names)}
+    unknown = [
+        (names[j], name) for j, parents in enumerate(after) for name in parents if name not in position
+    ]
     if unknown:
-        told = ", ".join(f"job {job[:40]} waits for {name[:40]}" for job, name in unknown[:_SHOWN])
-        problems.append(f"dependencies must be jobs of the trace ({told})")
+        examples = ", ".join(f"job {job[:40]} waits for {name[:40]}" for job, name in unknown[:_SHOWN])
+        problems.append(f"dependencies must be jobs of the trace ({examples})")
         return {}
     waits = {
-        j: tuple(dict.fromkeys(place[name] for name in parents)) for j, parents in enumerate(after) if parents
+        j: tuple(dict.fromkeys(position[name] for name in parents))
+        for j, parents in enumerate(after)
+        if parents
     }
     circle = _cycle(waits)
     if circle:
         shown = [names[j][:40] for j in circle[:8]]
         problems.append(
-            f"dependencies must not run in a circle ({' after '.join([*shown, names[circle[0]][:40]])})"
+            f"dependencies must not form a cycle ({' after '.join([*shown, names[circle[0]][:40]])})"
         )
     return waits
 
 
 def _cycle(waits: Mapping[int, Sequence[int]]) -> list[int]:
-    """Jobs of one cycle of dependencies, each after the next; empty if there is none."""
+    """The jobs of one cycle of dependencies, each after the next; empty if there is none."""
     state: dict[int, int] = {}
     for root in waits:
         path: list[int] = []

@@ -1,4 +1,4 @@
-"""What is said of a schedule: completion times, waits, utilisation, fragmentation, fairness, and its Timeline."""
+"""Figures of a schedule: completion times, waits, utilisation, fragmentation, fairness, and its Timeline."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from podsim.results.queued import QueueRun, UserRow
 from podsim.results.timeline import Counter, Lane, Timeline
 
 _SHORT = 10.0
-"""s; shorter jobs count as this long in slowdowns, as is usual (Feitelson and Rudolph 1998)"""
+"""s. The smallest length in slowdowns (Feitelson and Rudolph 1998)."""
 
 
-def run_of(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
-    """Figures of a schedule; with `timeline` the spans of its jobs, too."""
+def make_run(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
+    """The figures of a schedule, with `timeline` also the spans of its jobs."""
     jobs, gpus = schedule.jobs, schedule.machine.gpus
     length = schedule.span_end - schedule.span_start
     held = length * schedule.size[schedule.span_job]
@@ -31,9 +31,10 @@ def run_of(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
         schedule, jct, wait, np.bincount(schedule.span_job, held, len(jobs)).astype(np.float64)
     )
     return QueueRun(
-        policy=schedule.policy.name, says=schedule.policy.says, jct_mean=_mean(jct), jct_p50=_at(jct, 50),
-        jct_p99=_at(jct, 99), wait_mean=_mean(wait), wait_p50=_at(wait, 50), wait_p99=_at(wait, 99), makespan=makespan,
-        utilisation=_share(total, room), wasted=_share(_wasted(schedule, total), total),
+        policy=schedule.policy.name, says=schedule.policy.says, jct_mean=_mean(jct), jct_p50=_percentile(jct, 50),
+        jct_p99=_percentile(jct, 99), wait_mean=_mean(wait), wait_p50=_percentile(wait, 50),
+        wait_p99=_percentile(wait, 99), makespan=makespan,
+        utilisation=_share(total, room), wasted=_share(_wasted_gpu_seconds(schedule, total), total),
         scattered=_share(schedule.scattered, room), preemptions=int(len(length) - len(jobs)),
         across=_share(float(held[far].sum()), total), fairness=fairness, late=schedule.late, users=users, jct=jct,
         relaid=schedule.relaid, fragmented=_share(schedule.lost, room),
@@ -41,20 +42,20 @@ def run_of(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
     )  # fmt: skip
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole > 0 else 0.0
+def _share(part: float, total: float) -> float:
+    return part / total if total > 0 else 0.0
 
 
 def _mean(values: Floats) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def _at(values: Floats, percent: float) -> float:
+def _percentile(values: Floats, percent: float) -> float:
     return float(np.percentile(values, percent)) if len(values) else 0.0
 
 
-def _wasted(schedule: Schedule, held: float) -> float:
-    """GPU-seconds held without useful work: the held ones minus those of the work done, at its speed."""
+def _wasted_gpu_seconds(schedule: Schedule, held: float) -> float:
+    """The GPU-seconds held without useful work: those held minus those of work at the job's speed."""
     if schedule.span_gpu is not None:
         first = float((schedule.policy.start * schedule.size).sum())
         return min(first + schedule.spent, held)
@@ -68,13 +69,13 @@ def _wasted(schedule: Schedule, held: float) -> float:
     return min(float(spent.sum()), held)
 
 
-def _whole(size: Floats) -> NDArray[Any]:
-    """Sizes as whole numbers, where they are."""
+def _integers(size: Floats) -> NDArray[Any]:
+    """Sizes as integers, if all of them are integers."""
     return size.astype(np.int64) if (size % 1 == 0).all() else size
 
 
 def jain(values: Floats) -> float:
-    """Jain's fairness index of values: 1 if all are equal, 1 / n if one has all (Jain, Chiu and Hawe 1984)."""
+    """Jain's fairness index: 1 for equal values, 1 / n if one value is the entire sum (Jain, Chiu and Hawe 1984)."""
     if not len(values) or not values.any():
         return 1.0
     return float(values.sum() ** 2 / (len(values) * (values**2).sum()))
@@ -97,7 +98,7 @@ def _users(schedule: Schedule, jct: Floats, wait: Floats, held: Floats) -> tuple
 
 
 def timeline_of(schedule: Schedule) -> Timeline:
-    """Every run of every job as a span on its first node, and counters of GPUs in use and of jobs that wait."""
+    """Each run of each job as a span on its first node, with counters of GPUs in use and waiting jobs."""
     jobs, machine = schedule.jobs, schedule.machine
     nodes, node = np.unique(schedule.span_node, return_inverse=True)
     per = machine.nodes_per_leaf
@@ -111,15 +112,15 @@ def timeline_of(schedule: Schedule) -> Timeline:
         lane=node.astype(np.int64), name=jobs.user[schedule.span_job], kind=np.where(last, 0, 1),
         start=schedule.span_start, end=schedule.span_end,
         arguments={
-            "job": schedule.span_job, "gpus": _whole(schedule.size)[schedule.span_job], "reach": schedule.span_reach,
+            "job": schedule.span_job, "gpus": _integers(schedule.size)[schedule.span_job], "reach": schedule.span_reach,
         },
         counters=counters(schedule),
     )  # fmt: skip
 
 
 def counters(schedule: Schedule) -> tuple[Counter, ...]:
-    """GPUs in use, jobs waiting, and GPUs that those ask for, over time."""
-    jobs, size = schedule.jobs, _whole(schedule.size)
+    """The GPUs in use, the waiting jobs, and the GPUs that these request, over time."""
+    jobs, size = schedule.jobs, _integers(schedule.size)
     held = size[schedule.span_job]
     ones = np.ones(len(jobs), np.int64)
     runs = np.ones(len(held), np.int64)
@@ -137,8 +138,8 @@ def counters(schedule: Schedule) -> tuple[Counter, ...]:
 
 
 def _steps(*changes: tuple[Floats, NDArray[Any]]) -> tuple[Floats, Floats]:
-    """(times, value from each time on) of changes; changes at one time are added up."""
+    """(times, value from each time on) of changes; changes at the same time are summed."""
     when = np.concatenate([time for time, _ in changes])
     by = np.concatenate([amount for _, amount in changes]).astype(np.float64)
-    times, place = np.unique(when, return_inverse=True)
-    return times, np.cumsum(np.bincount(place, by, len(times)))
+    times, position = np.unique(when, return_inverse=True)
+    return times, np.cumsum(np.bincount(position, by, len(times)))

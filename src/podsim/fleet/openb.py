@@ -1,4 +1,4 @@
-"""Readers of Alibaba's openb trace: pods that ask for cores, memory and parts of GPUs, and the nodes they run on."""
+"""Readers of Alibaba's openb trace: nodes, and pods that request cores, memory and parts of GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NODE = ("cpu_milli", "memory_mib", "gpu", "model")
 
 
 def read_nodes(path: Path) -> Nodes:
-    """Nodes of a file with the columns cpu_milli, memory_mib, gpu, model; raises TableError."""
+    """The nodes of a file with the columns cpu_milli, memory_mib, gpu, model. Raises TableError."""
     rows = read_rows(path, _NODE)
     models, model = np.unique([row["model"] for row in rows], return_inverse=True)
     return Nodes(
@@ -26,19 +26,19 @@ def read_nodes(path: Path) -> Nodes:
 
 
 def read_requests(path: Path, models: tuple[str, ...]) -> Requests:
-    """Kinds of pods of a file with cpu_milli, memory_mib, num_gpu, gpu_milli (and gpu_spec, models divided by |).
+    """The kinds of pods of a file with cpu_milli, memory_mib, num_gpu, gpu_milli (and gpu_spec: models separated by |).
 
-    Raises TableError for unreadable files, and for parts of a GPU that are not 1 to 1000, or of several GPUs.
+    Raises TableError for unreadable files, for parts of a GPU outside 1 to 1000, and for parts of several GPUs.
     """
     rows = read_rows(path, _POD)
     table = np.stack([numbers(rows, name, path) for name in _POD], axis=1)
     gpus, share = table[:, 2], table[:, 3]
     bad = (gpus > 0) & ((share < 1) | (share > WHOLE) | ((gpus > 1) & (share != WHOLE)))
     if bad.any():
-        place = int(np.flatnonzero(bad)[0])
+        first = int(np.flatnonzero(bad)[0])
         raise TableError(
-            f"{path.name}: row {place + 1} asks for {share[place]:g} thousandths of {gpus[place]:g} GPUs; a part is 1 to"
-            f" {WHOLE}, of one GPU, and {WHOLE} of each of several"
+            f"{path.name}: row {first + 1} requests {share[first]:g} thousandths of {gpus[first]:g} GPUs;"
+            f" expected 1 to {WHOLE} of one GPU, or {WHOLE} of each of several"
         )
     seen = Counter(
         (*map(float, line), row.get("gpu_spec") or "") for line, row in zip(table, rows, strict=True)

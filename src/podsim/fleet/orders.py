@@ -1,6 +1,6 @@
-"""Who is served first: each order is a small function of what is known of a job, smaller first; and sorting by it.
+"""The orders of the queue, each a function from the known figures of a job to a key (smaller first), and the sort.
 
-A new order is one function, one line of ORDERS and one of `_ordered`. Equal keys are served in order of submission.
+A new order is one function, one line of ORDERS and one of `_order_key`. Jobs with equal keys run in order of submission.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from podsim.fleet.state import CHARGED, QUEUE, RUNNING, USED, Rules, State, Work
 from podsim.jit import kernel, part
 
 _LEVEL = 1e10
-"""s by which a level outweighs any time in a queue: 317 years"""
+"""s. The weight of a level, more than any time in a queue: 317 years."""
 _RUNS = 4e9
-"""s by which running outweighs any time in a queue"""
+"""s. The weight of running, more than any time in a queue."""
 
 
 class Seen(NamedTuple):
-    """What the scheduler knows of a job when it looks at the queue."""
+    """The scheduler's knowledge of a job."""
 
     waited: float
     """s. The time since it could first start."""
     age: float
-    """s. The time since it was submitted."""
+    """s. The time since its submission."""
     released: float
     """s. The time at which it could first start."""
     gpus: float
     length: float
     """s. The assumed length at full speed."""
     left: float
-    """s. The assumed remaining length."""
+    """s. The assumed remaining length at full speed."""
     held: float
-    """s. The GPU-seconds that it has had."""
+    """The GPU-seconds that it has held."""
     level: float
-    """count. The level of attained service; 0 is the first."""
+    """The level of attained service, from 0."""
     entered: float
-    """s. The time at which it came to that level."""
+    """s. The time of arrival at that level."""
     since: float
-    """s. The time at which it last started or was stopped; 0 for one that never ran."""
+    """s. The time of its last start or stop; 0 if it never ran."""
     runs: bool
     now: float
-    """s. The present time."""
+    """s. The current time."""
     usage: float
-    """share. The user's share of what all users used recently."""
+    """share. Its user's share of recent usage."""
     share: float
-    """share. The share that was promised to its user."""
+    """share. The share promised to its user."""
     rank: float
     """share. The site's rank, 0 to 1."""
 
@@ -58,38 +58,40 @@ def first_come(job: Seen, rules: Rules) -> float:
 
 @kernel
 def shortest(job: Seen, rules: Rules) -> float:
-    """SJF: the whole length."""
+    """SJF: the length."""
     return job.length
 
 
 @kernel
 def smallest(job: Seen, rules: Rules) -> float:
-    """Shortest service first: whole length times GPUs; with predicted lengths this is QSSF."""
+    """Shortest service first: the length times the GPUs; with predicted lengths this is QSSF."""
     return job.length * job.gpus
 
 
 @kernel
 def shortest_remaining(job: Seen, rules: Rules) -> float:
-    """SRTF: the time that is left."""
+    """SRTF: the remaining time."""
     return job.left
 
 
 @kernel
 def smallest_remaining(job: Seen, rules: Rules) -> float:
-    """SRSF: the time that is left, times GPUs."""
+    """SRSF: the remaining time times the GPUs."""
     return job.left * job.gpus
 
 
 @kernel
 def least_attained(job: Seen, rules: Rules) -> float:
-    """Least attained service in GPU seconds."""
+    """LAS: the attained service in GPU-seconds."""
     return job.held
 
 
 @kernel
 def by_level(job: Seen, rules: Rules) -> float:
-    """Levels of attained service (Tiresias). Within a level, running jobs come first, then stopped ones (the last
-    first), then others by arrival at the level. A job that falls to a level comes last there.
+    """Levels of attained service (Tiresias).
+
+    Within a level running jobs come first, then stopped ones, the latest first, then others by arrival at the level. A
+    job that falls comes last on its new level.
     """
     base = job.level * _LEVEL
     if job.runs and job.entered < job.now:
@@ -101,19 +103,19 @@ def by_level(job: Seen, rules: Rules) -> float:
 
 @kernel
 def worst_off(job: Seen, rules: Rules) -> float:
-    """Finish-time fairness where lengths are unknown (Themis): most time since submission for the service it has had.
+    """Finish-time fairness for unknown lengths (Themis): the largest age over attained service first.
 
-    The time that a job takes on the shared machine over what it would take alone, both as far as they are known: its
-    age over its GPU seconds.  Jobs that have had none come first, in order of submission.
+    This is the time of a job on the shared machine over its time alone, as far as both are known.  Jobs without service
+    come first, in order of submission.
     """
     return -job.age / job.held if job.held > 0.0 else -inf
 
 
 @kernel
 def worst_off_known(job: Seen, rules: Rules) -> float:
-    """The same where lengths are known: the job whose end, were it to run from now on, is latest for its length.
+    """Finish-time fairness for known lengths: the job with the largest loss of time over its length first.
 
-    Time lost is counted in whole microseconds, so that jobs that have lost none are equal whatever the rounding.
+    The loss counts to a job that runs from now on. It is rounded to microseconds, so that jobs without a loss are equal.
     """
     lost = floor((job.age + job.left - job.length) * 1e6 + 0.5) / 1e6
     return -1.0 - lost / max(job.length, 1e-9)
@@ -121,7 +123,7 @@ def worst_off_known(job: Seen, rules: Rules) -> float:
 
 @kernel
 def multifactor(job: Seen, rules: Rules) -> float:
-    """Slurm's multifactor priority: age, classic fair share 2^(-usage/share), size and what the site adds."""
+    """Slurm's multifactor priority: age, classic fair share 2^(-usage/share), size and the site's rank."""
     age = min(job.waited / rules.max_age, 1.0)
     fair = 2.0 ** (-job.usage / job.share)
     return float(
@@ -130,7 +132,7 @@ def multifactor(job: Seen, rules: Rules) -> float:
 
 
 MOVING = ("worst off", "worst off for its length", "multifactor")
-"""orders in which time changes the keys of jobs that wait"""
+"""The orders in which time changes the keys of waiting jobs."""
 
 ORDERS = {
     "first come": first_come,
@@ -147,8 +149,8 @@ ORDERS = {
 
 
 @kernel
-def _ordered(job: Seen, rules: Rules) -> float:  # noqa: PLR0911 - one return for each order
-    """Key of a job by the order of the rules: ORDERS, by position."""
+def _order_key(job: Seen, rules: Rules) -> float:  # noqa: PLR0911 - one return for each order
+    """The key of a job by the order's position in ORDERS."""
     if rules.order == 0:
         return first_come(job, rules)
     if rules.order == 1:
@@ -172,7 +174,7 @@ def _ordered(job: Seen, rules: Rules) -> float:  # noqa: PLR0911 - one return fo
 
 @kernel
 def key_of(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
-    """Key of a job as things stand; a job that has had its service falls a level."""
+    """The current key of a job. A job with enough service falls by a level."""
     remaining, service = state.job[j].remaining, state.job[j].attained
     if state.job[j].status == RUNNING:
         useful = max(now - state.job[j].begun - state.job[j].extra, 0.0)
@@ -191,19 +193,17 @@ def key_of(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
         state.job[j].entered, state.job[j].begun, state.job[j].status == RUNNING, now, usage,
         work.shares[work.job[j].user], work.job[j].rank,
     )  # fmt: skip
-    return _ordered(job, rules)
+    return _order_key(job, rules)
 
 
 @part
 def charge(work: Work, state: State, rules: Rules, now: float) -> None:
-    """Bring the usage of every user up to date: past usage decays, GPUs held are added."""
+    """Update the usage of every user: past usage decays, held GPUs add to it."""
     passed = now - state.time[CHARGED]
     if passed <= 0.0:
         return
     decay = 0.5 ** (passed / rules.half_life)
-    grown = (
-        rules.half_life / 0.6931471805599453 * (1.0 - decay)
-    )  # integral of the decay: usage accrues all the while
+    grown = rules.half_life / 0.6931471805599453 * (1.0 - decay)  # integral of the decay over the time
     total = 0.0
     for u in range(len(state.usage)):
         state.usage[u] = state.usage[u] * decay + state.rate[u] * grown
@@ -214,7 +214,7 @@ def charge(work: Work, state: State, rules: Rules, now: float) -> None:
 
 @kernel
 def comes_before(state: State, a: int, b: int) -> bool:
-    """Whether job a is served before job b."""
+    """Whether job a comes before job b."""
     return state.job[a].key < state.job[b].key or (state.job[a].key == state.job[b].key and a < b)
 
 
@@ -222,12 +222,12 @@ def comes_before(state: State, a: int, b: int) -> bool:
 def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
     """Compute the key of every job in the queue, and sort.
 
-    A job that waits keeps its key where time alone does not change it (`still`); NaN is none yet.  Those that wait are
-    in order already, or nearly; the few others are sorted behind them, and merged in.
+    A waiting job keeps its key if time alone does not change it (`still`); NaN means no key yet.  Waiting jobs are in
+    order already, or nearly so. The few others are sorted behind them and merged in.
     """
     n, kept, moved = state.number[QUEUE], 0, 0
-    for place in range(n):
-        j = state.queue[place]
+    for position in range(n):
+        j = state.queue[position]
         if state.job[j].status == RUNNING or state.job[j].key != state.job[j].key:
             state.job[j].key = key_of(work, state, rules, j, now)
             state.spare[moved] = j
@@ -237,8 +237,8 @@ def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
                 state.job[j].key = key_of(work, state, rules, j, now)
             state.queue[kept] = j
             kept += 1
-    for place in range(moved):
-        state.queue[kept + place] = state.spare[place]
+    for position in range(moved):
+        state.queue[kept + position] = state.spare[position]
     if not rules.still:
         _sort(state, 0, kept)
     _sort(state, kept, n)
@@ -247,12 +247,12 @@ def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
 
 @part
 def _merge_few(state: State, middle: int, stop: int) -> None:
-    """Merge the sorted queue from middle to stop, few jobs, into the sorted one before it."""
-    for place in range(middle, stop):
-        state.spare[place - middle] = state.queue[place]
+    """Merge the few sorted jobs from middle to stop into the sorted queue before them."""
+    for position in range(middle, stop):
+        state.spare[position - middle] = state.queue[position]
     last, out = middle, stop
-    for place in range(stop - middle - 1, -1, -1):
-        j, low, high = state.spare[place], 0, last
+    for position in range(stop - middle - 1, -1, -1):
+        j, low, high = state.spare[position], 0, last
         while low < high:
             half = (low + high) // 2
             if comes_before(state, j, state.queue[half]):
@@ -269,15 +269,15 @@ def _merge_few(state: State, middle: int, stop: int) -> None:
 
 @part
 def _sort(state: State, first: int, n: int) -> None:
-    """Sort a stretch of the queue: by insertion while it is nearly in order, else runs are merged, pair by pair."""
+    """Sort a range of the queue: by insertion if it is nearly in order, else by merging runs pair by pair."""
     runs, effort = 2, 4 * (n - first)
-    for place in range(first + 1, n):
-        j, to = state.queue[place], place
+    for position in range(first + 1, n):
+        j, to = state.queue[position], position
         while to > first and comes_before(state, j, state.queue[to - 1]):
             state.queue[to] = state.queue[to - 1]
             to -= 1
         state.queue[to] = j
-        effort -= place - to
+        effort -= position - to
         if effort < 0:
             break
     if effort >= 0:
@@ -300,11 +300,11 @@ def _sort(state: State, first: int, n: int) -> None:
 
 @part
 def _merge(state: State, start: int, middle: int, stop: int) -> None:
-    """Merge two sorted stretches of the queue."""
+    """Merge two sorted ranges of the queue."""
     while start < middle and not comes_before(state, state.queue[middle], state.queue[start]):
         start += 1
-    for place in range(start, middle):
-        state.spare[place] = state.queue[place]
+    for position in range(start, middle):
+        state.spare[position] = state.queue[position]
     left_, right, out = start, middle, start
     while left_ < middle and right < stop:
         if comes_before(state, state.queue[right], state.spare[left_]):

@@ -1,7 +1,7 @@
-"""Packing requests for parts of GPUs, whole GPUs, cores and memory onto nodes: best fit, FGD and others.
+"""The packing of requests for parts of GPUs, full GPUs, cores and memory onto nodes: best fit, FGD and others.
 
-Requests come one after the other and stay; one that fits nowhere is turned away.  R kinds of request, N nodes, G GPUs of
-the largest node.  Amounts of GPU are thousandths of one GPU.
+Requests come one after the other and stay; one that fits nowhere is rejected.  R kinds of request, N nodes, G GPUs of
+the largest node.  Amounts of GPU are thousandths of a GPU.
 
 Source of the rules: Weng et al. 2023 (FGD, USENIX ATC), section 3 for fragmentation, section 6 for the others.
 """
@@ -17,96 +17,96 @@ from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.state import Floats, Ints
 
 WHOLE = 1000
-"""thousandths of a GPU"""
+"""The thousandths of a GPU in a GPU."""
 
 PACKERS = {
-    "random": "any node that has room",
+    "random": "any node with room",
     "dot-product": "the node whose free resources are least like the request",
-    "clustering": "nodes that hold most requests of the same GPU share, then best fit",
+    "clustering": "nodes with the most requests of the same GPU share, then best fit",
     "packing": "GPUs in use first, then nodes in use",
-    "best-fit": "the node with least left, all resources added",
-    "fgd": "the node whose fragmentation grows least",
+    "best-fit": "the node with the least remaining resources, summed",
+    "fgd": "the node with the least growth of fragmentation",
 }
-"""position is the code of the kernel"""
+"""The packers, each with its rule. Its position is its code in the kernel."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Nodes:
-    """Nodes that requests are packed onto."""
+    """The nodes that take requests."""
 
     cpu: Floats
-    """count. The processor in thousandths of a core, [N]."""
+    """The cores in thousandths, [N]."""
     memory: Floats
     """count. The memory in MiB, [N]."""
     gpus: Ints
     """The number of GPUs, [N]."""
     model: Ints
-    """The kind of GPU, [N]."""
+    """The position of the GPU in `models`, [N]."""
     models: tuple[str, ...]
 
     def __post_init__(self) -> None:
         """Raise PodsimError for a machine without GPUs."""
         if not len(self.gpus) or self.gpus.max() < 1 or self.gpus.min() < 0:
-            raise PodsimError("nodes: at least one must have a GPU, and none fewer than 0")
+            raise PodsimError("nodes: at least one must have a GPU, and none a negative number")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requests:
-    """Kinds of request, and how often each appears in a trace."""
+    """The kinds of request in a trace, with the count of each."""
 
     cpu: Floats
-    """count. The processor in thousandths of a core, [R]."""
+    """The requested cores in thousandths, [R]."""
     memory: Floats
     """count. The memory in MiB, [R]."""
     gpus: Ints
-    """The number of GPUs that it runs on, [R]."""
+    """The number of its GPUs, [R]."""
     share: Ints
-    """The thousandths of each of them, [R]."""
+    """The thousandths of each of its GPUs, [R]."""
     allowed_RM: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
-    """The models of GPU that it may run on."""
+    """The models of GPU that it accepts."""
     count: Ints
-    """The number of equal requests, [R]."""
+    """The number of requests of each kind, [R]."""
 
     @property
     def demand(self) -> Ints:
-        """Thousandths of GPUs that a request of each kind asks for, [R]."""
+        """The GPU thousandths of a request of each kind, [R]."""
         return self.gpus * self.share
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Packed:
-    """What became of a sequence of requests."""
+    """The result of packing a sequence of requests."""
 
     packer: str
     arrived: Floats
-    """share. The requested share of all GPUs up to each request."""
+    """share. The GPUs requested up to each request, of all GPUs."""
     allocated: Floats
-    """share. The allocated share of all GPUs after each request."""
+    """share. The GPUs in use after each request, of all GPUs."""
     fragmented: float
-    """share. The mean share of all GPUs, at the end, that is free and of no use to a request of the trace."""
+    """share. The free GPUs that are useless to a request, in the mean over the trace, at the end, of all GPUs."""
     turned_away: int
-    """The number of requests that found no room."""
+    """The number of rejected requests."""
 
     def at(self, arrived: float) -> float:
-        """Share of all GPUs given out when this share has been asked for."""
-        place = int(np.searchsorted(self.arrived, arrived, side="right")) - 1
-        return float(self.allocated[place]) if place >= 0 else 0.0
+        """The share of GPUs in use when this share has been requested."""
+        position = int(np.searchsorted(self.arrived, arrived, side="right")) - 1
+        return float(self.allocated[position]) if position >= 0 else 0.0
 
 
-def draw(requests: Requests, capacity: float, load: float, rng: np.random.Generator) -> Ints:
-    """Kinds of requests in the order of arrival until they ask for `load` times the capacity: [arrivals].
+def draw_requests(requests: Requests, capacity: float, load: float, rng: np.random.Generator) -> Ints:
+    """The kinds of arriving requests in order, up to a demand of `load` times the capacity: [arrivals].
 
-    The trace itself in random order as far as it reaches; what is missing to the load is drawn from it with
-    replacement, as the published experiments inflate it.
+    They are the trace in random order. For a larger load, further requests are drawn from it with replacement, as in
+    the published experiments.
     """
-    whole = np.repeat(np.arange(len(requests.count)), requests.count)
+    trace = np.repeat(np.arange(len(requests.count)), requests.count)
     goal, demand = load * capacity * WHOLE, requests.demand
-    if demand[whole].sum() <= 0:
-        raise PodsimError("no request of the trace asks for a GPU")
-    order = [rng.permutation(whole)]
-    asked = float(demand[whole].sum())
+    if demand[trace].sum() <= 0:
+        raise PodsimError("no request of the trace needs a GPU")
+    order = [rng.permutation(trace)]
+    asked = float(demand[trace].sum())
     while asked < goal:
-        more = rng.choice(whole, size=max(len(whole) // 4, 1))
+        more = rng.choice(trace, size=max(len(trace) // 4, 1))
         order.append(more)
         asked += float(demand[more].sum())
     arrivals = np.concatenate(order)
@@ -117,15 +117,13 @@ def draw(requests: Requests, capacity: float, load: float, rng: np.random.Genera
 def pack(
     requests: Requests, nodes: Nodes, arrivals: Ints | Sequence[int], packer: str, *, rng: np.random.Generator
 ) -> Packed:
-    """Pack requests in the order of arrival; equal nodes are chosen among by chance, as Kubernetes does."""
+    """Pack requests in the order of arrival, with a random choice among equal nodes, as in Kubernetes."""
     from podsim.fleet.packing_kernels import NodesNow, Wanted, pack_all
 
     if packer not in PACKERS:
         raise PodsimError(unknown_name("packer", packer, PACKERS))
     order = np.asarray(arrivals, np.int64)
-    kinds = np.flatnonzero(
-        requests.gpus > 0
-    )  # to one without a GPU all GPUs are of no use on every node alike
+    kinds = np.flatnonzero(requests.gpus > 0)  # GPUs of all nodes are useless to other requests
     weight = requests.count[kinds] / requests.count[kinds].sum()
     wanted = Wanted(
         cpu=np.ascontiguousarray(requests.cpu), memory=requests.memory, gpus=requests.gpus, share=requests.share,

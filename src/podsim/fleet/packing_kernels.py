@@ -1,4 +1,4 @@
-"""The scores by which a node is chosen for a request, smaller first, and the loop over requests. Names as in packing."""
+"""The scores that choose a node for a request, smaller first, and the loop over requests. Axes as in packing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAME = 1e-9
 
 
 class Wanted(NamedTuple):
-    """Kinds of request; `kinds` are those that ask for GPUs, `weight` the share of each among them."""
+    """The kinds of request; `kinds` are those for GPUs, `weight` the share of each among them."""
 
     cpu: Floats
     memory: Floats
@@ -29,22 +29,22 @@ class Wanted(NamedTuple):
 
 
 class NodesNow(NamedTuple):
-    """What is free; scores are kept by kind and node until the node changes (its version rises)."""
+    """The free resources. Scores are cached by kind and node until the node changes (its version rises)."""
 
     cpu: Floats
     memory: Floats
     free_NG: Ints
-    """The free part of each GPU; -1 where a node has no such GPU."""
+    """The free thousandths of each GPU; -1 beyond the GPUs of a node."""
     model: Ints
     most: Floats
-    """count. The cores, memory and GPU of the largest node."""
+    """The cores, memory and GPU thousandths of the largest node."""
     version: Ints
     seen_RN: Ints
     score_RN: Floats
     held_RN: Ints
-    """The number of requests of each kind on each node."""
+    """The number of requests of a kind on a node."""
     spare: Ints
-    """The spare array, [G]."""
+    """The buffer for a node's GPUs, [G]."""
 
 
 @kernel
@@ -64,26 +64,26 @@ def _has_room(wanted: Wanted, now: NodesNow, r: int, n: int) -> bool:
 
 @kernel
 def fragmentation(wanted: Wanted, now: NodesNow, n: int) -> float:
-    """Thousandths of the GPUs of a node that are free and of no use to a request, in the mean over requests for GPUs.
+    """The free GPU thousandths of a node that are useless to a request, in the mean over requests for GPUs.
 
-    To a request that does not fit the node all that is free is of no use; to one that fits,
-    those GPUs with less left than it takes of one.
+    All free thousandths are useless to a request that does not fit the node. For one that fits, those on GPUs with less
+    room than it needs are useless.
     """
     total = 0.0
-    for place in range(len(wanted.kinds)):
-        r = wanted.kinds[place]
+    for position in range(len(wanted.kinds)):
+        r = wanted.kinds[position]
         fits, lost = _has_room(wanted, now, r, n), 0
         for g in range(now.free_NG.shape[1]):
             free = now.free_NG[n, g]
             if free > 0 and (not fits or free < wanted.share[r]):
                 lost += free
-        total += wanted.weight[place] * lost
+        total += wanted.weight[position] * lost
     return total
 
 
 @kernel
-def _fullest(wanted: Wanted, now: NodesNow, r: int, n: int) -> int:
-    """The GPU with least left that has room for a part of one."""
+def _fullest_gpu(wanted: Wanted, now: NodesNow, r: int, n: int) -> int:
+    """The GPU with the least room, but enough for a request of a part of a GPU."""
     best = -1
     for g in range(now.free_NG.shape[1]):
         if now.free_NG[n, g] >= wanted.share[r] and (best < 0 or now.free_NG[n, g] < now.free_NG[n, best]):
@@ -92,8 +92,8 @@ def _fullest(wanted: Wanted, now: NodesNow, r: int, n: int) -> int:
 
 
 @kernel
-def _put(wanted: Wanted, now: NodesNow, r: int, n: int, gpu: int) -> None:
-    """Take what a request needs from a node: a part of `gpu`, or whole GPUs, the first ones."""
+def _take_resources(wanted: Wanted, now: NodesNow, r: int, n: int, gpu: int) -> None:
+    """Take the resources of a request from a node: a part of `gpu`, or the first full GPUs."""
     now.cpu[n] -= wanted.cpu[r]
     now.memory[n] -= wanted.memory[r]
     if wanted.gpus[r] == 1:
@@ -108,12 +108,12 @@ def _put(wanted: Wanted, now: NodesNow, r: int, n: int, gpu: int) -> None:
 
 @kernel
 def _growth(wanted: Wanted, now: NodesNow, r: int, n: int, gpu: int) -> float:
-    """By how much the fragmentation of a node grows with a request."""
+    """The growth of a node's fragmentation with a request."""
     before = fragmentation(wanted, now, n)
     cpu, memory = now.cpu[n], now.memory[n]
     for g in range(len(now.spare)):
         now.spare[g] = now.free_NG[n, g]
-    _put(wanted, now, r, n, gpu)
+    _take_resources(wanted, now, r, n, gpu)
     after = fragmentation(wanted, now, n)
     now.cpu[n], now.memory[n] = cpu, memory
     for g in range(len(now.spare)):
@@ -123,7 +123,7 @@ def _growth(wanted: Wanted, now: NodesNow, r: int, n: int, gpu: int) -> float:
 
 @kernel
 def _gpu_for(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int, chance: float) -> int:
-    """The GPU of a node for a request of a part of one: the fullest, or by chance, or where least is broken."""
+    """The GPU of a node for a request of a part of a GPU: the fullest, a random one, or by least growth."""
     if wanted.gpus[r] != 1:
         return -1
     if packer == RANDOM:
@@ -138,7 +138,7 @@ def _gpu_for(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int, chance:
                     break
         return last
     if packer != FGD:
-        return _fullest(wanted, now, r, n)
+        return _fullest_gpu(wanted, now, r, n)
     best, least = -1, inf
     for g in range(now.free_NG.shape[1]):
         if now.free_NG[n, g] >= wanted.share[r]:
@@ -149,8 +149,8 @@ def _gpu_for(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int, chance:
 
 
 @kernel
-def _free(now: NodesNow, n: int) -> float:
-    """Thousandths of GPUs that are free on a node."""
+def _free_thousandths(now: NodesNow, n: int) -> float:
+    """The free GPU thousandths of a node."""
     total = 0.0
     for g in range(now.free_NG.shape[1]):
         total += max(now.free_NG[n, g], 0)
@@ -159,39 +159,39 @@ def _free(now: NodesNow, n: int) -> float:
 
 @kernel
 def _dot_product(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
-    """Free resources times the request's, all as shares of the largest node's."""
+    """The product of free and requested resources, each as a share of the largest node's."""
     asked = float(wanted.gpus[r] * wanted.share[r])
     return float(
         now.cpu[n] * wanted.cpu[r] / now.most[0] ** 2
         + now.memory[n] * wanted.memory[r] / now.most[1] ** 2
-        + _free(now, n) * asked / now.most[2] ** 2
+        + _free_thousandths(now, n) * asked / now.most[2] ** 2
     )
 
 
 @kernel
-def _left_over(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
-    """What would be left on the node, all resources added as shares of the largest node's."""
+def _left_score(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
+    """The sum of the remaining resources of the node, each as a share of the largest node's."""
     asked = wanted.gpus[r] * wanted.share[r]
     return float(
         (now.cpu[n] - wanted.cpu[r]) / now.most[0]
         + (now.memory[n] - wanted.memory[r]) / now.most[1]
-        + (_free(now, n) - asked) / now.most[2]
+        + (_free_thousandths(now, n) - asked) / now.most[2]
     )
 
 
 @kernel
-def _unlike(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
-    """Less the more requests of the same GPU share the node holds; among equals the best fit."""
+def _unlike_score(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
+    """A score that falls with the node's requests of the same GPU share; among equals the best fit."""
     alike = 0
     for other in range(len(wanted.gpus)):
         if wanted.gpus[other] == wanted.gpus[r] and wanted.share[other] == wanted.share[r]:
             alike += now.held_RN[other, n]
-    return _left_over(wanted, now, r, n) - 4.0 * alike  # what is left over is less than 3
+    return _left_score(wanted, now, r, n) - 4.0 * alike  # the remaining resources sum to less than 3
 
 
 @kernel
-def _unused(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
-    """0 if a GPU in use has room, 1 if the node is in use, 2 if it is idle; then by GPUs that are idle."""
+def _unused_score(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
+    """0 if a GPU in use has room, 1 if the node is in use, 2 if it is idle; then by idle GPUs."""
     idle, gpus, shared = 0, 0, False
     for g in range(now.free_NG.shape[1]):
         gpus += now.free_NG[n, g] >= 0
@@ -203,17 +203,17 @@ def _unused(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
 
 @kernel
 def _score(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int) -> float:  # noqa: PLR0911 - one for each
-    """Score of a node for a request, smaller first: PACKERS, by position; infinite if it does not fit."""
+    """The score of a node by the packer's position in PACKERS, smaller first; infinite if it does not fit."""
     if not _has_room(wanted, now, r, n):
         return inf
     if packer == DOT:
         return _dot_product(wanted, now, r, n)
     if packer == CLUSTERING:
-        return _unlike(wanted, now, r, n)
+        return _unlike_score(wanted, now, r, n)
     if packer == PACKING:
-        return _unused(wanted, now, r, n)
+        return _unused_score(wanted, now, r, n)
     if packer == BEST:
-        return _left_over(wanted, now, r, n)
+        return _left_score(wanted, now, r, n)
     if packer == FGD:
         return _growth(wanted, now, r, n, _gpu_for(wanted, now, r, n, FGD, 0.0))
     return 0.0
@@ -221,7 +221,7 @@ def _score(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int) -> float:
 
 @kernel
 def _choose(wanted: Wanted, now: NodesNow, r: int, packer: int, chance: float) -> int:
-    """The node with the least score, one of equals by chance; -1 if none has room."""
+    """The node with the smallest score, a random one among equals; -1 if none has room."""
     least, equals = inf, 0
     for n in range(len(now.cpu)):
         if now.seen_RN[r, n] != now.version[n]:
@@ -247,15 +247,15 @@ def _choose(wanted: Wanted, now: NodesNow, r: int, packer: int, chance: float) -
 def pack_all(
     wanted: Wanted, now: NodesNow, arrivals: Ints, packer: int, chance: Floats
 ) -> tuple[NDArray[np.bool_], float]:
-    """Whether each request found room, and what is of no use in the end, in thousandths of GPUs."""
+    """(whether each request was placed, useless GPU thousandths at the end)."""
     given = np.zeros(len(arrivals), np.bool_)
-    for place in range(len(arrivals)):
-        r = arrivals[place]
-        n = _choose(wanted, now, r, packer, chance[2 * place])
+    for position in range(len(arrivals)):
+        r = arrivals[position]
+        n = _choose(wanted, now, r, packer, chance[2 * position])
         if n < 0:
             continue
-        _put(wanted, now, r, n, _gpu_for(wanted, now, r, n, packer, chance[2 * place + 1]))
-        given[place] = True
+        _take_resources(wanted, now, r, n, _gpu_for(wanted, now, r, n, packer, chance[2 * position + 1]))
+        given[position] = True
         now.version[n] += 1
         now.held_RN[r, n] += 1
     broken = 0.0

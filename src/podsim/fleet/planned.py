@@ -1,8 +1,8 @@
-"""Jobs that know their plan: how long a training run takes where the queue puts it, and on fewer GPUs, by `predict`.
+"""Jobs with a plan: `predict` gives the time of a training run for each placement, and on fewer GPUs.
 
-Law: a job on one node, on nodes under one leaf switch, or under several takes the step time that podsim.training gives
-for these links: across nodes it has the adapters of its nodes, across leaves two more switches on every way, and the
-share of the uplinks that a tapered tree has.  Stops being true where other jobs use the same uplinks.
+Law: a job on one node, on nodes under one leaf switch, or under several leaves takes the step time of podsim.training
+for these links. Across nodes it has the adapters of its nodes. Across leaves it has two more switches on every way, and
+the share of the uplinks of a tapered tree.  Limits: other jobs may use the same uplinks.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ def planned_job(
     user: str = "",
     taper: float = 1.0,
 ) -> Job:
-    """A job of a number of steps: its seconds at its best place, and its speed on more nodes and under more leaves.
+    """A job of `steps`, with its seconds at the best placement and its speed on more nodes and under more leaves.
 
-    A job on a MIG instance (cluster "a100-80gb/3g.40gb") asks for that.  `taper` is the share of a leaf's bandwidth that
-    its uplinks have.  Raises PlanError for a plan that is not legal or does not fit, PodsimError for steps below 1 or a
-    taper outside (0, 1].
+    A job on a MIG instance (cluster "a100-80gb/3g.40gb") needs such an instance.  `taper` is the share of a leaf's
+    bandwidth in its uplinks.  Raises PlanError for a plan that is illegal or does not fit, and PodsimError for steps
+    below 1 or a taper outside (0, 1].
     """
     if steps < 1 or not 0 < taper <= 1:
         raise PodsimError(
             f"steps={steps}, taper={taper:g}: steps are at least 1, the taper is above 0 and at most 1"
         )
-    one, more, far = step_times(model, cluster, plan, taper=taper)
+    best, more, far = placed_step_seconds(model, cluster, plan, taper=taper)
     return Job(
-        id=id, submit=submit, gpus=int(plan.gpus), seconds=one * steps, user=user, mig=profile_of(cluster),
-        slow=(min(one / more, 1.0), min(one / far, 1.0)),
+        id=id, submit=submit, gpus=int(plan.gpus), seconds=best * steps, user=user, mig=mig_profile(cluster),
+        slow=(min(best / more, 1.0), min(best / far, 1.0)),
     )  # fmt: skip
 
 
-def profile_of(cluster: Cluster) -> str:
-    """The MIG profile that the "GPUs" of a cluster are (a100-80gb/3g.40gb), "" for whole GPUs."""
+def mig_profile(cluster: Cluster) -> str:
+    """The MIG profile of a cluster of an instance (a100-80gb/3g.40gb); "" for other clusters."""
     return cluster.gpu.name.partition("/")[2] if cluster.gpu.fraction < 1 else ""
 
 
-def step_times(
+def placed_step_seconds(
     model: Model, cluster: Cluster, plan: Plan, *, taper: float = 1.0
 ) -> tuple[float, float, float]:
-    """Seconds of a step on as few nodes as may be, on twice as many (a part of a node each), and under several leaves.
+    """Seconds of a step on the fewest nodes, on twice as many (a part of each), and under several leaves.
 
-    A job of whole nodes has the same time in the first two places; one of a single GPU in all.
+    A job of full nodes has the same time in the first two cases, and a job of one GPU in all.
     """
     gpus = int(plan.gpus)
     part = cluster.subset(gpus)
     problems = plan.problems(model, part)
     if problems:
         raise PlanError(problems)
-    best = _seconds(model, part, plan)
+    best = _step_seconds(model, part, plan)
     if gpus == 1 or (part.nodes == 1 and (gpus % 2 or not cluster.nics)):
         return best, best, best
     apart = part
@@ -76,11 +76,11 @@ def step_times(
         apart, network=replace(link, bandwidth=link.bandwidth * taper, latency=link.latency + hop),
         name=f"{apart.name}, under several leaves",
     )  # fmt: skip
-    return best, _seconds(model, apart, plan), _seconds(model, far, plan)
+    return best, _step_seconds(model, apart, plan), _step_seconds(model, far, plan)
 
 
-def on_fewer(plan: Plan, gpus: int) -> Plan:
-    """The same plan with fewer data-parallel replicas and the same batch; raises PlanError if they do not divide."""
+def reduce_replicas(plan: Plan, gpus: int) -> Plan:
+    """The plan with fewer data-parallel replicas and the same batch. Raises PlanError if they do not divide it."""
     block = int(plan.gpus) // int(plan.dp)
     replicas, left = divmod(gpus, block)
     if left or not 1 <= replicas <= int(plan.dp) or int(plan.global_batch) % replicas:
@@ -91,9 +91,9 @@ def on_fewer(plan: Plan, gpus: int) -> Plan:
     return replace(plan, dp=replicas)
 
 
-def _seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
-    found = predict_plan(model, cluster, plan)
-    if not found.fits:
-        need, room = found.memory / 1e9, found.memory_limit / 1e9
+def _step_seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
+    prediction = predict_plan(model, cluster, plan)
+    if not prediction.fits:
+        need, room = prediction.memory / 1e9, prediction.memory_limit / 1e9
         raise PlanError([f"the plan needs {need:.1f} GB on {cluster.name}, which has {room:.1f} GB"])
-    return found.step_time
+    return prediction.step_time

@@ -1,7 +1,7 @@
-"""The policies: each is a row of a table that names its order (podsim.fleet.orders) and what it may do.
+"""The policies of the queue, each an order (podsim.fleet.orders) with rules for backfill and preemption.
 
-A new policy is one line of POLICIES (and one small function of ORDERS, if it serves in an order of its own); every
-property test and the naive reference run over the list.
+A new policy is one entry of POLICIES (and one small function of ORDERS for a new order). All property tests and the
+naive reference run over the list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BACKFILLS = {"strict": STRICT, "skip": SKIP, "easy": EASY, "conservative": CONSE
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """Who is served first, and what happens to the others."""
+    """A policy: the order of the queue, and the rules for the other jobs."""
 
     name: str
     says: str
@@ -60,7 +60,7 @@ class Policy:
     """factor. The weight of a job's own rank (quality of service)."""
 
     def __post_init__(self) -> None:
-        """Raise PodsimError for what contradicts itself, all at once."""
+        """Raise PodsimError with all contradictions."""
         from podsim.fleet.orders import ORDERS
 
         times = (
@@ -103,7 +103,7 @@ class Policy:
             raise PodsimError(f"policy {self.name}: " + "; ".join(problems))
 
     def rules(self, gpus: int) -> Rules:
-        """The policy in numbers, for a machine of a number of GPUs."""
+        """The policy in numbers, for a machine of `gpus` GPUs."""
         from podsim.fleet.orders import MOVING, ORDERS
 
         same = {name: getattr(self, name) for name in Rules._fields if name in _SAME}
@@ -155,11 +155,11 @@ POLICIES = (
 )  # fmt: skip
 """300 s is Slurm's PriorityCalcPeriod.  Unconfirmed, remembered and read in no source: Tiresias' three queues with bounds
 of 3250 and 7200 GPU seconds and the rule within them, from the simulator of its authors; leases of 20 min for Themis.
-360 s for `las` and the weights of `slurm` are choices of ours."""
+360 s for `las` and the weights of `slurm` are podsim's choices."""
 
 
 def find_policy(name: str, **changes: object) -> Policy:
-    """A policy by name, with some of its fields changed; raises PodsimError for an unknown name or field."""
+    """A policy by name, with some of its fields changed. Raises PodsimError for an unknown name or field."""
     known = {policy.name: policy for policy in POLICIES}
     if name not in known:
         raise PodsimError(unknown_name("policy", name, known))

@@ -1,10 +1,10 @@
-"""The power of a cluster, by component and load; and the effect of a power cap on speed.
+"""The power of a cluster by component and load, and the speed under a power cap.
 
-    watts of a server = GPUs x (idle + (limit - idle) x busy) + the rest, which is either idle or in use
+    watts of a server = GPUs x (idle + (limit - idle) x busy) + rest, idle or in use
 
-Source: percentiles of a fleet of A100 servers (power.toml names it). Known error: mean of that fleet 2 % low, an 8-GPU
-H100 server in training 4 % low; see docs/power.md. Stops being true: GPUs that only communicate draw more than idle
-ones, and are counted as idle; other servers' rest is taken in proportion to what their maximum leaves beside the GPUs.
+Source: percentiles of a fleet of A100 servers (see power.toml). Known error: mean of that fleet 2 % low, an 8-GPU
+H100 server in training 4 % low; see docs/power.md. Limits: GPUs that only communicate draw more than idle ones, but
+count as idle. The rest of other servers is in proportion to the part of their maximum power without GPUs.
 """
 
 from __future__ import annotations
@@ -21,60 +21,60 @@ from podsim.hardware.mig.host import host_of
 from podsim.results.expense import LoadPower
 
 BUSY_PARTS = ("compute", "memory", "optimizer")
-"""parts of a step in which the GPU draws its limit"""
+"""The parts of a step in which the GPU draws its limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What one server, or the part of it that a job has, may draw."""
+    """The power of one server, or of a job's part of a server."""
 
     gpus: int
     idle: float
-    """W. The power of one idle GPU."""
+    """W. The power of an idle GPU."""
     limit: float
-    """W. The power of one GPU at work."""
+    """W. The power of a busy GPU."""
     rest: float
-    """W. The power that the server's maximum leaves after its GPUs."""
+    """W. The maximum of the server without its GPUs."""
     maximum: float
-    """W. The power for which it is built."""
+    """W. The design maximum."""
 
 
-def node_of(cluster: Cluster, cap: float | None = None) -> Node:
-    """One server of a cluster, its GPUs held to `cap` W.
+def make_node(cluster: Cluster, cap: float | None = None) -> Node:
+    """One server of a cluster, with GPUs capped at `cap` W.
 
-    A MIG instance has its share of the server around its GPU, as it has of the GPU's memory.
-    A server whose maximum leaves less than a fifth beside its GPUs holds them to less than their data sheet. Raises
-    PodsimError for a cap that no GPU can be held to.
+    A MIG instance has the same share of its server as of its GPU's memory. If the maximum of a server leaves less than a
+    fifth for its other parts, it limits its GPUs to less than their data sheet. Raises PodsimError for an impossible
+    cap.
     """
     gpu, system = cluster.gpu, cluster.system
     instance = "/" in gpu.name
     host = host_of(gpu) if instance else system
     limit = host.gpu.power if instance else gpu.power
     try:
-        whole = max(load_system(host.name).gpus, host.gpus)
+        gpus = max(load_system(host.name).gpus, host.gpus)
     except CatalogError:
-        whole = host.gpus
-    rest = max(host.power - whole * limit, 0.2 * host.power)
-    built = min(gpu.power, (host.power - rest) / whole * gpu.power / limit)
+        gpus = host.gpus
+    rest = max(host.power - gpus * limit, 0.2 * host.power)
+    built = min(gpu.power, (host.power - rest) / gpus * gpu.power / limit)
     idle = figures().gpu.idle * built
     if cap is not None and not 2 * idle <= cap <= built:
         raise PodsimError(
-            f"cap {cap:g} W: {gpu.name} can be held to {2 * idle:g} W (twice its idle draw) up to its own {built:g} W"
+            f"cap {cap:g} W: {gpu.name} accepts {2 * idle:g} W (twice its idle power) to {built:g} W"
         )
-    part = system.gpus / whole * (gpu.fraction if instance else 1.0)
-    maximum = (host.power - rest) * system.gpus / whole * gpu.power / limit + rest * part
+    part = system.gpus / gpus * (gpu.fraction if instance else 1.0)
+    maximum = (host.power - rest) * system.gpus / gpus * gpu.power / limit + rest * part
     return Node(gpus=system.gpus, idle=idle, limit=cap or built, rest=rest * part, maximum=maximum)
 
 
-def speed_under(cluster: Cluster, cap: float | None) -> float:
-    """Speed of arithmetic under a cap, relative to none."""
-    capped, free = node_of(cluster, cap), node_of(cluster)
+def capped_speed(cluster: Cluster, cap: float | None) -> float:
+    """The speed of arithmetic under a cap, relative to none."""
+    capped, free = make_node(cluster, cap), make_node(cluster)
     left = (capped.limit - capped.idle) / (free.limit - free.idle)
     return float(left ** figures().cap.exponent)
 
 
-def switches_of(cluster: Cluster) -> int:
-    """Switches of a cluster: as published of all its networks, else of its compute fabric; 0 where none is laid down."""
+def count_switches(cluster: Cluster) -> int:
+    """The number of switches: the published number for all networks, else that of the compute fabric; 0 if unknown."""
     if "switches" in cluster.published:
         return int(cluster.published["switches"])
     system = cluster.system
@@ -91,35 +91,37 @@ def switches_of(cluster: Cluster) -> int:
 def cluster_power(
     cluster: Cluster, busy: float, *, cap: float | None = None, within: Cluster | None = None
 ) -> float:
-    """W of a cluster in use whose GPUs draw their limit a share `busy` of the time, without the building.
+    """W of a cluster whose GPUs draw their limit for a share `busy` of the time, without the building.
 
-    `within` is a larger one that it is a part of: then it takes its share of that one's switches.
+    `within` is a larger cluster that contains it, and whose switches it shares.
     """
-    gpus, servers, switches, _ = _parts(cluster, busy, cap, idle=False, peak=False)
+    gpus, servers, switches, _ = _load_watts(cluster, busy, cap, idle=False, peak=False)
     if within is not None:
-        switches = switches_of(within) * figures().switch.watts * cluster.gpus / within.gpus
+        switches = count_switches(within) * figures().switch.watts * cluster.gpus / within.gpus
     return gpus + servers + switches
 
 
-def _parts(
+def _load_watts(
     cluster: Cluster, busy: float, cap: float | None, *, idle: bool, peak: bool
 ) -> tuple[float, float, float, float]:
-    """(W of GPUs, of the rest of servers, of switches, of all)."""
-    node, shares = node_of(cluster, cap), figures()
-    one = node.limit * shares.gpu.peak if peak else node.idle + (node.limit - node.idle) * busy
+    """(W of GPUs, W of the rest of servers, W of switches, W in total)."""
+    node, shares = make_node(cluster, cap), figures()
+    watts = node.limit * shares.gpu.peak if peak else node.idle + (node.limit - node.idle) * busy
     rest = shares.server.idle if idle else shares.server.peak if peak else shares.server.busy
-    gpus, servers = cluster.nodes * node.gpus * one, cluster.nodes * node.rest * rest
-    switches = switches_of(cluster) * shares.switch.watts
+    gpus, servers = cluster.nodes * node.gpus * watts, cluster.nodes * node.rest * rest
+    switches = count_switches(cluster) * shares.switch.watts
     return gpus, servers, switches, gpus + servers + switches
 
 
 def load_power(
     cluster: Cluster, load: str, *, pue: float, cap: float | None = None, busy: float | None = None
 ) -> LoadPower:
-    """A cluster under a load: idle, training, peak, or any with the share `busy` that its GPUs work."""
+    """The power of a cluster under a load: idle, training, peak, or any other with the share `busy`."""
     training = (figures().gpu.training - figures().gpu.idle) / (1 - figures().gpu.idle)
     working = {"idle": 0.0, "training": training, "peak": 1.0}.get(load, 0.0) if busy is None else busy
-    gpus, servers, switches, total = _parts(cluster, working, cap, idle=load == "idle", peak=load == "peak")
+    gpus, servers, switches, total = _load_watts(
+        cluster, working, cap, idle=load == "idle", peak=load == "peak"
+    )
     return LoadPower(
         load=load, gpus=gpus, servers=servers, switches=switches, total=total,
         node=(gpus + servers) / cluster.nodes, site=total * pue,
@@ -127,5 +129,5 @@ def load_power(
 
 
 def busy_share(parts: Mapping[str, float]) -> float:
-    """Share of a step in which GPUs draw their limit, of its seconds by part."""
+    """The share of a step in which GPUs draw their limit, from its seconds by part."""
     return sum(parts[name] for name in BUSY_PARTS) / sum(parts.values())

@@ -1,4 +1,4 @@
-"""The packaged figures of power and money, each with its source and date; a file that breaks its schema is refused."""
+"""The packaged figures of power and prices, each with source and date. Files that break the schema are rejected."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Hpl(_Table):
 
 
 class Figures(BaseModel):
-    """The power of parts, as shares of their data sheets' limits."""
+    """The power of parts, as shares of the limits in their data sheets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,14 +67,14 @@ class Figures(BaseModel):
     cap: _Cap
     pue: _Value
     carbon: _Value
-    """kg for a kWh"""
+    """kg per kWh. The carbon intensity of electricity."""
     electricity: _Value
-    """USD for a kWh"""
+    """USD per kWh. The price of electricity."""
     hpl: _Hpl
 
 
 class PriceEntry(_Sourced):
-    """A price: `low` (and `high`) for a GPU and an hour, or a `purchase`."""
+    """A price: `low` (and `high`) per GPU-hour, or a `purchase`."""
 
     provider: str = Field(min_length=2)
     offer: str = Field(min_length=2)
@@ -84,11 +84,11 @@ class PriceEntry(_Sourced):
     high: Positive | None = None
     purchase: Positive | None = None
     per: Annotated[int, Field(ge=1)] = 1
-    """GPUs of what is bought"""
+    """The number of GPUs of the purchase."""
     years: Positive = 4.0
 
     @model_validator(mode="after")
-    def _one_way(self) -> PriceEntry:
+    def _check_price(self) -> PriceEntry:
         if (self.low is None) == (self.purchase is None):
             raise ValueError("give low (and high), or purchase")
         if self.high is not None and (self.low is None or self.high < self.low):
@@ -104,12 +104,12 @@ def figures() -> Figures:
 
 
 def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
-    """Prices by name; CatalogError with everything that is wrong of the file."""
-    found: dict[str, PriceEntry] = {}
+    """The prices of a file by name. Raises CatalogError with all problems of the file."""
+    entries: dict[str, PriceEntry] = {}
     problems: list[str] = []
     for name, entry in raw.items():
         try:
-            found[name] = PriceEntry.model_validate(entry)
+            entries[name] = PriceEntry.model_validate(entry)
         except ValidationError as error:
             problems += [
                 f"[{name}] {'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')} "
@@ -118,7 +118,7 @@ def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
             ]
     if problems:
         raise CatalogError(f"{file}: {'; '.join(problems)}")
-    return found
+    return entries
 
 
 @cache

@@ -16,20 +16,20 @@ HOUR, YEAR, KWH = 3600.0, 365.0 * 86400.0, 3.6e6
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where a machine stands."""
+    """The site of a machine, with its prices."""
 
     pue: float
     carbon: float
-    """kg. The carbon dioxide of a J."""
+    """The carbon intensity of electricity, in kg/J."""
     electricity: float
-    """USD. The price of a J."""
+    """The price of electricity, in USD/J."""
     assumptions: tuple[str, ...]
 
 
 def read_site(pue: float | None, carbon: float | None, electricity: float | None) -> Site:
-    """A site from what a user gives (kg and USD for a kWh), the rest from the catalog and said so.
+    """The site from a user's values (kg and USD per kWh), with defaults of the catalog as stated assumptions.
 
-    Raises PlanError with every value that no site has.
+    Raises PlanError with all impossible values.
     """
     default = {name: getattr(figures(), name) for name in ("pue", "carbon", "electricity")}
     given = {"pue": pue, "carbon": carbon, "electricity": electricity}
@@ -41,7 +41,7 @@ def read_site(pue: float | None, carbon: float | None, electricity: float | None
     ]
     if wrong:
         raise PlanError(wrong)
-    told = [
+    assumptions = [
         f"{name} {default[name].value:g}{bounds[name][2]}: {default[name].source} ({default[name].date})"
         for name, value in given.items()
         if value is None
@@ -50,20 +50,20 @@ def read_site(pue: float | None, carbon: float | None, electricity: float | None
         pue=default["pue"].value if pue is None else pue,
         carbon=(default["carbon"].value if carbon is None else carbon) / KWH,
         electricity=(default["electricity"].value if electricity is None else electricity) / KWH,
-        assumptions=tuple(told),
+        assumptions=tuple(assumptions),
     )
 
 
-def offers_for(cluster: Cluster, site: Site) -> tuple[Offer, ...]:
-    """Every packaged price of the cluster's GPU, in the catalog's order; electricity is counted where it is owned."""
+def list_offers(cluster: Cluster, site: Site) -> tuple[Offer, ...]:
+    """The packaged prices of the cluster's GPU, in the catalog's order. Prices of owned GPUs include electricity."""
     return tuple(
-        _offer(name, entry, cluster, site)
+        _make_offer(name, entry, cluster, site)
         for name, entry in prices().items()
         if cluster.gpu.name in entry.gpus
     )
 
 
-def _offer(name: str, entry: PriceEntry, cluster: Cluster, site: Site) -> Offer:
+def _make_offer(name: str, entry: PriceEntry, cluster: Cluster, site: Site) -> Offer:
     if entry.purchase is not None:
         watts = load_power(cluster, "training", pue=site.pue).site / cluster.gpus
         low = high = entry.purchase / entry.per / (entry.years * YEAR) + watts * site.electricity
@@ -81,10 +81,10 @@ def _offer(name: str, entry: PriceEntry, cluster: Cluster, site: Site) -> Offer:
     )
 
 
-def offer_of(text: str, cluster: Cluster, site: Site) -> Offer:
-    """The price that a text names: an entry of the catalog, or USD for a GPU and an hour.
+def find_offer(text: str, cluster: Cluster, site: Site) -> Offer:
+    """The price that a text names: an entry of the catalog, or USD per GPU-hour.
 
-    Raises PodsimError for an unknown name and for one of another GPU, UnitError for an amount that is not positive.
+    Raises PodsimError for an unknown name and for another GPU, and UnitError for an impossible amount.
     """
     words = text.strip().lower().removesuffix("/h").removesuffix("usd").removeprefix("$").strip()
     try:
@@ -107,4 +107,4 @@ def offer_of(text: str, cluster: Cluster, site: Site) -> Offer:
             f"price {text} is of {', '.join(known[text].gpus)}, the cluster has {cluster.gpu.name}: "
             f"{', '.join(fitting) or 'no price is known, give USD for a GPU and an hour'}"
         )
-    return _offer(text, known[text], cluster, site)
+    return _make_offer(text, known[text], cluster, site)

@@ -2,29 +2,29 @@
 
     seconds = 2 N^3 / (3 P Q multiply) + 8 N^2 (3 P + Q) / (2 P Q bandwidth)
 
-on a grid of P x Q GPUs as square as their number allows, N filling the memory. Source: netlib.org/benchmark/hpl,
-scalability. Power: GPUs draw their limit while they multiply. Known error: docs/power.md. Stops being true: nothing
-overlaps here, which good implementations do in part; latency and the panel factorisation are left out.
+on the most square grid of P x Q GPUs, with N that fills the memory. Source: netlib.org/benchmark/hpl, scalability.
+Power: GPUs draw their limit while they multiply. Known error: docs/power.md. Limits: nothing overlaps here, as it does
+in part in good implementations; latency and the panel factorisation are left out.
 """
 
 from __future__ import annotations
 
 from math import isqrt
 
-from podsim.fleet.power import cluster_power, speed_under
+from podsim.fleet.power import capped_speed, cluster_power
 from podsim.fleet.power_catalog import figures
 from podsim.hardware.cluster import Cluster
 from podsim.results.expense import Benchmark
 
 
 def grid(gpus: int) -> tuple[int, int]:
-    """(P, Q): the most square grid of that many GPUs, P <= Q."""
+    """(P, Q): the most square grid of these GPUs, P <= Q."""
     rows = next(p for p in range(isqrt(gpus), 0, -1) if gpus % p == 0)
     return rows, gpus // rows
 
 
 def hpl(cluster: Cluster, *, cap: float | None = None) -> Benchmark | None:
-    """Rate and power of the benchmark on all GPUs; None for GPUs without a double-precision peak."""
+    """The rate and power of the benchmark on all GPUs; None for GPUs without a double-precision peak."""
     gpu = cluster.gpu
     peak = gpu.peaks.get("fp64_tensor") or gpu.peaks.get("fp64")
     if not peak:
@@ -35,7 +35,7 @@ def hpl(cluster: Cluster, *, cap: float | None = None) -> Benchmark | None:
     bandwidth = (
         cluster.node_bandwidth / cluster.gpus_per_node if cluster.nodes > 1 else cluster.nvlink.bandwidth
     )
-    multiply = 2 * size**3 / (3 * p * q * peak * shares.multiply * speed_under(cluster, cap))
+    multiply = 2 * size**3 / (3 * p * q * peak * shares.multiply * capped_speed(cluster, cap))
     sends = 8 * size**2 * (3 * p + q) / (2 * p * q * bandwidth) if cluster.gpus > 1 and bandwidth else 0.0
     rate = 2 * size**3 / 3 / (multiply + sends)
     busy = multiply / (multiply + sends)

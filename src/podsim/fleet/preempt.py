@@ -1,8 +1,8 @@
-"""Decisions that may stop running jobs: the whole machine is assigned again, in the order of the queue."""
+"""Preempting decisions: they hand out all GPUs again, in the order of the queue."""
 
 from __future__ import annotations
 
-from podsim.fleet.place import give_back, spot, take
+from podsim.fleet.place import choose_nodes, give_back, take
 from podsim.fleet.run import begin, stop
 from podsim.fleet.state import (
     BUSY,
@@ -23,31 +23,30 @@ _NONE = 1 << 60
 
 
 @part
-def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
-    """Assign the machine to the first jobs of the queue that fit; a running job keeps its nodes if no job before took
-    them.
+def serve_preempting(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
+    """Give GPUs to the first jobs of the queue that fit. A running job keeps its GPUs if no earlier job took them.
 
-    `trial` is what would be free if all running jobs that have not had their turn gave way.  Who comes before whom is
-    the order's affair: where nobody of a level may stop another, those that run come first in it (`by level`).
+    `trial` has the GPUs that would be free without the running jobs that have not had their turn.  The order alone
+    decides who comes first: if jobs of a level may not stop each other, running ones come first in it (`by level`).
     """
     for node in range(len(state.free)):
         state.trial[node] = plant.size
     room, small, large, short, blocked = len(state.free) * plant.size, _NONE, _NONE, 0, False
-    for place in range(state.number[QUEUE]):
+    for position in range(state.number[QUEUE]):
         if room == 0 or (blocked and rules.backfill == STRICT):
             break
-        j = state.queue[place]
+        j = state.queue[position]
         gpus, runs = work.job[j].gpus, state.job[j].status == RUNNING
-        if gpus <= room and runs and _stays(rules, state, j):
+        if gpus <= room and runs and _keeps_gpus(rules, state, j):
             state.job[j].turn = state.number[DECISIONS]
             room -= gpus
             continue
         may = gpus <= room and gpus < (small if gpus <= plant.size else large)
         if runs and not (rules.moves and may):
             stop(work, state, j, now)
-        count = _somewhere(plant, rules, state, j, gpus) if may else 0
+        count = _choose_any(plant, rules, state, j, gpus) if may else 0
         if count:
-            _put(work, plant, rules, state, j, count, now)
+            _start_or_move(work, plant, rules, state, j, count, now)
             room -= gpus
             continue
         if may and gpus <= plant.size:
@@ -62,19 +61,19 @@ def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float)
 
 @kernel
 def _stop_others(work: Work, state: State, now: float) -> None:
-    """Stop those that run and have not been given their GPUs by this decision."""
-    place = 0
-    while place < state.number[BUSY]:
-        j = state.busy[place]
+    """Stop the running jobs that got no GPUs in this decision."""
+    position = 0
+    while position < state.number[BUSY]:
+        j = state.busy[position]
         if state.job[j].turn != state.number[DECISIONS]:
             stop(work, state, j, now)
         else:
-            place += 1
+            position += 1
 
 
 @kernel
-def _stays(rules: Rules, state: State, j: int) -> bool:
-    """Whether a running job's own GPUs are still there for it; then they are taken from `trial`."""
+def _keeps_gpus(rules: Rules, state: State, j: int) -> bool:
+    """Whether a running job can keep its GPUs. If so, takes them from `trial`."""
     if rules.moves:
         return False
     piece = state.job[j].piece
@@ -90,21 +89,23 @@ def _stays(rules: Rules, state: State, j: int) -> bool:
 
 
 @kernel
-def _somewhere(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> int:
-    """Nodes for a job: free ones if there are any, else nodes of jobs that come after it."""
+def _choose_any(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> int:
+    """Choose nodes for a job: free ones if possible, else those of later jobs."""
     if rules.moves:
         give_back(state, j)
-        return spot(plant, state, state.trial, gpus)
-    count = spot(plant, state, state.free, gpus) if gpus <= state.number[FREE] else 0
-    return count if count else spot(plant, state, state.trial, gpus)
+        return choose_nodes(plant, state, state.trial, gpus)
+    count = choose_nodes(plant, state, state.free, gpus) if gpus <= state.number[FREE] else 0
+    return count if count else choose_nodes(plant, state, state.trial, gpus)
 
 
 @kernel
-def _put(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float) -> None:
-    """Start a job on the chosen nodes, or move it there."""
+def _start_or_move(
+    work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float
+) -> None:
+    """Start a job on the chosen nodes, or move it to them."""
     state.job[j].turn = state.number[DECISIONS]
-    for place in range(count):
-        state.trial[state.picked[place]] -= state.taken[place]
+    for position in range(count):
+        state.trial[state.picked[position]] -= state.taken[position]
     if state.job[j].status == RUNNING:
         take(state, j, count)
     else:

@@ -1,4 +1,4 @@
-"""Run jobs through a queue: a Schedule says when, where and how often each ran."""
+"""The simulation of a queue of jobs. Its result is a Schedule with the runs of each job."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from podsim.fleet.state import (
     Rules,
     State,
     Work,
-    more_spans,
+    grow_spans,
     new_state,
 )  # fmt: skip
 
 PLACEMENTS = {"first-fit": FIRST_FIT, "best-fit": BEST_FIT, "spread": SPREAD}
-"""first node that fits; fullest node that fits, and few leaves; GPUs anywhere on few nodes"""
+"""The placements: the first node that fits; the fullest node that fits, and few leaves; any GPUs on few nodes."""
 _MOST_GPUS = 1_000_000
 _SLICE = 0.1
-"""s for which the kernel is left alone, at least about so long"""
+"""s. The approximate time of one call of the kernel."""
 Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Equal nodes under leaf switches; one node of all GPUs is a machine that knows no place."""
+    """Equal nodes under leaf switches; a single node with all GPUs means a machine without topology."""
 
     nodes: int = 1
     gpus_per_node: int
     nodes_per_leaf: int = 0
-    """The number of nodes under one leaf; 0: all."""
+    """The number of nodes under a leaf switch; 0: all nodes."""
     placement: str = "best-fit"
     """A key of PLACEMENTS."""
 
     def __post_init__(self) -> None:
-        """Raise ClusterError for a machine that cannot be."""
+        """Raise ClusterError for an impossible machine."""
         problems = [
             f"{name}={value}; it must be {low} to {_MOST_GPUS:,}"
             for name, value, low in (
@@ -69,11 +69,11 @@ class Machine:
 
     @property
     def gpus(self) -> int:
-        """GPUs of all nodes."""
+        """The number of GPUs of all nodes."""
         return self.nodes * self.gpus_per_node
 
     def plant(self) -> Plant:
-        """The machine in arrays for the kernels."""
+        """The machine as arrays for the kernels."""
         leaf = (
             np.arange(self.nodes) // self.nodes_per_leaf
             if self.nodes_per_leaf
@@ -84,7 +84,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Schedule:
-    """When each job ran; arrays by job [J] and by span [S], spans in order of their start."""
+    """The runs of each job: arrays by job [J] and by span [S], with spans in order of their start."""
 
     jobs: Jobs
     machine: Machine
@@ -96,34 +96,34 @@ class Schedule:
     runs: Ints
     """The number of starts, [J]."""
     span_job: Ints
-    """The job of each span, [S]."""
+    """The job of each span, [S]; the next fields have the same shape."""
     span_start: Floats
     span_end: Floats
     span_node: Ints
-    """The first node of each span, [S]."""
+    """The first node of each span."""
     span_reach: Ints
-    """The reach of each span: 0 on one node, 1 on several, 2 under several leaves, [S]."""
+    """The distance class of each span: 0 on one node, 1 under one leaf, 2 under several."""
     scattered: float
-    """s. The GPU-seconds that were free and enough for the first job in the queue, but too scattered."""
+    """The GPU-seconds that were free and enough for the first job of the queue, but too scattered."""
     decisions: int
     late: int
-    """The number of reservations that slipped because GPUs were too scattered."""
+    """The number of missed reservations, because GPUs were too scattered."""
     size: Floats
-    """count. The GPUs of each job; parts of one for a MIG instance, [J]."""
+    """The number of GPUs of each job, a fraction for a MIG instance, [J]."""
     span_gpu: Ints | None = None
-    """The GPU of each span's instance, [S]; only if some jobs have instances."""
+    """The GPU of each span's instance, [S]; None without MIG jobs, as the next field."""
     span_slice: Ints | None = None
-    """The first memory slice of each span's instance, [S]."""
+    """The first memory slice of each span's instance."""
     relaid: int = 0
-    """The number of times that a GPU was divided again for a job."""
+    """The number of times that a GPU's layout changed for a job."""
     spent: float = 0.0
-    """s. The GPU-seconds that jobs waited for that."""
+    """The GPU-seconds that jobs waited for such changes."""
     lost: float = 0.0
-    """s. The mean GPU-seconds that were free and of no use to a job of the trace."""
+    """The GPU-seconds that were free but useless to a job, in the mean over the trace."""
 
 
-def too_large(jobs: Jobs, machine: Machine) -> Ints:
-    """Positions of the jobs that this machine can never run."""
+def find_too_large(jobs: Jobs, machine: Machine) -> Ints:
+    """The positions of the jobs that are too large for this machine."""
     return np.flatnonzero(jobs.gpus > machine.gpus)
 
 
@@ -135,29 +135,27 @@ def run_queue(
     *,
     progress: Progress | None = None,
 ) -> Schedule:
-    """Run the jobs through the queue of a machine under a policy.
+    """The schedule of jobs in the queue of a machine under a policy.
 
-    `shares` promises shares of the machine to users (others get none less than equal); `progress` is called with
-    (jobs that have ended, all).  Raises PodsimError for jobs
-    larger than the machine and for a policy that moves jobs whose speed depends on where they are.
+    `shares` promises shares of the machine to users (others get an equal share); `progress` is called with (ended jobs,
+    all jobs).  Raises PodsimError for jobs larger than the machine, and for a policy that moves jobs whose speed depends
+    on their placement.
     """
-    large = too_large(jobs, machine)
+    large = find_too_large(jobs, machine)
     if len(large):
-        told = ", ".join(f"job {str(jobs.ids[j])[:40]}: {jobs.gpus[j]:,}" for j in large[:5])
+        examples = ", ".join(f"job {str(jobs.ids[j])[:40]}: {jobs.gpus[j]:,}" for j in large[:5])
         raise PodsimError(
-            f"{len(large):,} jobs need more than the {machine.gpus:,} GPUs of the machine ({told}); leave them out, or"
-            f" give it {jobs.gpus.max():,} GPUs"
+            f"{len(large):,} jobs need more than the {machine.gpus:,} GPUs of the machine ({examples}); leave them out,"
+            f" or give it {jobs.gpus.max():,} GPUs"
         )
     if jobs.mig:
-        raise PodsimError(
-            "some jobs ask for MIG instances; podsim.fleet.sliced.run_sliced has places for them"
-        )
+        raise PodsimError("some jobs need MIG instances; use podsim.fleet.sliced.run_sliced")
     if policy.moves and np.any(jobs.slow_JS != 1.0):
         raise PodsimError(
-            f"policy {policy.name} moves running jobs free of charge, so their speed must not depend on place"
+            f"policy {policy.name} moves running jobs at no cost, so their speed must not depend on placement"
         )
     work, plant, rules = jobs.work(_shares(jobs, shares)), machine.plant(), policy.rules(machine.gpus)
-    state = _played(work, plant, rules, progress)
+    state = _play(work, plant, rules, progress)
     count = int(state.number[SPANS])
     spans = state.span_job[:count]
     start = np.full(len(jobs), np.inf)
@@ -172,10 +170,10 @@ def run_queue(
     )  # fmt: skip
 
 
-def _played(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -> State:
+def _play(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -> State:
     """The state after the last job's end.
 
-    The kernel hands back after so many rounds as take a fraction of a second: only then Ctrl-C is heard.
+    The kernel returns after a number of rounds that take a fraction of a second, so that Ctrl-C works.
     """
     from podsim.fleet.engine import ALL_ENDED, PAUSE, ROOM, advance
 
@@ -185,7 +183,7 @@ def _played(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -
         said = advance(work, plant, rules, state, rounds)
         assert said in (ALL_ENDED, PAUSE, ROOM)
         if said == ROOM:
-            state = more_spans(state)
+            state = grow_spans(state)
         if progress is not None:
             progress(int(state.number[ENDED]), len(work.job))
         took = time.monotonic() - began

@@ -1,9 +1,9 @@
-"""Jobs of a trace that tell their model and plan instead of their length: what `predict` says of each.
+"""Jobs of a trace with a model and plan instead of a length, which `predict` gives.
 
-A row with `model`, `plan` (as "tp=8 dp=4 batch=64") and `steps` gets its GPUs, its seconds and its speed on more nodes
-and under more leaves.  With `gpus`, too, it runs on so many: fewer replicas than the plan has, the same batch.  With
-`mig` it runs on that instance.  A job of more GPUs than the cluster has keeps its number and gets no length: the queue
-names it, and runs the others.
+A row with `model`, `plan` (such as "tp=8 dp=4 batch=64") and `steps` gets its GPUs, its seconds, and its speed on more
+nodes and under more leaves.  `gpus` sets the number of GPUs: fewer replicas than in the plan, with the same batch.
+`mig` sets the instance.  A job with more GPUs than the cluster keeps that number and gets no length: the queue names
+it and runs the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from podsim.errors import PodsimError, TableError, unknown_name
-from podsim.fleet.planned import on_fewer, step_times
+from podsim.fleet.planned import placed_step_seconds, reduce_replicas
 from podsim.fleet.rows import Row
 from podsim.hardware.cluster import load_cluster
 from podsim.options.plan_options import PlanOptions
@@ -28,11 +28,11 @@ _TEXT = tuple(
 )
 _SHOWN = 5
 _NEVER = (0.0, 1.0, 1.0)
-"""s of a step of a job that the machine can never run"""
+"""s. The step times of a job that the machine can never run."""
 
 
 def read_cell(cell: str) -> dict[str, Any]:
-    """Options of podsim.predict from a text such as "tp=8 dp=4 batch=64 zero=1"; raises PodsimError."""
+    """The options of podsim.predict in a text such as "tp=8 dp=4 batch=64 zero=1". Raises PodsimError."""
     options: dict[str, Any] = {}
     for part in re.split(r"[\s,;]+", cell.strip()):
         key, equals, value = part.partition("=")
@@ -48,30 +48,30 @@ def read_cell(cell: str) -> dict[str, Any]:
     return options
 
 
-def with_plans(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
-    """What fills rows with a model in, on a cluster whose leaves' uplinks have `taper` of their bandwidth."""
+def make_plan_filler(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
+    """A function that completes rows with a model, on a cluster whose leaf uplinks have a share `taper` of bandwidth."""
 
     def fill(rows: list[Row]) -> list[Row]:
         if "model" not in rows[0] or "steps" not in rows[0]:
             if taper != 1:
                 raise PodsimError(
-                    f"taper={taper:g}: no job of the trace tells its model and steps, whose speed it could change"
+                    f"taper={taper:g}: it affects jobs with a model and steps only, and the trace has none"
                 )
             return rows
         if re.fullmatch(r"[\d\sxX]+", on):
             raise PodsimError(
-                f"on={on}: jobs tell their model and plan; name the cluster they run on, as dgx-a100-80gb:8"
+                f"on={on}: the jobs have a model and plan; name their cluster, such as dgx-a100-80gb:8"
             )
         known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]] = {}
         made, wrong = [], []
-        for place, row in enumerate(rows):
+        for number, row in enumerate(rows):
             if not row["model"]:
                 made.append(row)
                 continue
             try:
-                made.append(_filled(row, on, taper, known))
+                made.append(_fill_row(row, on, taper, known))
             except PodsimError as error:
-                wrong.append(f"row {place + 1}: {error}")
+                wrong.append(f"row {number + 1}: {error}")
         if wrong:
             more = f"; and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
             raise TableError("; ".join(wrong[:_SHOWN]) + more)
@@ -80,10 +80,10 @@ def with_plans(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
     return fill
 
 
-def _filled(
+def _fill_row(
     row: Row, on: str, taper: float, known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]]
 ) -> Row:
-    """The row of one job, with its GPUs, seconds and speeds."""
+    """The row of a job, with its GPUs, seconds and speeds."""
     model, plan, count, mig = key = tuple(
         row.get(name, "").strip() for name in ("model", "plan", "gpus", "mig")
     )
@@ -91,53 +91,53 @@ def _filled(
     if not steps.isdigit() or int(steps) < 1:
         raise PodsimError(f"steps={steps[:20]!r} must be a whole number of at least 1")
     if key not in known:
-        known[key] = _step(model, plan, count, mig, on, taper)
-    gpus, (one, more, far) = known[key]
+        known[key] = _plan_step(model, plan, count, mig, on, taper)
+    gpus, (best, more, far) = known[key]
     return {
-        **row, "gpus": str(gpus), "seconds": repr(one * int(steps)), "across_nodes": repr(_ratio(one, more)),
-        "across_leaves": repr(_ratio(one, far)),
+        **row, "gpus": str(gpus), "seconds": repr(best * int(steps)), "across_nodes": repr(_speed_ratio(best, more)),
+        "across_leaves": repr(_speed_ratio(best, far)),
     }  # fmt: skip
 
 
-def _ratio(best: float, other: float) -> float:
+def _speed_ratio(best: float, other: float) -> float:
     return min(best / other, 1.0) if best else 1.0
 
 
-def _named(options: dict[str, Any]) -> int:
-    """GPUs that the options of a plan name, 0 if they leave them to the row or the cluster."""
+def _named_gpus(options: dict[str, Any]) -> int:
+    """The number of GPUs in the options of a plan; 0 if they leave it to the row or the cluster."""
     if "gpus" in options:
         return int(options["gpus"])
     return int(prod(options.get(name, 1) for name in ("tp", "pp", "cp", "dp"))) if "dp" in options else 0
 
 
-def _fewer(options: dict[str, Any], gpus: int) -> dict[str, Any]:
-    """The options with as many replicas as a number of GPUs holds, and the same batch."""
+def _shrink_options(options: dict[str, Any], gpus: int) -> dict[str, Any]:
+    """The options with as many replicas as `gpus` hold, and the same batch."""
     block = int(prod(options.get(name, 1) for name in ("tp", "pp", "cp")))
     if gpus % block:
         raise PodsimError(f"{gpus} GPUs: one replica takes {block}; a multiple of it would work")
     return {name: value for name, value in options.items() if name not in ("gpus", "dp")} | {"gpus": gpus}
 
 
-def _step(
+def _plan_step(
     model: str, plan: str, gpus: str, mig: str, on: str, taper: float
 ) -> tuple[int, tuple[float, float, float]]:
-    """(GPUs, seconds of a step on one node, on more, under more leaves) of a model under a plan."""
+    """(GPUs, seconds of a step on one node, on several, under several leaves) of a model under a plan."""
     if gpus and not (gpus.isdigit() and int(gpus)):
         raise PodsimError(f"gpus={gpus[:20]!r} must be a whole number of at least 1")
     machine = load_cluster(on)
     where = f"{machine.gpu.name}/{mig}" if mig else on
     options = read_cell(plan)
-    named = _named(options)
+    named = _named_gpus(options)
     asked = int(gpus) if gpus else named
     if asked > machine.gpus and not mig:
         return asked, _NEVER
     if not {"gpus", "dp"} & set(options):
         options["gpus"] = 1 if mig or not gpus else int(gpus)
-    elif gpus and named > machine.gpus:  # the plan itself does not fit, but fewer of its replicas do
-        options = _fewer(options, int(gpus))
+    elif gpus and named > machine.gpus:  # fewer replicas of the plan may fit
+        options = _shrink_options(options, int(gpus))
     setting = read_plan(PlanOptions(model=model, on=where, **options))
     chosen = setting.plan
     if gpus and int(gpus) != int(chosen.gpus):
-        chosen = on_fewer(chosen, int(gpus))
-    whole = load_cluster(where)
-    return int(chosen.gpus), step_times(setting.model, whole, chosen, taper=taper)
+        chosen = reduce_replicas(chosen, int(gpus))
+    cluster = load_cluster(where)
+    return int(chosen.gpus), placed_step_seconds(setting.model, cluster, chosen, taper=taper)

@@ -1,9 +1,9 @@
-"""What failures leave of a long run: closed forms.
+"""The effect of failures on a long run: closed forms.
 
-A run works for an interval, stops for its checkpoint, and so on. Failures come at random, independently of everything
-(a Poisson process), also while the run restarts. A failure throws it back to its last complete checkpoint; it needs a
-restart before it goes on, and a further failure in the restart begins the restart anew. Everything here follows
-exactly from that; `reliability_runs` draws runs of the same process, and of what has no closed form.
+A run works for an interval, stops for its checkpoint, and so on. Failures are a Poisson process, independent of the
+run, and also strike while it restarts. A failure throws the run back to its last complete checkpoint. It then needs a
+restart; another failure during the restart makes it begin again. All results follow exactly from this process;
+`reliability_runs` draws runs of the same process, and of extensions without closed forms.
 
 Notation: T interval of work between checkpoints, d stall of a checkpoint, p seconds after the stall until the
 checkpoint is complete (asynchronous writes), R restart, M mean time between failures of the whole job, all in s.
@@ -26,45 +26,43 @@ DAY = 86400.0
 
 @dataclass(frozen=True, kw_only=True)
 class LongRun:
-    """A run of days or months that failures interrupt: the times that decide when it ends."""
+    """A run of days or months with failures: the times that determine its end."""
 
     work: float
     """s. The training time without checkpoints, failures and slow nodes."""
     mtbf: float
-    """s. The mean time between failures of the whole job."""
+    """s. The mean time between failures of the job."""
     interval: float
     """s. The training time between checkpoints."""
     stall: float
-    """s. The time that training stands still for a checkpoint."""
+    """s. The time that training stops for a checkpoint."""
     persist: float = 0.0
-    """s. The time from the end of the stall until the checkpoint is complete. A failure before that falls back to the
-    one before."""
+    """s. The time after the stall until the checkpoint is complete; an earlier failure falls back to the previous one."""
     restart: float = 0.0
-    """s. The time from a failure that is seen at once to the first step."""
+    """s. The time from a failure that is detected at once to the first step."""
     hang: float = 0.0
-    """share. The share of failures that only a time-out shows."""
+    """share. The failures that remain undetected until a time-out."""
     timeout: float = 0.0
-    """s. The length of that time-out."""
+    """s. The time-out."""
     drain: float = 0.0
-    """share. The share of failures after which a node must be replaced."""
+    """share. The failures that require the replacement of a node."""
     repair: float = 0.0
     """s. The mean time until a replaced node is back among the spares."""
     spares: int | None = None
     """The number of spare nodes; None: there is always one."""
     spread: float = 0.0
-    """factor. The standard deviation of the logarithm of the failure rate from run to run; `mtbf` is then the median.
-    """
+    """factor. The standard deviation of the logarithm of the failure rate over runs; `mtbf` is then the median."""
     slow: float = 0.0
-    """share. The share of nodes that run slowly without an error."""
+    """share. The nodes that run slowly without an error."""
     nodes: int = 1
-    """The number of nodes of the job; the slowest sets the pace."""
+    """The number of nodes of the job; the slowest one sets the pace."""
     slowdown: float = 0.0
-    """share. The share by which a step is longer with a slow node."""
+    """share. The growth of a step with a slow node (straggler)."""
     found: float = math.inf
-    """s. The training time until a slow node is detected and replaced; infinite: never."""
+    """s. The training time until a slow node is found and swapped; infinite: never."""
 
     def __post_init__(self) -> None:
-        """Raise PodsimError for numbers that describe no run, all of them."""
+        """Raise PodsimError with all impossible numbers."""
         positive = ("work", "mtbf", "interval")
         shares = ("hang", "drain", "slow")
         low = {name: getattr(self, name) for name in ("stall", "persist", "restart", "timeout", "repair")}
@@ -84,7 +82,7 @@ class LongRun:
 def check_numbers(
     values: Mapping[str, float], *, positive: bool = False, most: float = math.inf
 ) -> list[str]:
-    """What is wrong of numbers that must be finite, not negative (or positive) and at most `most`."""
+    """The problems of numbers that must be finite, not negative (or positive) and at most `most`."""
     rule = "positive" if positive else f"between 0 and {most:g}" if most < math.inf else "0 or more"
     return [
         f"{name}={value:g} must be a finite number, {rule}"
@@ -94,7 +92,7 @@ def check_numbers(
 
 
 def check_counts(values: Mapping[str, int], *, low: int) -> list[str]:
-    """What is wrong of whole numbers that must be at least `low`."""
+    """The problems of integers that must be at least `low`."""
     return [
         f"{name}={value!r} must be a whole number, {low} or more"
         for name, value in values.items()
@@ -102,8 +100,8 @@ def check_counts(values: Mapping[str, int], *, low: int) -> list[str]:
     ]
 
 
-def young_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
-    """s of training between checkpoints, first-order optimum: sqrt(2 d M).
+def young_interval_seconds(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
+    """Seconds of training between checkpoints, first-order optimum: sqrt(2 d M).
 
     Source: J. W. Young, A first order approximation to the optimum checkpoint interval, CACM 17 (1974). Too long by
     about d for d far below M.
@@ -112,8 +110,8 @@ def young_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
     return np.sqrt(2.0 * d * m)
 
 
-def daly_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
-    """s of training between checkpoints by Daly's series; M where d is 2 M or more.
+def daly_interval_seconds(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
+    """Seconds of training between checkpoints by Daly's series; M for d of 2 M or more.
 
     Source: J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, FGCS 22 (2006).
     Within 0.6 % of the optimum for d up to M / 2.
@@ -123,11 +121,11 @@ def daly_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
     return np.where(d < 2.0 * m, np.sqrt(2.0 * d * m) * (1.0 + x / 3.0 + x * x / 9.0) - d, m)
 
 
-def best_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
-    """s of training between checkpoints that makes `overhead` least, to rounding; neither R nor p moves it.
+def best_interval_seconds(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
+    """Seconds of training between checkpoints that minimise `overhead`, to rounding, whatever R and p.
 
-    Setting the derivative of (e^((T + d) / M) - 1) / T to zero gives, for u = T / M, 1 - u = e^(-u - d / M); Newton's
-    method from Young's interval (capped at M, which bounds u) meets it.
+    The derivative of (e^((T + d) / M) - 1) / T is zero where 1 - u = e^(-u - d / M), with u = T / M. Newton's method
+    from Young's interval (capped at M, the bound of u) converges to this u.
     """
     d, m = _stall_and_mtbf(stall, mtbf)
     x = d / m
@@ -162,8 +160,8 @@ def overhead(
 ) -> Floats:
     """Expected seconds of a long run for each second of training: M e^((R + p) / M) (e^((T + d) / M) - 1) / T.
 
-    The efficiency, or effective share of the time, is 1 over it. By renewal: between two failures lie M seconds, in
-    which as many intervals are kept as fit between R + p and the failure. Infinite where numbers overflow.
+    Its inverse is the efficiency, or effective share of the time. By renewal: M seconds pass between two failures, and
+    the intervals that fit between R + p and the failure are kept. Infinite if numbers overflow.
     Source: Daly 2006 for p = 0; p follows from the same argument.
     """
     t, d, m, r, p = (np.asarray(v, np.float64) for v in (interval, stall, mtbf, restart, persist))
@@ -172,13 +170,13 @@ def overhead(
 
 
 def failure_free_seconds(run: LongRun) -> float:
-    """s of a run that nothing interrupts and no node slows: work, every stall, and the last checkpoint's completion."""
+    """Seconds of a run without failures and slow nodes: work, all stalls, and the completion of the last checkpoint."""
     full, last = segments(run)
     return full * (run.interval + run.stall) + (last + run.stall if last else 0.0) + run.persist
 
 
 def segments(run: LongRun) -> tuple[int, float]:
-    """(whole intervals, s of work in a shorter last one): each ends with a checkpoint."""
+    """(number of full intervals, s of work in a shorter last one); each ends with a checkpoint."""
     count = run.work / run.interval
     full = int(count * (1.0 + 1e-12))
     last = run.work - full * run.interval
@@ -186,30 +184,30 @@ def segments(run: LongRun) -> tuple[int, float]:
 
 
 def expected_seconds(run: LongRun) -> float:
-    """Mean s of a run with failures; exact while a spare node is always there.
+    """Mean seconds of a run with failures; exact if there is always a spare node.
 
-    Every interval, as every completion of a checkpoint, is a renewal: sum over them of M (e^(s / M) - 1) with s its
-    seconds, times the mean cost of coming back, 1 / E[e^(-(R + p) / M)]. Slow nodes lengthen all by a factor, if one is
-    among the nodes. Raises PodsimError for what has no closed form: a spread of rates, slow nodes that are found or
-    that come as replacements.
+    Each interval and each completion of a checkpoint is a renewal: the sum of M (e^(s / M) - 1) over their seconds s,
+    times the mean cost of a restart, 1 / E[e^(-(R + p) / M)]. A slow node among the nodes lengthens all by a factor.
+    Raises PodsimError for cases without a closed form: a spread of rates, slow nodes that are found or come as
+    replacements.
     """
     if run.spread or (run.slow and run.slowdown and (run.drain or run.found != math.inf)):
         raise PodsimError(
             "a spread of rates and slow nodes that come and go have no closed form; simulate_runs draws them"
         )
     beside = 1.0 - (1.0 - run.slow) ** run.nodes
-    mean = (1.0 - beside) * _expected(run, 1.0)
-    return mean + beside * _expected(run, 1.0 + run.slowdown) if beside else mean
+    mean = (1.0 - beside) * _expected_at_pace(run, 1.0)
+    return mean + beside * _expected_at_pace(run, 1.0 + run.slowdown) if beside else mean
 
 
-def steady_restart(run: LongRun, mtbf: ArrayLike) -> Floats:
-    """s of the one restart time that costs as much in the long run as restarts with and without a time-out do."""
+def steady_restart_seconds(run: LongRun, mtbf: ArrayLike) -> Floats:
+    """Seconds of the single restart time with the same long-run cost as restarts with and without a time-out."""
     m = np.asarray(mtbf, np.float64)
     return np.asarray(run.restart - m * np.log1p(run.hang * np.expm1(-run.timeout / m)))
 
 
-def _expected(run: LongRun, pace: float) -> float:
-    """The same at one pace."""
+def _expected_at_pace(run: LongRun, pace: float) -> float:
+    """Mean seconds of a run at one pace."""
     m = run.mtbf
     full, last = segments(run)
     try:
@@ -218,19 +216,18 @@ def _expected(run: LongRun, pace: float) -> float:
         return (
             m
             * (kept - math.expm1(-run.persist / m))
-            * math.exp((float(steady_restart(run, m)) + run.persist) / m)
+            * math.exp((float(steady_restart_seconds(run, m)) + run.persist) / m)
         )
     except OverflowError:
         return math.inf
 
 
 def blocked_share(spares: int, replaced: float) -> float:
-    """Share of the time that a run waits for a repair, with a number of spares and `replaced` nodes in repair on
-    average.
+    """The share of the time that a run waits for a repair, with `spares` and on average `replaced` nodes in repair.
 
     `replaced` is repair time over the time between replacements while the run works. Nothing fails while it waits, so
-    this is Erlang's loss formula with spares + 1 servers, whatever the repair times' distribution (A. K. Erlang,
-    1917). Long run only: a run starts with all spares there.
+    this is Erlang's loss formula with spares + 1 servers, for any distribution of repair times (A. K. Erlang, 1917).
+    It holds in the long run only: a run starts with all spares.
     """
     problems = check_numbers({"replaced": replaced}) + check_counts({"spares": spares}, low=0)
     if problems:
@@ -242,9 +239,9 @@ def blocked_share(spares: int, replaced: float) -> float:
 
 
 def first_order_efficiency(nodes: int, rate: float, start: float, interval: float, write: float) -> float:
-    """Effective share of the time to first order: (1 - N r (u + T / 2)) / (1 + w / T), r per node and s.
+    """The effective share of the time to first order: (1 - N r (u + T / 2)) / (1 + w / T), r per node and s.
 
-    u is the start-up, w the write, T the interval, all s. Source: Kokolis et al. 2025 (Meta's RSC clusters). Falls
-    below zero where failures crowd; `overhead` does not.
+    u is the start-up, w the write, T the interval, all in s. Source: Kokolis et al. 2025 (Meta's RSC clusters). Limits:
+    it falls below zero for frequent failures, unlike `overhead`.
     """
     return (1.0 - nodes * rate * (start + interval / 2.0)) / (1.0 + write / interval)

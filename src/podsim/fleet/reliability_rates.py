@@ -1,4 +1,4 @@
-"""Failure rates of nodes and parts, and what a failure costs: `reliability.toml`, each figure with its source."""
+"""Failure rates of nodes and parts, and the cost of a failure: `reliability.toml`, with a source for each figure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from podsim.units import parse_quantity
 
 DAY = 86400.0
 PARTS = "parts"
-"""the name under which the rates of parts are asked for, counted for the cluster's own nodes"""
+"""The name that selects the rates of parts, summed over the parts of the cluster's nodes."""
 _OF = ("gpu", "nic", "cpu", "node")
 _RECOVERY = ("start", "hang", "timeout", "drain", "repair", "spares", "slow", "slowdown")
 _STUDY = {"title", "source", "rate", "failures", "nodes", "days", "gpu", "default_for", "site", "confirmed"}
@@ -24,27 +24,27 @@ _STUDY = {"title", "source", "rate", "failures", "nodes", "days", "gpu", "defaul
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """How often a node failed in one published study."""
+    """The failure rate of a node in a published study."""
 
     name: str
     title: str
     rate: float
     """1/s. The failure rate of a node of eight GPUs."""
     nodes: float
-    """count. The number of nodes of the study."""
+    """The number of nodes of the study."""
     gpu: str
-    """The architecture of the GPU."""
+    """The architecture of the GPUs."""
     default_for: tuple[str, ...]
-    """The architectures whose clusters use this rate by default."""
+    """The architectures with this study as default."""
     site: str
-    """The study of the same machines that counts instead among sites; its own name if there is none."""
+    """The study of the same machines that counts as the site; its own name if there is none."""
     source: str
     confirmed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """How often one cause ended a job, per part that it depends on."""
+    """The rate of one cause of failures, per part."""
 
     name: str
     of: str
@@ -52,13 +52,13 @@ class Part:
     rate: float
     """1/s. The failure rate of one part."""
     count: float
-    """count. The number of failures behind it."""
+    """The number of failures behind the rate."""
     source: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """One figure of recovery, SI."""
+    """One constant of recovery, in SI units."""
 
     name: str
     value: float
@@ -68,7 +68,7 @@ class Constant:
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """The whole catalog."""
+    """The entire catalog."""
 
     studies: Mapping[str, Study]
     parts: tuple[Part, ...]
@@ -81,22 +81,22 @@ def _catalog() -> Rates:
 
 
 def studies() -> Mapping[str, Study]:
-    """Every study, by name."""
+    """The studies by name."""
     return _catalog().studies
 
 
 def parts() -> tuple[Part, ...]:
-    """Every cause, by the part that it depends on."""
+    """The causes of failures, each with its part."""
     return _catalog().parts
 
 
 def recovery() -> Mapping[str, Constant]:
-    """What a failure costs: start, hang, timeout, drain, repair, spares; and slow nodes: slow, slowdown."""
+    """The constants of failures (start, hang, timeout, drain, repair, spares) and of slow nodes (slow, slowdown)."""
     return _catalog().recovery
 
 
 def load_study(name: str) -> Study:
-    """A study by name; CatalogError if it is unknown."""
+    """A study by name. Raises CatalogError for an unknown one."""
     key = name.strip().lower()
     if key not in studies():
         raise CatalogError(unknown_name("study of failures", name, [*studies(), PARTS]))
@@ -104,19 +104,19 @@ def load_study(name: str) -> Study:
 
 
 def default_study(architecture: str) -> Study:
-    """The study that a GPU's architecture takes where none is chosen."""
-    found = [study for study in studies().values() if architecture in study.default_for]
-    if not found:
+    """The default study of a GPU's architecture."""
+    matches = [study for study in studies().values() if architecture in study.default_for]
+    if not matches:
         raise CatalogError(
-            f"no study of failures is packaged for {architecture} GPUs; choose one of {', '.join(studies())}, or a mtbf"
+            f"no study of failures is packaged for {architecture} GPUs; choose one of {', '.join(studies())}, or an mtbf"
         )
-    return found[0]
+    return matches[0]
 
 
 def node_rate(name: str, cluster: Cluster) -> tuple[float, str]:
-    """(failures of one node of the cluster, 1/s, where that comes from); an empty name takes the architecture's study.
+    """(1/s, origin) of the failure rate of a node; an empty name selects the default study of the architecture.
 
-    A study's rate is of eight GPUs and goes with the GPUs of a node; under "parts" every part of the node counts.
+    The rate of a study is for eight GPUs and scales with the GPUs of a node; "parts" sums over all parts of the node.
     """
     system = cluster.system
     if name.strip().lower() == PARTS:
@@ -130,10 +130,10 @@ def node_rate(name: str, cluster: Cluster) -> tuple[float, str]:
 
 
 def site_spread(without: str = "") -> tuple[float, float]:
-    """(median of a node's failure rate over the confirmed studies, 1/s, deviation of its logarithm at a new site).
+    """(1/s, the median failure rate of a node over the confirmed studies; deviation of its logarithm at a new site).
 
-    One study a site. Geometric: mean and deviation of logarithms, the deviation sqrt(1 + 1 / n) larger, as the mean is
-    of n sites only. `without` leaves a study out, to be predicted from the others.
+    One study per site. Both are geometric: the mean and deviation of logarithms, with a deviation larger by
+    sqrt(1 + 1 / n), since the mean is over n sites only. `without` leaves a study out, to predict it from the others.
     """
     counted = [study for study in studies().values() if study.confirmed and study.site == study.name]
     logs = [math.log(study.rate) for study in counted if study.name != without]
@@ -143,7 +143,7 @@ def site_spread(without: str = "") -> tuple[float, float]:
 
 
 def read_rates(raw: Mapping[str, Any]) -> Rates:
-    """The catalog from parsed TOML; CatalogError with everything wrong."""
+    """The catalog from parsed TOML. Raises CatalogError with all problems."""
     sources: Mapping[str, str] = raw.get("sources", {})
     tables = {
         **{f"studies.{name}": entry for name, entry in raw.get("studies", {}).items()},
@@ -186,14 +186,16 @@ def _positive(value: object) -> bool:
 
 
 def _study_problems(entry: Mapping[str, Any]) -> list[str]:
-    """What is wrong of a study: unknown keys, no rate, or numbers that are none."""
-    found = [unknown_name("key", key, _STUDY) for key in entry if key not in _STUDY]
-    found += [f"{key} is missing" for key in ("title", "nodes", "gpu") if key not in entry]
+    """The problems of a study: unknown keys, no rate, or impossible numbers."""
+    problems = [unknown_name("key", key, _STUDY) for key in entry if key not in _STUDY]
+    problems += [f"{key} is missing" for key in ("title", "nodes", "gpu") if key not in entry]
     if ("rate" in entry) == ("failures" in entry and "days" in entry):
-        found.append("give either rate, per node-day, or failures and days")
+        problems.append("give either rate, per node-day, or failures and days")
     numbers = {key: entry[key] for key in ("rate", "failures", "nodes", "days") if key in entry}
-    found += [f"{key}={value!r} must be positive" for key, value in numbers.items() if not _positive(value)]
-    return found
+    problems += [
+        f"{key}={value!r} must be positive" for key, value in numbers.items() if not _positive(value)
+    ]
+    return problems
 
 
 def _study(name: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> Study:

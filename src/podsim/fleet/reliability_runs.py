@@ -1,6 +1,6 @@
-"""Long runs drawn at random: thousands at once, failure by failure.
+"""Random long runs, thousands at once, failure by failure.
 
-Axes: R runs, S places in repair (spares + 1).
+Axes: R runs, S slots in repair (spares + 1).
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from podsim.fleet.reliability import (
     failure_free_seconds,
     overhead,
     segments,
-    steady_restart,
+    steady_restart_seconds,
 )
 
 Floats = NDArray[np.float64]
 HORIZON = 5.0
-"""a run is given up after so many times the seconds it would take without failures, or at once if it is expected to"""
+"""The time after which a run is abandoned, over its time without failures; hopeless runs are abandoned at once."""
 MOST_RUNS = 1_000_000
 _NEVER = 1e-9
-"""a chance of an empty shelf of spares below which the shelf need not be watched"""
+"""The probability of no spares below which spares are ignored."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunSamples:
-    """What became of each run, [R]."""
+    """The result of each run, [R]."""
 
     seconds: Floats
-    """s. The time from the first step to the last checkpoint; infinite for a run that was given up."""
+    """s. The time from the first step to the last checkpoint; infinite for an abandoned run."""
     failures: NDArray[np.int64]
-    """count. The number of failures until the end, or until it was given up."""
+    """The number of failures until the end of the run."""
     restarting: Floats
     """s. The time from failures to the next step, or to the next failure."""
     waiting: Floats
@@ -47,12 +47,12 @@ class RunSamples:
 
     @property
     def unfinished(self) -> float:
-        """Share of the runs given up."""
+        """The share of abandoned runs."""
         return float(np.isinf(self.seconds).mean())
 
 
 class _State:
-    """The runs still going on; every array is [R of them]."""
+    """The runs that have not ended, in arrays over them."""
 
     arrays = (
         "number",
@@ -78,16 +78,16 @@ class _State:
         self.failures = np.zeros(runs, np.int64)
         beside = rng.random(runs) < 1.0 - (1.0 - run.slow) ** run.nodes
         self.slow = np.where(beside & (run.slowdown > 0), run.found, 0.0)
-        self.ready_RS = np.zeros((runs, places(run)))
+        self.ready_RS = np.zeros((runs, count_repair_slots(run)))
 
     def keep(self, rows: NDArray[np.bool_]) -> None:
-        """Drop the other rows."""
+        """Drop the other runs."""
         for name in self.arrays:
             setattr(self, name, getattr(self, name)[rows])
 
 
-def places(run: LongRun) -> int:
-    """Places in repair to watch: spares + 1, or none where they will not all be taken."""
+def count_repair_slots(run: LongRun) -> int:
+    """The number of repair slots to track: spares + 1, or 0 if they never all fill."""
     if run.spares is None or run.drain == 0.0 or run.repair == 0.0:
         return 0
     worst = run.drain * run.repair / run.mtbf * math.exp(4.0 * run.spread)
@@ -95,12 +95,12 @@ def places(run: LongRun) -> int:
 
 
 def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSamples:
-    """Draw the run a number of times; the same seed gives the same samples.
+    """Draw the run `runs` times; equal seeds give equal samples.
 
-    One pass of the loop takes every run to its next failure: the exponential time to it, less the restart and the
-    completion of a checkpoint, gives the whole intervals that are kept. Exact for the process of `reliability`;
-    beyond its closed forms come spares that run out (a run waits for the first repair, exponential, and nothing fails
-    meanwhile), rates that differ from run to run, and slow nodes that are found. Raises PodsimError for no runs.
+    Each pass of the loop takes every run to its next failure. The exponential time to it, minus the restart and the
+    completion of a checkpoint, gives the full intervals that are kept. Exact for the process of `reliability`. Beyond
+    its closed forms, spares can run out (a run waits for the first repair, exponential, without failures meanwhile),
+    rates can differ between runs, and slow nodes can be found. Raises PodsimError for no runs.
     """
     problems = check_counts({"runs": runs}, low=1)
     if problems or runs > MOST_RUNS:
@@ -114,7 +114,7 @@ def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSampl
     _drop_hopeless(run, state, out, horizon)
     first = True
     while state.number.size:
-        over = _to_next_failure(run, state, out, rng, first=first) | (state.clock > horizon)
+        over = _advance_to_failure(run, state, out, rng, first=first) | (state.clock > horizon)
         if over.any():
             for name in ("failures", "restarting", "waiting", "slowed"):
                 getattr(out, name)[state.number[over]] = getattr(state, name)[over]
@@ -125,18 +125,18 @@ def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSampl
 
 
 def _drop_hopeless(run: LongRun, state: _State, out: RunSamples, horizon: float) -> None:
-    """Give up the runs whose expected seconds exceed the horizon: they would fail a million times before it."""
-    restart = steady_restart(run, state.mtbf)
+    """Abandon the runs with expected seconds beyond the horizon: they would fail a million times before it."""
+    restart = steady_restart_seconds(run, state.mtbf)
     pays = overhead(run.interval, stall=run.stall, mtbf=state.mtbf, restart=restart, persist=run.persist)
     hopeless = pays * run.work > horizon
     out.failures[hopeless] = np.rint(np.minimum(horizon / state.mtbf[hopeless], 1e18)).astype(np.int64)
     state.keep(~hopeless)
 
 
-def _to_next_failure(
+def _advance_to_failure(
     run: LongRun, state: _State, out: RunSamples, rng: np.random.Generator, *, first: bool
 ) -> NDArray[np.bool_]:
-    """Move every run to its next failure, or to its end, which is written down; which have ended."""
+    """Advance every run to its next failure, or to its end, which is recorded. Whether each run has ended."""
     n = state.number.size
     failure = state.mtbf * rng.standard_exponential(n)
     restart = np.zeros(n)
@@ -145,7 +145,7 @@ def _to_next_failure(
         if run.hang:
             restart += run.timeout * (rng.random(n) < run.hang)
     trained = failure - restart
-    kept = np.maximum(trained - run.persist, 0.0)  # what is younger is not complete
+    kept = np.maximum(trained - run.persist, 0.0)  # later checkpoints are incomplete
     factor = 1.0 + run.slowdown
     if run.slow and run.slowdown:
         early = np.minimum(kept, state.slow)
@@ -158,8 +158,8 @@ def _to_next_failure(
     state.restarting += np.minimum(failure, restart)
     state.clock += failure
     state.failures += ~ended
-    whole = run.interval + run.stall
-    state.left -= np.where(ended, 0.0, np.floor(kept / whole) * whole)
+    span = run.interval + run.stall
+    state.left -= np.where(ended, 0.0, np.floor(kept / span) * span)
     if run.slow and run.slowdown:
         went = np.minimum(np.maximum(trained, 0.0), state.slow)
         state.slowed += np.where(ended, behind, went * (1.0 - 1.0 / factor))
@@ -168,7 +168,7 @@ def _to_next_failure(
 
 
 def _replace(run: LongRun, state: _State, rng: np.random.Generator) -> None:
-    """After a failure: some nodes go to repair, a run without a spare waits, and a new node may be a slow one."""
+    """Replace nodes after failures: a run without a spare waits, and a new node may be slow."""
     n = state.number.size
     watched, slow = state.ready_RS.shape[1] > 0, run.slow > 0 and run.slowdown > 0
     if not (watched or slow) or not run.drain:
@@ -179,8 +179,8 @@ def _replace(run: LongRun, state: _State, rng: np.random.Generator) -> None:
         state.slow[hit] = run.found
     if watched:
         ready = state.ready_RS[gone]
-        place = ready.argmin(axis=1)
-        state.ready_RS[gone, place] = state.clock[gone] + run.repair * rng.standard_exponential(gone.size)
+        slot = ready.argmin(axis=1)
+        state.ready_RS[gone, slot] = state.clock[gone] + run.repair * rng.standard_exponential(gone.size)
         wait = np.maximum(state.ready_RS[gone].min(axis=1) - state.clock[gone], 0.0)
         state.waiting[gone] += wait
         state.clock[gone] += wait

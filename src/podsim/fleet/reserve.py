@@ -1,16 +1,16 @@
-"""Conservative backfill: every job of the queue has a reservation in a profile of free GPUs ahead.
+"""Conservative backfill: every job of the queue has a reservation in a profile of future free GPUs.
 
-A job that arrives takes the earliest place that delays nobody; when a job ends before it was due, every reservation is
-made anew, in order.  The profile counts GPUs; where they are too scattered when the time has come, the job tries again
-at the next time of the profile.
+A new job takes the earliest slot that delays no other job. When a job ends early, all reservations are made again, in
+order.  The profile counts GPUs. If they are too scattered at the reserved time, the job tries again at the next time of
+the profile.
 """
 
 from __future__ import annotations
 
 from math import inf
 
-from podsim.fleet.place import reach, spot
-from podsim.fleet.run import begin, expected
+from podsim.fleet.place import choose_nodes, reach
+from podsim.fleet.run import begin, expected_seconds
 from podsim.fleet.state import (
     FREE,
     LATE,
@@ -29,19 +29,19 @@ from podsim.jit import kernel, part
 
 @part
 def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: bool, now: float) -> None:
-    """Reserve for jobs without a reservation (for all, if `anew`), and start jobs whose time has come."""
+    """Make missing reservations (all of them, if `anew`), and start the jobs whose reservation is due."""
     _forget(state, now)
-    for place in range(state.number[QUEUE]):
-        j = state.queue[place]
+    for position in range(state.number[QUEUE]):
+        j = state.queue[position]
         if state.job[j].plan < inf:
             if not anew:
                 continue
             change(state, state.job[j].plan, state.job[j].plan + state.job[j].held_for, work.job[j].gpus)
-        state.job[j].held_for = expected(work, rules, state, j, work.slow_JS[j, 0])
+        state.job[j].held_for = expected_seconds(work, rules, state, j, work.slow_JS[j, 0])
         _reserve(work, state, j, now)
     state.time[PLANNED], state.time[SCATTERED] = inf, 0.0
-    for place in range(state.number[QUEUE]):
-        j = state.queue[place]
+    for position in range(state.number[QUEUE]):
+        j = state.queue[position]
         if state.job[j].plan <= now:
             _start(work, plant, rules, state, j, now)
         if state.job[j].status == WAITING and state.job[j].plan < state.time[PLANNED]:
@@ -50,12 +50,16 @@ def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: b
 
 @part
 def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: float) -> None:
-    """Start a job whose time has come, or reserve again if its GPUs are too scattered."""
-    count = spot(plant, state, state.free, work.job[j].gpus) if work.job[j].gpus <= state.number[FREE] else 0
+    """Start a job at its reserved time, or make another reservation if its GPUs are too scattered."""
+    count = (
+        choose_nodes(plant, state, state.free, work.job[j].gpus)
+        if work.job[j].gpus <= state.number[FREE]
+        else 0
+    )
     change(state, state.job[j].plan, state.job[j].plan + state.job[j].held_for, work.job[j].gpus)
     if count:
         speed = work.slow_JS[j, reach(plant, state, count)]
-        state.job[j].held_for = expected(work, rules, state, j, speed)
+        state.job[j].held_for = expected_seconds(work, rules, state, j, speed)
         begin(work, plant, rules, state, j, count, now)
         change(state, now, state.job[j].due, -work.job[j].gpus)
         return
@@ -67,22 +71,22 @@ def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: fl
 
 @part
 def _reserve(work: Work, state: State, j: int, earliest: float) -> None:
-    """Find the first stretch of the profile with room for a job, and take it."""
-    gpus, length, begin_, place = work.job[j].gpus, state.job[j].held_for, earliest, 0
-    while place < state.number[STEPS]:
-        if state.step_free[place] < gpus:
-            begin_ = state.step_time[place + 1]  # the last step has the whole machine free
-        last = place + 1 == state.number[STEPS]
-        if state.step_free[place] >= gpus and (last or state.step_time[place + 1] >= begin_ + length):
+    """Reserve the first interval of the profile with room for a job."""
+    gpus, length, begin_, position = work.job[j].gpus, state.job[j].held_for, earliest, 0
+    while position < state.number[STEPS]:
+        if state.step_free[position] < gpus:
+            begin_ = state.step_time[position + 1]  # the last step has the whole machine free
+        last = position + 1 == state.number[STEPS]
+        if state.step_free[position] >= gpus and (last or state.step_time[position + 1] >= begin_ + length):
             break
-        place += 1
+        position += 1
     state.job[j].plan = begin_
     change(state, begin_, begin_ + length, -gpus)
 
 
 @kernel
 def give_up_rest(work: Work, state: State, j: int, now: float) -> bool:
-    """Free what a job that ends had reserved beyond now; whether it ends before it was due."""
+    """Free the reservation of an ending job beyond now. True if the job ends early."""
     if state.job[j].due <= now:
         return False
     change(state, now, state.job[j].due, work.job[j].gpus)
@@ -91,31 +95,34 @@ def give_up_rest(work: Work, state: State, j: int, now: float) -> bool:
 
 @kernel
 def _forget(state: State, now: float) -> None:
-    """Drop the steps of the profile that have passed, and those at which nothing changes any more."""
+    """Drop the past steps of the profile, and those without a change."""
     past = 0
     while past + 1 < state.number[STEPS] and state.step_time[past + 1] <= now:
         past += 1
     kept = 1
     state.step_time[0], state.step_free[0] = now, state.step_free[past]
-    for place in range(past + 1, state.number[STEPS]):
-        if state.step_free[place] != state.step_free[kept - 1]:
-            state.step_time[kept], state.step_free[kept] = state.step_time[place], state.step_free[place]
+    for position in range(past + 1, state.number[STEPS]):
+        if state.step_free[position] != state.step_free[kept - 1]:
+            state.step_time[kept], state.step_free[kept] = (
+                state.step_time[position],
+                state.step_free[position],
+            )
             kept += 1
     state.number[STEPS] = kept
 
 
 @part
 def change(state: State, start: float, stop: float, gpus: int) -> None:
-    """Add a number of free GPUs to the profile from start to stop."""
+    """Add free GPUs to the profile from start to stop."""
     first = _step_at(state, start)
     last = _step_at(state, stop)
-    for place in range(first, last):
-        state.step_free[place] += gpus
+    for position in range(first, last):
+        state.step_free[position] += gpus
 
 
 @kernel
 def _step_at(state: State, time: float) -> int:
-    """Position of the step that begins at a time; it is made if there is none."""
+    """The position of the step at a time, a new one if necessary."""
     low, high = 0, state.number[STEPS]
     while low < high:
         middle = (low + high) // 2
@@ -125,11 +132,11 @@ def _step_at(state: State, time: float) -> int:
             high = middle
     if low < state.number[STEPS] and state.step_time[low] == time:
         return low
-    if low == 0:  # before the first step: the past is not kept
+    if low == 0:  # before the first step: the profile has no past
         return 0
-    for place in range(state.number[STEPS], low, -1):
-        state.step_time[place] = state.step_time[place - 1]
-        state.step_free[place] = state.step_free[place - 1]
+    for position in range(state.number[STEPS], low, -1):
+        state.step_time[position] = state.step_time[position - 1]
+        state.step_free[position] = state.step_free[position - 1]
     state.step_time[low] = time
     state.step_free[low] = state.step_free[low - 1]
     state.number[STEPS] += 1

@@ -1,4 +1,4 @@
-"""Rows of a table in a file: CSV or sacct's pipes, plain or gzip, with errors that name file, row and column."""
+"""The rows of a table in a file (CSV or sacct's pipes, plain or gzip). Errors name file, row and column."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from podsim.fleet.state import Floats
 
 Row: TypeAlias = dict[str, str]
 LARGEST = 2_000_000_000
-"""B of text that a trace may have"""
+"""B. The largest trace."""
 _SHOWN = 5
 
 
 def read_text(path: Path) -> str:
-    """Text of a file, unpacked if it is gzip; raises TableError for what is no text file."""
+    """The text of a file, decompressed if it is gzip. Raises TableError for other files."""
     try:
         if path.is_dir() or not path.exists():
             raise TableError(f"{str(path)[-200:]}: {'is a folder' if path.is_dir() else 'no such file'}")
@@ -42,7 +42,7 @@ def read_text(path: Path) -> str:
 
 
 def rows_of(text: str, name: str, needed: Sequence[str] = ()) -> list[Row]:
-    """Rows of a table with a header, divided by commas, tabs or pipes; raises TableError for missing columns."""
+    """The rows of a table with a header, separated by commas, tabs or pipes. Raises TableError for missing columns."""
     first = text.partition("\n")[0]
     divider = max(",\t|;", key=first.count)
     reader = csv.DictReader(io.StringIO(text), delimiter=divider)
@@ -63,26 +63,26 @@ def rows_of(text: str, name: str, needed: Sequence[str] = ()) -> list[Row]:
             for row in reader
         ]
     except csv.Error as error:
-        raise TableError(f"{name} is no table: {error}") from None
+        raise TableError(f"{name} is not a table: {error}") from None
     if not rows:
         raise TableError(f"{name} has no rows below its header")
     return rows
 
 
 def read_rows(path: Path, needed: Sequence[str] = ()) -> list[Row]:
-    """Rows of a file; raises TableError for unreadable files and missing columns."""
+    """The rows of a file. Raises TableError for unreadable files and missing columns."""
     return rows_of(read_text(path), path.name, needed)
 
 
 def numbers(rows: Sequence[Row], column: str, path: Path | str, *, empty: float | None = None) -> Floats:
-    """A column as numbers; an empty cell is `empty`, or wrong. Raises TableError with the first wrong cells."""
+    """A column as numbers, with `empty` for empty cells. Raises TableError with the first wrong cells."""
     values, wrong = np.zeros(len(rows)), []
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         cell = row.get(column, "")
         try:
-            values[place] = empty if empty is not None and not cell else float(cell)
+            values[number] = empty if empty is not None and not cell else float(cell)
         except ValueError:
-            wrong.append(f"row {place + 1}: {cell[:30]!r}")
+            wrong.append(f"row {number + 1}: {cell[:30]!r}")
     if wrong:
         more = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
         raise TableError(f"{Path(path).name}: {column} must be a number ({', '.join(wrong[:_SHOWN])}{more})")

@@ -1,4 +1,4 @@
-"""Starting, stopping and ending jobs: what every policy does with a job once it has decided."""
+"""The start, stop and end of jobs, after the decision of a policy."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from podsim.jit import kernel, part
 
 @part
 def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float) -> None:
-    """Start a job on the nodes that were chosen for it."""
+    """Start a job on its chosen nodes."""
     far = reach(plant, state, count)
     take(state, j, count)
     state.job[j].status = RUNNING
     state.job[j].begun = now
     state.job[j].speed = work.slow_JS[j, far]
-    state.job[j].extra = lead(rules, state, j)
+    state.job[j].extra = lead_seconds(rules, state, j)
     state.job[j].end = now + state.job[j].extra + state.job[j].remaining / state.job[j].speed
-    state.job[j].due = now + expected(work, rules, state, j, state.job[j].speed)
+    state.job[j].due = now + expected_seconds(work, rules, state, j, state.job[j].speed)
     state.job[j].runs += 1
     state.rate[work.job[j].user] += work.job[j].gpus
     state.number[STARTED] += 1
@@ -43,63 +43,65 @@ def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: i
     state.span_node[span] = state.picked[0]
     state.number[SPANS] += 1
     state.job[j].span = span
-    place = state.number[BUSY]
-    while place > 0 and state.job[state.busy[place - 1]].due > state.job[j].due:
-        state.busy[place] = state.busy[place - 1]
-        place -= 1
-    state.busy[place] = j
+    position = state.number[BUSY]
+    while position > 0 and state.job[state.busy[position - 1]].due > state.job[j].due:
+        state.busy[position] = state.busy[position - 1]
+        position -= 1
+    state.busy[position] = j
     state.number[BUSY] += 1
 
 
 @kernel
-def lead(rules: Rules, state: State, j: int) -> float:
-    """Seconds on its GPUs before a job that is started does anything useful."""
+def lead_seconds(rules: Rules, state: State, j: int) -> float:
+    """Seconds that a starting job needs on its GPUs before useful work."""
     return rules.start if state.job[j].runs == 0 else rules.checkpoint + rules.restart
 
 
 @kernel
-def expected(work: Work, rules: Rules, state: State, j: int, speed: float) -> float:
-    """Seconds that a job must be expected to hold its GPUs if it is started: its limit, or longer if it is slow."""
+def expected_seconds(work: Work, rules: Rules, state: State, j: int, speed: float) -> float:
+    """Seconds that the scheduler must expect a starting job to hold its GPUs: its limit, or longer for a slow job."""
     done = work.job[j].seconds - state.job[j].remaining
-    return float(lead(rules, state, j) + max(work.job[j].limit - done, state.job[j].remaining / speed))
+    return float(
+        lead_seconds(rules, state, j) + max(work.job[j].limit - done, state.job[j].remaining / speed)
+    )
 
 
 @kernel
-def _leave(work: Work, state: State, j: int, now: float) -> None:
-    """What ending and stopping have in common: the span is closed, the GPUs are free."""
+def _free_gpus(work: Work, state: State, j: int, now: float) -> None:
+    """Close the span of a job and free its GPUs."""
     span = state.job[j].span
     state.span_end[span] = now
     state.job[j].attained += (now - state.job[j].begun) * work.job[j].gpus
     state.rate[work.job[j].user] -= work.job[j].gpus
     give_back(state, j)
-    place = 0
-    while state.busy[place] != j:
-        place += 1
+    position = 0
+    while state.busy[position] != j:
+        position += 1
     state.number[BUSY] -= 1
-    for later in range(place, state.number[BUSY]):
+    for later in range(position, state.number[BUSY]):
         state.busy[later] = state.busy[later + 1]
     state.number[DIRTY] = 1
 
 
 @part
 def stop(work: Work, state: State, j: int, now: float) -> None:
-    """Preempt a job: what it has done is kept."""
+    """Preempt a job, which keeps its progress."""
     useful = max(now - state.job[j].begun - state.job[j].extra, 0.0)
     state.job[j].remaining = max(state.job[j].remaining - useful * state.job[j].speed, 0.0)
-    _leave(work, state, j, now)
+    _free_gpus(work, state, j, now)
     state.job[j].status, state.job[j].key = WAITING, nan
     state.job[j].begun = now
 
 
 @part
 def end(work: Work, rules: Rules, state: State, j: int, now: float) -> None:
-    """A job is done; jobs that waited for it alone are released."""
-    _leave(work, state, j, now)
+    """End a job and release the jobs that waited for it alone."""
+    _free_gpus(work, state, j, now)
     state.job[j].status = DONE
     state.job[j].remaining = 0.0
     state.number[ENDED] += 1
-    for place in range(work.child_ptr[j], work.child_ptr[j + 1]):
-        child = work.child[place]
+    for position in range(work.child_ptr[j], work.child_ptr[j + 1]):
+        child = work.child[position]
         state.job[child].waits_for -= 1
         if state.job[child].waits_for == 0 and work.job[child].submit <= now:
             release(state, child, now)
@@ -107,7 +109,7 @@ def end(work: Work, rules: Rules, state: State, j: int, now: float) -> None:
 
 @kernel
 def release(state: State, j: int, now: float) -> None:
-    """Put a job into the queue, last."""
+    """Put a job at the end of the queue."""
     if state.job[j].status != HELD:
         return
     state.job[j].status, state.job[j].key = WAITING, nan
@@ -120,10 +122,10 @@ def release(state: State, j: int, now: float) -> None:
 
 @part
 def tidy(state: State, running_too: bool) -> None:
-    """Close the gaps in the queue: it holds those that wait, and those that run where they can be preempted."""
+    """Close the gaps in the queue, which holds waiting jobs and, under preemption, running ones."""
     kept = 0
-    for place in range(state.number[QUEUE]):
-        j = state.queue[place]
+    for position in range(state.number[QUEUE]):
+        j = state.queue[position]
         if state.job[j].status == WAITING or (running_too and state.job[j].status == RUNNING):
             state.queue[kept] = j
             kept += 1

@@ -1,4 +1,4 @@
-"""Jobs from Slurm's accounting: what `sacct -P -X --format=JobID,User,Submit,...` prints."""
+"""Jobs from Slurm's accounting: the output of `sacct -P -X --format=JobID,User,Submit,...`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
 from podsim.fleet.rows import Row
 
 SACCT = {"JobID", "Submit", "Elapsed"}
-"""columns by which the table is known; AllocTRES or ReqTRES must be there too, User and Timelimit may"""
+"""The columns that identify such a table. AllocTRES or ReqTRES is required too; User and Timelimit are optional."""
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$")
 _TYPED = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
 _SLICE = re.compile(r"gres/gpu:[^=,]*?(\d+g\.\d+gb(?:\+me)?)=\d+")
 
 
-def elapsed(text: str) -> float:
-    """Seconds of Slurm's [days-][hours:]minutes:seconds; raises ValueError."""
+def elapsed_seconds(text: str) -> float:
+    """Seconds of Slurm's [days-][hours:]minutes:seconds. Raises ValueError."""
     match = _SPAN.fullmatch(text)
     if match is None:
         raise ValueError(text)
@@ -28,27 +28,27 @@ def elapsed(text: str) -> float:
     return 86400.0 * days + 3600.0 * hours + 60.0 * minutes + seconds
 
 
-def gpus_of(tres: str) -> int:
-    """GPUs of a list of trackable resources, such as cpu=128,gres/gpu:a100=8,gres/gpu=8,node=1."""
-    found = _TYPED.findall(tres)
-    plain = [int(count) for kind, count in found if not kind]
-    return max(plain) if plain else sum(int(count) for _, count in found)
+def count_gpus(tres: str) -> int:
+    """The number of GPUs in trackable resources such as cpu=128,gres/gpu:a100=8,gres/gpu=8,node=1."""
+    matches = _TYPED.findall(tres)
+    plain = [int(count) for kind, count in matches if not kind]
+    return max(plain) if plain else sum(int(count) for _, count in matches)
 
 
-def mig_of(tres: str) -> str:
-    """The MIG instance of a list of trackable resources, such as gres/gpu:a100_3g.20gb=1; "" for none."""
-    found = _SLICE.search(tres)
-    return found[1] if found else ""
+def find_profile_name(tres: str) -> str:
+    """The MIG profile in trackable resources such as gres/gpu:a100_3g.20gb=1; "" for none."""
+    match = _SLICE.search(tres)
+    return match[1] if match else ""
 
 
 def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
-    """Jobs of sacct's table: steps are dropped, jobs that never ran or asked for no GPU are left out and counted.
+    """The jobs of sacct's table, without steps. Jobs that never ran or requested no GPU are counted as left out.
 
-    Raises TableError without AllocTRES and ReqTRES, and for cells that are not as Slurm writes them.
+    Raises TableError for a table without AllocTRES and ReqTRES, and for cells in another format than Slurm's.
     """
     if not {"AllocTRES", "ReqTRES"} & set(rows[0]):
         raise TableError(
-            f"{source}: no column AllocTRES or ReqTRES, which tell a job's GPUs; add it to --format"
+            f"{source}: no column AllocTRES or ReqTRES, which state a job's GPUs; add it to --format"
         )
     left_out = {
         "never started": 0,
@@ -57,35 +57,40 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
     }
     made: list[tuple[str, float, int, float, str, float, str]] = []
     wrong = []
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         if "." in row["JobID"]:
             continue  # a step of the job above
         try:
-            seconds = float(row["ElapsedRaw"]) if row.get("ElapsedRaw") else elapsed(row["Elapsed"])
-            gpus = gpus_of(row.get("AllocTRES", "")) or gpus_of(row.get("ReqTRES", ""))
-            tres = row.get("AllocTRES", "") if mig_of(row.get("AllocTRES", "")) else row.get("ReqTRES", "")
-            limit = _limit(row.get("Timelimit", ""))
+            seconds = float(row["ElapsedRaw"]) if row.get("ElapsedRaw") else elapsed_seconds(row["Elapsed"])
+            gpus = count_gpus(row.get("AllocTRES", "")) or count_gpus(row.get("ReqTRES", ""))
+            tres = (
+                row.get("AllocTRES", "")
+                if find_profile_name(row.get("AllocTRES", ""))
+                else row.get("ReqTRES", "")
+            )
+            limit = _limit_seconds(row.get("Timelimit", ""))
             submit = datetime.fromisoformat(row["Submit"])
         except ValueError:
             wrong.append(
-                f"row {place + 1}, job {row['JobID'][:30]}: {row['Submit'][:20]} {row['Elapsed'][:20]}"
+                f"row {number + 1}, job {row['JobID'][:30]}: {row['Submit'][:20]} {row['Elapsed'][:20]}"
             )
             continue
         if row.get("Start", "") in ("Unknown", "None") or seconds == 0:
             left_out["never started"] += 1
         elif gpus == 0:
             left_out["asked for no GPU"] += 1
-        elif gpus > 1 and mig_of(tres):
+        elif gpus > 1 and find_profile_name(tres):
             left_out["asked for several MIG instances, which cannot talk"] += 1
         else:
             when = (submit if submit.tzinfo else submit.replace(tzinfo=UTC)).timestamp()
-            longer = (
-                np.nan if np.isnan(limit) else max(limit, seconds)
-            )  # KillWait lets a job outlive its limit
-            made.append((row["JobID"], when, gpus, seconds, row.get("User", ""), longer, mig_of(tres)))
+            # KillWait lets a job outlive its limit
+            longer = np.nan if np.isnan(limit) else max(limit, seconds)
+            made.append(
+                (row["JobID"], when, gpus, seconds, row.get("User", ""), longer, find_profile_name(tres))
+            )
     if wrong:
         raise TableError(
-            f"{source}: Submit must be as 2026-01-31T08:00:00, Elapsed as 1-02:03:04 ({'; '.join(wrong[:5])})"
+            f"{source}: Submit must be like 2026-01-31T08:00:00, Elapsed like 1-02:03:04 ({'; '.join(wrong[:5])})"
         )
     ids, submits, gpus_, lengths, users, limits, migs = zip(*made, strict=True) if made else ((),) * 7
     columns = JobColumns(
@@ -96,8 +101,8 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
     return make_jobs(columns, source=source, left_out=counts)
 
 
-def _limit(text: str) -> float:
-    """Seconds of a Timelimit; NaN where there is none."""
+def _limit_seconds(text: str) -> float:
+    """Seconds of a Timelimit; NaN for none."""
     if text in ("", "UNLIMITED", "Partition_Limit"):
         return float("nan")
-    return elapsed(text) if ":" in text else 60.0 * float(text)
+    return elapsed_seconds(text) if ":" in text else 60.0 * float(text)

@@ -1,9 +1,9 @@
-"""Decisions that leave running jobs alone: in order, with those behind a blocked job waiting, skipping or backfilling."""
+"""Decisions without preemption, in order: jobs behind a blocked one wait, skip it or backfill."""
 
 from __future__ import annotations
 
-from podsim.fleet.place import fits, reach, spot
-from podsim.fleet.run import begin, expected
+from podsim.fleet.place import choose_nodes, has_room, reach
+from podsim.fleet.run import begin, expected_seconds
 from podsim.fleet.state import (
     BUSY,
     EASY,
@@ -24,16 +24,16 @@ _NONE = 1 << 60
 
 @part
 def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
-    """Start what may start, in the order of the queue."""
+    """Start the jobs that may start, in the order of the queue."""
     head, shadow, looked, small, large = -1, now, 0, _NONE, _NONE
-    for place in range(state.number[QUEUE]):
-        j = state.queue[place]
+    for position in range(state.number[QUEUE]):
+        j = state.queue[position]
         gpus = work.job[j].gpus
         if state.number[FREE] == 0 or (rules.depth and looked >= rules.depth):
             break
         count = 0
         if gpus <= state.number[FREE] and gpus < (small if gpus <= plant.size else large):
-            count = spot(plant, state, state.free, gpus)
+            count = choose_nodes(plant, state, state.free, gpus)
             if count == 0 and gpus <= plant.size:
                 small = gpus
             elif count == 0:
@@ -42,8 +42,8 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
             looked += 1
             if count and (
                 rules.backfill != EASY
-                or now + _expected(work, plant, rules, state, j, count) <= shadow
-                or _leaves_room(plant, state, count, work.job[head].gpus)
+                or now + _expected_seconds(work, plant, rules, state, j, count) <= shadow
+                or _is_harmless(plant, state, count, work.job[head].gpus)
             ):
                 begin(work, plant, rules, state, j, count, now)
         elif count:
@@ -60,16 +60,16 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
 
 @part
 def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
-    """When the blocked job can start at the latest; `trial` becomes what is free then, before it takes its part."""
-    whole, idle, total = gpus // plant.size, 0, 0
+    """The latest start of the blocked job. Sets `trial` to the GPUs that are free then, before its start."""
+    full, idle, total = gpus // plant.size, 0, 0
     for node in range(len(state.free)):
         state.trial[node] = state.free[node]
         idle += state.free[node] == plant.size
         total += state.free[node]
-    found, when = False, now
-    for place in range(state.number[BUSY]):
-        j = state.busy[place]
-        if found and state.job[j].due > when:
+    is_found, when = False, now
+    for position in range(state.number[BUSY]):
+        j = state.busy[position]
+        if is_found and state.job[j].due > when:
             break
         piece, enough = state.job[j].piece, False
         while piece >= 0:
@@ -79,30 +79,30 @@ def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
             idle += state.trial[node] == plant.size
             enough = enough or state.trial[node] >= gpus
             piece = state.piece_next[piece]
-        if found:
+        if is_found:
             continue
         if plant.rule == SPREAD:
             enough = total >= gpus
         elif gpus > plant.size:
-            enough = idle >= whole and fits(plant, state.trial, gpus)
+            enough = idle >= full and has_room(plant, state.trial, gpus)
         if enough:
-            found, when = True, max(state.job[j].due, now)
+            is_found, when = True, max(state.job[j].due, now)
     return when
 
 
 @kernel
-def _expected(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int) -> float:
-    """Seconds that j is expected to run on the nodes chosen for it."""
-    return expected(work, rules, state, j, work.slow_JS[j, reach(plant, state, count)])
+def _expected_seconds(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int) -> float:
+    """Seconds that j is expected to run on its chosen nodes."""
+    return expected_seconds(work, rules, state, j, work.slow_JS[j, reach(plant, state, count)])
 
 
 @kernel
-def _leaves_room(plant: Plant, state: State, count: int, gpus: int) -> bool:
-    """Whether the chosen nodes leave the blocked job, of a number of GPUs, its start; `trial` is updated if so."""
-    for place in range(count):
-        state.trial[state.picked[place]] -= state.taken[place]
-    if fits(plant, state.trial, gpus):
+def _is_harmless(plant: Plant, state: State, count: int, gpus: int) -> bool:
+    """Whether the chosen nodes do not delay the blocked job with `gpus`. If so, takes them from `trial`."""
+    for position in range(count):
+        state.trial[state.picked[position]] -= state.taken[position]
+    if has_room(plant, state.trial, gpus):
         return True
-    for place in range(count):
-        state.trial[state.picked[place]] += state.taken[place]
+    for position in range(count):
+        state.trial[state.picked[position]] += state.taken[position]
     return False

@@ -1,7 +1,7 @@
-"""Where an instance goes: the present GPUs of a machine, their legal starts, and the choice among these.
+"""The placement of MIG instances: the GPUs of a machine, the legal starts on them, and the choice among them.
 
-A GPU is in MIG mode or not.  In MIG mode it has instances that jobs hold (busy) and instances that are idle (kept): a job
-may take over an idle one as it is; to create another, idle ones in its way are destroyed.  Busy ones are never moved.
+A GPU is in MIG mode or not.  In MIG mode it has instances with a job (busy) and idle ones (kept). A job may reuse an idle
+instance; for a new instance, idle ones in its way are destroyed.  Busy instances never move.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from podsim.hardware.mig.layouts import Instance, Layout, counts_hold, extensions, instance
+from podsim.hardware.mig.layouts import Instance, Layout, counts_hold, extensions, make_instance
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile, slicings
 
 PACKERS = {
     "first-fit": "the first GPU and the first legal start",
-    "best-fit": "the fullest GPU; there the place that leaves most layouts open",
-    "fgd": "where the share of the GPU that is of no use to the jobs of the trace grows least",
+    "best-fit": "the fullest GPU, and on it the start that leaves the most layouts open",
+    "fgd": "the GPU and start with the least growth of the share that is useless to the jobs of the trace",
 }
 WHOLE = ""
-"""profile of a job that takes whole GPUs"""
+"""The profile of a job on full GPUs."""
 Kinds: TypeAlias = tuple[tuple[str, float], ...]
-"""(profile, share of the jobs that ask for it)"""
+"""(profile, share of the jobs that request it)"""
 
 
 class Gpu(NamedTuple):
-    """A GPU as it stands."""
+    """The state of a GPU."""
 
     busy: tuple[Instance, ...] = ()
     kept: tuple[Instance, ...] | None = None
@@ -36,33 +36,33 @@ class Gpu(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def legal_starts(name: str, busy: tuple[Instance, ...], profile: str) -> tuple[int, ...]:
-    """Memory slices at which an instance can start next to those that jobs hold; (0,) for a whole idle GPU.
+    """The memory slices at which an instance can start, next to the busy ones; (0,) for a full idle GPU.
 
-    `name` is that of the slicing, here and below: a table of profiles takes long to hash.
+    `name` is that of the slicing, here and below: hashing a table of profiles takes long.
     """
     slicing = slicings()[name]
     if profile == WHOLE:
         return () if busy else (0,)
-    taken = {at for one in busy for at in one.slices}
+    taken = {at for instance in busy for at in instance.slices}
     wanted = find_profile(slicing, profile)
     return tuple(
         start
         for start in wanted.starts
         if taken.isdisjoint(range(start, start + wanted.size))
-        and counts_hold(slicing, (*busy, instance(wanted, start)))
+        and counts_hold(slicing, (*busy, make_instance(wanted, start)))
     )
 
 
 def free_share(slicing: Slicing, busy: Iterable[Instance]) -> float:
-    """Share of a GPU's compute slices that no job holds."""
-    return 1.0 - sum(one.compute for one in busy) / slicing.compute_slices
+    """The share of a GPU's compute slices without a job."""
+    return 1.0 - sum(instance.compute for instance in busy) / slicing.compute_slices
 
 
 @lru_cache(maxsize=100_000)
-def lost_on(name: str, busy: tuple[Instance, ...], kinds: Kinds) -> float:
-    """Share of a GPU that is free and of no use to a job, in the mean over kinds of jobs.
+def lost_share(name: str, busy: tuple[Instance, ...], kinds: Kinds) -> float:
+    """The share of a GPU that is free but useless to a job, in the mean over kinds of jobs.
 
-    Weng et al. 2023 with positions: all that is free is of no use to a kind that has no legal start on the GPU.
+    Weng et al. 2023 with positions: the free share is useless to a kind without a legal start on the GPU.
     """
     useless = sum(weight for profile, weight in kinds if not legal_starts(name, busy, profile))
     return useless * free_share(slicings()[name], busy)
@@ -72,28 +72,28 @@ def lost_on(name: str, busy: tuple[Instance, ...], kinds: Kinds) -> float:
 def _best_start(
     name: str, gpu: Gpu, profile: str, packer: str, kinds: Kinds
 ) -> tuple[tuple[float, ...], int] | None:
-    """(score, smaller first; start) of the best place for an instance on one GPU; None if it has none."""
+    """(score, start) of the best start for an instance on one GPU, smaller scores first; None if there is none."""
     slicing = slicings()[name]
     wanted = find_profile(slicing, profile)
-    found: list[tuple[tuple[float, ...], int]] = []
+    options: list[tuple[tuple[float, ...], int]] = []
     for start in legal_starts(name, gpu.busy, profile):
-        one = instance(wanted, start)
-        after = tuple(sorted((*gpu.busy, one)))
-        fresh = gpu.kept is None or one not in gpu.kept
+        instance = make_instance(wanted, start)
+        after = tuple(sorted((*gpu.busy, instance)))
+        fresh = gpu.kept is None or instance not in gpu.kept
         score: tuple[float, ...] = ()
         if packer != "first-fit":
             closed = -extensions(slicing, Layout(slicing=slicing.name, instances=after))
             score = (free_share(slicing, gpu.busy), fresh, closed)
         if packer == "fgd":
-            grown = lost_on(name, after, kinds) - lost_on(name, gpu.busy, kinds)
+            grown = lost_share(name, after, kinds) - lost_share(name, gpu.busy, kinds)
             score = (round(grown, 9), *score)
-        found.append((score, start))
-    return min(found, default=None)
+        options.append((score, start))
+    return min(options, default=None)
 
 
 @dataclass(kw_only=True)
 class Floor:
-    """All GPUs; those that stand alike are kept together."""
+    """The GPUs of a machine, also grouped by state."""
 
     slicing: Slicing
     gpus: list[Gpu]
@@ -104,14 +104,14 @@ class Floor:
     """The number of nodes under a leaf switch."""
 
     def copy(self) -> Floor:
-        """The same GPUs, to try something on."""
+        """A copy, for trials."""
         return Floor(
             slicing=self.slicing, gpus=self.gpus.copy(), alike={gpu: set(ids) for gpu, ids in self.alike.items()},
             per_node=self.per_node, per_leaf=self.per_leaf,
         )  # fmt: skip
 
     def change(self, number: int, gpu: Gpu) -> None:
-        """Let one GPU stand otherwise."""
+        """Change the state of one GPU."""
         old = self.gpus[number]
         self.alike[old].discard(number)
         if not self.alike[old]:
@@ -120,90 +120,96 @@ class Floor:
         self.gpus[number] = gpu
 
     def lost(self, kinds: Kinds) -> float:
-        """GPUs that are free and of no use to a job, in the mean over kinds of jobs."""
-        return sum(lost_on(self.slicing.name, gpu.busy, kinds) * len(ids) for gpu, ids in self.alike.items())
+        """The number of GPUs that are free but useless to a job, in the mean over kinds of jobs."""
+        return sum(
+            lost_share(self.slicing.name, gpu.busy, kinds) * len(ids) for gpu, ids in self.alike.items()
+        )
 
     def free(self) -> float:
-        """GPUs that no job holds, parts of them added up."""
+        """The number of free GPUs, including parts."""
         return sum(free_share(self.slicing, gpu.busy) * len(ids) for gpu, ids in self.alike.items())
 
     def place(self, profile: str, gpus: int, packer: str, kinds: Kinds) -> list[tuple[int, Instance]] | None:
-        """(GPU, instance) for a job; of whole GPUs one for each; None if it does not fit now."""
+        """The (GPU, instance) pairs for a job, one for each full GPU; None if it does not fit now."""
         if profile == WHOLE:
-            numbers = self._whole(gpus)
-            return None if numbers is None else [(number, _all_of(self.slicing)) for number in numbers]
+            numbers = self._full_gpus(gpus)
+            return None if numbers is None else [(number, _full_instance(self.slicing)) for number in numbers]
         best: tuple[tuple[float, ...], int, int] | None = None
         for gpu, ids in self.alike.items():
-            found = _best_start(self.slicing.name, gpu, profile, packer, kinds)
-            if found is not None and (best is None or found[0] <= best[0]):
-                mine = (found[0], min(ids), found[1])
+            option = _best_start(self.slicing.name, gpu, profile, packer, kinds)
+            if option is not None and (best is None or option[0] <= best[0]):
+                mine = (option[0], min(ids), option[1])
                 best = mine if best is None else min(best, mine)
         if best is None:
             return None
-        return [(best[1], instance(find_profile(self.slicing, profile), best[2]))]
+        return [(best[1], make_instance(find_profile(self.slicing, profile), best[2]))]
 
-    def _whole(self, count: int) -> list[int] | None:
-        """Idle GPUs: of the fullest node that has enough; of more than a node idle nodes under few leaves, and a rest."""
+    def _full_gpus(self, count: int) -> list[int] | None:
+        """The numbers of idle GPUs for a job; None if it does not fit.
+
+        They are on the fullest node with enough of them. A larger job takes idle nodes under few leaves, and GPUs of one
+        more node for the rest.
+        """
         idle: dict[int, list[int]] = {}
         for gpu, ids in self.alike.items():
             if not gpu.busy:
                 for number in ids:
                     idle.setdefault(number // self.per_node, []).append(number)
-        whole, rest = divmod(count, self.per_node)
+        full, rest = divmod(count, self.per_node)
         if count == self.per_node:
-            whole, rest = 0, count
+            full, rest = 0, count
         empty = [node for node in sorted(idle) if len(idle[node]) == self.per_node]
-        if whole > len(empty):
+        if full > len(empty):
             return None
-        chosen = _on_few_leaves(empty, whole, self.per_leaf)
+        chosen = _choose_nodes(empty, full, self.per_leaf)
         left = [node for node in sorted(idle) if node not in chosen and len(idle[node]) >= rest]
         if rest and not left:
             return None
         numbers = [number for node in chosen for number in sorted(idle[node])]
         if rest:
             last = self._leaf(chosen[-1]) if chosen else -1
-            node = min(left, key=lambda one: (len(idle[one]), self._leaf(one) != last, one))
-            numbers += sorted(idle[node], key=lambda one: (self.gpus[one].kept is not None, one))[:rest]
+            node = min(left, key=lambda n: (len(idle[n]), self._leaf(n) != last, n))
+            numbers += sorted(idle[node], key=lambda n: (self.gpus[n].kept is not None, n))[:rest]
         return numbers
 
     def _leaf(self, node: int) -> int:
         return node // self.per_leaf if self.per_leaf else 0
 
     def reach(self, places: list[tuple[int, Instance]]) -> int:
-        """0 if the GPUs are of one node, 1 if under one leaf, 2 if under more."""
+        """The distance class of GPUs: 0 on one node, 1 under one leaf, 2 under several leaves."""
         nodes = {number // self.per_node for number, _ in places}
         return 0 if len(nodes) == 1 else (1 if len({self._leaf(node) for node in nodes}) == 1 else 2)
 
-    def take(self, number: int, one: Instance) -> bool:
-        """Assign an instance, or a whole GPU, to a job; True if the GPU had to be divided again for it."""
+    def take(self, number: int, instance: Instance) -> bool:
+        """Give an instance, or a full GPU, to a job. True if this changed the layout of the GPU."""
         gpu = self.gpus[number]
-        assert not any(set(one.slices) & set(other.slices) for other in gpu.busy), (gpu, one)
-        busy = tuple(sorted((*gpu.busy, one)))
-        if one.profile == WHOLE:
+        assert not any(set(instance.slices) & set(other.slices) for other in gpu.busy), (gpu, instance)
+        busy = tuple(sorted((*gpu.busy, instance)))
+        if instance.profile == WHOLE:
             self.change(number, Gpu(busy, None))
             return gpu.kept is not None
         kept = gpu.kept or ()
-        fresh = one not in kept
-        stays = tuple(other for other in kept if not set(one.slices) & set(other.slices))
+        fresh = instance not in kept
+        stays = tuple(other for other in kept if not set(instance.slices) & set(other.slices))
         if not counts_hold(self.slicing, (*busy, *stays)):
             stays = ()
         self.change(number, Gpu(busy, stays))
         return fresh
 
-    def give_back(self, number: int, one: Instance) -> None:
-        """A job leaves; its instance stays, idle."""
+    def give_back(self, number: int, instance: Instance) -> None:
+        """Release the instance of a job; it stays, idle."""
         gpu = self.gpus[number]
-        busy = tuple(other for other in gpu.busy if other != one)
-        kept = None if one.profile == WHOLE else tuple(sorted((*(gpu.kept or ()), one)))
+        busy = tuple(other for other in gpu.busy if other != instance)
+        kept = None if instance.profile == WHOLE else tuple(sorted((*(gpu.kept or ()), instance)))
         self.change(number, Gpu(busy, kept))
 
 
-def _all_of(slicing: Slicing) -> Instance:
+def _full_instance(slicing: Slicing) -> Instance:
     return Instance(profile=WHOLE, start=0, size=slicing.memory_slices, compute=slicing.compute_slices)
 
 
-def _on_few_leaves(nodes: list[int], count: int, per_leaf: int) -> list[int]:
-    """A number of these nodes: from the leaf with the fewest that suffices, else from the one with most, and so on."""
+def _choose_nodes(nodes: list[int], count: int, per_leaf: int) -> list[int]:
+    """`count` of these nodes under few leaves: of the smallest leaf with enough of them, else of the largest first."""
     chosen: list[int] = []
     while len(chosen) < count:
         left: dict[int, list[int]] = {}
@@ -212,15 +218,15 @@ def _on_few_leaves(nodes: list[int], count: int, per_leaf: int) -> list[int]:
                 left.setdefault(node // per_leaf if per_leaf else 0, []).append(node)
         need = count - len(chosen)
         enough = [leaf for leaf in left if len(left[leaf]) >= need]
-        leaf = min(enough, key=lambda one: (len(left[one]), one)) if enough else min(
-            left, key=lambda one: (-len(left[one]), one)
+        leaf = min(enough, key=lambda key: (len(left[key]), key)) if enough else min(
+            left, key=lambda key: (-len(left[key]), key)
         )  # fmt: skip
         chosen += left[leaf][:need]
     return chosen
 
 
 def new_floor(slicing: Slicing, nodes: int, per_node: int, per_leaf: int) -> Floor:
-    """A machine whose GPUs are all whole and idle."""
+    """A machine with undivided, idle GPUs."""
     count = nodes * per_node
     return Floor(
         slicing=slicing,
@@ -231,14 +237,14 @@ def new_floor(slicing: Slicing, nodes: int, per_node: int, per_leaf: int) -> Flo
     )
 
 
-def kinds_of(profiles: Iterable[str]) -> Kinds:
-    """Kinds of jobs, and the share of the jobs that each is."""
+def job_kinds(profiles: Iterable[str]) -> Kinds:
+    """The kinds of jobs, each with its share of the jobs."""
     counts: Mapping[str, int] = Counter(profiles)
     total = sum(counts.values())
     return tuple((profile, count / total) for profile, count in sorted(counts.items()))
 
 
-def share_of_job(slicing: Slicing, profile: str, gpus: int) -> float:
-    """GPUs that a job holds: a share of one by compute slices, or whole ones."""
-    one: Profile | None = find_profile(slicing, profile) if profile != WHOLE else None
-    return float(gpus) if one is None else one.compute / slicing.compute_slices
+def job_gpus(slicing: Slicing, profile: str, gpus: int) -> float:
+    """The number of GPUs that a job holds; for an instance the share of its compute slices."""
+    found_profile: Profile | None = find_profile(slicing, profile) if profile != WHOLE else None
+    return float(gpus) if found_profile is None else found_profile.compute / slicing.compute_slices

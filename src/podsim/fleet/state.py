@@ -1,4 +1,4 @@
-"""What a simulated queue is given (Work, Plant, Rules), and where it stands (State): arrays for the kernels.
+"""The inputs of a simulated queue (Work, Plant, Rules) and its State, as arrays for the kernels.
 
 J jobs in order of submission, N nodes, U users.  Times are s, sizes are GPUs.
 """
@@ -13,70 +13,70 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Records: TypeAlias = Any
-"""an array of records, whose fields a type checker does not know"""
+"""An array of records, whose fields are unknown to a type checker."""
 
 HELD, WAITING, RUNNING, DONE = range(4)
-"""status of a job: not submitted or its dependencies run, in the queue, on GPUs, ended"""
+"""The status of a job: not submitted or waiting for dependencies, in the queue, on GPUs, ended."""
 (QUEUE, BUSY, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE, COUNTERS) = range(13)
-"""places in State.number: jobs in the queue, running, next to be submitted, spans written, head of the free pieces,
-free GPUs, jobs ended, whether something changed since the last decision, decisions, steps of the profile, jobs that
-the last decision started, jobs whose reservation passed by"""
+"""The positions in State.number: jobs in the queue, running jobs, next submission, spans, first free piece, free GPUs,
+ended jobs, whether something changed since the last decision, decisions, steps of the profile, jobs started by the
+last decision, missed reservations."""
 CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, TIMES = range(8)
-"""places in State.time: now, last decision, the next that is foreseen, last time usage was charged, usage of all
-users, GPU seconds free while the first of the queue asks for no more but they are too scattered, GPUs that are so now"""
+"""The positions in State.time: now, last decision, next planned decision, last charge of usage, usage of all users,
+GPU-seconds that were free and enough for the first job but too scattered, GPUs in this state now."""
 STRICT, SKIP, EASY, CONSERVATIVE = range(4)
-"""what those behind a job that does not fit may do: wait, start, start if it is not delayed (none is: conservative)"""
+"""The rule for jobs behind a blocked one: wait, start, start unless that one is delayed, start unless any is delayed."""
 FIRST_FIT, BEST_FIT, SPREAD = range(3)
 
 
 JOB = np.dtype([
-    ("submit", np.float64),  # s, as what follows
-    ("seconds", np.float64),  # at full speed
-    ("guess", np.float64),  # at full speed, as the scheduler believes
-    ("limit", np.float64),  # that the scheduler must expect it to run
+    ("submit", np.float64),  # s
+    ("seconds", np.float64),  # s at full speed
+    ("guess", np.float64),  # s at full speed that the scheduler assumes
+    ("limit", np.float64),  # s that the scheduler must expect
     ("gpus", np.int64),
     ("user", np.int64),
-    ("rank", np.float64),  # 0 to 1, what the site gives a job of its own (quality of service)
+    ("rank", np.float64),  # 0 to 1, the site's rank (quality of service)
     ("parents", np.int64),  # jobs that must end first
 ])  # fmt: skip
-"""what is known of a job"""
+"""The record of a job's input."""
 
 STANDING = np.dtype([
     ("status", np.int64),
-    ("waits_for", np.int64),  # jobs that must end before it is released
-    ("released", np.float64),  # s, when it could first start
-    ("remaining", np.float64),  # s at full speed, when it last stopped
-    ("attained", np.float64),  # GPU seconds held until it last stopped
-    ("begun", np.float64),  # s, when it last started; of one that waits: when it was stopped
-    ("extra", np.float64),  # s of its present run in which it does nothing useful: start, restart
+    ("waits_for", np.int64),  # number of jobs that must end first
+    ("released", np.float64),  # s, time at which it could first start
+    ("remaining", np.float64),  # s at full speed, at its last stop
+    ("attained", np.float64),  # GPU-seconds held, up to its last stop
+    ("begun", np.float64),  # s, time of its last start; of its stop while it waits
+    ("extra", np.float64),  # s of its current run without useful work: start, restart
     ("speed", np.float64),
-    ("end", np.float64),  # s, when it ends if nothing stops it
-    ("due", np.float64),  # s, when the scheduler must expect it to end
+    ("end", np.float64),  # s, time of its end if nothing stops it
+    ("due", np.float64),  # s, time of its end that the scheduler must expect
     ("level", np.int64),  # of attained service
-    ("entered", np.float64),  # s, when it came to its level
-    ("runs", np.int64),  # times it was started
+    ("entered", np.float64),  # s, time of arrival at its level
+    ("runs", np.int64),  # number of starts
     ("key", np.float64),
-    ("turn", np.int64),  # the last decision that gave it its GPUs, or let it keep them
-    ("span", np.int64),  # where the span of its present run is
-    ("plan", np.float64),  # s, its reservation (conservative backfill)
-    ("held_for", np.float64),  # s that are reserved
+    ("turn", np.int64),  # the last decision that gave or left it its GPUs
+    ("span", np.int64),  # position of the span of its current run
+    ("plan", np.float64),  # s, time of its reservation (conservative backfill)
+    ("held_for", np.float64),  # s of its reservation
     ("piece", np.int64),  # its first piece of the machine, -1 for none
 ])  # fmt: skip
-"""where a job stands"""
+"""The record of a job's state."""
 
 
 class Work(NamedTuple):
     """The jobs."""
 
     job: Records
-    """The jobs, [J] of JOB."""
+    """Records of JOB, [J]."""
     shares: Floats
     """share. The share of the machine promised to each user, [U]."""
     child_ptr: Ints
-    """The start of each job's children: child[child_ptr[j] : child_ptr[j + 1]]."""
+    """The children of j are child[child_ptr[j] : child_ptr[j + 1]]."""
     child: Ints
     slow_JS: Floats
-    """share. The speed of a job within one node (1), on several nodes, and under several leaves."""
+    """share. The speed of a job on one node, on several, and under several leaves."""
 
 
 class Plant(NamedTuple):
@@ -94,7 +94,7 @@ class Rules(NamedTuple):
     """A policy, in numbers."""
 
     total: float
-    """count. The number of GPUs of the machine."""
+    """The number of GPUs of the machine."""
     order: int
     """The position in podsim.fleet.orders.ORDERS."""
     still: bool
@@ -110,40 +110,40 @@ class Rules(NamedTuple):
     checkpoint: float
     """s. The time that a preempted job needs on its GPUs to save, charged when it continues."""
     restart: float
-    """s. The time that a job needs on its GPUs to start again."""
+    """s. The time that a preempted job needs on its GPUs to continue."""
     start: float
-    """s. The time on its GPUs before a job does anything."""
+    """s. The time that a job needs on its GPUs before its first step."""
     moves: bool
     """Whether running jobs may move at every decision, at no cost."""
     levels: Floats
-    """s. The GPU-seconds of attained service at which a job falls by a level."""
+    """The GPU-seconds of attained service at which a job falls by a level."""
     age: float
-    """factor. The weight of age in the multifactor priority."""
+    """The weight of age in the order multifactor, as the next fields."""
     max_age: float
     """s. The waiting time beyond which age no longer counts."""
     fair: float
-    """factor. The weight of fair share."""
+    """The weight of fair share."""
     half_life: float
     """s. The time in which past usage halves."""
     big: float
-    """factor. The weight of the size of a job."""
+    """The weight of the size of a job."""
     site: float
-    """factor. The weight of Work.rank."""
+    """The weight of a job's rank."""
 
 
 class State(NamedTuple):
-    """Where it stands."""
+    """The state of a queue."""
 
     number: Ints
     time: Floats
     job: Records
-    """The standing of each job, [J] of STANDING."""
+    """Records of STANDING, [J]."""
     queue: Ints
-    """The jobs by order, with the running ones if the policy preempts."""
+    """The jobs by order, with running ones if the policy preempts."""
     spare: Ints
-    """The spare array for sorting, [J]."""
+    """The buffer for sorting, [J]."""
     busy: Ints
-    """The running jobs by their end, [GPUs]."""
+    """The running jobs by due time, [GPUs]."""
     free: Ints
     """The free GPUs of each node, [N]."""
     trial: Ints
@@ -151,19 +151,19 @@ class State(NamedTuple):
     picked: Ints
     """The nodes chosen for a job, [N + 1]."""
     taken: Ints
-    """The GPUs on each chosen node, [N + 1]."""
+    """The GPUs on each of them, [N + 1]."""
     leaf_idle: Ints
-    """The idle GPUs of each leaf, for placement, [leaves]."""
+    """The idle nodes of each leaf, for placement."""
     piece_node: Ints
-    """The pieces: chains of (node, GPUs, next), [2 GPUs + 1]."""
+    """The nodes of pieces; pieces form chains of (node, GPUs, next), [2 GPUs + 1]."""
     piece_gpus: Ints
     piece_next: Ints
     usage: Floats
-    """s. The decayed GPU-seconds of each user, [U]."""
+    """The decayed GPU-seconds of each user, [U]."""
     rate: Floats
-    """count. The GPUs that each user holds, [U]."""
+    """The number of GPUs that each user holds, [U]."""
     step_time: Floats
-    """The profile of free GPUs ahead (conservative backfill): the number from each time on."""
+    """The times of the profile of future free GPUs (conservative backfill)."""
     step_free: Ints
     span_job: Ints
     span_start: Floats
@@ -171,7 +171,7 @@ class State(NamedTuple):
     span_node: Ints
     """The first node of each span."""
     span_reach: Ints
-    """The reach of each span: 0 within a node, 1 on several nodes, 2 under several leaves."""
+    """The distance class of each span: 0 on one node, 1 under one leaf, 2 under several."""
 
 
 def _floats(n: int) -> Floats:
@@ -183,7 +183,7 @@ def _ints(n: int) -> Ints:
 
 
 def new_state(work: Work, plant: Plant, rules: Rules) -> State:
-    """A queue in which nothing has been submitted."""
+    """The state of a queue before the first submission."""
     jobs, nodes, users = len(work.job), len(plant.leaf), len(work.shares)
     gpus = nodes * plant.size
     links = np.arange(1, 2 * gpus + 2)
@@ -205,8 +205,8 @@ def new_state(work: Work, plant: Plant, rules: Rules) -> State:
     )  # fmt: skip
 
 
-def more_spans(state: State) -> State:
-    """The same state with room for twice the spans."""
+def grow_spans(state: State) -> State:
+    """The state with room for twice as many spans."""
     names = ("span_job", "span_start", "span_end", "span_node", "span_reach")
     return state._replace(
         **{name: np.concatenate([(old := getattr(state, name)), np.zeros_like(old)]) for name in names}

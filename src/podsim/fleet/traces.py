@@ -1,6 +1,4 @@
-"""Jobs from a trace: Philly, Helios, Acme, Alibaba columns, sacct's output, or a user's CSV; recognised by its
-columns.
-"""
+"""Jobs from a trace: columns of Philly, Helios, Acme or Alibaba, output of sacct, or the user's CSV."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from podsim.fleet.sacct import SACCT, read_sacct
 from podsim.fleet.state import Floats
 
 _WHOLE = 1000.0
-"""thousandths of a GPU in one"""
+"""The thousandths of a GPU in a GPU."""
 DATA = Path(__file__).parent / "data"
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -47,7 +45,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "slow": ("across_nodes",),
     "slower": ("across_leaves",),
 }
-"""columns of a trace that mean the same: one's own, Philly's (as Muri, Gavel give it), Helios' and Acme's, Alibaba's"""
+"""The names of each column in traces: the user's, Philly (from Muri and Gavel), Helios, Acme, Alibaba."""
 
 PACKAGED: dict[str, tuple[str, dict[str, str], str]] = {
     **{
@@ -62,7 +60,7 @@ PACKAGED: dict[str, tuple[str, dict[str, str], str]] = {
         "Acme's Kalos, A100, completed jobs of 2023 (CC BY 4.0), as github.com/hyunnnchoi/AcmeTrace gives it",
     ),
 }  # fmt: skip
-"""traces in the package: file, rows, source"""
+"""The packaged traces: file, rows, source."""
 
 
 def read_jobs(
@@ -72,11 +70,10 @@ def read_jobs(
     together: bool = False,
     fill: Callable[[list[Row]], list[Row]] | None = None,
 ) -> Jobs:
-    """Jobs of a packaged trace, or of a file (.csv, .json, sacct -P; gzip too).
+    """The jobs of a packaged trace, or of a file (.csv, .json, sacct -P; also gzip).
 
-    `where` keeps the rows that have these values; `together` submits all at time 0; `fill` completes rows before they are
-    read.  Jobs without GPUs, and those that
-    never ran, are left out and counted.  Raises TableError for what cannot be read, with everything found wrong.
+    `where` selects the rows with these values; `together` submits all jobs at time 0; `fill` completes the raw rows.
+    Jobs without GPUs and jobs that never ran are counted as left out.  Raises TableError with all problems of the file.
     """
     if trace in PACKAGED:
         file, rows, source = PACKAGED[trace]
@@ -86,8 +83,8 @@ def read_jobs(
         if not path.exists() and "/" not in trace and "." not in trace:
             raise TableError(f"{unknown_name('trace', trace, PACKAGED)}; or give a file")
     text = read_text(path)
-    table = _philly_json(text, path.name) if text.lstrip()[:1] in ("[", "{") else rows_of(text, path.name)
-    table = _kept(table, kept, path.name)
+    table = _philly_rows(text, path.name) if text.lstrip()[:1] in ("[", "{") else rows_of(text, path.name)
+    table = _matching_rows(table, kept, path.name)
     table = fill(table) if fill is not None else table
     reader: Callable[[Sequence[Row], str], Jobs] = read_sacct if set(table[0]) >= SACCT else _read_table
     jobs = reader(table, source)
@@ -96,11 +93,11 @@ def read_jobs(
     return jobs.at_once() if together else jobs
 
 
-def _kept(rows: list[Row], where: Mapping[str, str], name: str) -> list[Row]:
+def _matching_rows(rows: list[Row], where: Mapping[str, str], name: str) -> list[Row]:
     unknown = [column for column in where if column not in rows[0]]
     if unknown:
         raise TableError(
-            f"{name}: no column {', '.join(unknown)} to choose by; its columns are {', '.join(rows[0])[:300]}"
+            f"{name}: no column {', '.join(unknown)} to select by; its columns are {', '.join(rows[0])[:300]}"
         )
     kept = [row for row in rows if all(row[column] == value for column, value in where.items())]
     if not kept:
@@ -110,16 +107,16 @@ def _kept(rows: list[Row], where: Mapping[str, str], name: str) -> list[Row]:
 
 
 def _read_table(rows: Sequence[Row], source: str) -> Jobs:
-    """Jobs of a table with a header, by its columns' names."""
+    """The jobs of a table with a header, by the names of its columns."""
     lower = {column.lower(): column for column in rows[0]}
-    found = {
+    columns = {
         meaning: lower[name]
         for meaning, names in SYNONYMS.items()
         for name in reversed(names)
         if name in lower
     }
-    lacking = [meaning for meaning in ("submit", "gpus") if meaning not in found]
-    if "seconds" not in found and not {"start", "end"} <= set(found):
+    lacking = [meaning for meaning in ("submit", "gpus") if meaning not in columns]
+    if "seconds" not in columns and not {"start", "end"} <= set(columns):
         lacking.append("seconds")
     if lacking:
         wanted = "; ".join(f"{meaning}: one of {', '.join(SYNONYMS[meaning])}" for meaning in lacking)
@@ -127,62 +124,68 @@ def _read_table(rows: Sequence[Row], source: str) -> Jobs:
             f"{source}: no column for {wanted} (or sacct -P with {', '.join(sorted(SACCT))}); its columns are"
             f" {', '.join(rows[0])[:300]}"
         )
-    gpus = numbers(rows, found["gpus"], source)
+    gpus = numbers(rows, columns["gpus"], source)
     part = lower.get("gpu_milli", "")
     left_out = {"asked for no GPU": int(np.count_nonzero(gpus == 0))}
     rows = [row for row, count in zip(rows, gpus, strict=True) if count != 0]
-    if "seconds" not in found:
-        ran = [bool(row[found["start"]]) and bool(row[found["end"]]) for row in rows]
+    if "seconds" not in columns:
+        ran = [bool(row[columns["start"]]) and bool(row[columns["end"]]) for row in rows]
         left_out["never started, or still runs"] = ran.count(False)
         rows = [row for row, was in zip(rows, ran, strict=True) if was]
-    jobs = _columns(rows, found, source, {reason: count for reason, count in left_out.items() if count})
+    jobs = _make_columns(
+        rows, columns, source, {reason: count for reason, count in left_out.items() if count}
+    )
     asked = numbers(rows, part, source, empty=_WHOLE) if part else np.full(len(rows), _WHOLE)
     return replace(jobs, rounded=int(np.count_nonzero(asked < _WHOLE)))
 
 
-def _columns(rows: Sequence[Row], found: Mapping[str, str], source: str, left_out: Mapping[str, int]) -> Jobs:
-    submit = _times(rows, found["submit"], source)
-    if "seconds" in found:
-        seconds = numbers(rows, found["seconds"], source)
+def _make_columns(
+    rows: Sequence[Row], names: Mapping[str, str], source: str, left_out: Mapping[str, int]
+) -> Jobs:
+    submit = _time_column(rows, names["submit"], source)
+    if "seconds" in names:
+        seconds = numbers(rows, names["seconds"], source)
     else:
-        seconds = _times(rows, found["end"], source) - _times(rows, found["start"], source)
-    after, rank = _texts(rows, found, "after"), _optional(rows, found, "rank", source)
+        seconds = _time_column(rows, names["end"], source) - _time_column(rows, names["start"], source)
+    after, rank = _text_column(rows, names, "after"), _optional_column(rows, names, "rank", source)
     speeds = [np.ones(len(rows))]
     for name in ("slow", "slower"):
-        given = _optional(rows, found, name, source)
+        given = _optional_column(rows, names, name, source)
         speeds.append(speeds[0] if given is None else np.where(np.isnan(given), 1.0, given))
     columns = JobColumns(
-        ids=_texts(rows, found, "id") or [str(place) for place in range(len(rows))], submit=submit,
-        gpus=numbers(rows, found["gpus"], source), seconds=seconds, user=_texts(rows, found, "user"),
-        limit=_optional(rows, found, "limit", source), guess=_optional(rows, found, "guess", source),
-        after=None if after is None else [[one for one in re.split(r"[;:\s]+", cell) if one] for cell in after],
+        ids=_text_column(rows, names, "id") or [str(number) for number in range(len(rows))], submit=submit,
+        gpus=numbers(rows, names["gpus"], source), seconds=seconds, user=_text_column(rows, names, "user"),
+        limit=_optional_column(rows, names, "limit", source), guess=_optional_column(rows, names, "guess", source),
+        after=None if after is None else [[id for id in re.split(r"[;:\s]+", cell) if id] for cell in after],
         rank=None if rank is None else np.nan_to_num(rank), slow=np.stack(speeds, axis=1),
-        mig=_texts(rows, found, "mig"),
+        mig=_text_column(rows, names, "mig"),
     )  # fmt: skip
     return make_jobs(columns, source=source, left_out=left_out)
 
 
-def _optional(rows: Sequence[Row], found: Mapping[str, str], name: str, source: str) -> Floats | None:
-    """A column that may be missing or empty, NaN where it is."""
-    return numbers(rows, found[name], source, empty=np.nan) if name in found else None
+def _optional_column(
+    rows: Sequence[Row], columns: Mapping[str, str], name: str, source: str
+) -> Floats | None:
+    """A column that may be missing or empty; NaN for empty cells."""
+    return numbers(rows, columns[name], source, empty=np.nan) if name in columns else None
 
 
-def _texts(rows: Sequence[Row], found: Mapping[str, str], name: str) -> list[str] | None:
-    return [row[found[name]] for row in rows] if name in found else None
+def _text_column(rows: Sequence[Row], columns: Mapping[str, str], name: str) -> list[str] | None:
+    return [row[columns[name]] for row in rows] if name in columns else None
 
 
-def _times(rows: Sequence[Row], column: str, source: str) -> Floats:
-    """A column of times as s: numbers, or dates (Helios, Acme), counted from 1970."""
+def _time_column(rows: Sequence[Row], column: str, source: str) -> Floats:
+    """A column of times in s: numbers, or dates (Helios, Acme) as seconds since 1970."""
     first = next((row[column] for row in rows if row[column]), "")
     if not re.match(r"\d{4}-\d\d-\d\d", first):
         return numbers(rows, column, source)
     values, wrong = np.zeros(len(rows)), []
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         try:
             when = datetime.fromisoformat(row[column])
-            values[place] = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+            values[number] = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
         except ValueError:
-            wrong.append(f"row {place + 1}: {row[column][:30]!r}")
+            wrong.append(f"row {number + 1}: {row[column][:30]!r}")
     if wrong:
         raise TableError(
             f"{source}: {column} must be a date such as 2020-04-01 08:30:00 ({', '.join(wrong[:5])})"
@@ -190,21 +193,21 @@ def _times(rows: Sequence[Row], column: str, source: str) -> Floats:
     return values
 
 
-def _philly_json(text: str, name: str) -> list[Row]:
-    """Rows of Philly's cluster_job_log: the time of all attempts of a job, and the GPUs of its largest one."""
+def _philly_rows(text: str, name: str) -> list[Row]:
+    """The rows of Philly's cluster_job_log, with the total time of a job's attempts and the GPUs of the largest."""
     try:
         log = json.loads(text)
     except ValueError as error:
         raise TableError(f"{name} is not JSON: {str(error)[:200]}") from None
     rows = []
-    for place, job in enumerate(log if isinstance(log, list) else [log]):
+    for number, job in enumerate(log if isinstance(log, list) else [log]):
         try:
-            runs = [one for one in job["attempts"] if one["start_time"] and one["end_time"]]
+            runs = [attempt for attempt in job["attempts"] if attempt["start_time"] and attempt["end_time"]]
             spans = [
-                datetime.fromisoformat(one["end_time"]) - datetime.fromisoformat(one["start_time"])
-                for one in runs
+                datetime.fromisoformat(attempt["end_time"]) - datetime.fromisoformat(attempt["start_time"])
+                for attempt in runs
             ]
-            gpus = max((sum(len(part["gpus"]) for part in one["detail"]) for one in runs), default=0)
+            gpus = max((sum(len(part["gpus"]) for part in attempt["detail"]) for attempt in runs), default=0)
             rows.append({
                 "id": str(job["jobid"]), "submit": str(job["submitted_time"]), "gpus": str(gpus),
                 "seconds": str(sum(span.total_seconds() for span in spans)), "user": str(job.get("user", "")),
@@ -212,7 +215,7 @@ def _philly_json(text: str, name: str) -> list[Row]:
             })  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TableError(
-                f"{name}: job {place + 1} is not as in Philly's log (jobid, submitted_time, attempts with start_time, "
+                f"{name}: job {number + 1} differs from Philly's log (jobid, submitted_time, attempts with start_time, "
                 f"end_time, detail with gpus): {type(error).__name__} {str(error)[:80]}"
             ) from None
     if not rows:

@@ -1,4 +1,4 @@
-"""From the nodes of an exported PyTorch program to the columns of a graph. PyTorch itself comes in as an argument."""
+"""The walk over an exported PyTorch program that gathers the columns of a graph. PyTorch is an argument."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from podsim.graphs.op_rules import MADE, Call, facts_of, is_view
 
 @dataclass
 class _Seen:
-    """A tensor on its way through the graph."""
+    """A tensor of the program."""
 
     operand: Operand
     op: int = -1
     """The op that made it; -1 for weights and inputs."""
     weights: frozenset[int] = frozenset()
-    """The parameters that it is a view of."""
+    """The parameters behind this view."""
 
 
 @dataclass
 class Walk:
-    """Visits the nodes of an exported program in order, and gathers the columns of a graph."""
+    """A visitor of the nodes of an exported program that gathers the columns of a graph."""
 
     torch: Any
     identity: dict[str, int]
@@ -47,10 +47,10 @@ class Walk:
     counted: set[int] = field(default_factory=set)
     kept: set[int] = field(default_factory=set)
     sparse: int = 0
-    """The weights of tables whose gradients are sparse."""
+    """The number of weights in tables with sparse gradients."""
 
     def visit(self, node: Any, signature: Any) -> None:
-        """One node: a weight or input, a view, or an op."""
+        """Visit one node: a weight or input, a view, or an op."""
         if node.op == "placeholder":
             self._placeholder(node, signature)
         elif node.op == "get_attr" and isinstance(node.meta.get("val"), self.torch.Tensor):
@@ -73,7 +73,7 @@ class Walk:
         except Exception:
             raise ModelError(
                 f"a tensor has the shape {tuple(value.shape)}, which depends on the values of another; "
-                "use masks instead of selecting elements"
+                "use masks instead of a selection of elements"
             ) from None
         floating = bool(value.is_floating_point())
         return Operand(
@@ -82,10 +82,10 @@ class Walk:
 
     def _call(self, node: Any) -> None:
         target = _target(node)
-        sources = [self.seen[one] for one in node.all_input_nodes if isinstance(self.seen.get(one), _Seen)]
+        sources = [self.seen[n] for n in node.all_input_nodes if isinstance(self.seen.get(n), _Seen)]
         value = node.meta.get("val")
-        if target == "broadcast_tensors":  # views, one of each of its tensors
-            self.seen[node] = [self.seen.get(one) for one in node.args[0]]
+        if target == "broadcast_tensors":  # a view of each of its tensors
+            self.seen[node] = [self.seen.get(tensor) for tensor in node.args[0]]
             return
         if target == "getitem":
             parent = self.seen.get(node.args[0])
@@ -95,18 +95,18 @@ class Walk:
                 out = self._operand(value, parent.operand.trained)
                 self.seen[node] = _Seen(out, parent.op, parent.weights)
             return
-        main = _main(self.torch, value)
+        main = _main_tensor(self.torch, value)
         if main is None:
             if value is not None and isinstance(value, (tuple, list)) and sources:
                 self.seen[node] = sources[0]
             return
         cut = target == "detach" or target in MADE
-        trained = not cut and any(one.operand.trained for one in sources)
+        trained = not cut and any(source.operand.trained for source in sources)
         out = self._operand(main, trained)
         call = Call(
-            target=target, arguments=self._read(node.args), named=self._named(node.kwargs), output=out
+            target=target, arguments=self._read(node.args), named=self._read_named(node.kwargs), output=out
         )
-        if is_view(call, self._copied(node, main)) and len(sources) == 1:
+        if is_view(call, self._is_copied(node, main)) and len(sources) == 1:
             self.seen[node] = _Seen(out, sources[0].op, sources[0].weights)
             return
         if target in LAYERS or target in CELLS:
@@ -115,34 +115,34 @@ class Walk:
             self.seen[node] = self._op(_path(node), target, facts_of(call), sources, out)
 
     def _recurrent(self, node: Any, call: Call, out: Operand) -> None:
-        """A recurrent layer as the ops it is; the first reads the inputs and every other the one before it."""
+        """Add a recurrent layer as a chain of ops; the first one reads the inputs."""
         if call.target in CELLS:
             places = list(node.args[2:])
         else:
             places = list(node.args[2]) if isinstance(node.args[2], (tuple, list)) else []
-        found = self.seen[node.args[0]]
+        hidden = self.seen[node.args[0]]
         for part in recurrent_parts(call.target, call.arguments, out):
             weights = [self.seen[places[i]] for i in part.weights]
-            found = self._op(_path(node), part.target, part.facts, [found, *weights], part.output)
-        self.seen[node] = found
+            hidden = self._op(_path(node), part.target, part.facts, [hidden, *weights], part.output)
+        self.seen[node] = hidden
 
     def _op(self, path: str, target: str, facts: Facts, sources: list[_Seen], out: Operand) -> _Seen:
         op = len(self.names)
-        fresh = frozenset().union(*(one.weights for one in sources)) - self.counted
+        fresh = frozenset().union(*(source.weights for source in sources)) - self.counted
         self.counted |= fresh
         before: dict[int, float] = {}
-        for one in sources:
-            if one.op >= 0:
-                before[one.op] = max(before.get(one.op, 0.0), one.operand.bytes)
+        for source in sources:
+            if source.op >= 0:
+                before[source.op] = max(before.get(source.op, 0.0), source.operand.bytes)
                 if facts.saves_inputs:
-                    self.kept.add(one.op)
+                    self.kept.add(source.op)
         if facts.saves_output:
             self.kept.add(op)
         self.names.append(path)
         self.targets.append(SPARSE if facts.sparse else target)
         self.shapes.append(out.shape)
         self.facts.append(facts)
-        weights = sum(self.sizes[one] for one in fresh)
+        weights = sum(self.sizes[weight] for weight in fresh)
         self.parameters.append(0 if facts.sparse else weights)
         self.sparse += weights if facts.sparse else 0
         self.outputs.append(out.bytes)
@@ -150,8 +150,8 @@ class Walk:
         self.before.append(before)
         return _Seen(out, op)
 
-    def _copied(self, node: Any, value: Any) -> bool:
-        """Whether an op that may give a view made new memory."""
+    def _is_copied(self, node: Any, value: Any) -> bool:
+        """Whether an op made new memory instead of a view."""
         first = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
         if not isinstance(first, self.torch.Tensor):
             return True
@@ -170,17 +170,17 @@ class Walk:
 
     def _read(self, value: Any) -> Any:
         if isinstance(value, (tuple, list)):
-            return tuple(self._read(one) for one in value)
+            return tuple(self._read(item) for item in value)
         if hasattr(value, "meta") and hasattr(value, "op"):
-            found = self.seen.get(value)
-            return found.operand if isinstance(found, _Seen) else None
+            source = self.seen.get(value)
+            return source.operand if isinstance(source, _Seen) else None
         return value
 
-    def _named(self, values: Any) -> dict[str, Any]:
+    def _read_named(self, values: Any) -> dict[str, Any]:
         return {key: self._read(value) for key, value in values.items()}
 
     def notes(self) -> Iterator[str]:
-        """What was counted by its bytes for want of a rule."""
+        """The limits of the capture: ops without a rule, and tables with sparse gradients."""
         unknown = [target for target, facts in zip(self.targets, self.facts, strict=True) if facts.unknown]
         for target in dict.fromkeys(unknown):
             yield f"{unknown.count(target)} x {target}: no rule, counted by the bytes it reads and writes"
@@ -188,18 +188,18 @@ class Walk:
             yield f"{self.sparse:,} weights in tables with sparse gradients are not counted: a step updates its own rows"
 
     def graph(self, *, name: str, source: str, batch: int, element: float, notes: tuple[str, ...]) -> OpGraph:
-        """The graph of all that was visited; where a tensor has several readers, their gradients are added up."""
+        """The graph of the visited nodes. If a tensor has several readers, ops add up their gradients."""
         n = len(self.names)
         readers = np.zeros(n)
-        for op, one in enumerate(self.before):
-            for earlier in one:
+        for op, edges in enumerate(self.before):
+            for earlier in edges:
                 readers[earlier] += self.trained[op] and self.trained[earlier]
         added = np.maximum(readers - 1, 0.0)
         output = np.array(self.outputs, dtype=float)
         dims_OD = np.zeros((n, WIDTH), dtype=np.int64)
         for op, facts in enumerate(self.facts):
             dims_OD[op, : len(facts.dims)] = facts.dims
-        of = {key: np.array([getattr(one, key) for one in self.facts], dtype=float) for key in _COLUMNS}
+        of = {key: np.array([getattr(facts, key) for facts in self.facts], dtype=float) for key in _COLUMNS}
         kept = np.isin(np.arange(n), list(self.kept)) * output + of.pop("extra")
         of["read_back"] += 2 * added * output
         of["written_back"] += added * output
@@ -207,12 +207,12 @@ class Walk:
         return OpGraph(
             name=name, source=source, batch=batch, element=element, notes=notes, names=tuple(self.names),
             targets=tuple(self.targets), shapes=tuple(self.shapes),
-            kind=np.array([KINDS.index(one.kind) for one in self.facts], dtype=np.int64), dims_OD=dims_OD,
-            gradient_OA=np.array([one.gradient for one in self.facts], dtype=bool).reshape(n, 2),
+            kind=np.array([KINDS.index(facts.kind) for facts in self.facts], dtype=np.int64), dims_OD=dims_OD,
+            gradient_OA=np.array([facts.gradient for facts in self.facts], dtype=bool).reshape(n, 2),
             parameters=np.array(self.parameters, dtype=float), output=output, kept=kept,
-            first=np.cumsum([0, *(len(one) for one in self.before)]).astype(np.int64),
-            before=np.array([op for one in self.before for op in sorted(one)], dtype=np.int64),
-            carried=np.array([one[op] for one in self.before for op in sorted(one)], dtype=float), **of,
+            first=np.cumsum([0, *(len(edges) for edges in self.before)]).astype(np.int64),
+            before=np.array([op for edges in self.before for op in sorted(edges)], dtype=np.int64),
+            carried=np.array([edges[op] for edges in self.before for op in sorted(edges)], dtype=float), **of,
         )  # fmt: skip
 
 
@@ -222,24 +222,24 @@ _COLUMNS = (
 
 
 def _path(node: Any) -> str:
-    """The module that a node stands in."""
+    """The path of a node's module."""
     stack = node.meta.get("nn_module_stack") or {}
     return next((str(value[0]) for value in reversed(list(stack.values())) if value[0]), "")
 
 
-def _main(torch: Any, value: Any) -> Any:
-    """The tensor that an op gives, or the first of several; None for other things."""
+def _main_tensor(torch: Any, value: Any) -> Any:
+    """The tensor that an op gives, or the first of several; None for other values."""
     if isinstance(value, torch.Tensor):
         return value
     return (
-        next((one for one in value if isinstance(one, torch.Tensor)), None)
+        next((item for item in value if isinstance(item, torch.Tensor)), None)
         if isinstance(value, (tuple, list))
         else None
     )
 
 
 def _target(node: Any) -> str:
-    """Name of an op without namespace, overload and the underscore of in-place ops."""
+    """The name of an op without namespace, overload and the underscore of in-place ops."""
     target = node.target
     if hasattr(target, "overloadpacket"):
         name = str(target.overloadpacket).partition(".")[2] or str(target)
@@ -260,6 +260,6 @@ _HIGHER = frozenset((
 
 
 def element_bytes(torch: Any, module: Any) -> float:
-    """B of an element of most of the module's weights."""
+    """B of an element, the most frequent among the module's weights."""
     widths = [value.element_size() for value in module.parameters() if value.is_floating_point()]
     return float(max(set(widths), key=widths.count)) if widths else 4.0

@@ -1,12 +1,12 @@
-"""MLCommons Chakra execution traces, in and out: protobuf messages, each behind its length; first GlobalMetadata.
+"""A reader and writer of MLCommons Chakra execution traces: length-prefixed protobuf messages, GlobalMetadata first.
 
     GlobalMetadata  version 1, attr 2
     Node            id 1, name 2, type 3, ctrl_deps 4, data_deps 5, start_time_micros 6, duration_micros 7, attr 10
     AttributeProto  name 1, then one value: double 3, float 5, int32 7, int64 9, uint32 11, uint64 13, sint32 15,
                     sint64 17, fixed32 19, fixed64 21, sfixed32 23, sfixed64 25, bool 27, string 29 (lists one higher)
 
-Reading is tolerant, as traces in the wild break their own rules; podsim.graphs.chakra_mend says what is mended.
-Times are whole microseconds there; podsim writes exact seconds beside them, as attributes that others pass over.
+The reader is tolerant, since real traces break the rules of the format; podsim.graphs.chakra_mend lists the repairs.
+Times in the format are integers in microseconds. podsim adds exact seconds as attributes, which other readers ignore.
 Source: schema/protobuf/et_def.proto of mlcommons/chakra, schema version 0.0.4; attribute names as ASTRA-sim reads them.
 """
 
@@ -36,7 +36,7 @@ from podsim.timeline.protobuf import (
 
 VERSION = "0.0.4"
 _LARGEST = 1 << 30
-"""B of a trace, unpacked"""
+"""B. The largest trace, decompressed."""
 _TYPES: Mapping[int, str] = {
     1: "metadata",
     2: "load",
@@ -46,20 +46,20 @@ _TYPES: Mapping[int, str] = {
     6: "recv",
     7: "collective",
 }
-"""NodeType -> kind"""
+"""The kind of each NodeType."""
 Attribute = int | float | str | bool | tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One node as it stands in a file."""
+    """One raw node of a file."""
 
     id: int
     name: str = ""
     kind: str = ""
-    """The kind; "" for a type that the schema does not have."""
+    """The kind; empty for a type outside the schema."""
     before: tuple[int, ...] = ()
-    """The ids that it depends on, control and data."""
+    """The ids of its control and data dependencies."""
     start: int = 0
     """The start in microseconds."""
     duration: int = 0
@@ -69,17 +69,17 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class RawTrace:
-    """The content of a file, unchecked."""
+    """The raw content of a file."""
 
     version: str
     attributes: Mapping[str, Attribute]
     nodes: tuple[Node, ...]
     truncated: bool = False
-    """Whether it ends inside a message."""
+    """Whether the file ends inside a message."""
 
 
 def read_raw(path: Path) -> RawTrace:
-    """Messages of a file, gzip or plain; TraceError for a file that is no such trace, or broken in the middle."""
+    """The messages of a file, gzip or plain. Raises TraceError for another or a broken file."""
     try:
         data = path.read_bytes() if path.stat().st_size <= _LARGEST else b""
     except (OSError, ValueError) as error:
@@ -88,14 +88,14 @@ def read_raw(path: Path) -> RawTrace:
         size = "empty" if not path.stat().st_size else f"larger than {_LARGEST >> 20} MiB"
         raise TraceError(f"{path}: the file is {size}")
     try:
-        plain, whole = _unpacked(data)
-        return _decoded(plain, whole)
+        plain, complete = _unpack(data)
+        return _decode(plain, complete)
     except TraceError as error:
-        raise TraceError(f"{path}: is no Chakra trace, or a broken one: {error}") from None
+        raise TraceError(f"{path}: is not a Chakra trace, or a broken one: {error}") from None
 
 
-def _unpacked(data: bytes) -> tuple[bytes, bool]:
-    """(plain bytes, whether all of them are there)."""
+def _unpack(data: bytes) -> tuple[bytes, bool]:
+    """(plain bytes, whether they are complete)."""
     if data[:2] != b"\x1f\x8b":
         return data, True
     machine = zlib.decompressobj(wbits=31)
@@ -104,14 +104,14 @@ def _unpacked(data: bytes) -> tuple[bytes, bool]:
     except zlib.error as error:
         raise TraceError(f"the gzip is damaged: {error}") from None
     if len(plain) > _LARGEST:
-        raise TraceError(f"it unpacks to more than {_LARGEST >> 20} MiB")
+        raise TraceError(f"it decompresses to more than {_LARGEST >> 20} MiB")
     return plain, machine.eof
 
 
-def _decoded(data: bytes, whole: bool) -> RawTrace:
+def _decode(data: bytes, complete: bool) -> RawTrace:
     version, nodes = "", []
     attributes: dict[str, Attribute] = {}
-    truncated = not whole
+    truncated = not complete
     at, number = 0, 0
     while at < len(data):
         try:
@@ -138,20 +138,20 @@ def _decoded(data: bytes, whole: bool) -> RawTrace:
 
 
 def _is_metadata(data: bytes, at: int, end: int) -> bool:
-    """Whether the first message is GlobalMetadata: its field 1 is text, where a node's is a number."""
+    """Whether the first message is GlobalMetadata: its field 1 is text, unlike a node's."""
     return all((number, kind) in ((1, 2), (2, 2)) for number, kind, _ in fields(data, at, end))
 
 
 def _metadata(data: bytes, at: int, end: int) -> tuple[str, dict[str, Attribute]]:
-    version, found = "", {}
+    version, attributes = "", {}
     for number, _, value in fields(data, at, end):
         assert isinstance(value, bytes)
         if number == 1:
             version = value.decode("utf-8", "replace")
         else:
             key, content = _attribute(value)
-            found[key] = content
-    return version, found
+            attributes[key] = content
+    return version, attributes
 
 
 def _text(value: Value) -> str:
@@ -193,7 +193,7 @@ _FIXED = {19: "<I", 21: "<Q", 23: "<i", 25: "<q", 3: "<d", 5: "<f"}
 
 
 def _attribute(data: bytes) -> tuple[str, Attribute]:
-    """(name, value) of an attribute; a value of a kind that is not needed is empty text."""
+    """(name, value) of an attribute; a value of an unused type is empty text."""
     name = ""
     content: Attribute = ""
     for number, wire, value in fields(data, 0, len(data)):
@@ -215,12 +215,12 @@ def _attribute(data: bytes) -> tuple[str, Attribute]:
                 content = _text(value)
             elif number in (8, 10, 12, 14):
                 content = tuple(
-                    signed(one) for _, _, part in fields(value, 0, len(value)) for one in packed(part)
+                    signed(item) for _, _, part in fields(value, 0, len(value)) for item in packed(part)
                 )
     return name, content
 
 
-def _named(name: str, value: bytes) -> bytes:
+def _attribute_field(name: str, value: bytes) -> bytes:
     return bytes_field(10, bytes_field(1, name) + value)
 
 
@@ -229,14 +229,14 @@ def _message(body: bytes) -> bytes:
 
 
 def encode(graph: TraceGraph) -> bytes:
-    """One rank's ops as the bytes of a .et file; ops keep their position as id.
+    """The bytes of a .et file of one rank's ops, with positions as ids.
 
-    What the schema has no place for (streams, exact seconds, members of groups) goes into attributes.
+    Values outside the schema (streams, exact seconds, members of groups) go into attributes.
     """
-    return b"".join(_encoded(graph))
+    return b"".join(_encode_messages(graph))
 
 
-def _encoded(graph: TraceGraph) -> Iterator[bytes]:
+def _encode_messages(graph: TraceGraph) -> Iterator[bytes]:
     head = bytes_field(1, VERSION) + bytes_field(2, bytes_field(1, "rank") + number_field(9, graph.rank))
     for group in graph.groups:
         members = bytes_field(10, bytes_field(1, group.ranks))
@@ -254,38 +254,40 @@ def _encoded(graph: TraceGraph) -> Iterator[bytes]:
             body += bytes_field(5, edges)
         if start >= 0:
             body += number_field(6, round(start * 1e6))
-        body += number_field(7, round(seconds * 1e6)) + _named("is_cpu_op", number_field(27, 0))
+        body += number_field(7, round(seconds * 1e6)) + _attribute_field("is_cpu_op", number_field(27, 0))
         if seconds:
-            body += _named("podsim_seconds", double_field(3, seconds))
+            body += _attribute_field("podsim_seconds", double_field(3, seconds))
         if np.isfinite(start):
-            body += _named("podsim_start", double_field(3, start))
-        yield _message(body + _work(graph, op, kind))
+            body += _attribute_field("podsim_start", double_field(3, start))
+        yield _message(body + _work_fields(graph, op, kind))
 
 
-def _work(graph: TraceGraph, op: int, kind: str) -> bytes:
-    """Attributes that say how much an op does, under the names and types that ASTRA-sim reads."""
+def _work_fields(graph: TraceGraph, op: int, kind: str) -> bytes:
+    """The attributes of an op's amount of work, with the names and types that ASTRA-sim reads."""
     size = round(float(graph.bytes[op]))
     body = b""
     if graph.stream[op] >= 0:
-        body += _named("stream", bytes_field(29, graph.streams[graph.stream[op]]))
+        body += _attribute_field("stream", bytes_field(29, graph.streams[graph.stream[op]]))
     if kind == "compute":
-        body += _named("num_ops", number_field(9, round(float(graph.flops[op]))))
-        body += _named("tensor_size", number_field(13, size))
+        body += _attribute_field("num_ops", number_field(9, round(float(graph.flops[op]))))
+        body += _attribute_field("tensor_size", number_field(13, size))
     elif kind in ("load", "store"):
-        body += _named("tensor_size", number_field(13, size))
+        body += _attribute_field("tensor_size", number_field(13, size))
     elif kind in ("collective", "send", "recv"):
-        body += _named("comm_size", number_field(9, size))
+        body += _attribute_field("comm_size", number_field(9, size))
     if kind == "collective":
-        body += _named("comm_type", number_field(9, max(int(graph.collective[op]), 0)))
+        body += _attribute_field("comm_type", number_field(9, max(int(graph.collective[op]), 0)))
     if kind in ("send", "recv"):
         ends = (graph.rank, int(graph.peer[op])) if kind == "send" else (int(graph.peer[op]), graph.rank)
-        body += _named("comm_src", number_field(7, ends[0])) + _named("comm_dst", number_field(7, ends[1]))
-        body += _named("comm_tag", number_field(7, int(graph.tag[op])))
+        body += _attribute_field("comm_src", number_field(7, ends[0])) + _attribute_field(
+            "comm_dst", number_field(7, ends[1])
+        )
+        body += _attribute_field("comm_tag", number_field(7, int(graph.tag[op])))
     if graph.group[op] >= 0:
-        body += _named("pg_name", bytes_field(29, graph.groups[graph.group[op]].name))
+        body += _attribute_field("pg_name", bytes_field(29, graph.groups[graph.group[op]].name))
     return body
 
 
 def group_table(groups: tuple[CommGroup, ...]) -> dict[str, list[int]]:
-    """Ranks by name of a group, as ASTRA-sim's communicator file wants them."""
+    """The ranks of each group by name, as in ASTRA-sim's communicator file."""
     return {group.name: list(group.ranks) for group in groups if group.ranks}

@@ -1,14 +1,14 @@
-"""A Chakra file as a TraceGraph: what breaks the format's rules is repaired and counted.
+"""A Chakra file as a TraceGraph. Violations of the format are repaired and counted.
 
-    doubled    a node whose id another has is dropped, the first stays
-    ignored    communication nodes of the CPU: the GPU's kernel beside them moves the bytes; what waited for one waits
-               for what it waited for
-    dangling   dependencies on nodes that are not in the file are dropped
-    cyclic     where nodes wait for each other, the one that started first does not wait
-    ordered    ops of one stream run one after the other, in the order of their start times; a dependency is added
-               where none leads from one to the next
+    doubled    of nodes with the same id, the first stays and the others are dropped
+    ignored    communication nodes of the CPU, since a GPU kernel moves their bytes; their successors inherit their
+               dependencies
+    dangling   dependencies on nodes outside the file are dropped
+    cyclic     of nodes in a cycle, the one that started first does not wait
+    ordered    ops of one stream run one after the other, in order of their start times; a dependency is added if there
+               is none from one to the next
 
-Source: traces that ship with the format do all of these; its consumers stop at the first.
+Source: traces that ship with the format have all of these; other consumers stop at the first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COMMUNICATION = ("collective", "send", "recv")
 
 @dataclass(frozen=True, kw_only=True)
 class Mended:
-    """A trace, and the repairs that it needed."""
+    """A trace, with the counts of its repairs."""
 
     graph: TraceGraph
     version: str
@@ -46,33 +46,33 @@ class Mended:
 
 
 def read_chakra(path: Path) -> Mended:
-    """The trace of a file, its rank from the file's name or metadata; TraceError for a file that is none."""
+    """The trace of a file, with the rank of its name or metadata. Raises TraceError for another file."""
     match = _RANK.search(path.name)
     return mend(read_raw(path), rank=int(match[1]) if match else -1)
 
 
 def mend(raw: RawTrace, *, rank: int = -1) -> Mended:
-    """A file's nodes as ops in topological order, repaired as the module says."""
+    """The nodes of a file as ops in topological order, repaired as this module describes."""
     chosen: dict[int, Node] = {}
     for node in raw.nodes:
         chosen.setdefault(node.id, node)
     skipped = {
-        i for i, n in chosen.items() if n.kind in _COMMUNICATION and _flag(n.attributes.get("is_cpu_op"))
+        i for i, n in chosen.items() if n.kind in _COMMUNICATION and _is_true(n.attributes.get("is_cpu_op"))
     }
     dangling = 0
     before: dict[int, list[int]] = {}
     for id_, node in chosen.items():
-        there = [one for one in dict.fromkeys(node.before) if one in chosen]
+        there = [earlier for earlier in dict.fromkeys(node.before) if earlier in chosen]
         dangling += len(set(node.before)) - len(there)
         before[id_] = there
-    bridged = _bridged(before, skipped)
-    order, cyclic = _ordered(bridged, chosen)
-    place = {id_: at for at, id_ in enumerate(order)}
+    bridged = _bridge(before, skipped)
+    order, cyclic = _sort_nodes(bridged, chosen)
+    position = {id_: at for at, id_ in enumerate(order)}
     nodes = [chosen[id_] for id_ in order]
-    edges = [sorted(place[one] for one in bridged[id_]) for id_ in order]
+    edges = [sorted(position[earlier] for earlier in bridged[id_]) for id_ in order]
     streams = tuple(dict.fromkeys(text for node in nodes if (text := _stream(node))))
     stream = [streams.index(text) if (text := _stream(node)) else -1 for node in nodes]
-    ordered = _chained(edges, stream, nodes)
+    ordered = _chain_streams(edges, stream, nodes)
     stated = raw.attributes.get("rank")
     if rank < 0 and isinstance(stated, int) and stated >= 0:
         rank = stated
@@ -83,39 +83,39 @@ def mend(raw: RawTrace, *, rank: int = -1) -> Mended:
     )  # fmt: skip
 
 
-def _flag(value: Attribute | None) -> bool:
+def _is_true(value: Attribute | None) -> bool:
     return bool(value) and value not in ("False", "false", "0")
 
 
 def _stream(node: Node) -> str:
-    """The queue that a node runs on: its GPU stream; nothing for ops of the CPU."""
+    """The GPU stream of a node; "" for ops of the CPU."""
     value = node.attributes.get("stream")
-    return "" if value is None or value == "" or _flag(node.attributes.get("is_cpu_op")) else str(value)
+    return "" if value is None or value == "" or _is_true(node.attributes.get("is_cpu_op")) else str(value)
 
 
-def _bridged(before: dict[int, list[int]], skipped: set[int]) -> dict[int, list[int]]:
-    """Dependencies that lead through skipped nodes to what those wait for."""
-    found: dict[int, list[int]] = {}
+def _bridge(before: dict[int, list[int]], skipped: set[int]) -> dict[int, list[int]]:
+    """The dependencies of each kept node, with skipped nodes replaced by their own dependencies."""
+    bridged: dict[int, list[int]] = {}
     for id_, direct in before.items():
         if id_ in skipped:
             continue
         stack, seen, kept = list(direct), set(direct), []
         while stack:
-            one = stack.pop()
-            if one in skipped:
-                new = [two for two in before[one] if two not in seen]
+            node = stack.pop()
+            if node in skipped:
+                new = [earlier for earlier in before[node] if earlier not in seen]
                 seen.update(new)
                 stack += new
             else:
-                kept.append(one)
-        found[id_] = kept
-    return found
+                kept.append(node)
+        bridged[id_] = kept
+    return bridged
 
 
-def _ordered(before: dict[int, list[int]], nodes: dict[int, Node]) -> tuple[list[int], int]:
-    """(ids in topological order, earlier starts first; dependencies dropped for it). Changes `before` where it drops."""
+def _sort_nodes(before: dict[int, list[int]], nodes: dict[int, Node]) -> tuple[list[int], int]:
+    """(ids in topological order, earlier starts first; number of dropped dependencies). Drops them from `before`."""
     after: dict[int, list[int]] = {id_: [] for id_ in before}
-    left = {id_: len(one) for id_, one in before.items()}
+    left = {id_: len(direct) for id_, direct in before.items()}
     for id_, direct in before.items():
         for earlier in direct:
             after[earlier].append(id_)
@@ -127,12 +127,12 @@ def _ordered(before: dict[int, list[int]], nodes: dict[int, Node]) -> tuple[list
     done: set[int] = set()
     dropped = 0
     while len(order) < len(before):
-        if not ready:  # a cycle: the earliest that waits waits no longer
+        if not ready:  # a cycle: the earliest waiting node stops waiting
             id_ = heapq.heappop(waiting)[1]
             if id_ in done or not left[id_]:
                 continue
             dropped += left[id_]
-            kept = [one for one in before[id_] if one in done]
+            kept = [earlier for earlier in before[id_] if earlier in done]
             for earlier in before[id_]:
                 if earlier not in done:
                     after[earlier].remove(id_)
@@ -148,23 +148,23 @@ def _ordered(before: dict[int, list[int]], nodes: dict[int, Node]) -> tuple[list
     return order, dropped
 
 
-def _chained(edges: list[list[int]], stream: Sequence[int], nodes: Sequence[Node]) -> int:
-    """Add to `edges` what keeps each stream in order: in topological order, which follows start times; how many."""
+def _chain_streams(edges: list[list[int]], stream: Sequence[int], nodes: Sequence[Node]) -> int:
+    """Add edges that keep each stream in topological order, which follows start times. The number of new edges."""
     last: dict[int, int] = {}
     added = 0
-    for op, one in enumerate(stream):
-        if one < 0 or (not nodes[op].start and "podsim_start" not in nodes[op].attributes):
+    for op, queue in enumerate(stream):
+        if queue < 0 or (not nodes[op].start and "podsim_start" not in nodes[op].attributes):
             continue
-        earlier = last.get(one, -1)
+        earlier = last.get(queue, -1)
         if earlier >= 0 and earlier not in edges[op]:
             edges[op] = sorted([*edges[op], earlier])
             added += 1
-        last[one] = op
+        last[queue] = op
     return added
 
 
 def _number(node: Node, *names: str) -> float:
-    """The first of some attributes that is a number, 0 if none is."""
+    """The first of these attributes with a number; 0 if none has one."""
     for name in names:
         value = node.attributes.get(name)
         if isinstance(value, (int, float)) and np.isfinite(value):
@@ -174,8 +174,8 @@ def _number(node: Node, *names: str) -> float:
     return 0.0
 
 
-def _whole(node: Node, name: str) -> int:
-    """An attribute as a whole number of 32 bits, 0 if it is none."""
+def _integer(node: Node, name: str) -> int:
+    """An attribute as a 32-bit integer; 0 if it is none."""
     value = _number(node, name)
     return int(value) if abs(value) < 2**31 else 0
 
@@ -191,10 +191,10 @@ def _graph(
     kinds = [node.kind or "metadata" for node in nodes]
     moves = [kind in _COMMUNICATION for kind in kinds]
     collective = [
-        _whole(n, "comm_type") if k == "collective" else -1 for n, k in zip(nodes, kinds, strict=True)
+        _integer(n, "comm_type") if k == "collective" else -1 for n, k in zip(nodes, kinds, strict=True)
     ]
     peers = [
-        _whole(n, "comm_dst" if k == "send" else "comm_src") if k in ("send", "recv") else -1
+        _integer(n, "comm_dst" if k == "send" else "comm_src") if k in ("send", "recv") else -1
         for n, k in zip(nodes, kinds, strict=True)
     ]
     return TraceGraph(
@@ -207,9 +207,9 @@ def _graph(
         ),
         collective=_ints(c if 0 <= c < len(COLLECTIVES) else -1 for c in collective),
         group=_ints(group_at.get(str(n.attributes.get("pg_name", "")), -1) for n in nodes), peer=_ints(peers),
-        tag=_ints(_whole(n, "comm_tag") for n in nodes),
-        first=np.cumsum([0, *(len(one) for one in edges)]).astype(np.int64),
-        before=_ints(one for row in edges for one in row),
+        tag=_ints(_integer(n, "comm_tag") for n in nodes),
+        first=np.cumsum([0, *(len(row) for row in edges)]).astype(np.int64),
+        before=_ints(earlier for row in edges for earlier in row),
     )  # fmt: skip
 
 
@@ -220,15 +220,15 @@ def _start(node: Node) -> float:
 
 
 def _groups(nodes: Sequence[Node], attributes: object) -> tuple[CommGroup, ...]:
-    found: dict[str, tuple[int, ...]] = {}
+    members: dict[str, tuple[int, ...]] = {}
     for key, value in attributes.items() if isinstance(attributes, dict) else ():
         if key.startswith("group:") and isinstance(value, tuple):
-            found[key.removeprefix("group:")] = value
+            members[key.removeprefix("group:")] = value
     for node in nodes:
         name = str(node.attributes.get("pg_name", ""))
         if name:
-            found.setdefault(name, ())
-    return tuple(CommGroup(name=name, ranks=ranks) for name, ranks in found.items())
+            members.setdefault(name, ())
+    return tuple(CommGroup(name=name, ranks=ranks) for name, ranks in members.items())
 
 
 def _ints(values: Iterable[int]) -> np.ndarray:
@@ -240,13 +240,13 @@ def _floats(values: Iterable[float]) -> np.ndarray:
 
 
 def write_chakra(graphs: Sequence[TraceGraph], prefix: Path) -> tuple[Path, ...]:
-    """Write PREFIX.RANK.et for each rank, and PREFIX.comm_groups.json with the ranks of each group; the paths.
+    """Write PREFIX.RANK.et for each rank and PREFIX.comm_groups.json with the ranks of each group. The paths.
 
-    Raises TraceError for ranks that are unknown or doubled, and where a file cannot be written.
+    Raises TraceError for unknown or duplicate ranks, and for unwritable files.
     """
     ranks = [graph.rank for graph in graphs]
     if min(ranks, default=-1) < 0 or len(set(ranks)) < len(ranks):
-        raise TraceError(f"ranks {ranks[:20]} must be 0 or more, each once: they name the files")
+        raise TraceError(f"ranks {ranks[:20]} must be 0 or more and unique: they name the files")
     groups = {name: members for graph in graphs for name, members in group_table(graph.groups).items()}
     written = []
     try:

@@ -1,12 +1,12 @@
-"""Which ops of a captured graph run as one kernel: attention written out, and chains of element-wise ops.
+"""The fusion of ops of a captured graph into kernels: explicit attention, and chains of element-wise ops.
 
     attention   product, element-wise ops (scale, mask), softmax, (dropout,) product become one fused attention
-    chains      an op bound by bytes joins the one that reads its result, if nothing else does and that is element-wise
+    chains      an op bound by bytes joins its only reader, if that is element-wise
 
-A chain's inner results are neither written nor read, forward or backward. Contracting an edge to the only reader of
-an op cannot close a cycle: every path from the op leads through that reader.
-Source of the second rule: what a pointwise fuser does (the documentation of torch.compile); it fuses more, through
-several readers, at the price of computing again.
+Inner results of a chain are neither written nor read, forward or backward. Contracting the edge to an op's only reader
+cannot close a cycle: every path from the op leads through that reader.
+Source of the second rule: pointwise fusers (the documentation of torch.compile), which also fuse through several
+readers at the price of recomputation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FUSIONS: dict[str, tuple[str, ...]] = {
     "chains": ("chains",),
     "all": ("attention", "chains"),
 }
-"""what --fuse may say -> rules, in order"""
+"""The rules of each value of --fuse, in order."""
 _ELEMENTWISE = KINDS.index("elementwise")
 _CHAIN = tuple(KINDS.index(kind) for kind in ("elementwise", "norm", "softmax"))
 _SUMMED = (
@@ -36,7 +36,7 @@ _SUMMED = (
 
 
 def fuse(graph: OpGraph, rules: Iterable[str] = RULES) -> OpGraph:
-    """The graph after the rules, in the order they are given; ModelError for an unknown rule."""
+    """The graph after the rules, in their order. Raises ModelError for an unknown rule."""
     for rule in rules:
         if rule not in RULES:
             raise ModelError(unknown_name("rule of fusion", rule, RULES))
@@ -45,28 +45,28 @@ def fuse(graph: OpGraph, rules: Iterable[str] = RULES) -> OpGraph:
 
 
 def _readers(graph: OpGraph) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range(len(graph))]
+    readers: list[list[int]] = [[] for _ in range(len(graph))]
     for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-        found[earlier].append(later)
-    return found
+        readers[earlier].append(later)
+    return readers
 
 
 def _fuse_chains(graph: OpGraph) -> OpGraph:
-    """Each op bound by bytes joins its only reader if that is element-wise."""
+    """Merge each op bound by bytes into its only reader, if that is element-wise."""
     readers = _readers(graph)
     group = np.arange(len(graph))
     for op in range(len(graph) - 1, -1, -1):
         if len(readers[op]) == 1 and graph.kind[op] in _CHAIN and graph.kind[readers[op][0]] == _ELEMENTWISE:
             group[op] = group[readers[op][0]]
     merged = _merge(graph, group)
-    _, place = np.unique(group, return_inverse=True)
-    inside = place[graph.before] == place[graph.after]
-    saved = np.bincount(place[graph.after[inside]], graph.carried[inside], len(merged))
-    saved_read, saved_write = _gradients_saved(graph, readers, place)
-    size = np.bincount(place, minlength=len(merged))
-    kernels = np.where(size > 1, np.minimum(_summed(graph.kernels, place), 1.0), merged.kernels)
+    _, position = np.unique(group, return_inverse=True)
+    inside = position[graph.before] == position[graph.after]
+    saved = np.bincount(position[graph.after[inside]], graph.carried[inside], len(merged))
+    saved_read, saved_write = _gradients_saved(graph, readers, position)
+    size = np.bincount(position, minlength=len(merged))
+    kernels = np.where(size > 1, np.minimum(_sum_by_group(graph.kernels, position), 1.0), merged.kernels)
     kernels_back = np.where(
-        size > 1, np.minimum(_summed(graph.kernels_back, place), 1.0), merged.kernels_back
+        size > 1, np.minimum(_sum_by_group(graph.kernels_back, position), 1.0), merged.kernels_back
     )
     return replace(
         merged, read=np.maximum(merged.read - saved, 0.0), written=np.maximum(merged.written - saved, 0.0),
@@ -75,41 +75,41 @@ def _fuse_chains(graph: OpGraph) -> OpGraph:
     )  # fmt: skip
 
 
-def _gradients_saved(graph: OpGraph, readers: list[list[int]], place: Ints) -> tuple[Floats, Floats]:
-    """B of inner gradients that a chain's backward pass does not read, and does not write, by group.
+def _gradients_saved(graph: OpGraph, readers: list[list[int]], position: Ints) -> tuple[Floats, Floats]:
+    """(B not read, B not written) of inner gradients in the backward pass of each group.
 
-    An op that hands its gradient on as it is (a sum) writes none: what it hands on was written by an op after it.
+    An op that passes its gradient through (a sum) writes none: a later op wrote that gradient.
     """
-    n = int(place.max(initial=-1)) + 1
+    n = int(position.max(initial=-1)) + 1
     writer = np.full(len(graph), -1)
     read, write = np.zeros(n), np.zeros(n)
     seen: set[int] = set()
     for op in range(len(graph) - 1, -1, -1):
-        later = readers[op][0] if len(readers[op]) == 1 and place[readers[op][0]] == place[op] else -1
+        later = readers[op][0] if len(readers[op]) == 1 and position[readers[op][0]] == position[op] else -1
         above = writer[later] if later >= 0 else -1
         writer[op] = op if graph.written_back[op] > 0 else above
         if above >= 0 and graph.read_back[op] > 0:
-            read[place[op]] += graph.output[op]
-            write[place[op]] += graph.output[op] * (above not in seen)
+            read[position[op]] += graph.output[op]
+            write[position[op]] += graph.output[op] * (above not in seen)
             seen.add(int(above))
     return read, write
 
 
-def _summed(values: Floats, place: Ints) -> Floats:
-    return np.asarray(np.bincount(place, values), dtype=float)
+def _sum_by_group(values: Floats, position: Ints) -> Floats:
+    return np.asarray(np.bincount(position, values), dtype=float)
 
 
 def _merge(graph: OpGraph, group: Ints) -> OpGraph:
-    """Ops of a group as one, at the place of its last; edges inside a group vanish, edges alike are one."""
-    last, place = np.unique(group, return_inverse=True)
+    """Merge the ops of each group at the position of the last. Inner edges vanish, parallel edges become one."""
+    last, position = np.unique(group, return_inverse=True)
     n = len(last)
     names = [graph.names[i] for i in last]
     parts: list[list[int]] = [[] for _ in range(n)]
-    for op, where in enumerate(place.tolist()):
+    for op, where in enumerate(position.tolist()):
         parts[where].append(op)
     targets = ["+".join(dict.fromkeys(graph.targets[op] for op in part)) for part in parts]
     kinds = np.array([min((graph.kind[op] for op in part), key=_rank) for part in parts], dtype=np.int64)
-    source, reader = place[graph.before], place[graph.after]
+    source, reader = position[graph.before], position[graph.after]
     carried: dict[tuple[int, int], float] = {}
     for a, b, size in zip(source.tolist(), reader.tolist(), graph.carried.tolist(), strict=True):
         if a != b:
@@ -117,7 +117,7 @@ def _merge(graph: OpGraph, group: Ints) -> OpGraph:
     keys = sorted(carried)
     first = np.zeros(n + 1, dtype=np.int64)
     np.add.at(first, np.array([b + 1 for b, _ in keys], dtype=np.int64), 1)
-    summed: dict[str, Any] = {key: _summed(getattr(graph, key), place) for key in _SUMMED}
+    summed: dict[str, Any] = {key: _sum_by_group(getattr(graph, key), position) for key in _SUMMED}
     return replace(
         graph, names=tuple(names), targets=tuple(targets), shapes=tuple(graph.shapes[i] for i in last), kind=kinds,
         dims_OD=graph.dims_OD[last], gradient_OA=graph.gradient_OA[last], output=graph.output[last],
@@ -128,19 +128,19 @@ def _merge(graph: OpGraph, group: Ints) -> OpGraph:
 
 
 def _rank(kind: int) -> tuple[bool, int]:
-    """A chain with a norm is a norm."""
+    """The sort key of kinds: a chain with a norm is a norm."""
     return kind == _ELEMENTWISE, kind
 
 
 def _fuse_attention(graph: OpGraph) -> OpGraph:
-    """Every softmax between two batched products, with what stands in between, as one attention."""
+    """Merge each softmax between two batched products, with the ops between, into one attention."""
     readers = _readers(graph)
     group = np.arange(len(graph))
     changed: dict[int, tuple[int, int]] = {}
     for op in range(len(graph)):
         if graph.targets[op].partition("+")[0] in ("softmax", "_softmax") and group[op] == op:
-            up, down = _upward(graph, readers, op), _downward(graph, readers, op)
-            if up and down and _fits(graph, up[-1], down[-1]):
+            up, down = _path_up(graph, readers, op), _path_down(graph, readers, op)
+            if up and down and _is_match(graph, up[-1], down[-1]):
                 group[[*up, op, *down]] = down[-1]
                 changed[down[-1]] = (up[-1], down[-1])
     if not changed:
@@ -156,18 +156,22 @@ def _fuse_attention(graph: OpGraph) -> OpGraph:
     for where, op in enumerate(last.tolist()):
         if op in changed:
             left, right = changed[op]
-            _attend(graph, left, right, columns, where)
+            _write_attention(graph, left, right, columns, where)
             targets[where] = "attention"
     return replace(merged, targets=tuple(targets), **columns)
 
 
-def _upward(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
-    """Ops from a softmax back to the product it takes, each read by the next alone; empty if there is none."""
+def _path_up(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
+    """The ops from a softmax back to its input product, each with one reader; empty if there is no such path."""
     path: list[int] = []
     gemm = KINDS.index("gemm")
     while True:
         before = graph.before[graph.first[op] : graph.first[op + 1]].tolist()
-        large = [one for one in before if graph.output[one] >= graph.output[op] and readers[one] == [op]]
+        large = [
+            earlier
+            for earlier in before
+            if graph.output[earlier] >= graph.output[op] and readers[earlier] == [op]
+        ]
         if len(large) != 1:
             return []
         op = large[0]
@@ -178,8 +182,8 @@ def _upward(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
             return []
 
 
-def _downward(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
-    """Ops from a softmax on to the product that takes it; empty if there is none."""
+def _path_down(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
+    """The ops from a softmax to the product of its result; empty if there is no such path."""
     path: list[int] = []
     gemm = KINDS.index("gemm")
     while len(readers[op]) == 1:
@@ -192,14 +196,16 @@ def _downward(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
     return []
 
 
-def _fits(graph: OpGraph, left: int, right: int) -> bool:
-    """Whether the second product takes what the first gives: batch, queries and keys agree."""
+def _is_match(graph: OpGraph, left: int, right: int) -> bool:
+    """Whether two products belong to one attention: batch, queries and keys agree."""
     (b, m, n, _), (b2, m2, _, k2) = graph.dims_OD[left, :4], graph.dims_OD[right, :4]
     return bool(b == b2 and m == m2 and n == k2 and b > 1)
 
 
-def _attend(graph: OpGraph, left: int, right: int, columns: dict[str, np.ndarray], where: int) -> None:
-    """Sizes and bytes of the fused attention, in the columns of the merged graph.
+def _write_attention(
+    graph: OpGraph, left: int, right: int, columns: dict[str, np.ndarray], where: int
+) -> None:
+    """Write the sizes and bytes of a fused attention into the columns of the merged graph.
 
     The heads are the last batch dimension of the product: its shape is (…, heads, queries, keys).
     """

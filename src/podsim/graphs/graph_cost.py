@@ -1,13 +1,13 @@
 """Seconds of every op of a captured graph on one GPU: the same kernel laws as the built-in models.
 
-    gemm                   the law of products, forward and one more product for each gradient that is needed; those
-                           too narrow for tiles may run as a direct kernel    kernels_narrow
+    gemm                   the law of products, forward and one product per needed gradient; products too narrow for
+                           tiles may run as a direct kernel    kernels_narrow
     conv                   the same on the product of an implicit GEMM      kernels_conv
     attention              the law of attention, fused where the GPU and the precision allow it
-    recurrent              one product and the gates a step, one after the other    kernels_recurrent
-    all else               bytes, as many kernels as an eager framework launches
+    recurrent              one product and the gates per step, in sequence    kernels_recurrent
+    all others             bytes, with as many kernels as an eager framework launches
 
-Bytes were captured in one number format and scale to the one asked for. A pass lasts as long as the longer of GPU and
+Bytes were captured in one number format and scale to the requested one. A pass takes the longer of the times of GPU and
 host, which launches kernel after kernel. Axes: O ops, D numbers of a shape, A the two operands of a product.
 """
 
@@ -32,22 +32,22 @@ from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
 
 OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0, "lamb": 52.0}
-"""B per parameter of an update in fp32: gradient, weight and states read; weight and states written. LAMB as fused
-kernels do it: the gradient's norm; Adam's step, written down; norms of weight and step; the weight updated by both"""
+"""B. The bytes of an fp32 update per parameter: gradient, weight and states read; weight and states written. LAMB as in
+fused kernels: the gradient's norm; Adam's step, stored; norms of weight and step; the weight updated with both."""
 _CAST = 6.0
-"""B per parameter to make a 16-bit copy of a weight in fp32, once a step"""
+"""B. The bytes per parameter of a 16-bit copy of an fp32 weight, once per step."""
 _PRODUCTS = ("gemm", "conv", "attention", "recurrent")
 _GEMM, _CONV, _ATTENTION, _RECURRENT = (KINDS.index(kind) for kind in _PRODUCTS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpCosts:
-    """Seconds and bytes of every op, [ops]."""
+    """The seconds and bytes of every op, [ops]."""
 
     forward: Array
-    """s. The time of the forward pass on the GPU."""
+    """s. The GPU time of the forward pass."""
     backward: Array
-    """s. The time of the backward pass on the GPU."""
+    """s. The GPU time of the backward pass."""
     moved: Array
     """B. The bytes moved in the forward pass."""
     moved_back: Array
@@ -63,22 +63,22 @@ class OpCosts:
 
     @property
     def passes(self) -> tuple[float, float]:
-        """(forward, backward) s: of GPU and host the longer."""
+        """(forward, backward) s, each the longer of the times of GPU and host."""
         return max(float(self.forward.sum()), self.host), max(float(self.backward.sum()), self.host_back)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlainCosts:
-    """Seconds of every op by the kernel laws, before the speeds of the software, [ops]."""
+    """The seconds of every op by the kernel laws, before the factors of the software, [ops]."""
 
     product: Array
-    """s. The time of a product's, convolution's or attention's forward pass."""
+    """s. The forward pass of a product, convolution or attention."""
     product_back: Array
-    """s. The time of its backward pass."""
+    """s. The backward pass of a product, convolution or attention."""
     memory: Array
-    """s. The time of memory-bound work in the forward pass."""
+    """s. The forward pass of work bound by bytes."""
     memory_back: Array
-    """s. The time of memory-bound work in the backward pass; for a product, beyond its operands."""
+    """s. The backward pass of work bound by bytes; for a product, the traffic beyond its operands."""
     moved: Array
     """B. The bytes moved in the forward pass."""
     moved_back: Array
@@ -92,7 +92,7 @@ class PlainCosts:
 def graph_costs(
     graph: OpGraph, gpu: Gpu, precision: str, software: Software, *, channels_first: bool = False
 ) -> OpCosts:
-    """Seconds of each op's forward and backward pass; PlanError for a precision that the GPU has not."""
+    """The costs of each op. Raises PlanError for a precision that the GPU lacks."""
     plain = plain_costs(graph, gpu, precision, software.flash, channels_first=channels_first)
     return scaled_costs(graph, plain, software)
 
@@ -100,9 +100,9 @@ def graph_costs(
 def plain_costs(
     graph: OpGraph, gpu: Gpu, precision: str, flash: str, *, channels_first: bool = False
 ) -> PlainCosts:
-    """Seconds by the kernel laws, `flash` the attention kernel of 16 bits; PlanError as `graph_costs`.
+    """The costs by the kernel laws; `flash` is the attention kernel of 16 bits. Raises PlanError as `graph_costs` does.
 
-    `channels_first`: tensors are laid out NCHW, so that convolutions on tensor cores convert them and back.
+    `channels_first`: tensors have the layout NCHW, so that convolutions on tensor cores convert them both ways.
     """
     if precision not in PRECISIONS:
         raise PlanError([unknown_name("precision", precision, PRECISIONS)])
@@ -112,7 +112,12 @@ def plain_costs(
     extra = (graph.read_back + graph.written_back) * scale
     products = np.isin(graph.kind, (_GEMM, _CONV, _ATTENTION, _RECURRENT))
     there, back = np.zeros(len(graph)), np.zeros(len(graph))
-    for kind, law in ((_GEMM, _gemm), (_CONV, _conv), (_ATTENTION, _attention), (_RECURRENT, _recurrent)):
+    for kind, law in (
+        (_GEMM, _gemm_seconds),
+        (_CONV, _conv_seconds),
+        (_ATTENTION, _attention_seconds),
+        (_RECURRENT, _recurrent_seconds),
+    ):
         where = np.flatnonzero(graph.kind == kind)
         if len(where):
             there[where], back[where] = law(graph, where, gpu, matmul, flash)
@@ -123,13 +128,13 @@ def plain_costs(
     kernels_back = np.where(products, np.minimum(graph.kernels_back, 1.0), graph.kernels_back)
     turned, turned_back = np.zeros(len(graph)), np.zeros(len(graph))
     if channels_first and matmul in TENSOR_CORES:
-        turned, turned_back = _converted(graph, element_bytes(precision))
-    memory_there = np.where(products, 0.0, _memory(gpu, moved, graph.kernels)) + _memory(
+        turned, turned_back = _layout_bytes(graph, element_bytes(precision))
+    memory_there = np.where(products, 0.0, _memory_seconds(gpu, moved, graph.kernels)) + _memory_seconds(
         gpu, turned, np.ones(1)
     )
     return PlainCosts(
         product=there, product_back=back, memory=memory_there,
-        memory_back=_memory(gpu, extra, kernels_back) + _memory(gpu, turned_back, np.ones(1)),
+        memory_back=_memory_seconds(gpu, extra, kernels_back) + _memory_seconds(gpu, turned_back, np.ones(1)),
         moved=moved + turned, moved_back=moved_back + turned_back,
         light=np.maximum(arithmetic, memory),
         bound=tuple("arithmetic" if a > b else "memory" for a, b in zip(arithmetic, memory, strict=True)),
@@ -137,7 +142,7 @@ def plain_costs(
 
 
 def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCosts:
-    """The costs at the kernel speeds of the software."""
+    """The costs with the speeds of the software."""
     speed = np.ones(len(graph))
     for kind, value in (
         (_GEMM, software.gemm_speed),
@@ -156,7 +161,7 @@ def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCos
 
 
 def update_seconds(graph: OpGraph, gpu: Gpu, precision: str, optimizer: str, software: Software) -> float:
-    """Seconds of the optimizer and, in 16 bits, of casting the weights; PlanError for an unknown optimizer."""
+    """Seconds of the optimizer and, in 16 bits, of casting the weights. Raises PlanError for an unknown optimizer."""
     if optimizer not in OPTIMIZERS:
         raise PlanError([unknown_name("optimizer", optimizer, OPTIMIZERS)])
     moved = OPTIMIZERS[optimizer]
@@ -165,13 +170,13 @@ def update_seconds(graph: OpGraph, gpu: Gpu, precision: str, optimizer: str, sof
     return float(optimizer_seconds(gpu, graph.parameters.sum(), moved)) / software.memory_speed
 
 
-def _memory(gpu: Gpu, moved: Array, kernels: Array) -> Array:
-    """Seconds of ops bound by bytes, each divided over its kernels."""
+def _memory_seconds(gpu: Gpu, moved: Array, kernels: Array) -> Array:
+    """Seconds of ops bound by bytes, with the bytes divided over their kernels."""
     count = np.maximum(kernels, 1.0)
     return np.asarray(count * memory_seconds(gpu, moved / count))
 
 
-def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+def _gemm_seconds(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     batch, m, n, k = (graph.dims_OD[where, d].astype(float) for d in range(4))
     there = product_seconds(gpu, m, n, k, batch=batch, precision=precision)
     left = product_seconds(gpu, m, k, n, batch=batch, precision=precision)
@@ -180,29 +185,31 @@ def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) ->
     return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
 
 
-def _converted(graph: OpGraph, element: float) -> tuple[Array, Array]:
-    """(forward, backward) B that convolutions on tensor cores move to have their tensors channels last and back.
+def _layout_bytes(graph: OpGraph, element: float) -> tuple[Array, Array]:
+    """(forward, backward) B moved by layout conversions of convolutions on tensor cores, to channels last and back.
 
-    Forward its input and output are read and written once more, backward those of both gradients' convolutions.
+    The forward pass reads and writes input and output once more, the backward pass those of both gradients.
     Depthwise kernels take either layout. Source: the Deep Learning Performance documentation of NVIDIA, convolutional
     layers ("tensor layouts in memory"), and the kernels nchwToNhwc, nhwcToNchw that profiles of cuDNN show.
     """
     rows_OD = graph.dims_OD.astype(float)
     sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"])}
-    turns = (graph.kind == _CONV) & ~_depthwise(graph)
+    turns = (graph.kind == _CONV) & ~_is_depthwise(graph)
     read = np.where(turns, sizes["batch"] * sizes["channels"] * sizes["inputs"], 0.0)
     made = np.where(turns, sizes["batch"] * sizes["filters"] * sizes["positions"], 0.0)
     both = 2.0 * element * (read + made)
     return both, both * graph.gradient_OA.sum(axis=1)
 
 
-def _depthwise(graph: OpGraph) -> Array:
-    """Which ops are convolutions of each channel alone, [ops]."""
+def _is_depthwise(graph: OpGraph) -> Array:
+    """Whether each op is a depthwise convolution, [ops]."""
     channels, groups = (graph.dims_OD[:, DIMS["conv"].index(name)] for name in ("channels", "groups"))
     return np.asarray((graph.kind == _CONV) & (groups > 1) & (groups == channels))
 
 
-def _recurrent(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+def _recurrent_seconds(
+    graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str
+) -> tuple[Array, Array]:
     rows_OD = graph.dims_OD[where].astype(float)
     sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["recurrent"])}
     there, state, weights = (
@@ -213,7 +220,7 @@ def _recurrent(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: st
     return there, np.asarray(state * wanted_OA[:, 0] + weights * wanted_OA[:, 1])
 
 
-def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+def _conv_seconds(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     there, back = np.zeros(len(where)), np.zeros(len(where))
     for transposed in (False, True):
         chosen = graph.dims_OD[where, 7] == transposed
@@ -231,7 +238,9 @@ def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) ->
     return there, back
 
 
-def _attention(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+def _attention_seconds(
+    graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str
+) -> tuple[Array, Array]:
     fused = precision in ("bf16", "fp16") and gpu.compute_capability >= 8.0
     algorithm = flash if fused else "unfused"
     there, back = np.zeros(len(where)), np.zeros(len(where))

@@ -1,16 +1,16 @@
-"""A graph of ops divided over devices: little communication between them, balanced work.
+"""The division of a graph of ops over devices, with little communication and balanced work.
 
-Each op's output is sent once to every other device that holds a reader of it (the connectivity of a hypergraph,
-whose nets are an op and its readers). Two steps:
+Each op's output goes once to every other device with a reader (the connectivity of a hypergraph, whose nets are an op
+and its readers). Two steps:
 
-1. along the topological order, the best division into consecutive runs, by dynamic programming: exact for chains,
-   where a run's border cuts what crosses it;
-2. moves of single ops, the best first, each op once a pass, and back to the best state seen (Fiduccia and Mattheyses,
-   A linear-time heuristic for improving network partitions, 1982), until a pass gains nothing; from several starts.
+1. the best division of the topological order into consecutive runs, by dynamic programming: exact for chains, where
+   the border of a run cuts the tensors that cross it;
+2. moves of single ops, the best first, each op once per pass, then back to the best state (Fiduccia and Mattheyses, A
+   linear-time heuristic for improving network partitions, 1982), until a pass gains nothing; from several starts.
 
-No device gets more than (1 + tolerance) times the mean. Where consecutive runs cannot keep that, ops are moved off the
-fullest device first, those that cost least; where that does not help either, the limit is what it reached.
-Small graphs are compared with all divisions in tests/training/test_graph_cut.py.
+No device gets more than (1 + tolerance) times the mean. If consecutive runs exceed this limit, the cheapest ops move
+off the fullest device first. If that fails too, the limit is the load that it reached.
+Tests compare small graphs with all divisions (tests/training/test_graph_cut.py).
 
 Axes: O ops, N nets, P devices.
 """
@@ -31,12 +31,12 @@ Floats: TypeAlias = NDArray[np.float64]
 
 _PASSES = 12
 _STARTS, _MOST_STARTS, _TRIED = 8, 256, 16_384
-"""starts, the more the smaller the graph: about so many ops are tried in all"""
+"""The numbers of starts (more for small graphs), and of ops over all starts."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Division:
-    """Which device holds which op."""
+    """The device of each op, with loads and traffic."""
 
     part: Ints
     """The device of each op, [ops]."""
@@ -58,10 +58,10 @@ def divide(
     tolerance: float = 0.1,
     seed: int = 0,
 ) -> Division:
-    """Divide ops over devices.
+    """The division of ops over devices.
 
-    `work` is each op's, [ops] in topological order; `nets` are (first, members, bytes) of podsim.graphs.op_graph
-    .nets_of. Raises PlanError for fewer ops than devices, and a negative tolerance.
+    `work` is that of each op, [ops] in topological order; `nets` are (first, members, bytes) of
+    podsim.graphs.op_graph.nets_of. Raises PlanError for fewer ops than devices, and for a negative tolerance.
     """
     problems = []
     if not 1 <= devices <= max(len(work), 1):
@@ -74,22 +74,22 @@ def divide(
     asked = (1 + tolerance) * work.sum() / devices * (1 + 1e-9)
     limit = max(asked, _least_bottleneck(work, devices) * (1 + 1e-9))
     both = Nets(first, members, size, *_incidence(first, members, len(work)))
-    start = _consecutive(work, _crossing(first, members, size, len(work)), devices, limit)
+    start = _consecutive_runs(work, _crossing_bytes(first, members, size, len(work)), devices, limit)
     if limit > asked:
-        limit = _balanced(start, work, both, devices, asked)
+        limit = _balance(start, work, both, devices, asked)
     random = np.random.default_rng(seed)
     best, best_cost = start, np.inf
     starts = int(np.clip(_TRIED // max(len(work), 1), _STARTS, _MOST_STARTS))
     for trial in range(starts if devices > 1 else 1):
-        part = start.copy() if trial == 0 else _shaken(best, random, work, devices, limit)
-        cost = _refined(part, work, both, devices, limit)
+        part = start.copy() if trial == 0 else _shake(best, random, work, devices, limit)
+        cost = _refine(part, work, both, devices, limit)
         if cost < best_cost:
             best, best_cost = part, cost
     return _division(best, work, first, members, size, devices, limit)
 
 
 def sent_bytes(part: Ints, nets: tuple[Ints, Ints, Floats]) -> float:
-    """B sent between devices: each net's bytes, once for every device beyond its op's own that holds a reader."""
+    """B sent between devices: the bytes of each net, once for every other device with a reader."""
     first, members, size = nets
     return float(
         sum(size[j] * (len(np.unique(part[members[first[j] : first[j + 1]]])) - 1) for j in range(len(size)))
@@ -114,7 +114,7 @@ def _division(
 
 
 def _incidence(first: Ints, members: Ints, ops: int) -> tuple[Ints, Ints]:
-    """(begin, nets): op i stands in nets[begin[i] : begin[i + 1]]."""
+    """(begin, nets): op i is in nets[begin[i] : begin[i + 1]]."""
     order = np.argsort(members, kind="stable")
     which = np.repeat(np.arange(len(first) - 1), np.diff(first))[order]
     begin = np.zeros(ops + 1, dtype=np.int64)
@@ -122,8 +122,8 @@ def _incidence(first: Ints, members: Ints, ops: int) -> tuple[Ints, Ints]:
     return begin, np.ascontiguousarray(which.astype(np.int64))
 
 
-def _crossing(first: Ints, members: Ints, size: Floats, ops: int) -> Floats:
-    """B of tensors that are made before each place in the order and read at it or later, [ops + 1]."""
+def _crossing_bytes(first: Ints, members: Ints, size: Floats, ops: int) -> Floats:
+    """B of tensors that are made before each position of the order and read at or after it, [ops + 1]."""
     change = np.zeros(ops + 2)
     if len(size):
         last = np.maximum.reduceat(members, first[:-1])
@@ -146,8 +146,8 @@ def _least_bottleneck(work: Floats, devices: int) -> float:
 
 
 @njit
-def _consecutive(work: Floats, crossing: Floats, devices: int, limit: float) -> Ints:
-    """Runs of ops with the fewest bytes over their borders, none above the limit; some may be empty."""
+def _consecutive_runs(work: Floats, crossing: Floats, devices: int, limit: float) -> Ints:
+    """The consecutive runs with the fewest bytes over their borders, within the limit; some may be empty."""
     n = len(work)
     total = np.zeros(n + 1)
     for i in range(n):
@@ -187,8 +187,8 @@ def _consecutive(work: Floats, crossing: Floats, devices: int, limit: float) -> 
     return part
 
 
-def _shaken(best: Ints, random: np.random.Generator, work: Floats, devices: int, limit: float) -> Ints:
-    """A start near the best one: a share of the ops on other devices, where there is room."""
+def _shake(best: Ints, random: np.random.Generator, work: Floats, devices: int, limit: float) -> Ints:
+    """A start near the best one: a share of the ops moves to random devices with room."""
     part = best.copy()
     load = np.bincount(part, work, devices)
     share = random.choice((0.1, 0.3, 1.0))
@@ -239,8 +239,8 @@ def _cut_of(part: Ints, work: Floats, nets: Nets, devices: int) -> Cut:
 
 
 @njit
-def _gain(op: int, to: int, cut: Cut, nets: Nets) -> float:
-    """B that moving an op saves."""
+def _gain_bytes(op: int, to: int, cut: Cut, nets: Nets) -> float:
+    """B saved by moving an op."""
     gain = 0.0
     here = cut.part[op]
     for at in range(nets.begin[op], nets.begin[op + 1]):
@@ -254,7 +254,7 @@ def _gain(op: int, to: int, cut: Cut, nets: Nets) -> float:
 
 @njit
 def _move(op: int, to: int, cut: Cut, nets: Nets) -> int:
-    """Put an op on another device; the one that it was on."""
+    """Move an op to another device. Its previous device."""
     here = cut.part[op]
     for at in range(nets.begin[op], nets.begin[op + 1]):
         cut.counts[nets.at[at], here] -= 1
@@ -280,7 +280,7 @@ def _choose(cut: Cut, nets: Nets, slack: float, locked: Ints, gains: Floats, dev
             gains[op], devices[op] = -np.inf, -1
             for p in range(len(load)):
                 if p != cut.part[op] and load[p] + work[op] <= slack:
-                    gain = _gain(op, p, cut, nets)
+                    gain = _gain_bytes(op, p, cut, nets)
                     if gain > gains[op]:
                         gains[op], devices[op] = gain, p
             locked[op] = 1
@@ -290,8 +290,8 @@ def _choose(cut: Cut, nets: Nets, slack: float, locked: Ints, gains: Floats, dev
 
 
 @njit
-def _pass(cut: Cut, nets: Nets, limit: float, cost: float) -> float:
-    """Move each op at most once, the best first, and go back to the best state seen; the B that it sends."""
+def _run_pass(cut: Cut, nets: Nets, limit: float, cost: float) -> float:
+    """Move each op at most once, the best first, then return to the best state. The B that it sends."""
     n = len(cut.work)
     slack = limit + cut.work.max()
     moved_op, moved_from = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -319,8 +319,8 @@ def _pass(cut: Cut, nets: Nets, limit: float, cost: float) -> float:
 
 
 @njit
-def _balanced(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) -> float:
-    """Move ops off the fullest device until none exceeds the limit, or no move helps; the limit that is kept then."""
+def _balance(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) -> float:
+    """Move ops off the fullest device until none exceeds the limit, or no move helps. The limit that holds then."""
     cut = _cut_of(part, work, nets, devices)
     load = cut.load
     while load.max() > limit:
@@ -331,7 +331,7 @@ def _balanced(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) 
                 continue
             for p in range(devices):
                 if p != full and load[p] + work[op] <= max(limit, load[full] - work[op]):
-                    gain = _gain(op, p, cut, nets)
+                    gain = _gain_bytes(op, p, cut, nets)
                     if gain > best:
                         best_op, best_to, best = op, p, gain
         if best_op < 0:
@@ -341,10 +341,10 @@ def _balanced(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) 
 
 
 @njit
-def _refined(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) -> float:
-    """Improve a division in place by passes of moves; the B that it sends then.
+def _refine(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) -> float:
+    """Improve a division in place by passes of moves. The B that it sends then.
 
-    On the way a device may exceed the limit by one op, as two ops can change places only one after the other.
+    During a pass a device may exceed the limit by one op, since two ops can swap only one after the other.
     """
     cut = _cut_of(part, work, nets, devices)
     cost = 0.0
@@ -352,7 +352,7 @@ def _refined(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) -
         cost += nets.size[j] * (np.count_nonzero(cut.counts[j]) - 1)
     for _ in range(_PASSES):
         before = cost
-        cost = _pass(cut, nets, limit, cost)
+        cost = _run_pass(cut, nets, limit, cost)
         if not cost < before * (1 - 1e-12):
             break
     return cost

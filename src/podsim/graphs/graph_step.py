@@ -1,10 +1,10 @@
-"""A step of several replicas of a graph: gradients are reduced in buckets during the backward pass.
+"""A step of several replicas of a graph, which reduce gradients in buckets during the backward pass.
 
-Buckets fill in the order in which the backward pass makes gradients; each is reduced, one after the other, as soon as
-it is full. What ends after the backward pass is exposed. Compute slows by the era's `contention` while it shares the GPU.
-Tables with sparse gradients are divided over the GPUs instead, and their rows exchanged.
+Buckets fill in the order in which the backward pass makes gradients. Each full bucket is reduced, one after the other.
+The time after the end of the backward pass is exposed. Compute slows by the software's `contention` meanwhile.
+Tables with sparse gradients are divided over the GPUs instead, which exchange rows.
 Source: bucket sizes and order of PyTorch's DistributedDataParallel (Li et al. 2020, arxiv.org/abs/2006.15704).
-Known error: as the collective law's; stragglers and the input pipeline are not in it.
+Known error: that of the collective law. Limits: no stragglers, no input pipeline.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software
 
 BUCKET = 25 * 2.0**20
-"""B of a bucket; the first holds FIRST, so that reducing starts early"""
+"""B. The size of a bucket; the first one has FIRST, so that the reduction starts early."""
 FIRST = 2.0**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reduction:
-    """What reducing gradients takes."""
+    """The cost of reducing gradients."""
 
     buckets: int
     bytes: float
-    """B. The bytes of all gradients."""
+    """B. The size of all gradients."""
     seconds: float
-    """s. The time that the network is busy."""
+    """s. The busy time of the network."""
     exposed: float
-    """s. The time by which it lengthens the backward pass, with the slower compute."""
+    """s. The growth of the backward pass, including the slowdown of compute."""
     took: Array
     """s. The time of each bucket, [buckets]."""
 
@@ -47,34 +47,37 @@ class ReplicasStep:
     seconds: float
     """s. The time of the step."""
     alone: float
-    """s. The time of the step on one GPU."""
+    """s. The time of a step on one GPU."""
     update: float
     """s. The time of the optimizer."""
     reduction: Reduction | None
     """The reduction of the gradients; None on one GPU."""
     tables: float
-    """s. The time of dividing tables with sparse gradients over the GPUs."""
+    """s. The exchange of rows of tables with sparse gradients."""
 
 
 def replicas_step(
     graph: OpGraph, costs: OpCosts, cluster: Cluster | None, precision: str, software: Software, *, update: float,
     gpus: int, accumulate: int = 1,
 ) -> ReplicasStep:  # fmt: skip
-    """A step of `gpus` replicas that each compute `accumulate` micro-batches, whose optimizer takes `update` seconds.
+    """A step of `gpus` replicas with `accumulate` micro-batches each, and an optimizer of `update` seconds.
 
-    `costs` are of one micro-batch; `cluster` may be None for one GPU. The last backward pass hides gradients.
+    `costs` are those of one micro-batch; `cluster` may be None for one GPU. The last backward pass overlaps the
+    reduction.
     """
     alone = accumulate * sum(costs.passes) + update + software.host_step
     if cluster is None or gpus == 1:
         return ReplicasStep(seconds=alone, alone=alone, update=update, reduction=None, tables=0.0)
-    reduction = reduced(graph, costs, cluster, software, gpus=gpus)
+    reduction = reduce_graph(graph, costs, cluster, software, gpus=gpus)
     tables = tables_seconds(graph, precision, cluster, software, gpus=gpus)
     seconds = alone + (accumulate * tables + reduction.exposed)
     return ReplicasStep(seconds=seconds, alone=alone, update=update, reduction=reduction, tables=tables)
 
 
-def reduced(graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int) -> Reduction:
-    """The time to reduce the gradients of a graph over replicas, during a backward pass that may wait for the host."""
+def reduce_graph(
+    graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int
+) -> Reduction:
+    """The reduction of a graph's gradients over replicas, during a backward pass that may wait for the host."""
     slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)
     return reduce_gradients(graph.parameters, costs.backward * slowed, cluster, software, gpus=gpus)
 
@@ -82,11 +85,10 @@ def reduced(graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software
 def tables_seconds(
     graph: OpGraph, precision: str, cluster: Cluster, software: Software, *, gpus: int
 ) -> float:
-    """Seconds by which dividing tables with sparse gradients over the GPUs lengthens a step's two passes.
+    """Seconds that the exchange of rows of tables with sparse gradients adds to the two passes of a step.
 
-    Such tables are not replicated: they are dealt out, each GPU looks its own up for all samples, and rows go to where
-    the samples are, their gradients back, nothing beside them. A GPU looks up as many rows as a replica would: that the
-    tables may not divide evenly is left out.
+    Such tables are not replicated but divided. Each GPU looks up its tables for all samples; rows go to the samples and
+    gradients back, without overlap. A GPU looks up as many rows as a replica would: uneven divisions are left out.
     """
     if gpus == 1 or not graph.sparse.any():
         return 0.0
@@ -99,14 +101,14 @@ def tables_seconds(
 
 
 def bucket_sizes(gradients: Array) -> tuple[Array, Array]:
-    """(B of each bucket, position of the op that fills it) of gradients in the order in which they are made."""
+    """(B of each bucket, position of the op that fills it), for gradients in the order of the backward pass."""
     sizes, last = [], []
     held, room = 0.0, FIRST
-    for place, size in enumerate(gradients.tolist()):
+    for op, size in enumerate(gradients.tolist()):
         held += size
-        if held >= room or (place == len(gradients) - 1 and held):
+        if held >= room or (op == len(gradients) - 1 and held):
             sizes.append(held)
-            last.append(place)
+            last.append(op)
             held, room = 0.0, BUCKET
     return np.array(sizes), np.array(last, dtype=np.int64)
 
@@ -114,7 +116,7 @@ def bucket_sizes(gradients: Array) -> tuple[Array, Array]:
 def reduce_gradients(
     parameters: Array, backward: Array, cluster: Cluster, software: Software, *, gpus: int
 ) -> Reduction:
-    """Seconds of reducing the gradients of ops, in forward order, over `gpus` ranks.
+    """The reduction of the gradients of ops, in forward order, over `gpus` ranks.
 
     `parameters` counts each op's weights, `backward` is each op's seconds of the backward pass, host included.
     """
@@ -126,14 +128,16 @@ def reduce_gradients(
         took = took + software.host_collective
     exposed = float(took.sum())
     if "overlap_grad" in software.can_overlap:
-        exposed = _exposed(np.cumsum(backward[::-1])[last], took, float(backward.sum()), software.contention)
+        exposed = _exposed_seconds(
+            np.cumsum(backward[::-1])[last], took, float(backward.sum()), software.contention
+        )
     return Reduction(
         buckets=len(sizes), bytes=float(sizes.sum()), seconds=float(took.sum()), exposed=exposed, took=took
     )
 
 
-def _exposed(ready: Array, took: Array, backward: float, contention: float) -> float:
-    """Seconds by which reducing outlasts the backward pass, or slows it, whichever is longer."""
+def _exposed_seconds(ready: Array, took: Array, backward: float, contention: float) -> float:
+    """Seconds that the reduction outlasts the backward pass, or slows it, whichever is longer."""
     done = 0.0
     for at, seconds in zip(ready.tolist(), took.tolist(), strict=False):
         done = max(done, at) + seconds

@@ -1,7 +1,7 @@
-"""One replica's step of a captured graph as ops on streams: what an execution trace holds.
+"""One replica's step of a captured graph as ops on streams: an execution trace.
 
-Forward ops in order, backward ops in the reverse, each after what it needs; buckets of gradients on a stream of their
-own, each after the op that fills it and the bucket before; then the update.
+Forward ops run in order, backward ops in reverse, each after its inputs. Buckets of gradients have a separate stream,
+each after the op that fills it and the previous bucket. The update comes last.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from podsim.training.plan_values import Array
 def step_trace(
     graph: OpGraph, costs: OpCosts, update: float, *, ranks: int, gradient_bytes: float, reduce: Array
 ) -> TraceGraph:
-    """Ops of rank 0 of `ranks` replicas, which are alike; `reduce` are the s of each bucket's all-reduce, if any.
+    """The ops of rank 0 of `ranks` equal replicas; `reduce` are the s of each bucket's all-reduce, if any.
 
-    Op i runs forward at place i and backward at place 2 n - 1 - i; buckets follow, the update is last.
+    Op i runs forward at position i and backward at position 2 n - 1 - i; then follow the buckets and the update.
     """
     n, buckets = len(graph), len(reduce)
     sizes, last = bucket_sizes(graph.parameters[::-1] * gradient_bytes)
@@ -42,13 +42,13 @@ def step_trace(
         bytes=np.concatenate([costs.moved, costs.moved_back[::-1], sizes[:buckets], [0.0]]),
         collective=np.where(is_bucket, COLLECTIVES.index("all_reduce"), -1), group=np.where(is_bucket, 0, -1),
         peer=np.full(total, -1), tag=np.zeros(total, dtype=np.int64),
-        first=np.cumsum([0, *(len(one) for one in before)]).astype(np.int64),
-        before=np.array([one for row in before for one in sorted(row)], dtype=np.int64),
+        first=np.cumsum([0, *(len(row) for row in before)]).astype(np.int64),
+        before=np.array([earlier for row in before for earlier in sorted(row)], dtype=np.int64),
     )  # fmt: skip
 
 
 def _dependencies(graph: OpGraph, last: Array) -> list[set[int]]:
-    """The dependencies of each op: its inputs, the backward passes of its readers, and the op before it on its stream."""
+    """The dependencies of each op: its inputs, the backward passes of its readers, and the previous op of its stream."""
     n = len(graph)
     before: list[set[int]] = [set() for _ in range(2 * n)]
     for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):

@@ -1,10 +1,10 @@
-"""Any neural network as a graph of ops with their shapes, arithmetic and bytes: what a capture gives, without PyTorch.
+"""A neural network as a graph of ops with shapes, arithmetic and bytes: the result of a capture, without PyTorch.
 
-Text is kept in tuples, numbers in arrays with one row for each op; predecessors are in compressed rows: op i reads
-the outputs of `before[first[i] : first[i + 1]]`, all of which stand before it. Views (reshapes, transposes) are no
-ops: an edge leads through them. Bytes are those of the captured number format, `element` B each.
+Text is in tuples, numbers in arrays with one row per op. Predecessors are in compressed rows: op i reads the outputs
+of the earlier ops `before[first[i] : first[i + 1]]`. Views (reshapes, transposes) are not ops: edges pass through
+them. Bytes are those of the captured number format, `element` B each.
 
-Axes: O ops, E edges, D numbers of a shape (DIMS says which for each kind), A the two operands of a product.
+Axes: O ops, E edges, D numbers of a shape (see DIMS), A the two operands of a product.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 WIDTH = 8
-"""numbers of a row of dims_OD"""
+"""The length of a row of dims_OD."""
 DIMS: Mapping[str, tuple[str, ...]] = {
     "gemm": ("batch", "m", "n", "k"),
     "conv": ("batch", "channels", "filters", "groups", "window", "positions", "inputs", "transposed"),
     "attention": ("batch", "heads", "kv_heads", "queries", "keys", "head_dim", "value_dim", "causal"),
     "recurrent": ("steps", "batch", "m", "n", "k"),
 }
-"""what the numbers of dims_OD mean, by kind; other kinds have none. Of a convolution: `window` weights of one filter
-and channel, `positions` it is put at in one sample, `inputs` positions of one sample that it reads. Of a recurrent layer:
-`steps` products one after the other, `batch` directions side by side, k the hidden state and n its gates"""
+"""The meaning of the numbers of dims_OD, by kind; other kinds have none. A convolution has `window` weights per filter
+and channel, `positions` of a filter in one sample, and `inputs` positions of one sample that it reads. A recurrent layer
+has `steps` products in sequence and `batch` directions side by side; k is the hidden state and n its gates."""
 KINDS = (
     "gemm", "conv", "attention", "norm", "softmax", "elementwise", "pool", "reduction", "embedding", "copy", "loss",
     "other", "recurrent",
 )  # fmt: skip
 ARITHMETIC = ("gemm", "conv", "attention", "recurrent")
-"""kinds bound by arithmetic or bytes, whichever is longer; all others move bytes"""
+"""The kinds bound by arithmetic or bytes, whichever is longer; all others are bound by bytes."""
 SPARSE = "sparse_embedding"
-"""what an embedding computes whose gradient is of the rows that were read: its weights are counted nowhere"""
+"""The target of an embedding with a sparse gradient, whose weights are not counted."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +49,7 @@ class OpGraph:
 
     name: str
     source: str
-    """The way in which it was made."""
+    """The origin of the graph."""
     batch: int
     """The number of samples of a step: the first dimension of the first input."""
     element: float
@@ -99,7 +99,7 @@ class OpGraph:
     """The limits of the capture."""
 
     def __post_init__(self) -> None:
-        """Columns are of one length; edges lead forward."""
+        """Check that columns have equal lengths and edges lead forward."""
         n = len(self.names)
         rows = (
             self.targets, self.shapes, self.kind, self.dims_OD, self.gradient_OA, self.flops, self.flops_back, self.read,
@@ -112,12 +112,12 @@ class OpGraph:
         assert np.all(self.before < self.after), "an edge leads backward"
 
     def __len__(self) -> int:
-        """Ops."""
+        """The number of ops."""
         return len(self.names)
 
     @property
     def after(self) -> Ints:
-        """The op that each edge leads to, [edges]."""
+        """The target op of each edge, [edges]."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.first))
 
     @property
@@ -127,21 +127,21 @@ class OpGraph:
 
     @property
     def kind_names(self) -> tuple[str, ...]:
-        """Kind of each op as text."""
+        """The kind of each op as text."""
         return tuple(KINDS[k] for k in self.kind)
 
     def count(self, *kinds: str) -> int:
-        """Ops of these kinds."""
+        """The number of ops of these kinds."""
         return int(np.isin(self.kind, [KINDS.index(kind) for kind in kinds]).sum())
 
 
-def ordered(before: Sequence[Sequence[int]], names: Sequence[str]) -> Ints:
-    """A topological order of ops, those that stand first first; ModelError naming a cycle if there is one."""
+def topological_order(before: Sequence[Sequence[int]], names: Sequence[str]) -> Ints:
+    """A topological order of ops, close to the given order. Raises ModelError with the names of a cycle."""
     n = len(before)
-    left = [len(set(one)) for one in before]
+    left = [len(set(earlier)) for earlier in before]
     after: list[list[int]] = [[] for _ in range(n)]
-    for op, one in enumerate(before):
-        for earlier in set(one):
+    for op, reads in enumerate(before):
+        for earlier in set(reads):
             after[earlier].append(op)
     import heapq
 
@@ -160,24 +160,24 @@ def ordered(before: Sequence[Sequence[int]], names: Sequence[str]) -> Ints:
 
 
 def _cycle(before: Sequence[Sequence[int]], left: Sequence[int], names: Sequence[str]) -> str:
-    """Names around one cycle, from the ops that never became ready: walking back must come round."""
+    """The names of one cycle. A walk back from an op that never became ready must find it."""
     op = next(i for i, number in enumerate(left) if number)
-    place: dict[int, int] = {}
+    position: dict[int, int] = {}
     path: list[int] = []
-    while op not in place:
-        place[op] = len(path)
+    while op not in position:
+        position[op] = len(path)
         path.append(op)
         op = next(earlier for earlier in before[op] if left[earlier])
-    around = [*path[place[op] :], op][::-1]
+    around = [*path[position[op] :], op][::-1]
     shown = around if len(around) <= 8 else [*around[:4], -1, *around[-3:]]
     return " -> ".join("…" if i < 0 else repr(names[i][:60]) for i in shown)
 
 
 def nets_of(graph: OpGraph) -> tuple[Ints, Ints, Floats]:
-    """What would be sent: (first, members, bytes) of each op's output that others read.
+    """The nets of a graph: (first, members, bytes) of each op's output with readers.
 
-    Net j is an op and its readers, members[first[j] : first[j + 1]], the op itself first; its bytes are sent once to
-    every other device that holds a reader.
+    Net j is an op and its readers, members[first[j] : first[j + 1]], with the op first. Its bytes go once to every other
+    device with a reader.
     """
     after = graph.after
     order = np.lexsort((after, graph.before))

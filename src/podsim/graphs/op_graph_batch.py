@@ -1,8 +1,8 @@
-"""A captured graph for any batch: every number of it is fixed, or grows by the same amount with each sample.
+"""A captured graph for any batch: each number is fixed, or linear in the batch.
 
-Bytes and arithmetic of activations grow with the batch, those of weights do not; so a graph captured at two batches
-says what it is at every other, and a third capture checks it. In JSON a number that grows is
-{"fixed": a, "per_sample": b}, all others are written as they are.
+Bytes and arithmetic of activations grow with the batch, those of weights do not. So captures at two batches determine
+the graph at any batch, and a third capture checks it. In JSON a number that grows is {"fixed": a, "per_sample": b}; all
+others are plain numbers.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from podsim.errors import ModelError
 from podsim.graphs.op_graph import OpGraph
 
 BATCHES = (3, 5, 8)
-"""samples of the captures; a batch of 1 or 2 may be a case of its own"""
+"""The batches of the captures; 1 and 2 may be special cases."""
 _KEYS = {"fixed", "per_sample"}
 
 
 def for_any_batch(captures: Sequence[tuple[int, Any]]) -> Any:
-    """The JSON value of a graph for any batch from (batch, value) of three captures.
+    """The JSON value of a graph for any batch, from (batch, value) of three captures.
 
-    Raises ModelError, naming the op, where the captures differ by more than numbers or a number is no straight line.
+    Raises ModelError with the op's name if captures differ by more than numbers, or a number is not linear.
     """
-    return _joined([batch for batch, _ in captures], [value for _, value in captures], "")
+    return _join([batch for batch, _ in captures], [value for _, value in captures], "")
 
 
-def _joined(batches: Sequence[int], values: Sequence[Any], where: str) -> Any:
+def _join(batches: Sequence[int], values: Sequence[Any], where: str) -> Any:
     first = values[0]
     if all(value == first for value in values):
         return first
@@ -37,13 +37,13 @@ def _joined(batches: Sequence[int], values: Sequence[Any], where: str) -> Any:
         keys = dict.fromkeys(key for value in values for key in value)
         inside = f"op {first['name']!r}" if "before" in first else where
         return {
-            key: _joined(batches, [value.get(key, 0) for value in values], f"{inside} {key}".strip())
+            key: _join(batches, [value.get(key, 0) for value in values], f"{inside} {key}".strip())
             for key in keys
         }
     if all(isinstance(value, list) and len(value) == len(first) for value in values):
         return [
-            _joined(batches, items, where if isinstance(items[0], (dict, list)) else f"{where}[{place}]")
-            for place, items in enumerate(zip(*values, strict=True))
+            _join(batches, items, where if isinstance(items[0], (dict, list)) else f"{where}[{position}]")
+            for position, items in enumerate(zip(*values, strict=True))
         ]
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return _line(batches, values, where)
@@ -53,52 +53,57 @@ def _joined(batches: Sequence[int], values: Sequence[Any], where: str) -> Any:
 
 
 def _line(batches: Sequence[int], values: Sequence[Any], where: str) -> dict[str, float]:
-    """The straight line through the first two; ModelError if the others are not on it."""
+    """The line through the first two values. Raises ModelError if the others are not on it."""
     slope = (values[1] - values[0]) / (batches[1] - batches[0])
     fixed = values[0] - slope * batches[0]
     for batch, value in zip(batches, values, strict=True):
         if abs(fixed + slope * batch - value) > 1e-9 * abs(value):
             said = ", ".join(f"{v:g} at {b}" for b, v in zip(batches, values, strict=True))
-            raise ModelError(f"{where} does not grow evenly with the batch ({said}); capture it at one batch")
-    return {"fixed": _plain(fixed), "per_sample": _plain(slope)}
+            raise ModelError(f"{where} is not linear in the batch ({said}); capture it at one batch")
+    return {"fixed": plain_number(fixed), "per_sample": plain_number(slope)}
 
 
-def _plain(value: float) -> float | int:
+def plain_number(value: float) -> float | int:
+    """A number for JSON: an int if it is one."""
     return int(value) if float(value).is_integer() else float(value)
 
 
-def between(one: OpGraph, two: OpGraph, batch: int) -> OpGraph:
-    """The graph for a batch from the graphs of one and two samples; equal to `at_batch`, without another read."""
+def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
+    """The graph for a batch from those of one and two samples: equal to `at_batch`, but without parsing."""
 
     def line(first: Any, second: Any) -> Any:
         return first + (second - first) * (batch - 1)
 
-    columns = {field.name: (getattr(one, field.name), getattr(two, field.name)) for field in fields(OpGraph)}
-    arrays = {name: line(*pair) for name, pair in columns.items() if _numbers(pair[0]) and name not in _SAME}
+    columns = {
+        field.name: (getattr(single, field.name), getattr(double, field.name)) for field in fields(OpGraph)
+    }
+    arrays = {
+        name: line(*pair) for name, pair in columns.items() if _is_numeric(pair[0]) and name not in _SAME
+    }
     shapes = tuple(
         first if first == second else tuple(line(a, b) for a, b in zip(first, second, strict=True))
-        for first, second in zip(one.shapes, two.shapes, strict=True)
+        for first, second in zip(single.shapes, double.shapes, strict=True)
     )
     changed: dict[str, Any] = {**arrays, "shapes": shapes, "batch": batch}
-    return replace(one, **changed)
+    return replace(single, **changed)
 
 
 _SAME = ("kind", "first", "before", "gradient_OA")
 
 
-def _numbers(column: Any) -> bool:
+def _is_numeric(column: Any) -> bool:
     return isinstance(column, np.ndarray) and column.dtype != bool
 
 
-def grows(value: Any) -> bool:
-    """Whether a graph's JSON value is one for any batch."""
+def is_for_any_batch(value: Any) -> bool:
+    """Whether a graph's JSON value is for any batch."""
     return isinstance(value, dict) and isinstance(value.get("batch"), dict)
 
 
 def at_batch(value: Any, batch: int) -> Any:
-    """The JSON value for a number of samples; numbers that are whole at whole batches stay whole."""
+    """The JSON value for `batch` samples; integers stay integers."""
     if isinstance(value, dict):
         if value.keys() == _KEYS:
-            return _plain(value["fixed"] + value["per_sample"] * batch)
+            return plain_number(value["fixed"] + value["per_sample"] * batch)
         return {key: at_batch(item, batch) for key, item in value.items()}
     return [at_batch(item, batch) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""A captured graph as JSON, one op a line, so that a machine without PyTorch can use it; gzipped, for a name in .gz."""
+"""A captured graph as JSON with one op per line, for machines without PyTorch; gzipped if the name ends in .gz."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import ModelError, unknown_name
-from podsim.graphs.op_graph import DIMS, KINDS, WIDTH, OpGraph, ordered
-from podsim.graphs.op_graph_batch import at_batch, grows
+from podsim.graphs.op_graph import DIMS, KINDS, WIDTH, OpGraph, topological_order
+from podsim.graphs.op_graph_batch import at_batch, is_for_any_batch, plain_number
 
 _VERSION = 1
 _LARGEST = 1 << 28
@@ -24,7 +24,7 @@ _NUMBERS = (
 
 
 def to_value(graph: OpGraph) -> dict[str, Any]:
-    """The JSON of a graph: numbers in SI; `before` and `carries` hold each op's predecessors and their bytes."""
+    """The JSON value of a graph, in SI; `before` and `carries` are the predecessors of each op and their bytes."""
     return {
         "podsim_graph": _VERSION, "name": graph.name, "source": graph.source, "batch": graph.batch,
         "element": graph.element, "notes": list(graph.notes), "ops": [_op(graph, i) for i in range(len(graph))],
@@ -32,35 +32,31 @@ def to_value(graph: OpGraph) -> dict[str, Any]:
 
 
 def to_text(value: dict[str, Any]) -> str:
-    """JSON text of a graph's value."""
+    """The JSON text of a graph's value."""
     head = {key: item for key, item in value.items() if key != "ops"}
-    lines = ",\n".join("  " + json.dumps(one) for one in value["ops"])
+    lines = ",\n".join("  " + json.dumps(op) for op in value["ops"])
     return json.dumps(head)[:-1] + ', "ops": [\n' + lines + "\n]}\n"
 
 
 def _op(graph: OpGraph, i: int) -> dict[str, Any]:
     kind = KINDS[graph.kind[i]]
     edges = slice(graph.first[i], graph.first[i + 1])
-    one: dict[str, Any] = {
+    op: dict[str, Any] = {
         "name": graph.names[i], "op": graph.targets[i], "kind": kind, "shape": list(graph.shapes[i]),
-        "before": graph.before[edges].tolist(), "carries": [_plain(b) for b in graph.carried[edges]],
+        "before": graph.before[edges].tolist(), "carries": [plain_number(b) for b in graph.carried[edges]],
     }  # fmt: skip
     if kind in DIMS:
-        one["dims"] = graph.dims_OD[i, : len(DIMS[kind])].tolist()
-        one["gradient"] = graph.gradient_OA[i].tolist()
+        op["dims"] = graph.dims_OD[i, : len(DIMS[kind])].tolist()
+        op["gradient"] = graph.gradient_OA[i].tolist()
     for key in _NUMBERS:
         value = float(getattr(graph, key)[i])
         if value:
-            one[key] = _plain(value)
-    return one
-
-
-def _plain(value: float) -> float | int:
-    return int(value) if float(value).is_integer() else float(value)
+            op[key] = plain_number(value)
+    return op
 
 
 def write_value(value: dict[str, Any], path: Path) -> None:
-    """Write a graph's value to a file; ModelError if that cannot be done."""
+    """Write a graph's value to a file. Raises ModelError for an unwritable file."""
     text = to_text(value).encode("utf-8")
     try:
         path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
@@ -69,7 +65,7 @@ def write_value(value: dict[str, Any], path: Path) -> None:
 
 
 def read_value(path: Path) -> dict[str, Any]:
-    """A file's JSON value, unchecked; ModelError for one that is no graph."""
+    """The JSON value of a file. Raises ModelError for a file without a graph."""
     try:
         if path.stat().st_size > _LARGEST:
             raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB")
@@ -79,39 +75,39 @@ def read_value(path: Path) -> dict[str, Any]:
             raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB when unpacked")
         value = json.loads(data.decode("utf-8"))
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise ModelError(f"{path}: is not gzipped, or breaks off") from None
+        raise ModelError(f"{path}: is not gzipped, or is truncated") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: is no JSON: {str(error)[:120]}") from None
+        raise ModelError(f"{path}: is not JSON: {str(error)[:120]}") from None
     if not isinstance(value, dict) or value.get("podsim_graph") != _VERSION:
         raise ModelError(
-            f"{path}: is no graph of `podsim capture` (version {_VERSION}): "
+            f"{path}: is not a graph of `podsim capture` (version {_VERSION}): "
             f"podsim_graph={str(value.get('podsim_graph') if isinstance(value, dict) else None)[:40]}"
         )
     return value
 
 
 def read_graph(path: Path, batch: int | None = None) -> OpGraph:
-    """The graph of a file; its ops may stand in any order. `batch` is for a graph captured for any (xB).
+    """The graph of a file, with ops in any order. `batch` is for a graph captured for any batch (xB).
 
-    Raises ModelError for a file that is no such graph, with every op that is wrong, for a graph with a cycle, and for
-    a batch where it is missing or cannot be chosen.
+    Raises ModelError for another file, with all wrong ops, for a graph with a cycle, and for a batch that is missing or
+    cannot be chosen.
     """
     return graph_of(read_value(path), str(path), batch)
 
 
 def check_batch(batch: int) -> None:
-    """Raise ModelError unless a batch is a whole number from 1."""
+    """Raise ModelError unless a batch is a positive integer."""
     if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= 2**30:
         raise ModelError(f"batch={batch!r} must be a whole number from 1")
 
 
 def graph_of(value: dict[str, Any], where: str, batch: int | None = None, *, check: bool = True) -> OpGraph:
-    """The graph of a JSON value, which came from `where`; see `read_graph`; without `check` its ops are right."""
-    if grows(value):
+    """The graph of a JSON value from `where`; see `read_graph`. Without `check`, its ops must be valid."""
+    if is_for_any_batch(value):
         if batch is None:
-            raise ModelError(f"{where}: captured for any batch; say which: --batch 32")
+            raise ModelError(f"{where}: captured for any batch; choose one: --batch 32")
         check_batch(batch)
         return _graph(at_batch(value, batch), where, check)
     if batch is not None and batch != value.get("batch"):
@@ -124,68 +120,68 @@ def graph_of(value: dict[str, Any], where: str, batch: int | None = None, *, che
 
 def _graph(value: dict[str, Any], where: str, check: bool) -> OpGraph:
     ops = value.get("ops")
-    if not isinstance(ops, list) or not ops or not all(isinstance(one, dict) for one in ops):
+    if not isinstance(ops, list) or not ops or not all(isinstance(op, dict) for op in ops):
         raise ModelError(f"{where}: ops must be a list of at least one op")
     checked = enumerate(ops if check else ())
-    problems = [f"op {i}: {said}" for i, one in checked for said in _problems(one, len(ops))]
+    problems = [f"op {i}: {problem}" for i, op in checked for problem in _problems(op, len(ops))]
     for key in ("batch", "element"):
         if not _number(value.get(key)) or not value[key] > 0:
             problems.append(f"{key}={str(value.get(key))[:40]} must be a positive number")
     if problems:
         more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
         raise ModelError(f"{where}: " + "; ".join(problems[:8]) + more)
-    order = ordered([one["before"] for one in ops], [str(one["name"]) for one in ops])
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    order = topological_order([op["before"] for op in ops], [str(op["name"]) for op in ops])
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
     ops = [ops[i] for i in order]
     dims_OD = np.zeros((len(ops), WIDTH), dtype=np.int64)
-    for i, one in enumerate(ops):
-        dims_OD[i, : len(one.get("dims", ()))] = one.get("dims", ())
+    for i, op in enumerate(ops):
+        dims_OD[i, : len(op.get("dims", ()))] = op.get("dims", ())
     return OpGraph(
         name=str(value.get("name", "")), source=str(value.get("source", "")), batch=int(value["batch"]),
         element=float(value["element"]), notes=tuple(str(note) for note in value.get("notes", ())),
-        names=tuple(str(one["name"]) for one in ops), targets=tuple(str(one["op"]) for one in ops),
-        shapes=tuple(tuple(one["shape"]) for one in ops), dims_OD=dims_OD,
-        kind=np.array([KINDS.index(one["kind"]) for one in ops], dtype=np.int64),
-        gradient_OA=np.array([one.get("gradient", (False, False)) for one in ops], dtype=bool).reshape(-1, 2),
-        first=np.cumsum([0, *(len(one["before"]) for one in ops)]).astype(np.int64),
-        before=np.array([place[j] for one in ops for j in one["before"]], dtype=np.int64),
-        carried=np.array([b for one in ops for b in one["carries"]], dtype=float),
-        **{key: np.array([one.get(key, 0.0) for one in ops], dtype=float) for key in _NUMBERS},
+        names=tuple(str(op["name"]) for op in ops), targets=tuple(str(op["op"]) for op in ops),
+        shapes=tuple(tuple(op["shape"]) for op in ops), dims_OD=dims_OD,
+        kind=np.array([KINDS.index(op["kind"]) for op in ops], dtype=np.int64),
+        gradient_OA=np.array([op.get("gradient", (False, False)) for op in ops], dtype=bool).reshape(-1, 2),
+        first=np.cumsum([0, *(len(op["before"]) for op in ops)]).astype(np.int64),
+        before=np.array([position[j] for op in ops for j in op["before"]], dtype=np.int64),
+        carried=np.array([b for op in ops for b in op["carries"]], dtype=float),
+        **{key: np.array([op.get(key, 0.0) for op in ops], dtype=float) for key in _NUMBERS},
     )  # fmt: skip
 
 
-def _problems(one: dict[str, Any], ops: int) -> list[str]:
-    """What is wrong with one op."""
-    found = []
-    missing = [key for key in ("name", "op", "kind", "shape", "before", "carries") if key not in one]
+def _problems(op: dict[str, Any], ops: int) -> list[str]:
+    """The problems of one op."""
+    problems = []
+    missing = [key for key in ("name", "op", "kind", "shape", "before", "carries") if key not in op]
     if missing:
         return [f"missing {', '.join(missing)}"]
-    if one["kind"] not in KINDS:
-        found.append(unknown_name("kind", str(one["kind"]), KINDS))
-    lists = {key: one[key] for key in ("shape", "before", "carries")}
+    if op["kind"] not in KINDS:
+        problems.append(unknown_name("kind", str(op["kind"]), KINDS))
+    lists = {key: op[key] for key in ("shape", "before", "carries")}
     wrong = [
         key for key, item in lists.items() if not isinstance(item, list) or not all(_number(n) for n in item)
     ]
     if wrong:
-        return [*found, f"{', '.join(wrong)} must be lists of numbers, zero or more"]
-    if any(n != int(n) or n >= ops for n in one["before"]):
-        found.append(f"before={str(one['before'])[:60]} must name ops, 0 to {ops - 1}")
-    if len(one["before"]) != len(one["carries"]):
-        found.append(f"before has {len(one['before'])} entries, carries {len(one['carries'])}")
-    needed = len(DIMS.get(str(one["kind"]), ()))
-    dims = one.get("dims", [])
+        return [*problems, f"{', '.join(wrong)} must be lists of numbers, zero or more"]
+    if any(n != int(n) or n >= ops for n in op["before"]):
+        problems.append(f"before={str(op['before'])[:60]} must name ops, 0 to {ops - 1}")
+    if len(op["before"]) != len(op["carries"]):
+        problems.append(f"before has {len(op['before'])} entries, carries {len(op['carries'])}")
+    needed = len(DIMS.get(str(op["kind"]), ()))
+    dims = op.get("dims", [])
     if not isinstance(dims, list) or len(dims) != needed or not all(_number(n) and n == int(n) for n in dims):
-        found.append(f"dims={str(dims)[:60]} must be {needed} whole numbers")
+        problems.append(f"dims={str(dims)[:60]} must be {needed} whole numbers")
     elif any(n < 1 for n in dims[:7]):
-        found.append(f"dims={dims} must be 1 or more")
-    gradient = one.get("gradient", [False, False])
+        problems.append(f"dims={dims} must be 1 or more")
+    gradient = op.get("gradient", [False, False])
     if not isinstance(gradient, list) or len(gradient) != 2 or not all(isinstance(g, bool) for g in gradient):
-        found.append(f"gradient={str(gradient)[:40]} must be two of true and false")
-    wrong = [key for key in _NUMBERS if not _number(one.get(key, 0))]
+        problems.append(f"gradient={str(gradient)[:40]} must be two of true and false")
+    wrong = [key for key in _NUMBERS if not _number(op.get(key, 0))]
     if wrong:
-        found.append(f"{', '.join(wrong)} must be numbers, zero or more")
-    return found
+        problems.append(f"{', '.join(wrong)} must be numbers, zero or more")
+    return problems
 
 
 def _number(value: Any) -> bool:

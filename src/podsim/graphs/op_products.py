@@ -1,4 +1,4 @@
-"""Sizes and arithmetic of products: matrix products, convolutions, attention, Einstein sums."""
+"""The sizes and arithmetic of products: matrix products, convolutions, attention, Einstein sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podsim.errors import ModelError
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """A tensor: its shape, and whether the backward pass needs its gradient."""
+    """A tensor: its shape, and whether the backward pass computes its gradient."""
 
     shape: tuple[int, ...]
     width: float = 4.0
@@ -21,13 +21,13 @@ class Operand:
 
     @property
     def bytes(self) -> float:
-        """B of the tensor."""
+        """B. The size of the tensor."""
         return prod(self.shape) * self.width
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Arithmetic and bytes of one op; the fields are those of OpGraph."""
+    """The arithmetic and bytes of one op; the fields are those of OpGraph."""
 
     kind: str
     dims: tuple[int, ...] = ()
@@ -46,7 +46,7 @@ class Facts:
     """B. The bytes kept in addition to inputs and output: masks, positions of maxima."""
     unknown: bool = False
     sparse: bool = False
-    """Whether the gradient of its weights covers few rows, which alone are updated."""
+    """Whether the gradient of its weights covers few rows, the only ones that the optimizer updates."""
 
 
 def _product(
@@ -57,12 +57,12 @@ def _product(
     out: Operand,
     bias: Operand | None,
 ) -> Facts:
-    """A product of two operands; a bias is added on the way, and its gradient is a sum over the result's."""
+    """A product of two operands with an optional bias, whose gradient is a sum over the result's gradient."""
     first, second = operands[0].trained, operands[1].trained
     biased = bias is not None and bias.trained
     return Facts(
         kind=kind, dims=dims, gradient=(first, second), flops=flops, flops_back=flops * (first + second),
-        read=sum(one.bytes for one in operands) + (bias.bytes if bias else 0.0), written=out.bytes,
+        read=sum(operand.bytes for operand in operands) + (bias.bytes if bias else 0.0), written=out.bytes,
         read_back=out.bytes if biased else 0.0, written_back=bias.bytes if bias and biased else 0.0, kernels=1.0,
         kernels_back=float(first + second + biased), saves_inputs=first or second,
     )  # fmt: skip
@@ -93,8 +93,7 @@ def conv_facts(
 ) -> Facts:
     """A convolution of (batch, channels, …) by filters of any number of dimensions.
 
-    Arithmetic: each filter is put at every position of the output (transposed: of the input), once for each of the
-    channels of its group.
+    Arithmetic: each filter at every position of the output (transposed: of the input), for each channel of its group.
     """
     spatial = len(weight.shape) - 2
     batch = source.shape[0] if len(source.shape) == spatial + 2 else 1
@@ -116,8 +115,8 @@ def attention_facts(
     causal: bool = False,
     mask: Operand | None = None,
 ) -> Facts:
-    """softmax(Q K^T) V of (batch, heads, tokens, width); arithmetic counts all pairs, masked or not."""
-    q, k, v = ((1,) * (4 - len(one.shape)) + one.shape for one in (query, key, value))
+    """softmax(Q K^T) V of (batch, heads, tokens, width). The arithmetic counts all pairs, also masked ones."""
+    q, k, v = ((1,) * (4 - len(operand.shape)) + operand.shape for operand in (query, key, value))
     batch, heads = prod(q[:-3]), q[-3]
     pairs = float(batch * heads * q[-2] * k[-2])
     flops = 2.0 * pairs * (q[-1] + v[-1])
@@ -133,7 +132,7 @@ def attention_facts(
 
 
 def einsum_facts(equation: str, operands: Sequence[Operand], out: Operand) -> Facts:
-    """A product of two operands by its letters: those in both and in the result are the batch.
+    """A product of two operands by its letters; letters in both operands and in the result are the batch.
 
     Raises ModelError for more than two operands, an ellipsis, or a repeated letter.
     """
@@ -143,19 +142,21 @@ def einsum_facts(equation: str, operands: Sequence[Operand], out: Operand) -> Fa
         len(names) != 2
         or len(operands) != 2
         or "." in equation
-        or any(len(set(one)) != len(one) for one in names)
+        or any(len(set(letters)) != len(letters) for letters in names)
     ):
         raise ModelError(
-            f"einsum {equation[:60]!r} cannot be costed: only products of two operands with letters are; "
-            "write it as several of them, with explicit letters"
+            f"einsum {equation[:60]!r} cannot be costed: it must be a product of two operands with letters; "
+            "write it as several such products"
         )
     if "->" not in equation:
         both = left.replace(",", "")
         result = "".join(sorted(c for c in set(both) if both.count(c) == 1))
     size = {
-        c: s for name, one in zip(names, operands, strict=True) for c, s in zip(name, one.shape, strict=True)
+        c: s
+        for name, tensor in zip(names, operands, strict=True)
+        for c, s in zip(name, tensor.shape, strict=True)
     }
-    sets = [set(one) for one in names]
+    sets = [set(letters) for letters in names]
     batch = prod(size[c] for c in sets[0] & sets[1] & set(result))
     k = prod(size[c] for c in (sets[0] & sets[1]) - set(result))
     m = prod(size[c] for c in sets[0] - sets[1])

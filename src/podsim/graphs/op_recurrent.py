@@ -1,11 +1,11 @@
-"""LSTM, GRU and plain recurrent layers as what a library computes: a product over all steps, then one step after another.
+"""LSTM, GRU and plain recurrent layers as a library computes them: a product over all steps, then step after step.
 
-A layer multiplies all its inputs at once, steps x samples rows by the gates of both directions. Each step then
-multiplies the hidden state by the recurrent weights and combines the gates, after the step before it; the directions
-run side by side. Backward the steps run in the other order, and the gradient of the recurrent weights is one product
-over all of them.
-Source: what cuDNN does (Appleyard, Kočiský and Blunsom 2016, arxiv.org/abs/1604.01946); its overlap of layers and the
-kernels that hold weights on the chip are left out.
+A layer multiplies all its inputs at once: steps x samples rows by the gates of both directions. Then each step
+multiplies the hidden state by the recurrent weights and combines the gates, after the previous step. The directions
+run side by side. In the backward pass the steps run in reverse, and the gradient of the recurrent weights is one
+product over all steps.
+Source: cuDNN (Appleyard, Kočiský and Blunsom 2016, arxiv.org/abs/1604.01946), without its overlap of layers and the
+kernels that keep weights on the chip.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from podsim.errors import ModelError
 from podsim.graphs.op_products import Facts, Operand, gemm_facts
 
 LAYERS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-"""name of a layer over many steps -> its gates"""
+"""The number of gates of each layer over many steps."""
 CELLS = {"lstm_cell": 4, "gru_cell": 3, "rnn_tanh_cell": 1, "rnn_relu_cell": 1}
-"""name of one step -> its gates"""
+"""The number of gates of each single step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentPart:
-    """One of the ops that a recurrent layer is: its inputs' product, its loop over the steps, or dropout after it."""
+    """One op of a recurrent layer: the product of its inputs, the loop over its steps, or dropout."""
 
     target: str
     facts: Facts
@@ -35,9 +35,9 @@ class RecurrentPart:
 
 
 def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list[RecurrentPart]:
-    """What a recurrent layer or cell of PyTorch computes, op after op.
+    """The ops of a recurrent layer or cell of PyTorch, in order.
 
-    Raises ModelError for packed sequences, whose lengths a capture does not have, and for projections.
+    Raises ModelError for packed sequences, whose lengths a capture does not know, and for projections.
     """
     if target in CELLS:
         source, _, first, second = arguments[:4]
@@ -47,11 +47,11 @@ def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list
         return _layer(target, CELLS[target], steps, [weights], 1, source.shape[0], out, 0)[0]
     if not isinstance(arguments[1], tuple) and target == "lstm":
         raise ModelError(
-            "lstm of packed sequences cannot be costed: their lengths are values, which a capture does not have; "
+            "lstm of packed sequences cannot be costed: their lengths are values, which a capture does not know; "
             "pad the sequences, as --input says"
         )
     source, _, weights, biased, layers, dropout, train, both, batch_first = arguments[:9]
-    many, one = (source.shape[1], source.shape[0]) if batch_first else source.shape[:2]
+    length, batch = (source.shape[1], source.shape[0]) if batch_first else source.shape[:2]
     each, directions = 4 if biased else 2, 2 if both else 1
     if len(weights) != each * layers * directions:
         raise ModelError(
@@ -59,10 +59,12 @@ def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list
         )
     parts: list[RecurrentPart] = []
     for layer in range(layers):
-        place = layer * directions * each
-        groups = [tuple(weights[place + d * each : place + (d + 1) * each]) for d in range(directions)]
+        first_weight = layer * directions * each
+        groups = [
+            tuple(weights[first_weight + d * each : first_weight + (d + 1) * each]) for d in range(directions)
+        ]
         hidden = replace(out, shape=(*source.shape[:2], groups[0][1].shape[1] * directions))
-        made, source = _layer(target, LAYERS[target], source, groups, many, one, hidden, place)
+        made, source = _layer(target, LAYERS[target], source, groups, length, batch, hidden, first_weight)
         parts += made
         if dropout and train and layer + 1 < layers:
             parts.append(_dropout(source))
@@ -71,9 +73,9 @@ def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list
 
 def _layer(
     target: str, gates: int, source: Operand, groups: Sequence[tuple[Operand, ...]], steps: int, batch: int,
-    out: Operand, place: int,
+    out: Operand, first_weight: int,
 ) -> tuple[list[RecurrentPart], Operand]:  # fmt: skip
-    """The two ops of one layer, and its result."""
+    """(the two ops of one layer, its result)."""
     directions, (first, second) = len(groups), groups[0][:2]
     wide, hidden = first.shape[0], second.shape[1]
     each = len(groups[0])
@@ -93,8 +95,8 @@ def _layer(
         extra=states if trained else 0.0,
     )  # fmt: skip
     ways = range(directions)
-    of_inputs = tuple(place + d * each + i for d in ways for i in range(each) if i != 1)
-    of_loop = tuple(place + d * each + 1 for d in ways)
+    of_inputs = tuple(first_weight + d * each + i for d in ways for i in range(each) if i != 1)
+    of_loop = tuple(first_weight + d * each + 1 for d in ways)
     return [
         RecurrentPart(target=f"{target}_inputs", facts=inputs, output=before, weights=of_inputs),
         RecurrentPart(target=target, facts=loop, output=out, weights=of_loop),
@@ -102,7 +104,7 @@ def _layer(
 
 
 def _dropout(source: Operand) -> RecurrentPart:
-    """Dropout between two layers: one byte of mask for each element."""
+    """The dropout between two layers, with a mask of one byte per element."""
     mask = source.bytes / source.width
     back = float(source.trained)
     facts = Facts(

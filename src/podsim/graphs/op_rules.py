@@ -1,7 +1,7 @@
-"""What one op of a captured graph costs, by the name PyTorch gives it: arithmetic, bytes, what is kept. No PyTorch here.
+"""The cost of one op of a captured graph by its PyTorch name: arithmetic, bytes, saved tensors. Needs no PyTorch.
 
-Bytes are those of one kernel a step of an eager framework: every operand read once, the result written once; norms
-that need statistics first read their input twice. Backward traffic follows from which gradients are needed.
+Bytes are those of an eager framework with a kernel per op: every operand read once, the result written once. Norms
+that first need statistics read their input twice. Backward traffic follows from the gradients that are needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podsim.graphs.op_products import Facts, Operand, attention_facts, conv_fact
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One op as captured: tensors as Operands, all else as written."""
+    """One captured op, with tensors as Operands and other arguments as given."""
 
     target: str
     """The name without overload: "conv2d"."""
@@ -27,19 +27,19 @@ class Call:
 
     @property
     def tensors(self) -> list[Operand]:
-        """Every tensor that is read, those in lists included, in order."""
-        found: list[Operand] = []
+        """The tensors that it reads, in order, with those in lists."""
+        operands: list[Operand] = []
         for value in (*self.arguments, *self.named.values()):
-            found += [
-                one
-                for one in (value if isinstance(value, (tuple, list)) else [value])
-                if isinstance(one, Operand)
+            operands += [
+                item
+                for item in (value if isinstance(value, (tuple, list)) else [value])
+                if isinstance(item, Operand)
             ]
-        return found
+        return operands
 
-    def get(self, place: int, name: str, default: Any) -> Any:
+    def get(self, position: int, name: str, default: Any) -> Any:
         """An argument by position or name."""
-        return self.arguments[place] if place < len(self.arguments) else self.named.get(name, default)
+        return self.arguments[position] if position < len(self.arguments) else self.named.get(name, default)
 
 
 VIEWS = frozenset((
@@ -50,30 +50,30 @@ VIEWS = frozenset((
     "broadcast_to", "mt", "real", "to", "_to_copy", "type_as", "clone", "sym_size", "size",
     "_assert_tensor_metadata", "adjoint", "mH", "mT", "T",
 ))  # fmt: skip
-"""ops that give a view; those that may copy do so only where the capture says they did"""
+"""The ops that give a view; those that may copy do so only if the capture shows a copy."""
 _COPIES = ("reshape", "flatten", "contiguous", "to", "_to_copy", "type_as", "clone", "_unsafe_view")
 _PLAIN_READS = frozenset((
     "add", "sub", "rsub", "neg", "add_scalar", "sub_scalar", "where", "masked_fill", "fill", "zeros_like",
     "ones_like", "roll", "flip", "pad", "constant_pad_nd", "cat", "stack", "concat", "index_select", "gather",
     "tril", "triu", "repeat", "repeat_interleave", "tile", "upsample_nearest2d", "pixel_shuffle", "constant_pad",
 ))  # fmt: skip
-"""ops whose backward pass needs no tensor of the forward pass"""
+"""The ops whose backward pass needs no tensor of the forward pass."""
 _OUTPUT_SAVED = frozenset((
     "relu", "sigmoid", "tanh", "exp", "softmax", "log_softmax", "sqrt", "rsqrt", "relu6", "hardtanh",
     "leaky_relu", "elu",
 ))  # fmt: skip
-"""ops whose backward pass reads their output"""
+"""The ops whose backward pass reads their output."""
 
 
 def is_view(call: Call, copied: bool) -> bool:
-    """Whether the op moves nothing; `copied` says that its output is not a view of its input."""
+    """Whether the op moves no bytes; `copied` means that its output is not a view of its input."""
     return call.target in VIEWS and not (call.target in _COPIES and copied)
 
 
 def facts_of(call: Call) -> Facts:
-    """Arithmetic and bytes of an op; unknown ones are counted by their bytes, and say so.
+    """The arithmetic and bytes of an op; an unknown op is marked and costed by its bytes.
 
-    Raises ModelError for ops that hold arithmetic podsim cannot see into.
+    Raises ModelError for ops with hidden arithmetic.
     """
     if call.target in _OPAQUE:
         raise ModelError(
@@ -106,7 +106,7 @@ MADE = frozenset((
     "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full",
     "new_empty", "exponential", "uniform", "normal", "random",
 ))  # fmt: skip
-"""ops whose numbers depend on no tensor's: a tensor given to them gives its shape, and no gradient flows back to it"""
+"""The ops whose numbers depend on no tensor: they use only the shape of a tensor, and no gradient flows back."""
 
 
 def _elements(shape: tuple[int, ...]) -> int:
@@ -114,14 +114,14 @@ def _elements(shape: tuple[int, ...]) -> int:
 
 
 def _gradients(call: Call) -> list[Operand]:
-    """Operands whose gradient the backward pass computes."""
-    return [one for one in call.tensors if one.trained]
+    """The operands whose gradient the backward pass computes."""
+    return [operand for operand in call.tensors if operand.trained]
 
 
 def _elementwise(call: Call) -> Facts:
-    """Operands read, result written; backward one kernel for each operand that needs a gradient."""
+    """An op that reads operands and writes a result; backward one kernel per operand with a gradient."""
     out = call.output
-    read = sum(one.bytes for one in call.tensors)
+    read = sum(operand.bytes for operand in call.tensors)
     masked = "dropout" in call.target
     mask = float(_elements(out.shape)) if masked and not _idle_dropout(call) else 0.0
     if masked and not mask:
@@ -131,13 +131,13 @@ def _elementwise(call: Call) -> Facts:
     if call.target in ("addcmul", "addcdiv"):
         added = call.tensors[:1]
     plain = call.target in _PLAIN_READS or masked
-    for one in _gradients(call):
-        broadcast = _elements(one.shape) < _elements(out.shape)
-        if not broadcast and any(one is other for other in added):
-            continue  # the gradient is handed on as it is
+    for operand in _gradients(call):
+        broadcast = _elements(operand.shape) < _elements(out.shape)
+        if not broadcast and any(operand is other for other in added):
+            continue  # the gradient passes through unchanged
         kernels += 1
         read_back += out.bytes * (1 if plain else 2) + mask
-        written_back += one.bytes
+        written_back += operand.bytes
     saves_output = call.target in _OUTPUT_SAVED
     return Facts(
         kind="elementwise", read=read, written=out.bytes + mask, read_back=read_back, written_back=written_back,
@@ -146,8 +146,8 @@ def _elementwise(call: Call) -> Facts:
     )  # fmt: skip
 
 
-def _made(call: Call) -> Facts:
-    """The result is written; memory that is only set aside is not."""
+def _creation(call: Call) -> Facts:
+    """An op that writes its result, or only allocates it."""
     if call.target in ("empty", "empty_like", "new_empty"):
         return Facts(kind="elementwise", kernels=0.0)
     return Facts(kind="elementwise", written=call.output.bytes)
@@ -158,10 +158,10 @@ def _idle_dropout(call: Call) -> bool:
 
 
 def _norm(call: Call, reads: int, reads_back: int) -> Facts:
-    """A norm reads its input `reads` times, its gradient and its input `reads_back` times in all."""
+    """A norm that reads its input `reads` times, and backward its gradient and input `reads_back` times in total."""
     source, out = call.tensors[0], call.output
-    weights = sum(one.bytes for one in call.tensors[1:])
-    trained = source.trained or any(one.trained for one in call.tensors[1:])
+    weights = sum(operand.bytes for operand in call.tensors[1:])
+    trained = source.trained or any(operand.trained for operand in call.tensors[1:])
     return Facts(
         kind="norm", read=reads * source.bytes + weights, written=out.bytes,
         read_back=reads_back * source.bytes + weights if trained else 0.0,
@@ -171,30 +171,30 @@ def _norm(call: Call, reads: int, reads_back: int) -> Facts:
 
 
 def _batch_norm(call: Call) -> Facts:
-    """Statistics, then normalisation: the input twice; backward two sums over gradient and input, then the gradient."""
+    """Statistics, then normalisation: two reads. Backward: two sums over gradient and input, then the gradient."""
     training = call.get(5, "training", True)
     return _norm(call, 2, 4) if training else _norm(call, 1, 2)
 
 
 def _layer_norm(call: Call) -> Facts:
-    """Rows stay on the chip: the input once; backward once for its gradient, once for that of the weights."""
+    """Rows stay on the chip: one read. Backward: once for its gradient, once for that of the weights."""
     return _norm(call, 1, 4 if len(call.tensors) > 1 else 2)
 
 
 def _cosine(call: Call) -> Facts:
-    """Both operands spread to one shape, divided by their norms, multiplied, summed: six kernels in ATen.
+    """Cosine similarity in six kernels of ATen: broadcast both operands, divide by norms, multiply, sum.
 
-    Each division writes a tensor of that shape, and so does the product. Backward, of each operand: the product's
-    gradient, that of the quotient, and that of the norm back to where it came from; a dozen kernels of that shape.
+    Each division writes a tensor of the broadcast shape, and so does the product. Backward, per operand: the gradients
+    of the product, of the quotient and of the norm, in a dozen kernels of that shape.
     Source: the kernels that PyTorch 2.13 dispatches (a test counts them).
     """
-    one, other = call.tensors[:2]
+    left, right = call.tensors[:2]
     dim = call.get(2, "dim", 1)
-    length = max(one.shape[dim], other.shape[dim])
-    wide = _elements(call.output.shape) * length * max(one.width, other.width)
+    length = max(left.shape[dim], right.shape[dim])
+    wide = _elements(call.output.shape) * length * max(left.width, right.width)
     wanted = float(len(_gradients(call)))
     return Facts(
-        kind="reduction", read=2 * (one.bytes + other.bytes) + 3 * wide, written=3 * wide + call.output.bytes,
+        kind="reduction", read=2 * (left.bytes + right.bytes) + 3 * wide, written=3 * wide + call.output.bytes,
         read_back=wanted * 15 * wide, written_back=wanted * 10 * wide, kernels=6.0, kernels_back=wanted * 12,
         saves_inputs=bool(wanted), extra=2 * wide if wanted else 0.0,
     )  # fmt: skip
@@ -210,7 +210,7 @@ def _softmax(call: Call) -> Facts:
 
 
 def _pool(call: Call) -> Facts:
-    """Windows share what they read; a maximum also writes where it was (8 B each), for the backward pass."""
+    """Windows share their reads. A maximum also writes its positions (8 B each), for the backward pass."""
     source, out = call.tensors[0], call.output
     where = 8.0 * _elements(out.shape) if "max" in call.target else 0.0
     back = 1.0 if source.trained else 0.0
@@ -221,21 +221,21 @@ def _pool(call: Call) -> Facts:
 
 
 def _reduction(call: Call) -> Facts:
-    read = sum(one.bytes for one in call.tensors)
+    read = sum(operand.bytes for operand in call.tensors)
     back = float(len(_gradients(call)))
     plain = call.target in ("sum", "mean")
     return Facts(
         kind="reduction", read=read, written=call.output.bytes,
         read_back=(call.output.bytes + (0.0 if plain else read)) * min(back, 1.0),
-        written_back=sum(one.bytes for one in _gradients(call)), kernels=1.0, kernels_back=back,
+        written_back=sum(operand.bytes for operand in _gradients(call)), kernels=1.0, kernels_back=back,
         saves_inputs=bool(back) and not plain,
     )  # fmt: skip
 
 
 def _embedding(call: Call) -> Facts:
-    """Rows are gathered; backward the whole table's gradient is cleared and rows are added into it.
+    """A gather of rows. Backward, the gradient of the entire table is cleared, and rows are added to it.
 
-    A sparse gradient is of the rows alone, and these are updated at once: gradient and rows are read, rows written.
+    A sparse gradient covers the rows alone, which are updated at once: gradient and rows are read, rows written.
     """
     table, out = call.tensors[0], call.output
     index = call.tensors[1].bytes if len(call.tensors) > 1 else 0.0
@@ -252,7 +252,7 @@ def _embedding(call: Call) -> Facts:
 
 
 def _loss(call: Call) -> Facts:
-    """Log-softmax, then one value a row; backward the gradient of all logits."""
+    """Log-softmax, then one value per row. Backward: the gradient of all logits."""
     logits = call.tensors[0]
     back = 1.0 if logits.trained else 0.0
     return Facts(
@@ -263,19 +263,20 @@ def _loss(call: Call) -> Facts:
 
 
 def _copy(call: Call) -> Facts:
-    read = sum(one.bytes for one in call.tensors) or call.output.bytes
+    read = sum(operand.bytes for operand in call.tensors) or call.output.bytes
     wanted = _gradients(call)
     back = 1.0 if wanted else 0.0
     return Facts(
         kind="copy", read=read, written=call.output.bytes, read_back=call.output.bytes * back,
-        written_back=sum(one.bytes for one in wanted), kernels=1.0, kernels_back=back,
+        written_back=sum(operand.bytes for operand in wanted), kernels=1.0, kernels_back=back,
     )  # fmt: skip
 
 
-def _sampled(call: Call) -> Facts:
-    """Four neighbours mixed at each point of a grid: of a map no more than all; backward its gradient is cleared first.
+def _grid_sample(call: Call) -> Facts:
+    """A mix of four neighbours at each point of a grid, with at most one read of the map.
 
-    Neighbours of neighbouring points come from caches where they fit; the gradient is added to as often as it is read.
+    Neighbours of nearby points come from caches if they fit. Backward, the gradient is cleared first, then added to as
+    often as it is read.
     """
     source, grid = call.tensors[:2]
     out = call.output
@@ -325,7 +326,7 @@ RULES: dict[str, Callable[[Call], Facts]] = {
     ),
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_functional", "native_batch_norm"), _batch_norm),
-    **dict.fromkeys(MADE, _made),
+    **dict.fromkeys(MADE, _creation),
     "cosine_similarity": _cosine,
     "_weight_norm": lambda call: _norm(call, 2, 4),
     "instance_norm": lambda call: _norm(call, 2, 4),
@@ -346,7 +347,7 @@ RULES: dict[str, Callable[[Call], Facts]] = {
         _reduction,
     ),
     "embedding": _embedding,
-    "grid_sampler": _sampled,
+    "grid_sampler": _grid_sample,
     **dict.fromkeys(("cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss",
                      "binary_cross_entropy_with_logits", "kl_div", "huber_loss"), _loss),
     **dict.fromkeys(
@@ -355,4 +356,4 @@ RULES: dict[str, Callable[[Call], Facts]] = {
         _copy,
     ),
 }  # fmt: skip
-"""name of an op -> what it costs"""
+"""The cost rule of each op, by name."""

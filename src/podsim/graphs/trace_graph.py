@@ -1,6 +1,6 @@
-"""What one rank runs in one step, as arrays: the common form of traces that are read and of steps that are written.
+"""The ops of one rank in one step, as arrays: the common form of traces read and steps written.
 
-Text is kept once, rows hold its position; op i starts after `before[first[i] : first[i + 1]]`.
+Rows hold positions of distinct texts; op i starts after `before[first[i] : first[i + 1]]`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLLECTIVES = (
     "all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all", "reduce_scatter",
     "reduce_scatter_block", "barrier",
 )  # fmt: skip
-"""in the order of the Chakra schema's CollectiveCommType"""
+"""The collectives, in the order of the Chakra schema's CollectiveCommType."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +30,12 @@ class CommGroup:
 
     name: str
     ranks: tuple[int, ...] = ()
-    """The ranks of the job; empty if the trace does not say."""
+    """The ranks of the job; empty if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TraceGraph:
-    """Ops of one rank, on its streams, with what each waits for."""
+    """The ops of one rank on its streams, with their dependencies."""
 
     rank: int
     """The number of the rank in the job; -1 if unknown."""
@@ -72,7 +72,7 @@ class TraceGraph:
     """The predecessors, edge by edge."""
 
     def __post_init__(self) -> None:
-        """Columns are of one length, positions exist; TraceError for ops that have no such place."""
+        """Check that columns have equal lengths. Raises TraceError for positions out of range."""
         n = len(self.name)
         columns = (
             self.kind, self.stream, self.seconds, self.start, self.flops, self.bytes, self.collective, self.group,
@@ -92,17 +92,17 @@ class TraceGraph:
                 )
 
     def __len__(self) -> int:
-        """Ops."""
+        """The number of ops."""
         return len(self.name)
 
     @property
     def after(self) -> Ints:
-        """The op that each edge leads to, [edges]."""
+        """The target op of each edge, [edges]."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.first))
 
 
 def critical_seconds(graph: TraceGraph) -> float:
-    """Seconds of the longest chain of dependencies; ops must stand in topological order, as they do after reading."""
+    """Seconds of the longest chain of dependencies, for ops in topological order."""
     end = np.zeros(len(graph))
     first, before, seconds = graph.first.tolist(), graph.before.tolist(), graph.seconds.tolist()
     for op in range(len(graph)):

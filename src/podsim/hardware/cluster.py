@@ -1,10 +1,10 @@
-"""A cluster: nodes of one system, the link of each GPU inside its node and of each adapter outside.
+"""A cluster: equal nodes, the link of each GPU inside its node, and the link of each adapter between nodes.
 
 load_cluster("dgx-a100-80gb:64")      64 nodes of a system of the catalog
 load_cluster("selene")                a cluster of the catalog
-load_cluster("superpod-a100:2su")     scalable units of one
+load_cluster("superpod-a100:2su")     scalable units of such a cluster
 load_cluster("a100-40gb/3g.20gb")     one MIG instance of a GPU, in a server of the catalog
-load_cluster("lab.toml")              a user's file (podsim.hardware.userfile), or one that `podsim measure host` wrote
+load_cluster("lab.toml")              a user's file (podsim.hardware.userfile), or the output of `podsim measure host`
 load_cluster("dgx-a100-80gb", {"network.bandwidth": "100 Gb/s"})
 """
 
@@ -22,7 +22,7 @@ from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load
 from podsim.hardware.catalog.measured_schema import FORMAT
 from podsim.hardware.measured import Host, measured_host
 from podsim.hardware.mig.host import slice_host
-from podsim.hardware.nvlink import inside_link, reach
+from podsim.hardware.nvlink import inside_link, reach_share
 from podsim.hardware.overrides import (
     GPU_KEYS,
     Reader,
@@ -39,7 +39,7 @@ from podsim.units import format_quantity
 
 FABRICS = ("infiniband", "roce", "efa", "none")
 MOST_NODES = 100_000
-"""more than three times the nodes of the largest machine built"""
+"""The largest number of nodes; more than three times the largest machine ever built."""
 
 CLUSTER_KEYS: dict[str, Reader] = {
     "nodes": count(1, MOST_NODES),
@@ -54,7 +54,7 @@ CLUSTER_KEYS: dict[str, Reader] = {
     "gpu.name": words(),
     **{f"gpu.{key}": reader for key, reader in GPU_KEYS.items()},
 }
-"""what may be changed of a cluster"""
+"""The keys that may override values of a cluster, with their readers."""
 _ALIASES = {"gpu": "gpu.name", "network.nics": "nics"}
 _SPEC = re.compile(r"([^:]+?)(?::\s*([^:]*?)\s*(su)?)?", re.IGNORECASE)
 _NO_NETWORK = Link(name="none", bandwidth=0.0)
@@ -80,12 +80,12 @@ class Cluster:
     """SI. The published figures: hpl, rpeak, power, storage, switches."""
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     faults: tuple[tuple[str, float], ...] = ()
-    """share. The capacity that is left of links or parts of its fabric, by name (Fabric.find)."""
+    """share. The remaining capacity of degraded links or parts of its fabric, by name (Fabric.find)."""
     host: Host | None = None
     """The measurements of `podsim measure host`, for a measured machine."""
 
     def __post_init__(self) -> None:
-        """Raise ClusterError for a network that is there by half, or missing between two nodes."""
+        """Raise ClusterError for an incomplete network, or for several nodes without one."""
         parts = {
             f"nics={self.nics}": self.nics > 0,
             f"network.bandwidth={format_quantity(self.network.bandwidth, 'B/s')}": self.network.bandwidth > 0,
@@ -119,12 +119,12 @@ class Cluster:
 
     @property
     def node_bandwidth(self) -> float:
-        """B/s of all adapters of a node, one direction."""
+        """B/s. The bandwidth of all adapters of a node, in one direction."""
         return self.nics * self.network.bandwidth
 
     @property
     def summary(self) -> str:
-        """One line of text: GPUs and links."""
+        """A line of text with the GPUs and links."""
         inside = f"{self.nvlink.name} {format_quantity(self.nvlink.bandwidth, 'B/s')} per GPU"
         outside = (
             f"{self.nics} x {format_quantity(self.network.bandwidth * 8, 'b/s')} {self.fabric} per node"
@@ -134,16 +134,16 @@ class Cluster:
         return f"{self.nodes} x {self.gpus_per_node} {self.gpu.name} = {self.gpus} GPUs, {inside}, {outside}"
 
     def without(self, *names: str) -> Cluster:
-        """The cluster with links or parts of its fabric broken, such as "node3/nic2", "leaf5" or "leaf0>spine*".
+        """The cluster with broken links or parts of its fabric, such as "node3/nic2", "leaf5" or "leaf0>spine*".
 
-        Routes go around them (podsim.hardware.fabrics.fabric_of); the closed forms of costs know of none.
+        Routes avoid them (podsim.hardware.fabrics.fabric_of). The closed forms of costs ignore them.
         """
         return self.degraded(*names, share=0.0)
 
     def degraded(self, *names: str, share: float) -> Cluster:
-        """The cluster with links of its fabric slowed down to a share of their capacity, 0 (broken) to 1.
+        """The cluster with some links slowed down to a share of their capacity, from 0 (broken) to 1.
 
-        Raises ClusterError for another share, and for names of nodes that it does not have.
+        Raises ClusterError for another share, and for nodes that the cluster does not have.
         """
         problems = [f"share {share:g} of a link's capacity; it must be 0 to 1"] if not 0 <= share <= 1 else []
         for name in names:
@@ -158,14 +158,14 @@ class Cluster:
         return replace(self, faults=(*self.faults, *((name, share) for name in names)))
 
     def having(self, gpu: str) -> Cluster:
-        """The same with GPUs of another type, by name."""
-        return _changed(self, {"gpu.name": gpu}, {"gpu.name": "the user"})
+        """The same cluster with GPUs of another type, by name."""
+        return _change_cluster(self, {"gpu.name": gpu}, {"gpu.name": "the user"})
 
     def subset(self, gpus: int) -> Cluster:
-        """The part given to a job: GPUs of one node, or whole nodes.
+        """The part of the cluster that a job uses: some GPUs of one node, or entire nodes.
 
-        A part of a node keeps the power figure and the main memory of the node. Raises ClusterError for more
-        GPUs than there are, and for a number that is neither a part of a node nor a multiple of it.
+        A part of a node keeps the power and the main memory of the node. Raises ClusterError for more GPUs than the
+        cluster has, and for a number that is neither a part of a node nor a multiple of it.
         """
         if not 1 <= gpus <= self.gpus:
             raise ClusterError(
@@ -174,7 +174,7 @@ class Cluster:
         per = self.gpus_per_node
         if gpus < per:
             nics = ceil(self.nics * gpus / per)
-            link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * reach(self.system, gpus))
+            link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * reach_share(self.system, gpus))
             part = replace(self.system, gpus=gpus, nics=nics, datasheet={})
             changed: dict[str, Any] = {"system": part, "nodes": 1, "nics": nics, "nvlink": link}
         elif gpus % per:
@@ -191,17 +191,16 @@ class Cluster:
 
 
 def cluster_names() -> tuple[str, ...]:
-    """Clusters, then systems of the catalog: what load_cluster takes without a number. No aliases."""
+    """The names that load_cluster takes without a number: clusters, then systems of the catalog, without aliases."""
     return (*names("cluster"), *names("system"))
 
 
 def load_cluster(spec: str | Path, overrides: Mapping[str, object] | None = None) -> Cluster:
-    """The cluster that a text describes (see the top of this file), some keys changed.
+    """The cluster that a text describes (see the top of this file), with overrides.
 
-    Keys are those of CLUSTER_KEYS, `gpu` for gpu.name and `network.nics` for nics; values are text with a
-    unit or SI numbers. What the overrides say comes after what a user's file says. Raises CatalogError for an
-    unknown name or an unreadable file, ClusterError for a value that no cluster can have, with everything
-    found wrong.
+    The keys are those of CLUSTER_KEYS, `gpu` for gpu.name and `network.nics` for nics. The values are text with a unit
+    or SI numbers. Overrides take precedence over a user's file. Raises CatalogError for an unknown name or an
+    unreadable file, and ClusterError with every value that no cluster can have.
     """
     if not isinstance(spec, (str, Path)):
         raise CatalogError(f"cannot load a cluster from {spec!r}: give a name or a path")
@@ -211,40 +210,42 @@ def load_cluster(spec: str | Path, overrides: Mapping[str, object] | None = None
         base = _catalog_cluster(spec)
         if not late:
             return base
-        changed = _changed(base, late, dict.fromkeys(late, "the user"))
+        changed = _change_cluster(base, late, dict.fromkeys(late, "the user"))
         if changed.nodes == base.nodes:
             return changed
-        return replace(changed, name=f"{base.name.partition(':')[0]}:{changed.nodes}")
+        return replace(
+            changed, name=f"{base.name.partition(':')[0]}:{changed.nodes}"
+        )  # the name states the nodes
     path = Path(spec.strip())
     table = read_toml(path)
     if table.get("format") == FORMAT:
-        base = _measured(table, path)
-        return _changed(base, late, dict.fromkeys(late, "the user")) if late else base
+        base = _measured_cluster(table, path)
+        return _change_cluster(base, late, dict.fromkeys(late, "the user")) if late else base
     file = user_file(table, str(path)[-200:], path.stem)
     early = {_ALIASES.get(key, key): value for key, value in file.overrides.items()}
     origins = {**dict.fromkeys(early, file.source), **dict.fromkeys(late, "the user")}
     try:
         base = replace(_catalog_cluster(file.inherits), name=file.name, published={})
-        return _changed(base, {**early, **late}, origins)
+        return _change_cluster(base, {**early, **late}, origins)
     except (CatalogError, ClusterError) as error:
         raise type(error)(f"{spec.strip()[-200:]}: {error}") from None
 
 
-def _measured(table: Mapping[str, Any], path: Path) -> Cluster:
-    """The ranks of a measured machine as one node."""
-    found = measured_host(table, path)
+def _measured_cluster(table: Mapping[str, Any], path: Path) -> Cluster:
+    """A measured machine as a cluster of one node, with a GPU for each rank."""
+    machine = measured_host(table, path)
     return Cluster(
-        name=found.name, system=found.system, nodes=1, nvlink=found.link, network=_NO_NETWORK, nics=0, fabric="none",
-        source=found.source, host=found.host,
+        name=machine.name, system=machine.system, nodes=1, nvlink=machine.link, network=_NO_NETWORK, nics=0,
+        fabric="none", source=machine.source, host=machine.host,
     )  # fmt: skip
 
 
 def _catalog_cluster(spec: str) -> Cluster:
-    whole, slash, _ = spec.partition("/")
-    if slash and (find(whole) or ("",))[0] == "gpu":
+    gpu_name, slash, _ = spec.partition("/")
+    if slash and (find(gpu_name) or ("",))[0] == "gpu":
         system = slice_host(load_gpu(spec))
-        return replace(_assembled(system.name, system, 1, system.gpu.source).subset(1), name=system.name)
-    name, number, in_units = _parse(spec)
+        return replace(_make_cluster(system.name, system, 1, system.gpu.source).subset(1), name=system.name)
+    name, number, in_units = _parse_spec(spec)
     known = (*names("cluster"), *aliases("cluster"))
     if name in known:
         return _named_cluster(name, number, in_units)
@@ -258,11 +259,11 @@ def _catalog_cluster(spec: str) -> Cluster:
         )
     system = load_system(name)
     nodes = 1 if number is None else number
-    return _assembled(f"{system.name}:{nodes}" if nodes > 1 else system.name, system, nodes, system.source)
+    return _make_cluster(f"{system.name}:{nodes}" if nodes > 1 else system.name, system, nodes, system.source)
 
 
 def _hint(name: str) -> str:
-    """What a name that is no cluster may have meant: another part, or a file."""
+    """A hint for a name that is no cluster: it may be another part, or a file."""
     part = find(name)
     if part:
         return f"{part[1]} is a {part[0]}; a cluster is a number of nodes of a system, such as dgx-a100-80gb:64; "
@@ -270,7 +271,7 @@ def _hint(name: str) -> str:
 
 
 def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
-    """A cluster of the catalog, whole or a number of its nodes or units."""
+    """A cluster of the catalog: all of it, or a number of its nodes or units."""
     key, entry = cluster_entry(name)
     system = load_system(entry.system)
     if entry.units:
@@ -290,14 +291,14 @@ def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
                 f"{key} has 1 to {most} nodes, as {key}:{most}; asked for {number}{'su' * in_units}"
             )
         label = key if nodes == most else f"{key}:{nodes}"
-    whole = nodes == entry.nodes
-    published = {figure: float(value) for figure, value in entry.published if value is not None and whole}
-    cluster = _assembled(label, system, nodes, "; ".join(entry.source))
+    complete = nodes == entry.nodes
+    published = {figure: float(value) for figure, value in entry.published if value is not None and complete}
+    cluster = _make_cluster(label, system, nodes, "; ".join(entry.source))
     return replace(cluster, published=published, notes=dict(entry.notes))
 
 
-def _parse(spec: str) -> tuple[str, int | None, bool]:
-    """(name, number, whether it counts units) of a text such as superpod-a100:2su."""
+def _parse_spec(spec: str) -> tuple[str, int | None, bool]:
+    """(name, number, whether the number counts units) of a text such as superpod-a100:2su."""
     match = _SPEC.fullmatch(spec.strip())
     if match is None:
         raise CatalogError(
@@ -315,8 +316,8 @@ def _parse(spec: str) -> tuple[str, int | None, bool]:
     return name.strip().lower(), nodes, unit is not None
 
 
-def _assembled(name: str, system: System, nodes: int, source: str) -> Cluster:
-    """A cluster of a system as it is sold."""
+def _make_cluster(name: str, system: System, nodes: int, source: str) -> Cluster:
+    """A cluster of a system as sold."""
     nic = system.nic
     network = Link(name=nic.name, bandwidth=nic.bandwidth, latency=nic.latency) if nic else _NO_NETWORK
     return Cluster(
@@ -325,22 +326,22 @@ def _assembled(name: str, system: System, nodes: int, source: str) -> Cluster:
     )  # fmt: skip
 
 
-def _changed(cluster: Cluster, given: Mapping[str, object], origins: Mapping[str, str]) -> Cluster:
-    """The cluster with what dotted keys say changed, each key with the origin of its value.
+def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapping[str, str]) -> Cluster:
+    """The cluster with the values of dotted keys changed; `origins` gives the origin of each value.
 
-    Raises CatalogError if a key is unknown, else ClusterError, with everything found wrong.
+    Raises CatalogError if a key is unknown, else ClusterError, with all problems.
     """
     values, problems = read_overrides(given, CLUSTER_KEYS)
     if problems:
         unknown = any(key not in CLUSTER_KEYS for key in given)
         raise (CatalogError if unknown else ClusterError)("; ".join(problems))
-    system = _changed_system(cluster.system, values)
+    system = _change_system(cluster.system, values)
     if values.get("fabric") == "none":
         values = {"nics": 0, **values}
     network = _NO_NETWORK if values.get("fabric") == "none" else cluster.network
     fields: dict[str, Any] = {key: values[key] for key in ("nodes", "nics", "fabric") if key in values}
-    fields["nvlink"] = _changed_link(_changed_inside(cluster, system), values, "nvlink")
-    fields["network"] = _changed_link(network, values, "network")
+    fields["nvlink"] = _change_link(_change_inside_link(cluster, system), values, "nvlink")
+    fields["network"] = _change_link(network, values, "network")
     origin = "; ".join([cluster.source, *(f"{key}: {text}" for key, text in origins.items())])
     changed = replace(
         cluster,
@@ -351,21 +352,21 @@ def _changed(cluster: Cluster, given: Mapping[str, object], origins: Mapping[str
         **fields,
     )
     if {"nics", "fabric", "network.bandwidth", "network.latency"} & set(values):
-        return replace(changed, system=_with_network(changed))
+        return replace(changed, system=_match_system(changed))
     return changed
 
 
-def _changed_inside(cluster: Cluster, system: System) -> Link:
-    """The link of a GPU inside a node of a cluster whose system has been changed."""
+def _change_inside_link(cluster: Cluster, system: System) -> Link:
+    """The link of a GPU inside a node, after the system changed."""
     if system.gpu == cluster.gpu and system.gpus == cluster.gpus_per_node:
         return cluster.nvlink
     link = inside_link(system)
-    share = reach(cluster.system, system.gpus) if system.gpus < cluster.gpus_per_node else 1.0
+    share = reach_share(cluster.system, system.gpus) if system.gpus < cluster.gpus_per_node else 1.0
     return replace(link, bandwidth=link.bandwidth * share)
 
 
-def _with_network(cluster: Cluster) -> System:
-    """The system of a cluster, its adapters made to agree with the cluster's network."""
+def _match_system(cluster: Cluster) -> System:
+    """The system of a cluster with adapters that match the cluster's network."""
     system, link = cluster.system, cluster.network
     if not cluster.nics:
         return replace(system, nic=None, nics=0, datasheet={})
@@ -374,7 +375,7 @@ def _with_network(cluster: Cluster) -> System:
     return replace(system, nic=nic, nics=cluster.nics, datasheet={})
 
 
-def _changed_system(system: System, values: Mapping[str, Any]) -> System:
+def _change_system(system: System, values: Mapping[str, Any]) -> System:
     gpu = load_gpu(values["gpu.name"]) if "gpu.name" in values else system.gpu
     fields = {key.removeprefix("gpu."): value for key, value in values.items() if key.startswith("gpu.")}
     fields.pop("name", None)
@@ -389,7 +390,7 @@ def _changed_system(system: System, values: Mapping[str, Any]) -> System:
     return system
 
 
-def _changed_link(link: Link, values: Mapping[str, Any], which: str) -> Link:
+def _change_link(link: Link, values: Mapping[str, Any], which: str) -> Link:
     return Link(
         name=link.name if link.bandwidth else which,
         bandwidth=values.get(f"{which}.bandwidth", link.bandwidth),

@@ -1,13 +1,13 @@
-"""How many switches and cables a rail-optimised fat tree takes, by arithmetic on its ports.
+"""The number of switches and cables of a rail-optimised fat tree, by arithmetic on its ports.
 
-Adapter i of every node of a scalable unit goes to leaf switch i of that unit (one leaf per rail), half of a
+Adapter i of every node of a scalable unit connects to leaf switch i of that unit (one leaf per rail). Half of a
 leaf's ports lead down, half up. With few units one layer of spines joins all leaves; with more there is a
-group of spines for each rail, and cores above. Every leaf has the same number of links to each spine it
-reaches, so a group has a number of spines that divides a leaf's uplinks.
+group of spines for each rail, and cores above. Every leaf has the same number of links to each spine that it
+reaches, so the spines of a group divide a leaf's uplinks evenly.
 
 Checked against the published table of the B200 SuperPOD (docs.nvidia.com/dgx-superpod, reference architecture
 for B200: 2 to 64 units) and the 140 nodes of the A100 SuperPOD (56 leaves, 80 spines, 28 cores; common
-knowledge). Limits: storage, management and in-band networks are not counted, nor are switches for subnet
+knowledge). Limits: the counts exclude storage, management and in-band networks, and switches for subnet
 managers.
 """
 
@@ -21,10 +21,10 @@ from podsim.errors import ClusterError
 
 @dataclass(frozen=True, kw_only=True)
 class FatTree:
-    """Switches and cables of one fabric, by layer."""
+    """The switches and cables of one fabric, by layer."""
 
     units: int
-    """The number of scalable units; the last may be partial."""
+    """The number of scalable units; the last one may be incomplete."""
     rails: int
     leaves: int
     spines: int
@@ -32,28 +32,28 @@ class FatTree:
     """The number of groups of spines: one, or with cores one for each rail and pod of units."""
     cores: int
     node_cables: int
-    """The number of cables from node to leaf."""
+    """The number of cables from nodes to leaves."""
     leaf_cables: int
-    """The number of cables from leaf to spine."""
+    """The number of cables from leaves to spines."""
     spine_cables: int
-    """The number of cables from spine to core."""
+    """The number of cables from spines to cores."""
 
     @property
     def switches(self) -> int:
-        """Switches of all layers."""
+        """The number of switches of all layers."""
         return self.leaves + self.spines + self.cores
 
     @property
     def cables(self) -> int:
-        """Cables of all layers."""
+        """The number of cables of all layers."""
         return self.node_cables + self.leaf_cables + self.spine_cables
 
 
 def fat_tree(*, nodes: int, rails: int, unit: int, ports: int) -> FatTree:
-    """The fabric of `nodes` with an adapter per rail, `unit` nodes on a leaf, of switches with `ports`.
+    """The fabric of `nodes` with an adapter per rail and `unit` nodes on a leaf; each switch has `ports`.
 
-    A leaf has an uplink for every node of a full unit: nothing is oversubscribed. Raises ClusterError when a
-    unit does not fit half of a leaf's ports.
+    A leaf has an uplink for every node of a full unit, so nothing is oversubscribed. Raises ClusterError for a
+    unit with more nodes than half of a leaf's ports.
     """
     down = ports // 2
     if not 1 <= unit <= down:
@@ -79,7 +79,7 @@ def fat_tree(*, nodes: int, rails: int, unit: int, ports: int) -> FatTree:
 
 
 def _spines(units: int, rails: int, unit: int, ports: int) -> tuple[int, int, bool]:
-    """(spines, groups of them, whether cores stand above them) for leaves with `unit` uplinks each."""
+    """(spines, groups of spines, whether there are cores) for leaves with `unit` uplinks each."""
     joined = _even(ceil(units * rails * unit / ports), unit)
     if joined:
         return joined, 1, False
@@ -90,5 +90,5 @@ def _spines(units: int, rails: int, unit: int, ports: int) -> tuple[int, int, bo
 
 
 def _even(least: int, uplinks: int) -> int:
-    """Fewest spines, `least` or more, over which a leaf's uplinks spread evenly; 0 if there are none."""
+    """The fewest spines, `least` or more, that divide a leaf's uplinks evenly; 0 if there are none."""
     return next((spines for spines in range(max(least, 1), uplinks + 1) if uplinks % spines == 0), 0)

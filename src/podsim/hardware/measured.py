@@ -1,19 +1,19 @@
-"""A machine that was measured: the file that `podsim measure host` writes, as a cluster of its ranks.
+"""A measured machine: the file of `podsim measure host`, read as the parts of a cluster of ranks.
 
-One rank is what one process gets while all others are busy, too: a share of the cores, or a GPU. Files are TOML, numbers
-in SI, and say where they come from; podsim.hardware.catalog.measured_schema says what may stand in them.
+A rank has the resources of one process while all ranks are busy: a share of the cores, or a GPU. Files are TOML with
+numbers in SI, and state their source; podsim.hardware.catalog.measured_schema is their schema.
 
     format = "podsim-host"
     version = 1
     name = "node7"
     source = "podsim measure host, 2026-01-31, torch 2.13.0, 8 ranks on 2 cores"
     ranks = 8
-    [rank]                # what one rank reaches: peaks, memory, memory_bandwidth
+    [rank]                # one rank: peaks, memory, memory_bandwidth
     [link]                # between two ranks
-    [[exchange]]          # a collective of a number of ranks: seconds = latency + per_byte x size
+    [[exchange]]          # a collective, for one number of ranks: seconds = latency + per_byte x size
     [[sync]]              # the same of a tensor-parallel exchange within a layer
     [[shard]]             # the same of a layer's weights or gradients under ZeRO 3
-    [disk]                # what fio found
+    [disk]                # the results of fio
     [kernels]             # constants of the kernel law, as in hardware/catalog/kernels
 """
 
@@ -32,12 +32,12 @@ from podsim.hardware.parts import Cpu, Gpu, Link, Pcie, Ssd, System
 
 Floats = npt.NDArray[np.float64]
 _ARCHITECTURES = {7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell", 12: "blackwell"}
-"""major number of the compute capability -> architecture"""
+"""The architecture of each major number of the compute capability."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The time of a collective of a number of ranks, while all were busy: latency + per_byte x size."""
+    """The time of a collective for one number of ranks, all of them busy: latency + per_byte x size."""
 
     collective: str
     ranks: int
@@ -47,19 +47,19 @@ class Exchange:
     """s. The time of a byte, counted as nccl-tests counts sizes."""
 
 
-def between(rows: Sequence[Exchange], ranks: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """(s, s of a byte) of an exchange of a number of ranks, interpolated over the logarithm of the measured numbers."""
-    ordered = sorted(rows, key=lambda one: one.ranks)
-    known, at = np.log2([one.ranks for one in ordered]), np.log2(np.asarray(ranks, float))
+def interpolate(rows: Sequence[Exchange], ranks: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """(s, s/B) of an exchange for any numbers of ranks, interpolated over the logarithm of the measured numbers."""
+    ordered = sorted(rows, key=lambda row: row.ranks)
+    known, at = np.log2([row.ranks for row in ordered]), np.log2(np.asarray(ranks, float))
     return (
-        np.asarray(np.interp(at, known, [one.latency for one in ordered])),
-        np.asarray(np.interp(at, known, [one.per_byte for one in ordered])),
+        np.asarray(np.interp(at, known, [row.latency for row in ordered])),
+        np.asarray(np.interp(at, known, [row.per_byte for row in ordered])),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What is known of a measured machine in addition to its parts."""
+    """The measurements of a machine other than its parts."""
 
     file: str
     exchanges: tuple[Exchange, ...]
@@ -77,7 +77,7 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The content of a file: the parts of a cluster."""
+    """A measured machine: the parts of a cluster."""
 
     name: str
     source: str
@@ -87,7 +87,7 @@ class Measured:
 
 
 def measured_host(table: Mapping[str, Any], path: Path) -> Measured:
-    """What a file says. Raises CatalogError with everything that is wrong in it."""
+    """The machine of a file. Raises CatalogError with all problems of the file."""
     entry = read_host_entry(table, path)
     gpu = _rank(entry, path)
     return Measured(
@@ -97,15 +97,15 @@ def measured_host(table: Mapping[str, Any], path: Path) -> Measured:
             file=str(path), names=dict(entry.names),
             share=1.0 if gpu.architecture != "cpu" else min(entry.processor.cores / entry.ranks, 1.0),
             images={entry.images.ranks: entry.images.rate} if entry.images else {},
-            exchanges=tuple(Exchange(**one.model_dump()) for one in entry.exchange),
-            syncs=tuple(Exchange(collective="sync", **one.model_dump()) for one in entry.sync),
-            shards=tuple(Exchange(collective="shard", **one.model_dump()) for one in entry.shard),
+            exchanges=tuple(Exchange(**row.model_dump()) for row in entry.exchange),
+            syncs=tuple(Exchange(collective="sync", **row.model_dump()) for row in entry.sync),
+            shards=tuple(Exchange(collective="shard", **row.model_dump()) for row in entry.shard),
         ),
     )  # fmt: skip
 
 
 def _rank(entry: HostEntry, path: Path) -> Gpu:
-    """One rank as an accelerator, whose kernels this file describes."""
+    """One rank as an accelerator; the file holds its kernel constants."""
     rank = entry.rank
     major = int(rank.compute_capability)
     return Gpu(
@@ -125,7 +125,7 @@ def _system(entry: HostEntry, gpu: Gpu) -> System:
         memory_bandwidth=entry.rank.memory_bandwidth * entry.ranks / processor.sockets, pcie_lanes=0, power=0.0,
         vendor=processor.vendor, source=entry.source, confirmed="yes",
     )  # fmt: skip
-    slot = Pcie(  # what ranks reach each other over, drawn where GPUs have their slots
+    slot = Pcie(  # the link between ranks stands in for the slots of GPUs
         name=entry.link.name, generation=3, bandwidth=entry.link.bandwidth, latency=entry.link.latency,
         source=entry.source, confirmed="yes",
     )  # fmt: skip

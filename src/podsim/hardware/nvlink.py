@@ -1,7 +1,7 @@
-"""The links between the GPUs of one server, and how many rings over NVLink they allow.
+"""The links between the GPUs of one server, and the number of rings over NVLink that they allow.
 
-A ring passes each GPU once, by one link in and one link out. NCCL builds as many rings as there are links for them, so a
-group reaches the bandwidth of its rings; links that lead elsewhere add nothing.
+A ring visits each GPU once, with one link in and one link out. NCCL builds as many rings as the links allow, so a
+group reaches the bandwidth of its rings. Links outside the rings add nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import combinations, pairwise, permutations, product
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.parts import Link, System
 
-# What NCCL reckons with between two sockets, B/s one way (src/graph/topo.h): AMD, and Intel by generation
+# B/s between two sockets in NCCL's model, one way (src/graph/topo.h): AMD, and Intel by generation
 _SOCKET = {
     "amd": 16e9,
     "xeon-e5": 6e9,
@@ -34,17 +34,17 @@ CUBE_MESH = (
     (0, 0, 1, 0, 1, 2, 0, 2),
     (0, 0, 0, 1, 2, 1, 2, 0),
 )
-"""hybrid cube mesh: two squares with diagonals, and a link or two across; six links a GPU"""
+"""The NVLinks of a hybrid cube mesh: two squares with diagonals and links across, six links per GPU."""
 _CLOSE_FIRST = (0, 3, 2, 1, 4, 7, 6, 5)
-"""which GPUs of a DGX-1 a part of it takes"""
+"""The order in which a part of a DGX-1 takes GPUs."""
 _SLOT = 0.5
-"""of a link's bandwidth, what PCI Express 3 gives where the links close no ring: 12 of 25 GB/s by NCCL's count"""
+"""share. The bandwidth of PCI Express 3 over that of a link, where the links form no ring: 12 of 25 GB/s in NCCL."""
 Lanes = tuple[tuple[int, ...], ...]
 Pair = tuple[int, int]
 
 
 def inside_link(system: System) -> Link:
-    """The link of one GPU to the others of its node: its NVLinks if they lead to all, else its PCI Express slot."""
+    """The link of a GPU to the others of its node: its NVLinks if they reach all of them, else its PCI Express slot."""
     gpu = system.gpu
     joined = system.topology not in ("pcie", "pcie-root", "nvlink-pair") and not gpu.bridge
     if gpu.nvlink and (joined or (system.topology == "nvlink-pair" and system.gpus == 2)):
@@ -53,7 +53,7 @@ def inside_link(system: System) -> Link:
 
 
 def slot_link(system: System) -> Link:
-    """The PCI Express slot of a GPU, one direction."""
+    """The PCI Express slot of a GPU, in one direction."""
     slot, gpu = system.pcie, system.gpu
     if slot is None or slot.generation > gpu.pcie_generation:
         slot = load_pcie(f"pcie{gpu.pcie_generation}")
@@ -64,12 +64,11 @@ def slot_link(system: System) -> Link:
     )
 
 
-def reach(system: System, gpus: int) -> float:
-    """Share of a GPU's links that lead to the other GPUs of a part of its node.
+def reach_share(system: System, gpus: int) -> float:
+    """The share of a GPU's links that lead to the other GPUs of a part of its node.
 
-    All of them through NVSwitch or PCI Express; in a mesh only those to the neighbours in the part. In the
-    DGX-1 a GPU has 4 of its 6 links within its group of four, and 2 with its closest neighbour (topology
-    listing of a DGX-1V).
+    Over NVSwitch or PCI Express all of them do; in a mesh only those to neighbours in the part. In the DGX-1 a GPU
+    has 4 of its 6 links within its group of four, and 2 to its closest neighbour (topology listing of a DGX-1V).
     """
     if system.topology == "nvlink-mesh":
         return max(gpus - 1, 1) / (system.gpus - 1)
@@ -79,12 +78,12 @@ def reach(system: System, gpus: int) -> float:
 
 
 def cube_mesh_links(gpus: int) -> int:
-    """NVLinks that the bandwidth of a GPU stands for in a cube mesh, or in a part of one."""
+    """The number of NVLinks behind a GPU's bandwidth in a cube mesh, or in a part of one."""
     return 6 if gpus == 8 else 4 if gpus >= 4 else 2
 
 
 def socket_rate(system: System) -> float:
-    """B/s between two sockets, one way, as NCCL reckons."""
+    """B/s between two sockets, one way, in NCCL's model."""
     cpu = system.cpu
     if cpu is None:
         return _SOCKET["intel"]
@@ -92,42 +91,44 @@ def socket_rate(system: System) -> float:
 
 
 def cube_mesh_lanes(gpus: int) -> tuple[tuple[int, ...], ...]:
-    """NVLinks between each two GPUs of a hybrid cube mesh, or of the closest GPUs of one."""
+    """The NVLinks between each pair of GPUs of a hybrid cube mesh, or of its closest GPUs."""
     order = range(8) if gpus == 8 else _CLOSE_FIRST[:gpus]
     return tuple(tuple(CUBE_MESH[a][b] for b in order) for a in order)
 
 
 def mesh_lanes(system: System) -> int:
-    """NVLinks between each two GPUs of a server that joins each to each other."""
+    """The NVLinks between each pair of GPUs of a fully connected server."""
     return max(system.gpu.nvlinks // max(system.gpus - 1, 1), 1)
 
 
 def ring_shares(system: System) -> tuple[tuple[float, ...], ...]:
-    """Share of a GPU's NVLinks that rings over groups of a server's GPUs use; () where all of them do.
+    """The share of a GPU's NVLinks that rings over a group use, by stride from 1 and group size from 2.
 
-    By how far one GPU of a group is from the next, from 1 on, then by their number, from 2 on. Of groups that fill the
-    server the one with the fewest rings counts, as it holds up the others; else the first.
+    () where rings use all NVLinks. If such groups fill the server, the slowest of them counts; else the first one.
     """
     if system.topology == "cube-mesh":
-        return _shares(cube_mesh_lanes(system.gpus), cube_mesh_links(system.gpus))
+        return _group_shares(cube_mesh_lanes(system.gpus), cube_mesh_links(system.gpus))
     if system.topology == "nvlink-mesh" and system.gpus > 2:
         each, count = mesh_lanes(system), range(system.gpus)
         lanes = tuple(tuple(each * (a != b) for b in count) for a in count)
-        return _shares(lanes, each * (system.gpus - 1))
+        return _group_shares(lanes, each * (system.gpus - 1))
     return ()
 
 
 @cache
-def _shares(lanes: Lanes, links: int) -> tuple[tuple[float, ...], ...]:
+def _group_shares(lanes: Lanes, links: int) -> tuple[tuple[float, ...], ...]:
     gpus = len(lanes)
     return tuple(
-        tuple(max(_fewest(lanes, stride, members), _SLOT) / links for members in range(2, gpus // stride + 1))
+        tuple(
+            max(_fewest_rings(lanes, stride, members), _SLOT) / links
+            for members in range(2, gpus // stride + 1)
+        )
         for stride in range(1, gpus // 2 + 1)
     )
 
 
-def _fewest(lanes: Lanes, stride: int, members: int) -> int:
-    """The fewest rings of any group with that stride, if such groups fill a server; else those of the first."""
+def _fewest_rings(lanes: Lanes, stride: int, members: int) -> int:
+    """The fewest rings of any group with a stride, if such groups fill a server; else the rings of the first group."""
     span, gpus = stride * members, len(lanes)
     starts = (
         [at + offset for at in range(0, gpus, span) for offset in range(stride)] if gpus % span == 0 else [0]
@@ -137,10 +138,10 @@ def _fewest(lanes: Lanes, stride: int, members: int) -> int:
 
 
 def rings(lanes: Lanes) -> int:
-    """Most rings over all GPUs of a group, one way each, given the number of links between each two.
+    """The largest number of one-way rings over all GPUs of a group, given the links between each pair.
 
-    Two GPUs have a ring for each link. With more, a cycle of links carries two rings, one either way. Without a cycle of
-    direct links, those are taken in which a GPU between passes on what two others exchange.
+    Two GPUs have a ring for each link. With more GPUs, a cycle of links carries two rings, one each way. Without a cycle
+    of direct links, a GPU between two others may relay their traffic.
     """
     count = len(lanes)
     if count == 2:
@@ -148,16 +149,16 @@ def rings(lanes: Lanes) -> int:
     free = Counter({(a, b): lanes[a][b] for a, b in combinations(range(count), 2) if lanes[a][b]})
     orders = [(0, *rest, 0) for rest in permutations(range(1, count)) if rest[0] < rest[-1]]
     direct = [links for order in orders if (links := Counter(map(_pair, pairwise(order)))) <= free]
-    relayed = direct or [links for order in orders for links in _relayed(order, free) if links <= free]
-    return 2 * _packed(relayed, free)
+    relayed = direct or [links for order in orders for links in _relayed_cycles(order, free) if links <= free]
+    return 2 * _count_cycles(relayed, free)
 
 
 def _pair(ends: tuple[int, int]) -> Pair:
     return min(ends), max(ends)
 
 
-def _relayed(order: tuple[int, ...], free: Counter[Pair]) -> Iterator[Counter[Pair]]:
-    """Links of a cycle in which GPUs without a link reach each other through a third, each way to choose it."""
+def _relayed_cycles(order: tuple[int, ...], free: Counter[Pair]) -> Iterator[Counter[Pair]]:
+    """The links of a cycle in which GPUs without a direct link use a third one as relay, for each choice of relays."""
     steps = [_pair(ends) for ends in pairwise(order)]
     ways = [
         [(step,)]
@@ -169,12 +170,12 @@ def _relayed(order: tuple[int, ...], free: Counter[Pair]) -> Iterator[Counter[Pa
         yield Counter(link for way in chosen for link in way)
 
 
-def _packed(cycles: list[Counter[Pair]], free: Counter[Pair]) -> int:
-    """Most cycles, each as often as its links allow, that fit into the free links together."""
+def _count_cycles(cycles: list[Counter[Pair]], free: Counter[Pair]) -> int:
+    """The largest number of cycles, with repetition, that fit into the free links together."""
     best = 0
     for at, cycle in enumerate(cycles):
         if cycle <= free:
             left = free - cycle
             if best < sum(left.values()) // cycle.total() + 1:
-                best = max(best, 1 + _packed(cycles[at:], left))
+                best = max(best, 1 + _count_cycles(cycles[at:], left))
     return best

@@ -1,8 +1,8 @@
-"""What a user may change of a catalog entry: dotted keys with values as text, such as gpu.memory = "64 GB".
+"""Overrides of catalog entries: dotted keys with values as text, such as gpu.memory = "64 GB".
 
-Each key changes one field and nothing that the maker would have changed with it: fewer SMs keep their peaks.
+Each key changes one field only: a GPU with fewer SMs keeps its peaks.
 
-Quantities and counts read within limits: what no machine can be is refused, with the rule.
+Quantities and counts have limits. Values beyond those of any machine are rejected with the rule.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ LIMITS: dict[str, tuple[float, float]] = {
     "s": (0.0, 1.0),
     "1/s": (1.0, 1e12),
 }
-"""least and greatest value by SI unit: far beyond any part built, so that only slips are caught"""
+"""The smallest and largest value by SI unit: far beyond any real part, so that they catch slips only."""
 
 
 def read_quantity(value: object, unit: str, *, what: str) -> float:
-    """Number in SI of a quantity, as text with a unit or as a bare SI number.
+    """The SI value of a quantity, given as text with a unit or as a bare SI number.
 
-    Raises UnitError for what is no quantity, is of another unit, or lies outside LIMITS.
+    Raises UnitError for anything else, for another unit, and for values outside LIMITS.
     """
     number = _parse(value, unit, what)
     low, high = LIMITS[unit]
@@ -43,7 +43,7 @@ def read_quantity(value: object, unit: str, *, what: str) -> float:
 
 
 def read_count(value: object, *, what: str, low: int = 1, high: int = 1_000_000) -> int:
-    """Whole number between low and high. Raises UnitError for anything else."""
+    """The integer from low to high. Raises UnitError for anything else."""
     number = _parse(value, "", what)
     if not number.is_integer() or not low <= number <= high:
         raise UnitError(f"{what}: {number:g} will not do; expected a whole number from {low} to {high}")
@@ -61,7 +61,7 @@ def _parse(value: object, unit: str, what: str) -> float:
 
 
 Reader = Callable[[object, str], Any]
-"""reads a value for a key; raises UnitError with the rule"""
+"""A function that reads the value of a key and raises UnitError with the rule."""
 
 
 def quantity(unit: str) -> Reader:
@@ -70,12 +70,12 @@ def quantity(unit: str) -> Reader:
 
 
 def count(low: int, high: int) -> Reader:
-    """A reader of whole numbers from low to high."""
+    """A reader of integers from low to high."""
     return lambda value, what: read_count(value, what=what, low=low, high=high)
 
 
 def words(*allowed: str) -> Reader:
-    """A reader of text: one of the words given, or any text if none are."""
+    """A reader of text: one of the allowed words, or any text if there are none."""
 
     def read(value: object, what: str) -> str:
         if not isinstance(value, str) or not value.strip() or (allowed and value not in allowed):
@@ -100,13 +100,13 @@ GPU_KEYS: dict[str, Reader] = {
     **{f"peaks.{name}": quantity("FLOP/s") for name in PEAKS},
     **{f"sparse_peaks.{name}": quantity("FLOP/s") for name in PEAKS},
 }
-"""the fields of a GPU that may be changed"""
+"""The fields of a GPU that may be overridden, with their readers."""
 
 
 def read_overrides(
     given: Mapping[str, object], known: Mapping[str, Reader]
 ) -> tuple[dict[str, Any], list[str]]:
-    """(values in SI by key, problems found), for keys of the table `known`."""
+    """(values in SI by key, problems), for keys of the table `known`."""
     values: dict[str, Any] = {}
     problems: list[str] = []
     if len(given) > 200:
@@ -125,7 +125,7 @@ def read_overrides(
 def override_gpu(gpu: Gpu, overrides: Mapping[str, object]) -> Gpu:
     """The GPU with fields changed by dotted keys, which may start with "gpu." as they do for a cluster.
 
-    Raises CatalogError with everything found wrong.
+    Raises CatalogError with all problems.
     """
     given = {key.removeprefix("gpu."): value for key, value in overrides.items()}
     values, problems = read_overrides(given, GPU_KEYS)
@@ -135,7 +135,7 @@ def override_gpu(gpu: Gpu, overrides: Mapping[str, object]) -> Gpu:
 
 
 def change_gpu(gpu: Gpu, values: Mapping[str, Any]) -> Gpu:
-    """The GPU with fields changed to values in SI, each noted as given by the user."""
+    """The GPU with fields changed to values in SI, each with a note that the user set it."""
     fields: dict[str, Any] = {}
     for key, value in values.items():
         head, _, rest = key.partition(".")

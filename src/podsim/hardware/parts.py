@@ -1,10 +1,10 @@
-"""The parts of a machine. SI inside: B, B/s, FLOP/s, W, Hz, s; bandwidths are per direction.
+"""The parts of a machine, in SI units: B, B/s, FLOP/s, W, Hz, s. Bandwidths are per direction.
 
-Each part says where its figures come from: `source` names the origins, `confirmed` is "yes" (read in a
-source), "partial" (the fields named in `notes` were not) or "no" (common knowledge). Parts are values: equal
-parts are equal, and all can be dictionary keys (mappings do not enter the hash).
+Each part states the origin of its figures: `source` names the sources, `confirmed` is "yes" (read in a
+source), "partial" (except the fields in `notes`) or "no" (common knowledge). Parts are values: parts with
+equal fields are equal, and all can be dictionary keys (mappings do not enter the hash).
 
-Number formats: how many bytes an element takes, and which peak of a GPU its matrix products run at.
+Number formats give the bytes of an element and the GPU's peak for its matrix products.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Gpu:
 
     @property
     def nvlink(self) -> float:
-        """B/s over all NVLinks, one direction."""
+        """B/s. The bandwidth of all NVLinks, in one direction."""
         return self.nvlinks * self.nvlink_bandwidth
 
 
@@ -225,7 +225,7 @@ class System:
 
 Peak = Literal["fp64", "fp64_tensor", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]
 PEAKS: Final[tuple[str, ...]] = get_args(Peak)
-"""the keys that the peaks of a GPU may have"""
+"""The keys that the peaks of a GPU may have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,18 +275,18 @@ PRECISIONS: Final[dict[str, Precision]] = {
 
 
 def matmul_peak(gpu: Gpu, precision: str, *, sparse: bool = False) -> float:
-    """Greatest FLOP/s of a GPU's matrix products in a precision, dense or 2:4 sparse.
+    """FLOP/s. The peak of a GPU's matrix products in a precision, dense or 2:4 sparse.
 
-    Double precision runs on tensor cores where the GPU has such (fp64_tensor). Raises CatalogError for an
-    unknown precision, or one in which this GPU has no such products.
+    Double precision runs on tensor cores if the GPU has them (fp64_tensor). Raises CatalogError for an
+    unknown precision, or for one without matrix products on this GPU.
     """
     if precision not in PRECISIONS:
         raise CatalogError(unknown_name("precision", precision, PRECISIONS))
     table = gpu.sparse_peaks if sparse else gpu.peaks
-    found = [table[key] for key in (PRECISIONS[precision].matmul, f"{precision}_tensor") if key in table]
-    if not found:
+    peaks = [table[key] for key in (PRECISIONS[precision].matmul, f"{precision}_tensor") if key in table]
+    if not peaks:
         kind = "sparse " if sparse else ""
         raise CatalogError(
             f"{gpu.name} has no {kind}{precision} matrix products; it has {', '.join(table) or 'none'}"
         )
-    return max(found)
+    return max(peaks)

@@ -1,4 +1,4 @@
-"""The data sheet of whatever the catalog knows, by name: figures given, figures derived, and how."""
+"""Data sheets of catalog entries by name: given figures, derived figures, and their derivation."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _PARTS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], Iterable[Row]
 
 
 def sheet_names() -> tuple[str, ...]:
-    """Every name and alias of the catalog, of all kinds."""
+    """All names and aliases of the catalog, of every kind."""
     return tuple(key for kind in catalog.KINDS for key in (*catalog.names(kind), *catalog.aliases(kind)))
 
 
 def sheet(name: str, overrides: Mapping[str, object] | None = None) -> Sheet:
-    """The data sheet of a catalog entry of any kind, or of a cluster as load_cluster reads it.
+    """The data sheet of a catalog entry of any kind, or of a cluster that load_cluster reads.
 
-    Overrides are those of load_gpu for an accelerator and of load_cluster for a system or a cluster. Raises
-    CatalogError for a name that nothing bears and for overrides of another kind, else what those do.
+    Overrides are those of load_gpu for an accelerator, and of load_cluster for a system or a cluster. Raises
+    CatalogError for an unknown name and for overrides of another kind.
     """
-    found = None if ":" in name or name.strip().lower().endswith(".toml") else catalog.find(name)
-    if found is None and (catalog.find(name.partition("/")[0]) or ("",))[0] == "gpu":
+    entry = None if ":" in name or name.strip().lower().endswith(".toml") else catalog.find(name)
+    if entry is None and (catalog.find(name.partition("/")[0]) or ("",))[0] == "gpu":
         gpu = catalog.load_gpu(name, overrides)
         return Sheet(name=gpu.name, kind="gpu", title=f"{gpu.name}: MIG instance", sections=gpu_sections(gpu))
-    if found is None:
+    if entry is None:
         if ":" not in name and not name.strip().lower().endswith(".toml"):
             raise CatalogError(unknown_name("name", name, sheet_names()))
         return cluster_sheet(load_cluster(name, overrides))
-    kind, key = found
+    kind, key = entry
     if kind == "gpu":
         gpu = catalog.load_gpu(key, overrides)
         return Sheet(name=key, kind=kind, title=f"{key}: accelerator", sections=gpu_sections(gpu))
@@ -60,16 +60,14 @@ def sheet(name: str, overrides: Mapping[str, object] | None = None) -> Sheet:
         title = f"{key}: server of {system.gpus} {system.gpu.name}"
         return Sheet(name=key, kind=kind, title=title, sections=system_sections(system))
     if overrides:
-        raise CatalogError(
-            f"{key} is a {kind}; only accelerators, systems and clusters can be changed by keys"
-        )
+        raise CatalogError(f"{key} is a {kind}; only accelerators, systems and clusters take overrides")
     what, load, rows = _PARTS[kind]
     section = Section(title=what.capitalize() if what.islower() else what, rows=tuple(rows(load(key))))
     return Sheet(name=key, kind=kind, title=f"{key}: {what}", sections=(section,))
 
 
 def cluster_sheet(cluster: Cluster) -> Sheet:
-    """The data sheet of a cluster already loaded."""
+    """The data sheet of a cluster."""
     sections = cluster_sections(cluster)
     return Sheet(
         name=cluster.name, kind="cluster", title=f"{cluster.name}: {cluster.summary}", sections=sections

@@ -1,4 +1,4 @@
-"""A data sheet as rows: each figure with its unit, how it came about and where from."""
+"""The rows of a data sheet: each figure with its unit, derivation and source."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class Row:
 
     label: str
     value: float | None
-    """SI. The value; None for words."""
+    """SI. The figure; None for a fact in words."""
     unit: str
-    """The SI unit of the value: B, B/s, FLOP/s, OP/s, FLOP/J, W, Hz, s, 1/s, or empty for a pure number."""
+    """The SI unit of the value: B, B/s, FLOP/s, OP/s, FLOP/J, W, Hz, s, 1/s; empty for a pure number."""
     text: str
-    """The value as text, with a decimal prefix."""
+    """The value as printed, with a decimal prefix."""
     how: str
     """The arithmetic of a derived figure, or a remark on a given one."""
     source: str
-    """The origins of a given figure; "derived" for others."""
+    """The source of a given figure; "derived" for others."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Rows that belong together."""
+    """A titled group of rows."""
 
     title: str
     rows: tuple[Row, ...]
@@ -36,11 +36,11 @@ class Section:
 
 @dataclass(frozen=True)
 class Sheet:
-    """All that is known of a catalog entry or a cluster, and what follows from it."""
+    """The given and derived figures of a catalog entry or a cluster."""
 
     name: str
     kind: str
-    """The kind: gpu, nvswitch, nic, switch, pcie, cpu, ssd, system, cluster."""
+    """The kind of entry: gpu, nvswitch, nic, switch, pcie, cpu, ssd, system, cluster."""
     title: str
     sections: tuple[Section, ...]
 
@@ -54,19 +54,19 @@ class Sheet:
 
 
 class Sourced(Protocol):
-    """A part that says where its figures come from."""
+    """A part with the source of its figures."""
 
     @property
     def source(self) -> str:
-        """Origins of its figures."""
+        """The source of its figures."""
 
     @property
     def notes(self) -> Mapping[str, str]:
-        """Remarks by field."""
+        """The remarks by field."""
 
 
-def text_of(value: float, unit: str, *, bits: bool = False) -> str:
-    """A value in SI for a reader; rates of networks in bits."""
+def quantity_text(value: float, unit: str, *, bits: bool = False) -> str:
+    """The text of a value in SI; network rates are in bits."""
     if bits:
         return format_quantity(value * 8, "b" + unit.removeprefix("B"))
     if unit in ("", "1/s"):
@@ -75,8 +75,10 @@ def text_of(value: float, unit: str, *, bits: bool = False) -> str:
     return format_quantity(value, unit)
 
 
-def given(part: Sourced, field: str, label: str, unit: str = "", *, key: str = "", bits: bool = False) -> Row:
-    """A figure as the catalog gives it: a field of a part, or one key of a field that is a table."""
+def given_row(
+    part: Sourced, field: str, label: str, unit: str = "", *, key: str = "", bits: bool = False
+) -> Row:
+    """The row of a given figure: a field of a part, or one key of a table of a part."""
     held = getattr(part, field)
     value = float(held[key] if key else held)
     notes = (part.notes.get(f"{field}.{key}", ""), part.notes.get(field, ""))
@@ -84,22 +86,22 @@ def given(part: Sourced, field: str, label: str, unit: str = "", *, key: str = "
         label=label,
         value=value,
         unit=unit,
-        text=text_of(value, unit, bits=bits),
+        text=quantity_text(value, unit, bits=bits),
         how=next((note for note in notes if note), ""),
         source=part.source,
     )
 
 
-def derived(
+def derived_row(
     label: str, value: float, unit: str, how: str, *, printed: float | None = None, bits: bool = False
 ) -> Row:
-    """A figure that follows from others; `printed` is what the vendor's sheet says of it."""
-    text = text_of(value, unit, bits=bits)
+    """The row of a derived figure; `printed` is the figure of the vendor's data sheet."""
+    text = quantity_text(value, unit, bits=bits)
     if printed is not None:
-        text += f" (data sheet: {text_of(printed, unit, bits=bits)})"
+        text += f" (data sheet: {quantity_text(printed, unit, bits=bits)})"
     return Row(label=label, value=value, unit=unit, text=text, how=how, source="derived")
 
 
-def word(part: Sourced, label: str, text: str, *, field: str = "") -> Row:
-    """A fact that is no number."""
+def word_row(part: Sourced, label: str, text: str, *, field: str = "") -> Row:
+    """The row of a fact in words."""
     return Row(label=label, value=None, unit="", text=text, how=part.notes.get(field, ""), source=part.source)

@@ -1,4 +1,4 @@
-"""Data sheets of servers and clusters: sums over their parts, each with its arithmetic."""
+"""Data sheets of servers and clusters: sums over their parts, with the arithmetic."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.parts import System
 from podsim.hardware.sheet_parts import peak_unit
-from podsim.hardware.sheet_rows import Row, Section, derived, given, text_of, word
+from podsim.hardware.sheet_rows import Row, Section, derived_row, given_row, quantity_text, word_row
 
 
 def system_sections(system: System) -> tuple[Section, ...]:
-    """What one server has."""
+    """The sections of one server."""
     return tuple(
         Section(title=title, rows=tuple(rows))
         for title, rows in (
@@ -28,14 +28,14 @@ def system_sections(system: System) -> tuple[Section, ...]:
 
 def _gpus(system: System) -> Iterator[Row]:
     gpu, printed = system.gpu, system.datasheet
-    yield word(system, "GPU", gpu.name, field="gpu")
-    yield given(system, "gpus", "GPUs")
+    yield word_row(system, "GPU", gpu.name, field="gpu")
+    yield given_row(system, "gpus", "GPUs")
     for label, value, unit, key in (
         ("GPU memory", gpu.memory, "B", "gpu_memory"),
         ("GPU memory bandwidth", gpu.memory_bandwidth, "B/s", ""),
     ):
-        how = f"{system.gpus} x {text_of(value, unit)}"
-        yield derived(label, system.gpus * value, unit, how, printed=printed.get(key))
+        how = f"{system.gpus} x {quantity_text(value, unit)}"
+        yield derived_row(label, system.gpus * value, unit, how, printed=printed.get(key))
     for name in ("fp64_tensor", "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"):
         if name in gpu.peaks:
             yield _peak(system, f"{name}, dense", name, gpu.peaks[name])
@@ -45,50 +45,50 @@ def _gpus(system: System) -> Iterator[Row]:
         yield _peak(system, "int8, 2:4 sparse", "int8", gpu.sparse_peaks["int8"], key="int8")
 
 
-def _peak(system: System, label: str, name: str, one: float, *, key: str = "") -> Row:
+def _peak(system: System, label: str, name: str, peak: float, *, key: str = "") -> Row:
     unit = peak_unit(name)
-    how = f"{system.gpus} x {text_of(one, unit)}"
-    return derived(label, system.gpus * one, unit, how, printed=system.datasheet.get(key))
+    how = f"{system.gpus} x {quantity_text(peak, unit)}"
+    return derived_row(label, system.gpus * peak, unit, how, printed=system.datasheet.get(key))
 
 
 def _inside(system: System) -> Iterator[Row]:
     gpu, printed = system.gpu, system.datasheet
-    yield word(system, "joined by", system.topology, field="topology")
+    yield word_row(system, "joined by", system.topology, field="topology")
     if gpu.nvlinks and not gpu.bridge and system.topology not in ("pcie", "pcie-root"):
-        one, both = text_of(gpu.nvlink_bandwidth, "B/s"), 2 * gpu.nvlink
-        yield derived(
+        rate, both = quantity_text(gpu.nvlink_bandwidth, "B/s"), 2 * gpu.nvlink
+        yield derived_row(
             "NVLink per GPU, both directions",
             both,
             "B/s",
-            f"{gpu.nvlinks} links x {one} x 2 directions",
+            f"{gpu.nvlinks} links x {rate} x 2 directions",
             printed=printed.get("nvlink"),
         )
-        yield derived(
+        yield derived_row(
             "NVLink of all GPUs, both directions",
             system.gpus * both,
             "B/s",
-            f"{system.gpus} x {text_of(both, 'B/s')}",
+            f"{system.gpus} x {quantity_text(both, 'B/s')}",
             printed=printed.get("nvswitch"),
         )
     if system.nvswitch:
         switch = system.nvswitch
-        yield word(system, "NVSwitch", switch.name, field="nvswitch")
-        yield given(system, "nvswitches", "NVSwitch chips")
-        yield derived(
+        yield word_row(system, "NVSwitch", switch.name, field="nvswitch")
+        yield given_row(system, "nvswitches", "NVSwitch chips")
+        yield derived_row(
             "NVLinks per GPU and chip",
             gpu.nvlinks / system.nvswitches,
             "",
             f"{gpu.nvlinks} links / {system.nvswitches} chips",
         )
-        yield derived(
+        yield derived_row(
             "bisection, one direction",
             system.gpus / 2 * gpu.nvlink,
             "B/s",
-            f"{system.gpus} / 2 GPUs x {text_of(gpu.nvlink, 'B/s')}",
+            f"{system.gpus} / 2 GPUs x {quantity_text(gpu.nvlink, 'B/s')}",
         )
     if system.pcie:
         slot = f"{system.pcie.name}, {gpu.pcie_lanes} lanes"
-        yield derived("PCI Express per GPU, one direction", _pcie(system), "B/s", slot)
+        yield derived_row("PCI Express per GPU, one direction", _pcie(system), "B/s", slot)
 
 
 def _pcie(system: System) -> float:
@@ -98,14 +98,14 @@ def _pcie(system: System) -> float:
 
 def _network(system: System) -> Iterator[Row]:
     if system.nic is None:
-        yield word(system, "compute adapters", "none", field="nics")
+        yield word_row(system, "compute adapters", "none", field="nics")
         return
-    port = text_of(system.nic.bandwidth, "B/s", bits=True)
+    port = quantity_text(system.nic.bandwidth, "B/s", bits=True)
     node = system.nics * system.nic.bandwidth
-    yield word(system, "compute adapter", system.nic.name, field="nic")
-    yield given(system, "nics", "compute adapters")
-    yield derived("network, one direction", node, "B/s", f"{system.nics} x {port}", bits=True)
-    yield derived(
+    yield word_row(system, "compute adapter", system.nic.name, field="nic")
+    yield given_row(system, "nics", "compute adapters")
+    yield derived_row("network, one direction", node, "B/s", f"{system.nics} x {port}", bits=True)
+    yield derived_row(
         "network, both directions",
         2 * node,
         "B/s",
@@ -113,61 +113,61 @@ def _network(system: System) -> Iterator[Row]:
         printed=system.datasheet.get("network"),
         bits=True,
     )
-    how = f"{text_of(node, 'B/s', bits=True)} / {system.gpus} GPUs"
-    yield derived("network per GPU, one direction", node / system.gpus, "B/s", how, bits=True)
+    how = f"{quantity_text(node, 'B/s', bits=True)} / {system.gpus} GPUs"
+    yield derived_row("network per GPU, one direction", node / system.gpus, "B/s", how, bits=True)
     if system.storage_nic and system.storage_nics:
         nic = system.storage_nic
-        yield word(system, "storage adapter", nic.name, field="storage_nic")
-        yield given(system, "storage_nics", "storage adapters")
-        yield derived(
+        yield word_row(system, "storage adapter", nic.name, field="storage_nic")
+        yield given_row(system, "storage_nics", "storage adapters")
+        yield derived_row(
             "storage network, one direction",
             system.storage_nics * nic.ports * nic.bandwidth,
             "B/s",
-            f"{system.storage_nics} x {nic.ports} ports x {text_of(nic.bandwidth, 'B/s', bits=True)}",
+            f"{system.storage_nics} x {nic.ports} ports x {quantity_text(nic.bandwidth, 'B/s', bits=True)}",
             bits=True,
         )
 
 
 def _host(system: System) -> Iterator[Row]:
-    yield given(system, "memory", "main memory", "B")
+    yield given_row(system, "memory", "main memory", "B")
     if system.cpu is None:
         return
     cpu = system.cpu
-    yield word(system, "CPU", cpu.name, field="cpu")
-    yield given(system, "cpus", "CPUs")
-    yield derived("cores", system.cpus * cpu.cores, "", f"{system.cpus} x {cpu.cores}")
-    yield given(cpu, "memory_bandwidth", "memory bandwidth per CPU", "B/s")
-    how = f"{system.cpus} x {text_of(cpu.memory_bandwidth, 'B/s')}"
-    yield derived("memory bandwidth", system.cpus * cpu.memory_bandwidth, "B/s", how)
+    yield word_row(system, "CPU", cpu.name, field="cpu")
+    yield given_row(system, "cpus", "CPUs")
+    yield derived_row("cores", system.cpus * cpu.cores, "", f"{system.cpus} x {cpu.cores}")
+    yield given_row(cpu, "memory_bandwidth", "memory bandwidth per CPU", "B/s")
+    how = f"{system.cpus} x {quantity_text(cpu.memory_bandwidth, 'B/s')}"
+    yield derived_row("memory bandwidth", system.cpus * cpu.memory_bandwidth, "B/s", how)
 
 
 def _drives(system: System) -> Iterator[Row]:
     if system.ssd is None:
-        yield word(system, "drives", "none in the catalog", field="ssd")
+        yield word_row(system, "drives", "none in the catalog", field="ssd")
         return
     ssd, many = system.ssd, system.ssds
-    yield word(system, "drive", ssd.name, field="ssd")
-    yield given(system, "ssds", "drives")
-    yield derived(
+    yield word_row(system, "drive", ssd.name, field="ssd")
+    yield given_row(system, "ssds", "drives")
+    yield derived_row(
         "NVMe cache" if "nvme" in ssd.name or "9300" in ssd.name else "cache",
         many * ssd.capacity,
         "B",
-        f"{many} x {text_of(ssd.capacity, 'B')}",
+        f"{many} x {quantity_text(ssd.capacity, 'B')}",
         printed=system.datasheet.get("cache"),
     )
-    for label, one in (("cache, read", ssd.read_bandwidth), ("cache, write", ssd.write_bandwidth)):
-        yield derived(label, many * one, "B/s", f"{many} x {text_of(one, 'B/s')}, striped")
+    for label, rate in (("cache, read", ssd.read_bandwidth), ("cache, write", ssd.write_bandwidth)):
+        yield derived_row(label, many * rate, "B/s", f"{many} x {quantity_text(rate, 'B/s')}, striped")
 
 
 def _power(system: System) -> Iterator[Row]:
-    yield given(system, "power", "power, maximum", "W")
+    yield given_row(system, "power", "power, maximum", "W")
     gpus = system.gpus * system.gpu.power
-    yield derived("of which GPUs", gpus, "W", f"{system.gpus} x {text_of(system.gpu.power, 'W')}")
-    yield word(system, "figures confirmed", system.confirmed)
+    yield derived_row("of which GPUs", gpus, "W", f"{system.gpus} x {quantity_text(system.gpu.power, 'W')}")
+    yield word_row(system, "figures confirmed", system.confirmed)
 
 
 def cluster_sections(cluster: Cluster) -> tuple[Section, ...]:
-    """The totals of a cluster, and then the parts of one node."""
+    """The sections of a cluster: its totals, then those of one node."""
     own = [Section(title="Cluster", rows=tuple(_totals(cluster)))]
     for title, rows in (
         ("Compute fabric", tuple(_fabric(cluster))),
@@ -183,71 +183,79 @@ def cluster_sections(cluster: Cluster) -> tuple[Section, ...]:
 
 def _totals(cluster: Cluster) -> Iterator[Row]:
     gpu, system, gpus = cluster.gpu, cluster.system, cluster.gpus
-    yield word(cluster, "system", system.name, field="system")
-    yield given(cluster, "nodes", "nodes")
-    yield derived("GPUs", gpus, "", f"{cluster.nodes} nodes x {cluster.gpus_per_node}")
-    yield derived("GPU memory", gpus * gpu.memory, "B", f"{gpus:,} x {text_of(gpu.memory, 'B')}")
+    yield word_row(cluster, "system", system.name, field="system")
+    yield given_row(cluster, "nodes", "nodes")
+    yield derived_row("GPUs", gpus, "", f"{cluster.nodes} nodes x {cluster.gpus_per_node}")
+    yield derived_row("GPU memory", gpus * gpu.memory, "B", f"{gpus:,} x {quantity_text(gpu.memory, 'B')}")
     for name, label in (("fp64_tensor", "fp64 of matrix products (peak of HPL)"), ("bf16", "bf16, dense")):
         if name in gpu.peaks:
-            one = gpu.peaks[name]
-            yield derived(label, gpus * one, "FLOP/s", f"{gpus:,} x {text_of(one, 'FLOP/s')}")
+            peak = gpu.peaks[name]
+            yield derived_row(label, gpus * peak, "FLOP/s", f"{gpus:,} x {quantity_text(peak, 'FLOP/s')}")
     if "bf16" in gpu.sparse_peaks:
-        one = gpu.sparse_peaks["bf16"]
-        yield derived("AI (bf16, 2:4 sparse)", gpus * one, "FLOP/s", f"{gpus:,} x {text_of(one, 'FLOP/s')}")
+        peak = gpu.sparse_peaks["bf16"]
+        yield derived_row(
+            "AI (bf16, 2:4 sparse)", gpus * peak, "FLOP/s", f"{gpus:,} x {quantity_text(peak, 'FLOP/s')}"
+        )
     link = cluster.nvlink
-    yield derived(f"{link.name} per GPU, one direction", link.bandwidth, "B/s", "link used inside a node")
+    yield derived_row(f"{link.name} per GPU, one direction", link.bandwidth, "B/s", "link used inside a node")
     if cluster.nics:
-        port = text_of(cluster.network.bandwidth, "B/s", bits=True)
+        port = quantity_text(cluster.network.bandwidth, "B/s", bits=True)
         node = cluster.node_bandwidth
         how = f"{cluster.nics} x {port} {cluster.fabric}"
-        yield derived("network per node, one direction", node, "B/s", how, bits=True)
-        how = f"{cluster.nodes} nodes x {text_of(node, 'B/s', bits=True)}"
-        yield derived("network of all nodes, one direction", cluster.nodes * node, "B/s", how, bits=True)
+        yield derived_row("network per node, one direction", node, "B/s", how, bits=True)
+        how = f"{cluster.nodes} nodes x {quantity_text(node, 'B/s', bits=True)}"
+        yield derived_row("network of all nodes, one direction", cluster.nodes * node, "B/s", how, bits=True)
         if node:
             ratio = cluster.gpus_per_node * link.bandwidth / node
-            how = f"{cluster.gpus_per_node} x {text_of(link.bandwidth, 'B/s')} / {text_of(node, 'B/s')}"
-            yield derived("inside to outside of a node", ratio, "", how)
+            how = f"{cluster.gpus_per_node} x {quantity_text(link.bandwidth, 'B/s')} / {quantity_text(node, 'B/s')}"
+            yield derived_row("inside to outside of a node", ratio, "", how)
     if system.ssd:
-        one = system.ssds * system.ssd.capacity
-        yield derived("cache on drives", cluster.nodes * one, "B", f"{cluster.nodes} x {text_of(one, 'B')}")
+        cache = system.ssds * system.ssd.capacity
+        yield derived_row(
+            "cache on drives", cluster.nodes * cache, "B", f"{cluster.nodes} x {quantity_text(cache, 'B')}"
+        )
     power = cluster.nodes * system.power
-    yield derived(
-        "power of the nodes, maximum", power, "W", f"{cluster.nodes} x {text_of(system.power, 'W')}"
+    yield derived_row(
+        "power of the nodes, maximum", power, "W", f"{cluster.nodes} x {quantity_text(system.power, 'W')}"
     )
 
 
 def _fabric(cluster: Cluster) -> Iterator[Row]:
-    """Switches and cables, where the system says what it is wired to."""
+    """Switches and cables, if the system names its switch and unit."""
     system = cluster.system
     if system.switch is None or not system.unit or not cluster.nics or cluster.nodes < 2:
         return
     ports = system.switch.ports
     tree = fat_tree(nodes=cluster.nodes, rails=cluster.nics, unit=system.unit, ports=ports)
-    yield word(system, "switch", f"{system.switch.name}, {ports} ports", field="switch")
-    yield derived("scalable units", tree.units, "", f"{cluster.nodes} nodes / {system.unit}, rounded up")
-    yield derived("leaf switches", tree.leaves, "", f"{tree.units} units x {tree.rails} rails")
+    yield word_row(system, "switch", f"{system.switch.name}, {ports} ports", field="switch")
+    yield derived_row("scalable units", tree.units, "", f"{cluster.nodes} nodes / {system.unit}, rounded up")
+    yield derived_row("leaf switches", tree.leaves, "", f"{tree.units} units x {tree.rails} rails")
     even = "each leaf has as many links to every spine that it reaches"
     groups = f"{tree.groups} groups of {tree.spines // tree.groups}; " if tree.cores else ""
-    yield derived("spine switches", tree.spines, "", f"{groups}{even}")
+    yield derived_row("spine switches", tree.spines, "", f"{groups}{even}")
     how = (
         f"{tree.spine_cables:,} links / {ports} ports"
         if tree.cores
         else "one layer of spines joins all leaves"
     )
-    yield derived("core switches", tree.cores, "", how)
-    yield derived("switches", tree.switches, "", f"{tree.leaves} + {tree.spines} + {tree.cores}")
-    yield derived("cables, node to leaf", tree.node_cables, "", f"{cluster.nodes} nodes x {tree.rails} rails")
+    yield derived_row("core switches", tree.cores, "", how)
+    yield derived_row("switches", tree.switches, "", f"{tree.leaves} + {tree.spines} + {tree.cores}")
+    yield derived_row(
+        "cables, node to leaf", tree.node_cables, "", f"{cluster.nodes} nodes x {tree.rails} rails"
+    )
     how = f"{tree.leaves} leaves x {system.unit}, as many up as down"
-    yield derived("cables, leaf to spine", tree.leaf_cables, "", how)
+    yield derived_row("cables, leaf to spine", tree.leaf_cables, "", how)
     how = "as many as below" if tree.cores else "no cores"
-    yield derived("cables, spine to core", tree.spine_cables, "", how)
+    yield derived_row("cables, spine to core", tree.spine_cables, "", how)
     per_unit = (tree.node_cables + tree.leaf_cables) / tree.units
-    yield derived("cables per unit, below the spines", per_unit, "", "node to leaf and leaf to spine / units")
+    yield derived_row(
+        "cables per unit, below the spines", per_unit, "", "node to leaf and leaf to spine / units"
+    )
 
 
 def _published(cluster: Cluster) -> Iterator[Row]:
-    """Figures measured or printed, and what they say of the derived ones."""
-    found = cluster.published
+    """Published figures, and ratios to the derived ones."""
+    published = cluster.published
     for key, label, unit in (
         ("hpl", "HPL", "FLOP/s"),
         ("rpeak", "peak in the TOP500 list", "FLOP/s"),
@@ -255,15 +263,15 @@ def _published(cluster: Cluster) -> Iterator[Row]:
         ("storage", "shared storage", "B"),
         ("switches", "switches of all networks", ""),
     ):
-        if key in found:
-            yield given(cluster, "published", label, unit, key=key)
-    if "hpl" in found and "fp64_tensor" in cluster.gpu.peaks:
+        if key in published:
+            yield given_row(cluster, "published", label, unit, key=key)
+    if "hpl" in published and "fp64_tensor" in cluster.gpu.peaks:
         peak = cluster.gpus * cluster.gpu.peaks["fp64_tensor"]
-        how = f"{text_of(found['hpl'], 'FLOP/s')} / {text_of(peak, 'FLOP/s')}"
-        yield derived("share of the fp64 peak in HPL", found["hpl"] / peak, "", how)
-    if "hpl" in found and "power" in found:
-        how = f"{text_of(found['hpl'], 'FLOP/s')} / {text_of(found['power'], 'W')}"
-        yield derived("HPL work per joule", found["hpl"] / found["power"], "FLOP/J", how)
-    if "power" in found:
-        how = f"{text_of(found['power'], 'W')} / {cluster.nodes} nodes, network included"
-        yield derived("power per node in HPL", found["power"] / cluster.nodes, "W", how)
+        how = f"{quantity_text(published['hpl'], 'FLOP/s')} / {quantity_text(peak, 'FLOP/s')}"
+        yield derived_row("share of the fp64 peak in HPL", published["hpl"] / peak, "", how)
+    if "hpl" in published and "power" in published:
+        how = f"{quantity_text(published['hpl'], 'FLOP/s')} / {quantity_text(published['power'], 'W')}"
+        yield derived_row("HPL work per joule", published["hpl"] / published["power"], "FLOP/J", how)
+    if "power" in published:
+        how = f"{quantity_text(published['power'], 'W')} / {cluster.nodes} nodes, network included"
+        yield derived_row("power per node in HPL", published["power"] / cluster.nodes, "W", how)

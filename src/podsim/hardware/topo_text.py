@@ -1,15 +1,15 @@
-"""`nvidia-smi topo -m`: the matrix of how GPUs and adapters are joined, read into a Node and written from one.
+"""`nvidia-smi topo -m`: the matrix of connections between GPUs and adapters, to and from a Node.
 
             GPU0   GPU1   NIC0   CPU Affinity   NUMA Affinity   GPU NUMA ID
     GPU0     X     NV12   PIX    0-63           0               N/A
     GPU1    NV12    X     PIX    0-63           0               N/A
     NIC0    PIX    PIX     X
 
-X the device itself, NV# a number of NVLinks, PIX one PCIe switch between, PXB several, PHB the host bridge of a
+X the device itself, NV# a number of NVLinks, PIX one PCIe switch, PXB several, PHB the host bridge of a
 processor, NODE host bridges of one memory domain, SYS between processors (SOC and PSB in old drivers).
-Text tells no speeds: they are arguments. Where every pair of GPUs has the same NVLinks, and they would be more than
-a GPU has (18), they lead to NVSwitches. PHB and NODE both become one processor.
-GPUs of which only NVLinks are known are attached to the processor of their NUMA number.
+The text has no speeds: they are arguments. If every pair of GPUs has equally many NVLinks, and together they exceed
+those of a GPU (18), they lead to NVSwitches. PHB and NODE both become one processor.
+GPUs with NVLinks alone connect to the processor of their NUMA number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEVELS = {"PIX": 0, "PSB": 0, "PXB": 1, "PHB": 2, "NODE": 2, "SYS": 3, "SOC": 3
 _LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*")
 MOST_DEVICES = 256
 MOST_LINKS = 18
-"""NVLinks of a GPU, Hopper's and Blackwell's"""
+"""The NVLinks of a Hopper or Blackwell GPU."""
 MOST_TEXT = 1 << 20
 
 
@@ -37,28 +37,29 @@ MOST_TEXT = 1 << 20
 class _Matrix:
     name: str
     devices: list[str]
-    """The devices, GPUs first."""
+    """The names of the devices, GPUs first."""
     gpus: int
     cells: list[list[str]]
     numa: list[int | None]
     notes: dict[str, str]
 
     def lanes(self, row: int, column: int) -> int:
-        """NVLinks between two devices."""
+        """The number of NVLinks between two devices."""
         match = _CELL.fullmatch(self.cells[row][column])
         return int(match[1] or 0) if match else 0
 
     def part(self, device: int) -> str:
-        """Name of the part for a device."""
+        """The name of the part for a device."""
         return f"gpu{device}" if device < self.gpus else f"nic{device - self.gpus}"
 
 
 def parse_topo(
     text: str, name: str = "topo -m", *, nvlink: float = 25e9, pcie: float = 31.5e9, socket: float = 16e9
 ) -> Node:
-    """The server that a matrix describes; nvlink, pcie, socket: B/s one way of one NVLink, a slot, between processors.
+    """The server that a matrix describes.
 
-    Raises TableError, with row and column, for cells that are missing, unknown or at odds with each other.
+    nvlink, pcie, socket: B/s one way of an NVLink, of a slot, and between processors. Raises TableError, with row
+    and column, for missing, unknown and contradictory cells.
     """
     if not (min(nvlink, pcie, socket) > 0 and max(nvlink, pcie, socket) < np.inf):
         raise TableError(f"{name}: {nvlink=}, {pcie=}, {socket=}; rates must be positive numbers of B/s")
@@ -66,11 +67,11 @@ def parse_topo(
     levels = _levels(matrix)
     switches, cables = _tree(matrix, levels, pcie)
     tops = sorted(set(levels[2]))
-    for place in range(len(tops)):
-        for other in range(place):
-            cables.append(_cable(f"cpu{other}", f"cpu{place}", "socket", socket))
-    numa = [next((n for n, t in zip(matrix.numa, levels[2], strict=True) if t == top and n is not None), place)
-            for place, top in enumerate(tops)]  # fmt: skip
+    for cpu in range(len(tops)):
+        for other in range(cpu):
+            cables.append(_cable(f"cpu{other}", f"cpu{cpu}", "socket", socket))
+    numa = [next((n for n, t in zip(matrix.numa, levels[2], strict=True) if t == top and n is not None), cpu)
+            for cpu, top in enumerate(tops)]  # fmt: skip
     parts = [
         Part(
             name=matrix.part(n),
@@ -80,7 +81,7 @@ def parse_topo(
         )
         for n, device in enumerate(matrix.devices)
     ]
-    parts += [Part(name=f"cpu{place}", kind="cpu", numa=number) for place, number in enumerate(numa)]
+    parts += [Part(name=f"cpu{cpu}", kind="cpu", numa=number) for cpu, number in enumerate(numa)]
     parts += [Part(name=switch, kind="pcie") for switch in switches]
     links = list(_nvlinks(matrix, nvlink))
     if any(cable.other == "nvswitch" for cable in links):
@@ -89,7 +90,7 @@ def parse_topo(
 
 
 def _read(text: str, name: str) -> _Matrix:
-    """The cells, checked one by one."""
+    """The cells, each one checked."""
     if len(text) > MOST_TEXT:
         raise TableError(f"{name}: {len(text):,} characters; at most {MOST_TEXT:,} are read")
     lines = [_ANSI.sub("", line) for line in text.splitlines()]
@@ -135,45 +136,47 @@ def _cell(words: list[str], devices: list[str], column: int, row: str, name: str
 
 
 def _numa(words: list[str]) -> int | None:
-    """NUMA affinity, the column after that of processors."""
+    """The NUMA affinity, from the column after that of the CPUs."""
     return int(words[1]) if len(words) > 1 and re.fullmatch(r"\d{1,4}", words[1], re.ASCII) else None
 
 
 def _check(matrix: _Matrix) -> None:
-    """Raise TableError for cells at odds with each other."""
+    """Raise TableError for contradictory cells."""
     for a, row in enumerate(matrix.devices):
         for b, column in enumerate(matrix.devices):
-            one, other = matrix.cells[a][b], matrix.cells[b][a]
+            cell, mirrored = matrix.cells[a][b], matrix.cells[b][a]
             where = f"{matrix.name}, row {row[:40]}, column {column[:40]}"
-            if (a == b) != (one == "X"):
-                raise TableError(f"{where}: {one}; X belongs on the diagonal, and only there")
-            if one != other:
-                raise TableError(f"{where}: {one}, but the other way round it is {other}")
-            if one.startswith("NV") and (max(a, b) >= matrix.gpus or not matrix.lanes(a, b)):
-                raise TableError(f"{where}: {one}; NVLinks, one or more, join GPUs")
+            if (a == b) != (cell == "X"):
+                raise TableError(f"{where}: {cell}; X belongs on the diagonal, and only there")
+            if cell != mirrored:
+                raise TableError(f"{where}: {cell}, but the other way round it is {mirrored}")
+            if cell.startswith("NV") and (max(a, b) >= matrix.gpus or not matrix.lanes(a, b)):
+                raise TableError(f"{where}: {cell}; NVLinks, one or more, join GPUs")
 
 
 def _levels(matrix: _Matrix) -> list[list[int]]:
-    """For one PCIe switch, several, one processor: the group of each device, as the first device in it.
+    """The group of each device, as its first device, for three levels: one PCIe switch, several, one processor.
 
-    Raises TableError for a cell that puts two devices farther apart than others do together.
+    Raises TableError for a cell that puts two devices farther apart than other cells do.
     """
     everything = range(len(matrix.devices))
-    told = [
+    distances = [
         (a, b, _LEVELS[matrix.cells[a][b]])
         for a in everything
         for b in range(a)
         if matrix.cells[a][b] in _LEVELS
     ]
-    levels = [_groups(len(everything), [(a, b) for a, b, far in told if far <= level]) for level in range(3)]
-    for a, b, far in told:
+    levels = [
+        _groups(len(everything), [(a, b) for a, b, far in distances if far <= level]) for level in range(3)
+    ]
+    for a, b, far in distances:
         near = next((level for level in range(3) if levels[level][a] == levels[level][b]), 3)
         if near < far:
             raise TableError(
                 f"{matrix.name}, row {matrix.devices[a][:40]}, column {matrix.devices[b][:40]}: "
                 f"{matrix.cells[a][b]}, but other cells put them closer to each other"
             )
-    apart = {tuple(sorted((levels[2][a], levels[2][b]))) for a, b, far in told if far == 3}
+    apart = {tuple(sorted((levels[2][a], levels[2][b]))) for a, b, far in distances if far == 3}
     alike = [
         (a, b)
         for a in range(matrix.gpus)
@@ -181,13 +184,13 @@ def _levels(matrix: _Matrix) -> list[list[int]]:
         if matrix.numa[a] == matrix.numa[b] and tuple(sorted((levels[2][a], levels[2][b]))) not in apart
     ]
     joined = _groups(len(everything), [*((a, top) for a, top in enumerate(levels[2])), *alike])
-    if not any(joined[a] == joined[b] for a, b, far in told if far == 3):
+    if not any(joined[a] == joined[b] for a, b, far in distances if far == 3):
         levels[2] = joined
     return levels
 
 
 def _groups(size: int, pairs: list[tuple[int, int]]) -> list[int]:
-    """The lowest member of the group of each of `size` things, pairs being in one group."""
+    """The lowest member of the group of each of `size` items; the two items of a pair share a group."""
     root = list(range(size))
 
     def top(n: int) -> int:
@@ -203,22 +206,22 @@ def _groups(size: int, pairs: list[tuple[int, int]]) -> list[int]:
 
 
 def _tree(matrix: _Matrix, levels: list[list[int]], rate: float) -> tuple[list[str], list[Cable]]:
-    """PCIe switches, and the cables that hang devices on them and them on processors."""
+    """(PCIe switches, cables from devices to switches and from switches to processors)."""
     near, far, tops = levels
     cpus = sorted(set(tops))
     switches: list[str] = []
     cables: list[Cable] = []
     for group in sorted(set(far)):
         members = [n for n, top in enumerate(far) if top == group]
-        above, few = f"cpu{cpus.index(tops[group])}", sorted({near[n] for n in members})
-        if len(few) > 1:
+        above, firsts = f"cpu{cpus.index(tops[group])}", sorted({near[n] for n in members})
+        if len(firsts) > 1:
             switches.append(f"pcie{len(switches)}")
             cables.append(_cable(switches[-1], above, "pcie", rate))
             above = switches[-1]
-        for one in few:
-            devices = [n for n in members if near[n] == one]
+        for first in firsts:
+            devices = [n for n in members if near[n] == first]
             hook = above
-            if len(devices) > 1 or len(few) > 1:
+            if len(devices) > 1 or len(firsts) > 1:
                 hook = f"pcie{len(switches)}"
                 switches.append(hook)
                 cables.append(_cable(hook, above, "pcie", rate))
@@ -226,12 +229,12 @@ def _tree(matrix: _Matrix, levels: list[list[int]], rate: float) -> tuple[list[s
     return switches, cables
 
 
-def _cable(one: str, other: str, kind: str, rate: float, lanes: int = 1) -> Cable:
-    return Cable(one=one, other=other, kind=kind, bandwidth=rate, back=rate, lanes=lanes)
+def _cable(tail: str, head: str, kind: str, rate: float, lanes: int = 1) -> Cable:
+    return Cable(one=tail, other=head, kind=kind, bandwidth=rate, back=rate, lanes=lanes)
 
 
 def _nvlinks(matrix: _Matrix, rate: float) -> Iterator[Cable]:
-    """Cables between GPUs, or from each to the switches."""
+    """The cables between GPUs, or from each GPU to the switches."""
     lanes = [[matrix.lanes(a, b) for b in range(matrix.gpus)] for a in range(matrix.gpus)]
     most = max(sum(row) for row in lanes)
     kinds = {lanes[a][b] for a in range(matrix.gpus) for b in range(a)}
@@ -240,9 +243,9 @@ def _nvlinks(matrix: _Matrix, rate: float) -> Iterator[Cable]:
             raise TableError(
                 f"{matrix.name}: a GPU with {most} NVLinks, not the same to all others; it has {MOST_LINKS}"
             )
-        one = kinds.pop()
+        count = kinds.pop()
         for gpu in range(matrix.gpus):
-            yield _cable(f"gpu{gpu}", "nvswitch", "nvlink", one * rate, one)
+            yield _cable(f"gpu{gpu}", "nvswitch", "nvlink", count * rate, count)
         return
     for a in range(matrix.gpus):
         for b in range(a):
@@ -251,16 +254,16 @@ def _nvlinks(matrix: _Matrix, rate: float) -> Iterator[Cable]:
 
 
 def topo_text(node: Node) -> str:
-    """The matrix of a server, as nvidia-smi prints it: columns apart by tabs, adapters numbered, then a legend."""
+    """The matrix of a server as nvidia-smi prints it: columns separated by tabs, numbered adapters, then a legend."""
     devices = [*node.places("gpu").tolist(), *node.places("nic").tolist()]
     titles = [node.parts[n].name.upper() for n in devices]
-    found = ways(node, np.ones(node.links, np.bool_)).links_CSDH[0]
+    links = ways(node, np.ones(node.links, np.bool_)).links_CSDH[0]
     slow = np.array([cable.kind != "nvlink" for cable in node.cables for _ in range(2)], np.bool_)
     without = ways(node, slow).links_CSDH[0]
     lines = ["\t" + "\t".join(titles) + "\tCPU Affinity\tNUMA Affinity"]
     for title, row in zip(titles, devices, strict=True):
         cells = [
-            _class(node, found[row, column].tolist(), without[row, column].tolist()) for column in devices
+            _way_class(node, links[row, column].tolist(), without[row, column].tolist()) for column in devices
         ]
         rest = [f"N/A\t{node.parts[row].numa}"] if node.parts[row].kind == "gpu" else []
         lines.append("\t".join([title, *cells, *rest]))
@@ -272,16 +275,16 @@ def topo_text(node: Node) -> str:
     return "\n".join([*lines, "", *(["NIC Legend:", "", *nics] if nics else [])]) + "\n"
 
 
-def _class(node: Node, links: list[int], without: list[int]) -> str:
-    """Kind of a way: NV# of NVLinks, not over another GPU, else that of the way over PCI Express."""
+def _way_class(node: Node, links: list[int], without: list[int]) -> str:
+    """The kind of a way: NV# over NVLinks alone, without another GPU between; else that of the way over PCI Express."""
     used = [link for link in links if link >= 0]
     if not used:
         return "X"
     lanes = [node.cables[link // 2].lanes for link in used if node.cables[link // 2].kind == "nvlink"]
-    if lanes and "gpu" not in _through(node, used):
+    if lanes and "gpu" not in _kinds_through(node, used):
         return f"NV{min(lanes)}"
     used = [link for link in without if link >= 0]
-    through = _through(node, used)
+    through = _kinds_through(node, used)
     if any(node.cables[link // 2].kind == "socket" for link in used) or not used:
         return "SYS"
     if "cpu" in through:
@@ -289,6 +292,6 @@ def _class(node: Node, links: list[int], without: list[int]) -> str:
     return "PIX" if through.count("pcie") == 1 else "PXB"
 
 
-def _through(node: Node, links: list[int]) -> list[str]:
-    """Kinds of the parts that a way goes through."""
+def _kinds_through(node: Node, links: list[int]) -> list[str]:
+    """The kinds of the parts that a way passes through."""
     return [node.parts[node.link_ends[link][1]].kind for link in links[:-1]]

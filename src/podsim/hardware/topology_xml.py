@@ -1,4 +1,4 @@
-"""NCCL's topology XML (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE), read into a Node.
+"""NCCL's topology XML (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE), converted to a Node.
 
     <system version="1">
       <cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49">
@@ -7,10 +7,10 @@
             <gpu dev="0" sm="80" rank="0"> <nvlink target="0002:00:00.0" count="12" tclass="0x068000"/> </gpu>
 
 A file may hold the PCI skeleton only, as ndv4-topo.xml of Azure/azhpc-images does: then GPUs are numbered by bus
-address. Attributes and elements that are not needed here are passed over, as NCCL does. A link speed that is missing
-or unknown is 8 GT/s, a width of 0 or none is 16 lanes, an adapter's speed of 0 or less is 10,000 Mb/s. NVSwitches
-become one, NVLinks to a device that the file does not have are dropped.
-Rates are line rates after coding. Between processors they are those that NCCL reckons with (src/graph/topo.h).
+address. Other attributes and elements are ignored, as in NCCL. A missing or unknown link speed is 8 GT/s, a width of
+0 or none is 16 lanes, an adapter's speed of 0 or less is 10,000 Mb/s. NVSwitches become one. NVLinks to a device
+outside the file are dropped.
+Rates are line rates after coding. Rates between processors are those of NCCL (src/graph/topo.h).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from podsim.errors import TableError
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part
 from podsim.hardware.fabrics.xml_tree import MOST_BYTES, Element, parse_xml
 
-# B/s of a PCIe lane one way after coding, by GT/s: 8b/10b to 5, 128b/130b to 32, flits at 64
+# B/s of a PCIe lane, one way, after coding, by GT/s: 8b/10b to 5, 128b/130b to 32, flits at 64
 _LANE = {2.5: 0.25e9, 5.0: 0.5e9, 8.0: 0.984375e9, 16.0: 1.96875e9, 32.0: 3.9375e9, 64.0: 7.5625e9}
 _SPEED = re.compile(r"\s*(\d+(?:\.\d+)?)\s*GT/s", re.IGNORECASE)
 _HEX = re.compile(r"\s*(?:0[xX])?([0-9a-fA-F]{1,8})\s*")
@@ -35,7 +35,7 @@ MOST_NVLINKS = 1024
 
 
 def read_topology(path: Path | str) -> Node:
-    """The server that a file describes. Raises TableError for a file that cannot be read, too."""
+    """The server that a file describes. Raises TableError as parse_topology does, and for an unreadable file."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -47,8 +47,8 @@ def read_topology(path: Path | str) -> Node:
 def parse_topology(text: str | bytes, name: str = "topology") -> Node:
     """The server that an XML document describes.
 
-    Raises TableError, with the line, for what is no such document (see xml_tree) or has values that cannot be,
-    and for one without GPUs.
+    Raises TableError, with the line, for another document (see xml_tree), for impossible values and for a server
+    without GPUs.
     """
     root = parse_xml(text, name)
     if root.tag != "system":
@@ -59,15 +59,15 @@ def parse_topology(text: str | bytes, name: str = "topology") -> Node:
         raise TableError(
             f"{name}, line {root.line}: version {root.attributes['version'][:20]!r}; only 1 is known"
         )
-    found = _Found(name)
+    reader = _Reader(name)
     for number, cpu in enumerate(root.every("cpu")):
-        found.cpu(number, cpu)
-    return found.node()
+        reader.cpu(number, cpu)
+    return reader.node()
 
 
 @dataclass
-class _Found:
-    """What has been met so far."""
+class _Reader:
+    """The reader's state: the parts and cables so far."""
 
     name: str
     cpus: list[Part] = field(default_factory=list)
@@ -79,20 +79,20 @@ class _Found:
     addresses: dict[str, int] = field(default_factory=dict)
 
     def cpu(self, number: int, element: Element) -> None:
-        """A processor, and everything attached to it."""
+        """Add a processor and all devices under it."""
         numa = self._int(element, "numaid", 0, low=-1, high=100_000)
         name = f"cpu{number}"
         self.cpus.append(
             Part(name=name, kind="cpu", numa=numa, note=element.attributes.get("vendor", "").strip())
         )
-        self.sockets.append(self._socket(element))
+        self.sockets.append(self._socket_rate(element))
         for child in element.every("pci"):
             self._pci(child, name, numa)
         for child in element.every("nic"):
             self._nets(child, name, numa, "")
 
-    def _socket(self, cpu: Element) -> float:
-        """B/s to another processor."""
+    def _socket_rate(self, cpu: Element) -> float:
+        """B/s from a processor to another."""
         arch, vendor = (cpu.attributes.get(key, "").strip() for key in ("arch", "vendor"))
         if arch == "ppc64":
             return 32e9
@@ -104,7 +104,7 @@ class _Found:
         return next((rate for least, rate in ((207, 40e9), (143, 22e9), (85, 10e9)) if model >= least), 6e9)
 
     def _pci(self, element: Element, above: str, numa: int) -> None:
-        """A PCI device: a GPU, an adapter, or a bridge with devices behind it."""
+        """Add a PCI device: a GPU, an adapter, or a bridge with devices behind it."""
         address = element.attributes.get("busid", "").strip().lower()[:64]
         if not address:
             raise self._error(element, "<pci> without busid")
@@ -112,7 +112,7 @@ class _Found:
             raise self._error(element, f"busid {address} was given in line {self.addresses[address]}")
         self.addresses[address] = element.line
         kind = self._hex(element, "class") >> 8
-        gpu, rate = next(element.every("gpu"), None), self._rate(element)
+        gpu, rate = next(element.every("gpu"), None), self._pci_rate(element)
         if gpu is not None or (kind >> 8 == 0x03 and not element.children):
             dev = -1 if gpu is None else self._int(gpu, "dev", -1, low=-1, high=100_000)
             self.gpus.append(((dev, address), Part(name=address, kind="gpu", numa=numa, note=address), gpu))
@@ -129,18 +129,18 @@ class _Found:
                 self._pci(child, address, numa)
 
     def _nets(self, nic: Element, above: str, numa: int, address: str, rate: float = 31.5e9) -> None:
-        """The ports of an adapter; a card may have several."""
+        """Add the ports of an adapter; if there are several, the card becomes a bridge."""
         nets = [net for net in nic.every("net") if net.attributes.get("dev", "").strip()]
         if len(nets) > 1 and address:
             self.bridges.append(Part(name=address, kind="pcie", numa=numa, note=address))
             self._bus(address, above, rate)
             above = address
-        for place, net in enumerate(nets):
+        for number, net in enumerate(nets):
             speed = self._int(net, "speed", _DEFAULT_SPEED, low=-(1 << 62), high=100_000_000)
             port = (speed if speed > 0 else _DEFAULT_SPEED) * 1e6 / 8
             label = " ".join(text for text in (net.attributes.get("name", "").strip()[:64], address) if text)
             part = Part(
-                name=f"{address or above} port {place} {nic.line}",
+                name=f"{address or above} port {number} {nic.line}",
                 kind="nic",
                 numa=numa,
                 note=label,
@@ -152,10 +152,10 @@ class _Found:
         self.nics.append(((dev, len(self.nics)), part))
         self._bus(part.name, above, rate)
 
-    def _bus(self, one: str, other: str, rate: float) -> None:
-        self.cables.append(Cable(one=one, other=other, kind="pcie", bandwidth=rate, back=rate))
+    def _bus(self, tail: str, head: str, rate: float) -> None:
+        self.cables.append(Cable(one=tail, other=head, kind="pcie", bandwidth=rate, back=rate))
 
-    def _rate(self, element: Element) -> float:
+    def _pci_rate(self, element: Element) -> float:
         """B/s of a PCI link."""
         match = _SPEED.match(element.attributes.get("link_speed", ""))
         lane = _LANE.get(float(match[1]), _LANE[8.0]) if match and len(match[1]) < 10 else _LANE[8.0]
@@ -163,7 +163,7 @@ class _Found:
         return lane * (lanes or 16)
 
     def node(self) -> Node:
-        """All of it as a Node, parts numbered in order."""
+        """The server as a Node, with numbered parts."""
         if not self.gpus:
             raise TableError(f"{self.name}: no GPU; expected <pci> of class 0x030200 or with a <gpu> in it")
         self.gpus.sort(key=lambda gpu: gpu[0])
@@ -188,17 +188,17 @@ class _Found:
         parts.sort(key=lambda part: KINDS.index(part.kind))
         return Node(
             name=self.name,
-            parts=tuple(_renamed(part, names) for part in parts),
-            cables=tuple(_rewired(cable, names) for cable in self.cables),
+            parts=tuple(_rename_part(part, names) for part in parts),
+            cables=tuple(_rewire_cable(cable, names) for cable in self.cables),
             source=f"NCCL topology file {self.name}",
         )
 
     def _nvlinks(self) -> Iterator[Cable]:
-        """Cables between GPUs, to the switches, and to processors."""
+        """The NVLinks between GPUs, to switches, and to processors."""
         known = {part.name for _, part, _ in self.gpus}
         counts: dict[tuple[str, str], tuple[int, float]] = {}
         for _, part, gpu in self.gpus:
-            one = 25e9 if gpu is None else _nvlink_rate(self._int(gpu, "sm", 80, low=0, high=10_000))
+            lane_rate = 25e9 if gpu is None else _nvlink_rate(self._int(gpu, "sm", 80, low=0, high=10_000))
             for link in [] if gpu is None else gpu.every("nvlink"):
                 lanes = self._int(link, "count", 1, low=1, high=MOST_NVLINKS)
                 target, kind = link.attributes.get("target", "").strip().lower(), self._hex(link, "tclass")
@@ -206,21 +206,25 @@ class _Found:
                     ends = (min(part.name, target), max(part.name, target))
                     if part.name == target:
                         raise self._error(link, f"an NVLink of {target} to itself")
-                    counts[ends] = max(counts.get(ends, (0, 0.0)), (lanes, one))
+                    counts[ends] = max(counts.get(ends, (0, 0.0)), (lanes, lane_rate))
                 elif kind == _NVSWITCH:
                     ends = (part.name, "nvswitch")
-                    counts[ends] = counts.get(ends, (0, one))[0] + lanes, one
+                    counts[ends] = counts.get(ends, (0, lane_rate))[0] + lanes, lane_rate
                 elif kind == _NVLINK_CPU:
                     cpu = next(cpu.name for cpu in self.cpus if cpu.numa == part.numa)
                     yield Cable(
-                        one=part.name, other=cpu, kind="pcie", bandwidth=lanes * one, back=lanes * one
+                        one=part.name,
+                        other=cpu,
+                        kind="pcie",
+                        bandwidth=lanes * lane_rate,
+                        back=lanes * lane_rate,
                     )
-        for (end, other), (lanes, one) in counts.items():
-            rate = lanes * one
+        for (end, other), (lanes, lane_rate) in counts.items():
+            rate = lanes * lane_rate
             yield Cable(one=end, other=other, kind="nvlink", bandwidth=rate, back=rate, lanes=lanes)
 
     def _int(self, element: Element, key: str, default: int, *, low: int, high: int) -> int:
-        """A whole number of an attribute; `default` where it is missing or empty."""
+        """The integer of an attribute; `default` if it is missing or empty."""
         text = element.attributes.get(key, "").strip()
         if not text:
             return default
@@ -229,7 +233,7 @@ class _Found:
         return int(text)
 
     def _hex(self, element: Element, key: str) -> int:
-        """A number of base 16, 0 where it is missing."""
+        """The hexadecimal number of an attribute; 0 if it is missing."""
         text = element.attributes.get(key, "")
         match = _HEX.fullmatch(text)
         if match is None and text.strip():
@@ -241,18 +245,18 @@ class _Found:
 
 
 def _nvlink_rate(sm: int) -> float:
-    """B/s of one NVLink one way, by compute capability."""
+    """B/s of one NVLink, one way, by compute capability."""
     return 20e9 if sm < 70 else 25e9 if sm < 100 else 50e9
 
 
-def _renamed(part: Part, names: dict[str, str]) -> Part:
+def _rename_part(part: Part, names: dict[str, str]) -> Part:
     return Part(
         name=names.get(part.name, part.name), kind=part.kind, numa=part.numa, note=part.note, rate=part.rate
     )
 
 
-def _rewired(cable: Cable, names: dict[str, str]) -> Cable:
-    one, other = names.get(cable.one, cable.one), names.get(cable.other, cable.other)
+def _rewire_cable(cable: Cable, names: dict[str, str]) -> Cable:
+    tail, head = names.get(cable.one, cable.one), names.get(cable.other, cable.other)
     return Cable(
-        one=one, other=other, kind=cable.kind, bandwidth=cable.bandwidth, back=cable.back, lanes=cable.lanes
+        one=tail, other=head, kind=cable.kind, bandwidth=cable.bandwidth, back=cable.back, lanes=cable.lanes
     )

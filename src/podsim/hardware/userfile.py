@@ -1,4 +1,4 @@
-"""A user's own cluster or storage: a small TOML file that inherits from the catalog and changes what is different.
+"""A user's cluster or storage: a small TOML file that inherits from the catalog and overrides some values.
 
 inherits = "dgx-a100-80gb"
 source = "our lab"
@@ -20,41 +20,41 @@ from typing import Any
 from podsim.errors import CatalogError
 
 LARGEST = 64_000
-"""B of the largest file read; a description takes a few hundred"""
+"""B. The largest file; a description takes a few hundred bytes."""
 LONGEST = 1_000
-"""characters of the longest line: the parser needs memory as the square of the parts of a dotted key"""
+"""The longest line, in characters: the parser's memory grows as the square of the parts of a dotted key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserFile:
-    """What a user's file says."""
+    """The content of a user's file."""
 
     name: str
     inherits: str
     source: str
     overrides: Mapping[str, object]
-    """The values by dotted key, not yet checked."""
+    """The unchecked values, by dotted key."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The table of a cluster's file, whatever it says.
+    """The table of a cluster's file, unchecked.
 
-    Raises CatalogError for a file that is missing, no regular file, too large, no UTF-8 or no TOML.
+    Raises CatalogError for a file that is missing, not regular, too large, not UTF-8 or not TOML.
     """
-    return _parsed(_read(path), str(path)[-200:])
+    return _parse_toml(_read_text(path), str(path)[-200:])
 
 
 def read_user_file(path: str | Path) -> UserFile:
-    """What a user's file says; see `read_toml` and `user_file`."""
+    """The content of a user's file; see `read_toml` and `user_file`."""
     return user_file(read_toml(Path(path)), str(path)[-200:], Path(path).stem)
 
 
 def parse_user_file(text: str, file: str, stem: str) -> UserFile:
-    """What the text of a user's file says; see `user_file`."""
-    return user_file(_parsed(text, file), file, stem)
+    """The content of the text of a user's file; see `user_file`."""
+    return user_file(_parse_toml(text, file), file, stem)
 
 
-def _parsed(text: str, file: str) -> dict[str, Any]:
+def _parse_toml(text: str, file: str) -> dict[str, Any]:
     longest = max(map(len, text.splitlines()), default=0)
     if longest > LONGEST:
         raise CatalogError(
@@ -67,10 +67,9 @@ def _parsed(text: str, file: str) -> dict[str, Any]:
 
 
 def user_file(table: dict[str, Any], file: str, stem: str) -> UserFile:
-    """What a user's table says; its overrides are checked by whoever applies them.
+    """The content of a user's table. The reader of the overrides checks them.
 
-    `file` is for messages, `stem` the name if the table gives none. Raises CatalogError where it does not say what it
-    inherits from and where its figures come from.
+    `file` is for messages; `stem` is the default name. Raises CatalogError for a table without `inherits` or `source`.
     """
     head = {
         key: table.pop(key, default) for key, default in (("name", stem), ("inherits", ""), ("source", ""))
@@ -88,25 +87,25 @@ def user_file(table: dict[str, Any], file: str, stem: str) -> UserFile:
         name=head["name"][:80],
         inherits=head["inherits"],
         source=head["source"][:1000],
-        overrides=dict(_flat(table)),
+        overrides=dict(_flatten(table)),
     )
 
 
-def _flat(table: Mapping[str, object], above: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:
-    """Values by dotted key; tables nested deeper than any key reaches are left as they are, to be refused."""
+def _flatten(table: Mapping[str, object], above: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:
+    """The values by dotted key. Tables deeper than any valid key stay tables, which the readers reject."""
     for key, value in table.items():
         if isinstance(value, dict) and value and depth < 3:
-            yield from _flat(value, f"{above}{key}.", depth + 1)
+            yield from _flatten(value, f"{above}{key}.", depth + 1)
         else:
             yield f"{above}{key}", value
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         if not path.exists():
             raise CatalogError(f"{str(path)[-200:]}: no such file")
         if not path.is_file():
-            raise CatalogError(f"{str(path)[-200:]} is no regular file; expected a TOML file")
+            raise CatalogError(f"{str(path)[-200:]} is not a regular file; expected a TOML file")
         size = path.stat().st_size
         if size > LARGEST:
             raise CatalogError(

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from podsim.errors import ClusterError
-from podsim.hardware.measured import between
+from podsim.hardware.measured import interpolate
 from podsim.network.bus import bus_factor, ring_share
 from podsim.network.nccl_constants import PCIE, Fabric, Network, load_fabric, load_network
 from podsim.network.nccl_tuner import (
@@ -124,7 +124,7 @@ def measured_candidate(wires: Wires, collective: str, group: Group) -> Candidate
     rows = [row for row in wires.exchanges if row.collective == collective]
     if not rows:
         raise ClusterError(f"{collective} was not measured on this machine: podsim measure host does so")
-    latency, per_byte = (float(value) for value in between(rows, group.ranks))
+    latency, per_byte = (float(value) for value in interpolate(rows, group.ranks))
     name = "pairs" if collective in ("all_to_all", "send_recv") else "ring"
     return Candidate(name, "Simple", math.inf, latency, 0.0, 1.0, per_byte, 0.0, 1.0, 0.0, 0.0)
 

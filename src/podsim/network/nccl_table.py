@@ -126,7 +126,7 @@ def nccl_fabric(
     wires, group = wires_of(cluster), Group(ranks, ranks_per_node, 1.0)
     inside, outside = wire_rates(wires, collective, group, algorithm, protocol)
     capacity = fabric.capacity.copy()
-    capacity[fabric.of_kind("nvlink")] *= min(inside / wires.nvlink, 1.0) if group.members > 1 else 1.0
+    capacity[fabric.links_of_kind("nvlink")] *= min(inside / wires.nvlink, 1.0) if group.members > 1 else 1.0
     if group.nodes > 1:
-        capacity[fabric.of_kind("adapter")] *= outside / (wires.network * adapters(wires, group))
+        capacity[fabric.links_of_kind("adapter")] *= outside / (wires.network * adapters(wires, group))
     return replace(fabric, capacity=capacity)

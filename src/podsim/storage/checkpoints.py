@@ -51,8 +51,8 @@ def state_of(model: Model, plan: Plan, *, writers: str = "all") -> State:
     """
     if writers not in WRITERS:
         raise PodsimError(f"writers={writers[:40]!r} may be {', '.join(WRITERS)}")
-    one = plan.arrays()
-    weights, stages = weight_table(model, one), stages_table(model, one)
+    arrays = plan.arrays()
+    weights, stages = weight_table(model, arrays), stages_table(model, arrays)
     class_P = np.repeat(np.arange(stages.count.shape[0]), stages.count[:, 0].astype(int))
     counts_PB = stages.blocks[class_P, :, 0]
     dense_P, expert_P = counts_PB @ weights.dense[:, 0], counts_PB @ weights.expert[:, 0]

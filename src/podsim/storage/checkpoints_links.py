@@ -66,17 +66,17 @@ def wires_of(cluster: Cluster) -> Wires:
     kinds = {part.name: part.kind for part in node.parts}
     generation = cluster.system.pcie.generation if cluster.system.pcie else cluster.gpu.pcie_generation
     share = BUS_SHARE[min(max(generation, min(BUS_SHARE)), max(BUS_SHARE))]
-    for place, cable in enumerate(node.cables):
+    for number, cable in enumerate(node.cables):
         if {kinds[cable.one], kinds[cable.other]} <= {"gpu", "pcie", "cpu"} and cable.kind == "pcie":
-            capacity[2 * place : 2 * place + 2] *= share
-    names = [f"{_WORDS[kinds[one]]} to {_WORDS[kinds[other]]}" for one, other in _ends(node)]
+            capacity[2 * number : 2 * number + 2] *= share
+    names = [f"{_WORDS[kinds[tail]]} to {_WORDS[kinds[head]]}" for tail, head in _ends(node)]
     wires = {fabric.end("nic", n): len(names) + n for n in range(cluster.nics)}
     return Wires(
         fabric=fabric,
         capacity=np.concatenate([capacity, np.full(cluster.nics, cluster.network.bandwidth)]),
         names=(*names, *["network adapter"] * cluster.nics),
         homes=tuple(
-            fabric.end("cpu", int(node.parts[int(place)].numa)) for place in node.places("gpu")
+            fabric.end("cpu", int(node.parts[int(number)].numa)) for number in node.places("gpu")
         ),
         wires=wires,
     )  # fmt: skip
@@ -109,7 +109,7 @@ def transfer(
             f"{given}: a transfer has 0 B or more for each GPU of whole servers of {gpus}, at least one"
         )
     rows, many = np.unique(bytes_R.reshape(-1, gpus), axis=0, return_counts=True)
-    ends = [_targets(wires.fabric, gpu, gpus, wires.homes[gpu], to) for gpu in range(gpus)]
+    ends = [_target_ends(wires.fabric, gpu, gpus, wires.homes[gpu], to) for gpu in range(gpus)]
     links: list[NDArray[np.int64]] = []
     sizes, copies, capacities, names, equal = [], [], [], [], []
     local = len(wires.capacity)
@@ -122,7 +122,7 @@ def transfer(
         for gpu in np.flatnonzero(row_G > 0):
             start = wires.homes[gpu] if staged else wires.fabric.end("gpu", int(gpu))
             for target in ends[gpu]:
-                way = _way(wires, start, target, back)
+                way = _route_links(wires, start, target, back)
                 links.append(np.array([*(way + offset), *([offset + local] if store else [])], np.int64))
                 sizes.append(row_G[gpu] / len(ends[gpu]))
                 copies.append(float(count))
@@ -131,12 +131,12 @@ def transfer(
         names.append("the store")
         equal.append(1.0)
         links = [np.append(way, len(capacities) - 1) for way in links]
-    found, fullest = _run(links, np.array(sizes), np.array(copies), np.array(capacities))
-    whole = float(np.array(sizes) @ np.array(copies)) if sizes else 0.0
+    seconds, fullest = _run_flows(links, np.array(sizes), np.array(copies), np.array(capacities))
+    total = float(np.array(sizes) @ np.array(copies)) if sizes else 0.0
     if fullest < 0:
         return Transfer(seconds=0.0, link="nothing to move", capacity=float("inf"), size=0.0)
     return Transfer(
-        seconds=found, link=names[fullest], capacity=capacities[fullest] / equal[fullest], size=whole
+        seconds=seconds, link=names[fullest], capacity=capacities[fullest] / equal[fullest], size=total
     )
 
 
@@ -146,7 +146,7 @@ def _client(store: Store | None, back: bool) -> float:
     return store.client_read if back else store.client_write
 
 
-def _targets(fabric: Fabric, gpu: int, gpus: int, home: int, to: str) -> list[int]:
+def _target_ends(fabric: Fabric, gpu: int, gpus: int, home: int, to: str) -> list[int]:
     """Ends inside the server that a GPU's bytes go to, spread evenly."""
     if to == "host":
         return [home]
@@ -170,14 +170,14 @@ def _targets(fabric: Fabric, gpu: int, gpus: int, home: int, to: str) -> list[in
     return [fabric.end(kind, gpu * count // gpus)]
 
 
-def _way(wires: Wires, start: int, target: int, back: bool) -> NDArray[np.int64]:
+def _route_links(wires: Wires, start: int, target: int, back: bool) -> NDArray[np.int64]:
     """Links from a GPU or processor to an end of its server and onto the wire there, or the other way."""
     pair = ([target], [start]) if back else ([start], [target])
     way = wires.fabric.routes(*pair)[1].astype(np.int64)
     return np.append(way, wires.wires[target]) if target in wires.wires else way
 
 
-def _run(
+def _run_flows(
     links: list[NDArray[np.int64]], sizes_F: Floats, copies_F: Floats, capacity: Floats
 ) -> tuple[float, int]:
     """(s until the flows are through, re-sharing whenever one is, the link that is fullest while all run or -1)."""

@@ -45,17 +45,17 @@ class Store:
         if not self.nodes:
             return self
         read, write = (
-            _between(nodes, self.nodes, one, whole)
-            for one, whole in ((self.client_read, self.read), (self.client_write, self.write))
+            _interpolate_rate(nodes, self.nodes, single, total)
+            for single, total in ((self.client_read, self.read), (self.client_write, self.write))
         )
         return replace(self, read=read, write=write, nodes=nodes)
 
 
-def _between(nodes: int, known: int, one: float, whole: float) -> float:
+def _interpolate_rate(nodes: int, known: int, single: float, total: float) -> float:
     """B/s for some nodes, of what one node and `known` nodes have; without a figure for one, in proportion."""
-    if nodes >= known or known == 1 or one == float("inf"):
-        return whole * nodes / known
-    return one + (whole - one) * (nodes - 1) / (known - 1)
+    if nodes >= known or known == 1 or single == float("inf"):
+        return total * nodes / known
+    return single + (total - single) * (nodes - 1) / (known - 1)
 
 
 def store_names() -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def _catalog() -> dict[str, Store]:
 
 def read_stores(raw: Mapping[str, Any]) -> dict[str, Store]:
     """Stores by name from parsed TOML; CatalogError with everything wrong."""
-    sources, problems, found = raw.get("sources", {}), [], {}
+    sources, problems, stores = raw.get("sources", {}), [], {}
     for name, entry in raw.get("stores", {}).items():
         wrong = [unknown_name("key", key, _KEYS) for key in entry if key not in _KEYS]
         wrong += [f"{key} is missing" for key in ("title", "source", "write") if key not in entry]
@@ -109,10 +109,10 @@ def read_stores(raw: Mapping[str, Any]) -> dict[str, Store]:
         ]
         problems += [f"[stores.{name}] {problem}" for problem in wrong]
         if not wrong:
-            found[name] = _store(name, entry, speeds, sources[entry["source"]])
+            stores[name] = _store(name, entry, speeds, sources[entry["source"]])
     if problems:
         raise CatalogError("; ".join(problems))
-    return found
+    return stores
 
 
 def _store(name: str, entry: Mapping[str, Any], speeds: Mapping[str, float | None], source: str) -> Store:

@@ -45,17 +45,17 @@ def read_fio(path: str | Path) -> FioMeasured:
     if problems:
         raise TableError(f"{path.name}: {'; '.join(problems)}; a failed run measures nothing")
     _check_alike(document, jobs, path.name)
-    sides = {side: _side(jobs, side, path.name) for side in ("read", "write")}
+    sides = {side: _side_totals(jobs, side, path.name) for side in ("read", "write")}
     if not sides["read"][0] and not sides["write"][0]:
         raise TableError(f"{path.name}: nothing was read or written")
     hosts = len({job["hostname"] for job in jobs if job.get("hostname")}) or 1
     return FioMeasured(
         name=path.name, version=str(document.get("fio version", ""))[:60], rw=_pattern(first, sides),
-        block=_block(first, sides, path.name), numjobs=_whole(first, "numjobs", _entries(jobs, hosts), path.name),
+        block=_block(first, sides, path.name), numjobs=_integer(first, "numjobs", _job_count(jobs, hosts), path.name),
         iodepth=_depth(first, path.name), clients=hosts, direct=_direct(first),
         read_bandwidth=sides["read"][0], read_iops=sides["read"][1], read_latency=sides["read"][2],
         write_bandwidth=sides["write"][0], write_iops=sides["write"][1], write_latency=sides["write"][2],
-        seconds=_runtime(jobs, path.name),
+        seconds=_runtime_seconds(jobs, path.name),
     )  # fmt: skip
 
 
@@ -64,8 +64,8 @@ def read_block(text: str, what: str = "bs") -> float:
 
     Raises UnitError for anything else.
     """
-    one = str(text).split(",", maxsplit=1)[0].split("-", maxsplit=1)[0].strip()
-    match = _SIZE.fullmatch(one)
+    first = str(text).split(",", maxsplit=1)[0].split("-", maxsplit=1)[0].strip()
+    match = _SIZE.fullmatch(first)
     if match is None:
         raise UnitError(f"{what}: cannot read {str(text)[:60]!r}; expected bytes, as 4k, 128k or 1M")
     return float(match[1]) * 2.0 ** {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
@@ -84,14 +84,14 @@ def _document(path: Path) -> dict[str, Any]:
         raise TableError(f"{path.name}: larger than {_LIMIT // 1_000_000} MB; no JSON of fio is")
     text = data.decode("utf-8", errors="replace")
     try:
-        found = json.loads(text[max(text.find("{"), 0) :])
+        value = json.loads(text[max(text.find("{"), 0) :])
     except (ValueError, RecursionError) as error:
         raise TableError(
             f"{path.name}: is not JSON ({str(error)[:100]}); run fio with --output-format=json --output=FILE"
         ) from None
-    if not isinstance(found, dict):
-        raise TableError(f"{path.name}: holds {type(found).__name__}, not the object that fio writes")
-    return found
+    if not isinstance(value, dict):
+        raise TableError(f"{path.name}: holds {type(value).__name__}, not the object that fio writes")
+    return value
 
 
 def _jobs(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -106,11 +106,11 @@ def _jobs(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _options(document: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for part in (document.get("global options"), job.get("job options")):
         if isinstance(part, Mapping):
-            found |= part
-    return found
+            options |= part
+    return options
 
 
 def _check_alike(document: Mapping[str, Any], jobs: list[dict[str, Any]], name: str) -> None:
@@ -135,7 +135,7 @@ def _check_alike(document: Mapping[str, Any], jobs: list[dict[str, Any]], name: 
 
 def _depth(options: Mapping[str, Any], name: str) -> int:
     """Accesses that a job has under way."""
-    depth = _whole(options, "iodepth", 1, name)
+    depth = _integer(options, "iodepth", 1, name)
     return 1 if str(options.get("ioengine", _WAITING[0])) in _WAITING else depth
 
 
@@ -144,7 +144,7 @@ def _direct(options: Mapping[str, Any]) -> bool:
     return str(options.get("direct", "0")) != "0" or str(options.get("buffered", "1")) == "0"
 
 
-def _side(jobs: list[dict[str, Any]], side: str, name: str) -> tuple[float, float, float]:
+def _side_totals(jobs: list[dict[str, Any]], side: str, name: str) -> tuple[float, float, float]:
     """(B/s, operations/s, mean latency) of reads or writes, all jobs together."""
     bandwidth = operations = weighted = done = 0.0
     for job in jobs:
@@ -155,22 +155,22 @@ def _side(jobs: list[dict[str, Any]], side: str, name: str) -> tuple[float, floa
         bandwidth += _number(bytes_, f"{side}.bw_bytes", name)
         operations += _number(part.get("iops", 0), f"{side}.iops", name)
         ios = _number(part.get("total_ios", part.get("iops", 0)), f"{side}.total_ios", name)
-        weighted += ios * _latency(part, side, name)
+        weighted += ios * _latency_seconds(part, side, name)
         done += ios
     return bandwidth, operations, weighted / done if done else 0.0
 
 
-def _runtime(jobs: list[dict[str, Any]], name: str) -> float:
+def _runtime_seconds(jobs: list[dict[str, Any]], name: str) -> float:
     """Seconds of the longest reading or writing."""
     sides = [job[side] for job in jobs for side in ("read", "write") if isinstance(job.get(side), Mapping)]
     return max((_number(side.get("runtime", 0), "runtime", name) for side in sides), default=0.0) * 1e-3
 
 
-def _latency(part: Mapping[str, Any], side: str, name: str) -> float:
+def _latency_seconds(part: Mapping[str, Any], side: str, name: str) -> float:
     for key, factor in _LATENCIES:
-        found = part.get(key)
-        if isinstance(found, Mapping) and "mean" in found and found.get("N", 1):
-            return _number(found["mean"], f"{side}.{key}.mean", name) * factor
+        figures = part.get(key)
+        if isinstance(figures, Mapping) and "mean" in figures and figures.get("N", 1):
+            return _number(figures["mean"], f"{side}.{key}.mean", name) * factor
     return 0.0
 
 
@@ -190,8 +190,8 @@ def _pattern(options: Mapping[str, Any], sides: Mapping[str, tuple[float, float,
     given = str(options.get("rw", options.get("readwrite", ""))).split(":", maxsplit=1)[0]
     if given:
         return "rw" if given == "readwrite" else given
-    found = {side for side, rates in sides.items() if rates[0]}
-    return found.pop() if len(found) == 1 else "rw" if found else "read"
+    used = {side for side, rates in sides.items() if rates[0]}
+    return used.pop() if len(used) == 1 else "rw" if used else "read"
 
 
 def _block(options: Mapping[str, Any], sides: Mapping[str, tuple[float, float, float]], name: str) -> float:
@@ -209,11 +209,11 @@ def _block(options: Mapping[str, Any], sides: Mapping[str, tuple[float, float, f
     return block
 
 
-def _entries(jobs: list[dict[str, Any]], hosts: int) -> int:
+def _job_count(jobs: list[dict[str, Any]], hosts: int) -> int:
     return max(len(jobs) // hosts, 1)
 
 
-def _whole(options: Mapping[str, Any], key: str, default: int, name: str) -> int:
+def _integer(options: Mapping[str, Any], key: str, default: int, name: str) -> int:
     text = str(options.get(key, default))
     if not text.isdigit() or not 1 <= int(text) <= 1_000_000:
         raise TableError(f"{name}: {key} is {text[:60]!r}; expected a whole number, 1 or more")

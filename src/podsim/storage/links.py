@@ -58,7 +58,7 @@ def share(links: Links, streams: Sequence[Stream]) -> list[Flow]:
     taken = [{name: use for name, use in stream.use.items() if use > 0.0} for stream in streams]
     if dead := sorted({name for use in taken for name in use if links[name].bandwidth <= 0.0}):
         raise StorageError(f"nothing goes through {', '.join(dead)}: it has no capacity")
-    rates = [bottleneck(links, streams[0])] if len(streams) == 1 else _shared(links, streams, taken)
+    rates = [bottleneck(links, streams[0])] if len(streams) == 1 else _shared_rates(links, streams, taken)
     load = dict.fromkeys(links, 0.0)
     for stream, use, rate in zip(streams, taken, rates, strict=True):
         for name, value in use.items():
@@ -78,15 +78,17 @@ def bottleneck(links: Links, stream: Stream) -> float:
     return min(links[name].bandwidth / (use * stream.copies) for name, use in stream.use.items() if use > 0.0)
 
 
-def _shared(links: Links, streams: Sequence[Stream], taken: Sequence[Mapping[str, float]]) -> list[float]:
+def _shared_rates(
+    links: Links, streams: Sequence[Stream], taken: Sequence[Mapping[str, float]]
+) -> list[float]:
     """Rates of one copy of each stream, by podsim.network.flow."""
     import numpy as np
 
     from podsim.network.flow import max_min_rates
 
-    place = {name: k for k, name in enumerate(links)}
+    position = {name: k for k, name in enumerate(links)}
     ends = np.cumsum([0, *(len(use) for use in taken)])
-    entries = [place[name] for use in taken for name in use]
+    entries = [position[name] for use in taken for name in use]
     rates = max_min_rates(
         (ends, entries),
         [link.bandwidth for link in links.values()],
@@ -106,20 +108,20 @@ def storage_links(
     """
     client, server = system.client, system.server
     n = clients if system.local else system.servers if alive is None else alive
-    found = _client_links(client, clients)
+    capacities = _client_links(client, clients)
     if server.ports:
-        found["server ports in"] = found["server ports out"] = n * server.ports * server.port
+        capacities["server ports in"] = capacities["server ports out"] = n * server.ports * server.port
     if server.read is not None and not parts_only:
-        found["servers"] = float(n)
+        capacities["servers"] = float(n)
     if server.ssd is not None:
-        found["drives read"] = n * server.ssds * server.ssd.read_bandwidth
-        found["drives write"] = n * server.ssds * server.ssd.write_bandwidth
+        capacities["drives read"] = n * server.ssds * server.ssd.read_bandwidth
+        capacities["drives write"] = n * server.ssds * server.ssd.write_bandwidth
         for name, rate in (("drive reads", server.ssd.read_iops), ("drive writes", server.ssd.write_iops)):
             if rate is not None:
-                found[name] = n * server.ssds * rate
+                capacities[name] = n * server.ssds * rate
     if system.range_requests:
-        found["requests"] = system.range_requests
-    return {name: link_of(name, capacity) for name, capacity in found.items()}
+        capacities["requests"] = system.range_requests
+    return {name: link_of(name, capacity) for name, capacity in capacities.items()}
 
 
 def link_of(name: str, capacity: float) -> Link:
@@ -128,12 +130,12 @@ def link_of(name: str, capacity: float) -> Link:
 
 
 def _client_links(client: Client, clients: int) -> dict[str, float]:
-    found = {}
+    capacities = {}
     if client.ports:
-        found["client ports in"] = found["client ports out"] = clients * client.ports * client.port
+        capacities["client ports in"] = capacities["client ports out"] = clients * client.ports * client.port
     if client.read is not None:
-        found["client cores"] = float(clients * max(client.cores, 1))
-    return found
+        capacities["client cores"] = float(clients * max(client.cores, 1))
+    return capacities
 
 
 def access(
@@ -152,18 +154,18 @@ def access(
     """
     client, server, stripe = system.client, system.server, system.stripe
     side = "out" if write else "in"
-    found: dict[str, float] = {f"client ports {side}": 1.0}
+    uses: dict[str, float] = {f"client ports {side}": 1.0}
     software = client.write if write else client.read
     if software is not None:
-        found["client cores"] = software.seconds(block) / block
+        uses["client cores"] = software.seconds(block) / block
     bytes_, operations = write_work(stripe) if write else (read_factor, read_factor)
     own = server.write if write else None
     if own is None and server.read is not None:
-        found["servers"] = _worked(server.read, block, bytes_, operations)
+        uses["servers"] = _worked(server.read, block, bytes_, operations)
     elif own is not None:
-        found["servers"] = own.seconds(block) / block
-    found |= _server_use(block, write, sequential, bytes_, stripe.width / stripe.data if stripe else 1.0)
-    return {name: use for name, use in found.items() if name in links}
+        uses["servers"] = own.seconds(block) / block
+    uses |= _server_use(block, write, sequential, bytes_, stripe.width / stripe.data if stripe else 1.0)
+    return {name: use for name, use in uses.items() if name in links}
 
 
 def _worked(software: Software, block: float, bytes_: float, operations: float) -> float:

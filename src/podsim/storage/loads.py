@@ -28,7 +28,7 @@ from podsim.hardware.parts import Link
 from podsim.storage.fio import idle_latency
 from podsim.storage.links import Stream, access, link_of, share, storage_links
 from podsim.storage.parts import StorageSystem
-from podsim.storage.pipeline import together
+from podsim.storage.pipeline import sum_uses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def epoch_time(load: Load, system: StorageSystem, cache: StorageSystem | None) -
     total, before, parts, limit = 0.0, load.compute, {"compute": load.compute}, "accelerator"
     uses = compute
     for kind, more in (("read", moved), ("wait", latency), ("processor", work)):
-        uses = together(uses, more)
+        uses = sum_uses(uses, more)
         total, limit = _seconds(links, uses, load.samples)
         parts[kind] = total - before if total > before * (1.0 + 1e-9) else 0.0
         before = max(total, before)
@@ -97,7 +97,7 @@ def _bytes(load: Load, system: StorageSystem, cache: StorageSystem | None) -> tu
     """(a sample's use of each link, s that a worker waits for it in addition to the links' own time)."""
     stored, kept = load.stored * load.record, (1.0 - load.stored) * load.record
     own = access(system, storage_links(system, 1), load.record)
-    found = {name: use * stored for name, use in own.items()}
+    uses = {name: use * stored for name, use in own.items()}
     waits = load.stored * idle_latency(system, load.record, write=False)
     if cache is not None:
         links = storage_links(cache, 1)
@@ -106,9 +106,9 @@ def _bytes(load: Load, system: StorageSystem, cache: StorageSystem | None) -> tu
                 f"cache {name}": use * bytes_
                 for name, use in access(cache, links, load.record, write=write).items()
             }
-            found = together(found, part)
+            uses = sum_uses(uses, part)
         waits += (1.0 - load.stored) * idle_latency(cache, load.record, write=False)
-    return {name: use for name, use in found.items() if use > 0.0}, waits
+    return {name: use for name, use in uses.items() if use > 0.0}, waits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,9 +137,9 @@ def transfer_time(system: StorageSystem, transfer: Transfer) -> Timed:
     links = storage_links(system, clients)
     use = access(system, links, block, write=write)
     flow = share(links, [Stream(name="checkpoint", use=use)])[0]
-    moving, one = size / flow.rate, system.write_latency if write else system.read_latency
+    moving, latency = size / flow.rate, system.write_latency if write else system.read_latency
     part = size / transfer.ranks
-    waiting = one * max(part / block, 1.0) if transfer.has_waiting_blocks else one
+    waiting = latency * max(part / block, 1.0) if transfer.has_waiting_blocks else latency
     computing = transfer.processor / min(transfer.ranks, transfer.cores * clients)
     kind = "write" if write else "read"
     added = computing if write else max(computing - moving, 0.0)

@@ -37,8 +37,8 @@ def read_mdtest(path: str | Path) -> tuple[dict[str, float], int]:
 
 def mdtest_rates(text: str, name: str = "mdtest") -> tuple[dict[str, float], int]:
     """The same of text: means over the iterations. A summary that comes later in the text replaces one before."""
-    _, found, summary = text.rpartition("SUMMARY rate")
-    rates = {match[1]: float(match[4]) for match in _LINE.finditer(summary)} if found else {}
+    _, title, summary = text.rpartition("SUMMARY rate")
+    rates = {match[1]: float(match[4]) for match in _LINE.finditer(summary)} if title else {}
     if not rates:
         raise TableError(f"{name}: no line of a 'SUMMARY rate' in it; expected what mdtest prints")
     tasks = _TASKS.search(text)

@@ -91,7 +91,7 @@ def cores_of(setting: Setting) -> int:
 
 
 def links_of(setting: Setting) -> dict[str, Link]:
-    """All links, nodes together."""
+    """All links, summed over nodes."""
     nodes, kept = setting.nodes, setting.cache
     own = {"accelerators": setting.accelerators, "readers": setting.readers * setting.accelerators}
     own |= {"processor": cores_of(setting)} if cores_of(setting) else {}
@@ -113,22 +113,22 @@ def bytes_use(
         return {}
     own, factor = links, read_work(system.stripe, system.servers, setting.lost)
     if tier:
-        own, factor = _untiered(links), 1.0
-    found = access(system, own, setting.workload.read_block, write=write, read_factor=factor)
-    return {f"tier {name}" if tier else name: use * bytes_ for name, use in found.items()}
+        own, factor = _tier_links(links), 1.0
+    uses = access(system, own, setting.workload.read_block, write=write, read_factor=factor)
+    return {f"tier {name}" if tier else name: use * bytes_ for name, use in uses.items()}
 
 
-def _untiered(links: Links) -> dict[str, Link]:
+def _tier_links(links: Links) -> dict[str, Link]:
     return {name.removeprefix("tier "): link for name, link in links.items() if name.startswith("tier ")}
 
 
-def together(*parts: dict[str, float]) -> dict[str, float]:
+def sum_uses(*parts: dict[str, float]) -> dict[str, float]:
     """What several parts take of each link, added up."""
-    found: dict[str, float] = {}
+    uses: dict[str, float] = {}
     for part in parts:
         for name, use in part.items():
-            found[name] = found.get(name, 0.0) + use
-    return found
+            uses[name] = uses.get(name, 0.0) + use
+    return uses
 
 
 def train_use(setting: Setting, links: Links, hit: float, cold: float = 0.0) -> dict[str, float]:
@@ -145,11 +145,11 @@ def train_use(setting: Setting, links: Links, hit: float, cold: float = 0.0) -> 
     if cold and setting.tier is not None:
         waiting += cold * idle_latency(setting.tier, record, write=False)
     own["readers"] = waiting
-    far = together(
+    far = sum_uses(
         bytes_use(setting, links, cold * record, tier=True),
         bytes_use(setting, links, cold * record, write=True),
     )
-    both = together(own, bytes_use(setting, links, missed), far)
+    both = sum_uses(own, bytes_use(setting, links, missed), far)
     return {name: use for name, use in both.items() if name in links and use > 0.0}
 
 
@@ -181,7 +181,7 @@ def most_accelerators(setting: Setting, utilisation: float) -> int:
 
 
 def epoch_rows(setting: Setting) -> tuple[EpochRow, ...]:
-    """The epochs, with equal ones together; the last row continues for as long as training does."""
+    """The epochs, with equal ones in one row; the last row continues to the end of training."""
     rows: list[EpochRow] = []
     samples, record = samples_of(setting), setting.workload.record
     for epoch in range(_EPOCHS):

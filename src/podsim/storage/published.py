@@ -14,7 +14,7 @@ from podsim.units import parse_quantity
 def _points() -> dict[tuple[str, str], tuple[PublishedPoint, ...]]:
     path = Path(__file__).with_name("catalog") / "published.toml"
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    found: dict[tuple[str, str], tuple[PublishedPoint, ...]] = {}
+    points: dict[tuple[str, str], tuple[PublishedPoint, ...]] = {}
     for row in tables["rate"]:
         point = PublishedPoint(
             clients=row["clients"],
@@ -24,8 +24,8 @@ def _points() -> dict[tuple[str, str], tuple[PublishedPoint, ...]]:
             source=tables["sources"][row["source"]],
         )
         key = (row["system"], row["rw"])
-        found[key] = (*found.get(key, ()), point)
-    return found
+        points[key] = (*points.get(key, ()), point)
+    return points
 
 
 def published_points(system: str, rw: str, block: float) -> tuple[PublishedPoint, ...]:

@@ -38,7 +38,7 @@ def storage_sheet(system: StorageSystem, clients: int) -> StorageSheet:
         figures["stripes"] = f"{stripe.data}+{stripe.parity}, space of {stripe.spares} server(s) kept free"
         figures["net capacity"] = format_quantity(net_capacity(system), "B")
         figures["servers that may fail at once"] = str(stripe.survives)
-    names = _names(system, clients)
+    names = _name_rates(system, clients)
     shown = {"files created": "creations", "looked at": "stats", "removed": "removals"}
     figures["metadata, by the law"] = ", ".join(
         f"{what} {format_quantity(names[key], '/s', digits=3)}" for what, key in shown.items()
@@ -47,7 +47,7 @@ def storage_sheet(system: StorageSystem, clients: int) -> StorageSheet:
         figures["snapshots"] = _SNAPSHOTS
     if system.tier:
         figures["tier behind it"] = f"{system.tier}: {_TIER}"
-        figures["copied to the tier"] = _copied(system, clients)
+        figures["copied to the tier"] = _copy_text(system, clients)
     if system.range_requests:
         figures["requests"] = format_quantity(system.range_requests, "/s")
     return StorageSheet(
@@ -59,7 +59,7 @@ def storage_sheet(system: StorageSystem, clients: int) -> StorageSheet:
 def _values(system: StorageSystem) -> dict[str, float]:
     """The numbers, SI; what is not known is left out."""
     server, client, stripe = system.server, system.client, system.stripe
-    found: dict[str, float] = {
+    values: dict[str, float] = {
         "servers": system.servers, "server.ssds": server.ssds, "server.ports": server.ports, "server.port": server.port,
         "client.ports": client.ports, "client.port": client.port, "client.cores": client.cores,
         "read_latency": system.read_latency, "write_latency": system.write_latency, "capacity": system.capacity,
@@ -68,18 +68,18 @@ def _values(system: StorageSystem) -> dict[str, float]:
     for name, part, cores in (("server", server, 1), ("client", client, max(client.cores, 1))):
         for side, software in (("read", part.read), ("write", part.write)):
             if software is not None:
-                found[f"{name}.{side}"] = cores * LARGE / software.seconds(LARGE)
+                values[f"{name}.{side}"] = cores * LARGE / software.seconds(LARGE)
         if part.read is not None and part.read.per_operation:
-            found[f"{name}.iops"] = cores / part.read.seconds(SMALL)
-    found = {key: float(value) for key, value in found.items() if value}
+            values[f"{name}.iops"] = cores / part.read.seconds(SMALL)
+    values = {key: float(value) for key, value in values.items() if value}
     if stripe is not None:
-        found |= {"stripe.data": float(stripe.data), "stripe.parity": float(stripe.parity)}
-        found |= {"stripe.spares": float(stripe.spares), "survives": float(stripe.survives)}
-        found["net_capacity"] = net_capacity(system)
-    return found
+        values |= {"stripe.data": float(stripe.data), "stripe.parity": float(stripe.parity)}
+        values |= {"stripe.spares": float(stripe.spares), "survives": float(stripe.survives)}
+        values["net_capacity"] = net_capacity(system)
+    return values
 
 
-def _names(system: StorageSystem, clients: int) -> dict[str, float]:
+def _name_rates(system: StorageSystem, clients: int) -> dict[str, float]:
     """1/s, most operations on names that the system does for its clients."""
     rows = {row.operation: row.rate for row in mdtest_rows(system, clients, 4096 * clients)}
     return {
@@ -89,7 +89,7 @@ def _names(system: StorageSystem, clients: int) -> dict[str, float]:
     }
 
 
-def _copied(system: StorageSystem, clients: int) -> str:
+def _copy_text(system: StorageSystem, clients: int) -> str:
     """How fast, and how long for half its net space: a snapshot of all data, or what leaves flash."""
     tier, _ = load_storage(system.tier)
     links = storage_links(system, clients)
@@ -104,11 +104,11 @@ def _copied(system: StorageSystem, clients: int) -> str:
 
 def _software(whose: str, read: Software | None, write: Software | None) -> dict[str, str]:
     """What software does at 1 MiB and at 4 KiB, as text."""
-    found = {}
-    for what, one in (("reads", read), ("writes", write if write != read else None)):
-        if one is not None:
-            text = format_quantity(LARGE / one.seconds(LARGE), "B/s")
-            if one.per_operation:
-                text += f", {format_quantity(1.0 / one.seconds(SMALL), 'IOPS')} of 4 KiB"
-            found[f"{whose} {what}"] = text
-    return found
+    texts = {}
+    for what, software in (("reads", read), ("writes", write if write != read else None)):
+        if software is not None:
+            text = format_quantity(LARGE / software.seconds(LARGE), "B/s")
+            if software.per_operation:
+                text += f", {format_quantity(1.0 / software.seconds(SMALL), 'IOPS')} of 4 KiB"
+            texts[f"{whose} {what}"] = text
+    return texts

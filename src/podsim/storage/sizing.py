@@ -45,12 +45,12 @@ def _table() -> dict[str, dict[str, list[float]]]:
     tables = tomllib.loads(
         (Path(__file__).with_name("catalog") / "guidance.toml").read_text(encoding="utf-8")
     )
-    found = {"nodes": {"nodes": [float(n) for n in tables["nodes"]]}}
+    table = {"nodes": {"nodes": [float(n) for n in tables["nodes"]]}}
     for name in ("good", "better", "best"):
-        found[name] = {
+        table[name] = {
             side: [parse_quantity(v, "B/s") for v in tables[name][side]] for side in ("read", "write")
         }
-    return found
+    return table
 
 
 def guidance(nodes: int) -> dict[str, tuple[float, float]]:

@@ -62,13 +62,13 @@ def step_of(workload: Workload, cluster: Cluster, *, batch: int | None, accelera
     if batch is not None and not 1 <= batch <= 1_000_000:
         raise StorageError(f"batch={batch}: 1 to 1,000,000 samples for one accelerator")
     if workload.steps:
-        return _emulated(workload, cluster.gpu.name, batch, accelerator)
+        return _emulated_step(workload, cluster.gpu.name, batch, accelerator)
     if accelerator:
         raise StorageError(f"--accelerator {accelerator[:60]}: {workload.name} runs on the nodes' own GPUs")
     return measured_step(workload, cluster, batch, era)
 
 
-def _emulated(workload: Workload, gpu: str, batch: int | None, accelerator: str) -> Step:
+def _emulated_step(workload: Workload, gpu: str, batch: int | None, accelerator: str) -> Step:
     kind = (accelerator or gpu.split("-", maxsplit=1)[0]).lower()
     if kind not in workload.steps:
         known = ", ".join(workload.steps)
@@ -103,7 +103,7 @@ def measured_step(workload: Workload, cluster: Cluster, batch: int | None, era: 
     count = batch or run.batch
     base = run.batch * run.accelerators / run.rate
     seconds = base * (count + workload.half_batch) / (run.batch + workload.half_batch)
-    seconds += _exposed(workload, cluster) if cluster.nodes > 1 else 0.0
+    seconds += _exposed_seconds(workload, cluster) if cluster.nodes > 1 else 0.0
     return Step(
         accelerator=gpu, batch=count, seconds=seconds, compute=seconds, run=run,
         origin=f"{run.rate:,.0f} samples/s measured on {run.accelerators} {run.gpu} at {run.batch} each ({run.era}, "
@@ -111,7 +111,7 @@ def measured_step(workload: Workload, cluster: Cluster, batch: int | None, era: 
     )  # fmt: skip
 
 
-def _exposed(workload: Workload, cluster: Cluster) -> float:
+def _exposed_seconds(workload: Workload, cluster: Cluster) -> float:
     """Seconds that the all-reduce of the gradients takes longer than within one node."""
     per = cluster.gpus_per_node
     both = collective_seconds(

@@ -24,7 +24,7 @@ from podsim.storage.pipeline import (
     data_bytes,
     links_of,
     samples_of,
-    together,
+    sum_uses,
     train_use,
 )
 from podsim.storage.speed import evaluation_share
@@ -49,23 +49,23 @@ def _stages(setting: Setting, links: Links) -> list[_Stage]:
     raw_in = bytes_use(setting, links, work.raw, write=True)
     raw, read = (bytes_use(setting, links, size) for size in (work.raw, work.record))
     written = bytes_use(setting, links, work.record, write=True)
-    found = [_Stage(name="ingest", samples=samples, moved=work.raw, cpu=0.0, use=raw_in)]
+    stages = [_Stage(name="ingest", samples=samples, moved=work.raw, cpu=0.0, use=raw_in)]
     if work.transform_cpu:
-        use = together(raw, written)
+        use = sum_uses(raw, written)
         moved = work.raw + work.record
-        found.append(_Stage(name="transform", samples=samples, moved=moved, cpu=work.transform_cpu, use=use))
+        stages.append(_Stage(name="transform", samples=samples, moved=moved, cpu=work.transform_cpu, use=use))
     use = train_use(setting, links, 0.0, cold_share(setting, 0))
-    found.append(_Stage(name="train", samples=samples, moved=work.record, cpu=cpu, use=use))
+    stages.append(_Stage(name="train", samples=samples, moved=work.record, cpu=cpu, use=use))
     if work.validation:
         use = read | wait | {"accelerators": setting.step.each * evaluation_share(work)}
-        found.append(_Stage(name="validate", samples=work.validation, moved=work.record, cpu=cpu, use=use))
+        stages.append(_Stage(name="validate", samples=work.validation, moved=work.record, cpu=cpu, use=use))
     if work.inference:
         use = read | wait | {"accelerators": 1.0 / work.inference}
-        found.append(_Stage(name="inference", samples=samples, moved=work.record, cpu=cpu, use=use))
+        stages.append(_Stage(name="inference", samples=samples, moved=work.record, cpu=cpu, use=use))
     if setting.tier is not None:
-        use = together(read, bytes_use(setting, links, work.record, write=True, tier=True))
-        found.append(_Stage(name="tiering", samples=samples, moved=work.record, cpu=0.0, use=use))
-    return found
+        use = sum_uses(read, bytes_use(setting, links, work.record, write=True, tier=True))
+        stages.append(_Stage(name="tiering", samples=samples, moved=work.record, cpu=0.0, use=use))
+    return stages
 
 
 def stage_rows(setting: Setting) -> tuple[StageRow, ...]:

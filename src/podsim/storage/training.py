@@ -32,19 +32,21 @@ def training_time(setting: Setting) -> TrainingTime | None:
     if run is None or batch > samples:
         return None
     epochs = epochs_to_target(work, run, batch)
-    whole = int(epochs)
-    seconds = [samples / (epoch_flow(setting, epoch)[0].rate * setting.nodes) for epoch in range(whole + 1)]
+    full_epochs = int(epochs)
+    seconds = [
+        samples / (epoch_flow(setting, epoch)[0].rate * setting.nodes) for epoch in range(full_epochs + 1)
+    ]
     later = seconds[-1]
-    trained = sum(seconds[:whole]) + (epochs - whole) * later
+    trained = sum(seconds[:full_epochs]) + (epochs - full_epochs) * later
     start = start_epochs(work) * later
     checks = evaluations(work, epochs) * work.validation * evaluation_share(work) / samples * later
-    found = _published(setting)
+    row = _published(setting)
     total = trained + start + checks
-    told = float(str(found["seconds"])) if found else None
+    measured = float(str(row["seconds"])) if row else None
     return TrainingTime(
         seconds=total, epochs=epochs, epoch_seconds=later, evaluation=checks, start=start, batch=batch,
-        published=told, error=total / told - 1.0 if told else None,
-        source=str(found["source"]) if found else "",
+        published=measured, error=total / measured - 1.0 if measured else None,
+        source=str(row["source"]) if row else "",
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.measured import between
+from podsim.hardware.measured import interpolate
 from podsim.network.bus import ring_share
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline import recomputed_share
@@ -234,7 +234,7 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
     """
     size = tp_bytes(model, plan)
     if cluster.host is not None and cluster.host.syncs:
-        latency, per_byte = between(cluster.host.syncs, plan.tp)
+        latency, per_byte = interpolate(cluster.host.syncs, plan.tp)
         return np.where(np.asarray(plan.tp) > 1, latency + per_byte * size, 0.0)
     members = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp
     sequence = np.asarray(plan.sequence_parallel).astype(bool)

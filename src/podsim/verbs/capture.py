@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from podsim.errors import ModelError, unknown_name
-from podsim.graphs.capturing import capture_module, load_torch, module_of, torch_flops
+from podsim.graphs.capturing import capture_module, load_torch, make_module, torch_flops
 from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
 from podsim.graphs.op_graph_batch import BATCHES, for_any_batch
 from podsim.graphs.op_graph_json import to_value, write_value
@@ -32,15 +32,15 @@ def capture(options: CaptureOptions) -> Captured:
     PodsimError without PyTorch, ModelError for a module that cannot be exported.
     """
     shapes = options.input or ()
-    found, own = captured(options.module, at_samples(shapes, BATCHES[0]), count=True)
-    value = captured_for_any(options.module, shapes) if any_batch(shapes) else to_value(found)
+    graph, own = captured(options.module, at_samples(shapes, BATCHES[0]), count=True)
+    value = captured_for_any(options.module, shapes) if any_batch(shapes) else to_value(graph)
     if options.out is not None:
         write_value(value, options.out)
     kinds: dict[str, int] = {}
-    for kind in found.kind_names:
+    for kind in graph.kind_names:
         kinds[kind] = kinds.get(kind, 0) + 1
-    flops, back = float(found.flops.sum()), float(found.flops_back.sum())
-    notes = found.notes
+    flops, back = float(graph.flops.sum()), float(graph.flops_back.sum())
+    notes = graph.notes
     if own is None:
         notes = (
             *notes,
@@ -48,13 +48,13 @@ def capture(options: CaptureOptions) -> Captured:
         )
     elif (own[0], own[1]) != (flops, flops + back):
         said = f"PyTorch's own counter says {own[0]:.6g} FLOP forward and {own[1] - own[0]:.6g} backward"
-        why = "; it does not divide the weight gradients of grouped convolutions" if _grouped(found) else ""
+        why = "; it does not divide the weight gradients of grouped convolutions" if _grouped(graph) else ""
         notes = (*notes, said + why)
     return Captured(
-        model=found.name, source=found.source, batch=found.batch, ops=len(found),
-        kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])), parameters=float(found.parameters.sum()),
+        model=graph.name, source=graph.source, batch=graph.batch, ops=len(graph),
+        kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])), parameters=float(graph.parameters.sum()),
         flops=flops, flops_back=back, torch_flops=None if own is None else own[0],
-        torch_flops_back=None if own is None else own[1] - own[0], kept=float(found.kept.sum()),
+        torch_flops_back=None if own is None else own[1] - own[0], kept=float(graph.kept.sum()),
         file="" if options.out is None else str(options.out), notes=notes,
     )  # fmt: skip
 
@@ -73,29 +73,31 @@ def at_samples(shapes: Sequence[str], batch: int) -> list[str]:
     return made
 
 
-def captured_for_any(place: str, shapes: Sequence[str]) -> dict[str, Any]:
+def captured_for_any(target: str, shapes: Sequence[str]) -> dict[str, Any]:
     """JSON value of the graph of FILE.py:FUNCTION for any batch; ModelError if its numbers do not grow evenly."""
     values = []
     for batch in BATCHES:
-        found, _ = captured(place, at_samples(shapes, batch), count=False)
-        if found.batch != batch:
+        graph, _ = captured(target, at_samples(shapes, batch), count=False)
+        if graph.batch != batch:
             raise ModelError(f"--input {shapes[0]}: B must be the first size of the first input: Bx3x224x224")
-        said = f"captured from {Path(place.rpartition(':')[0]).name}:{place.rpartition(':')[2]}, {', '.join(shapes)}"
-        values.append((batch, {**to_value(found), "source": said}))
+        said = f"captured from {Path(target.rpartition(':')[0]).name}:{target.rpartition(':')[2]}, {', '.join(shapes)}"
+        values.append((batch, {**to_value(graph), "source": said}))
     made: dict[str, Any] = for_any_batch(values)
     return made
 
 
-def captured(place: str, shapes: Sequence[str], *, count: bool) -> tuple[OpGraph, tuple[float, float] | None]:
+def captured(
+    target: str, shapes: Sequence[str], *, count: bool
+) -> tuple[OpGraph, tuple[float, float] | None]:
     """The graph of FILE.py:FUNCTION, and if it is to be counted what PyTorch's own counter says of the module."""
-    path, _, function = place.rpartition(":")
+    path, _, function = target.rpartition(":")
     if not path.endswith(".py") or not function.isidentifier():
-        raise ModelError(f"{place[-120:]!r}: expected FILE.py:FUNCTION, such as net.py:build")
+        raise ModelError(f"{target[-120:]!r}: expected FILE.py:FUNCTION, such as net.py:build")
     with _beside(path):
-        module, inputs = module_of(_function(path, function), place[-120:], shapes)
-        said = ", ".join("x".join(str(n) for n in one.shape) for one in inputs if hasattr(one, "shape"))
-        found = capture_module(module, inputs, source=f"captured from {Path(path).name}:{function}, {said}")
-        return found, torch_flops(module, inputs) if count else None
+        module, inputs = make_module(_function(path, function), target[-120:], shapes)
+        said = ", ".join("x".join(str(n) for n in array.shape) for array in inputs if hasattr(array, "shape"))
+        graph = capture_module(module, inputs, source=f"captured from {Path(path).name}:{function}, {said}")
+        return graph, torch_flops(module, inputs) if count else None
 
 
 def _grouped(graph: OpGraph) -> bool:
@@ -134,8 +136,8 @@ def _function(path: str, name: str) -> Any:
         exec(compile(source, path, "exec"), made.__dict__)
     except Exception as error:  # a user's file may raise anything; what it is goes into the message
         raise ModelError(f"{path[-120:]}: {type(error).__name__}: {error}") from None
-    found = getattr(made, name, None)
-    if not callable(found):
+    function = getattr(made, name, None)
+    if not callable(function):
         own = [key for key, value in vars(made).items() if callable(value) and not key.startswith("_")]
         raise ModelError(f"{path[-120:]}: {unknown_name('function', name, own)}")
-    return found
+    return function

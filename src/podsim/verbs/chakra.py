@@ -24,15 +24,15 @@ def chakra(options: ChakraOptions) -> Traces:
 
     if not options.traces:
         raise TraceError("no files: give one .et file for each rank")
-    read = [read_chakra(Path(one)) for one in options.traces]
+    read = [read_chakra(Path(trace)) for trace in options.traces]
     written: tuple[Path, ...] = ()
     if options.out is not None:
-        graphs = [one.graph for one in read]
+        graphs = [trace.graph for trace in read]
         if all(graph.rank < 0 for graph in graphs):
             graphs = [replace(graph, rank=rank) for rank, graph in enumerate(graphs)]
         written = write_chakra(graphs, options.out)
     return Traces(
-        files=tuple(_summary(str(path), one) for path, one in zip(options.traces, read, strict=True)),
+        files=tuple(_summary(str(path), trace) for path, trace in zip(options.traces, read, strict=True)),
         written=tuple(str(path) for path in written),
     )
 

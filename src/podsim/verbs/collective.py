@@ -88,24 +88,24 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
         raise PodsimError("name a collective, such as all-reduce, or give a log with --against")
     name = collective_name(options.collective)
     launch, nccl = options.launch or "process", options.nccl or "2.18"
-    place = _place(options.on, options.topology, options.ranks, options.overrides)
-    found = read_sizes(options.sizes, name, place.ranks)
+    setting = _place(options.on, options.topology, options.ranks, options.overrides)
+    sizes = read_sizes(options.sizes, name, setting.ranks)
     if options.algo == "nccl":
-        rows, how = _nccl_rows(place, name, found, launch, nccl, options.simulate)
+        rows, how = _nccl_rows(setting, name, sizes, launch, nccl, options.simulate)
     else:
-        rows, how = _table_rows(place, name, found, options.algo, options.simulate)
-    algorithms, left_out = _compared(place, name, found, options.simulate) if options.compare else ((), {})
+        rows, how = _table_rows(setting, name, sizes, options.algo, options.simulate)
+    algorithms, left_out = _compared(setting, name, sizes, options.simulate) if options.compare else ((), {})
     return Sweep(
-        collective=name, machine=place.machine, gpu=_gpu(place), ranks=place.ranks, ranks_per_node=place.local,
+        collective=name, machine=setting.machine, gpu=_gpu(setting), ranks=setting.ranks, ranks_per_node=setting.local,
         launch=launch, version=nccl, how=how, rows=rows, algorithms=algorithms, left_out=left_out,
     )  # fmt: skip
 
 
-def _gpu(place: _Place) -> str:
+def _gpu(setting: _Place) -> str:
     """What holds the data, by name; empty where a file of links does not tell."""
-    if place.cluster is None:
+    if setting.cluster is None:
         return ""
-    return "CPU" if place.cluster.gpu.architecture == "cpu" else place.cluster.gpu.name
+    return "CPU" if setting.cluster.gpu.architecture == "cpu" else setting.cluster.gpu.name
 
 
 def _place(
@@ -120,8 +120,8 @@ def _place(
         fabric = read_server(topology)
         count = _count(ranks, fabric.gpus, str(topology)[-80:])
         return _Place(cluster=None, server=fabric, machine=fabric.name, ranks=count, local=count)
-    whole = given_cluster(on, overrides)
-    cluster = whole.subset(_count(ranks, whole.gpus, whole.name))
+    available = given_cluster(on, overrides)
+    cluster = available.subset(_count(ranks, available.gpus, available.name))
     local = min(cluster.gpus, cluster.gpus_per_node)
     machine = "; ".join(
         [
@@ -140,28 +140,28 @@ def _count(ranks: int | None, most: int, name: str) -> int:
 
 
 def _nccl_rows(
-    place: _Place, name: str, sizes: tuple[int, ...], launch: str, version: str, simulate: bool
+    setting: _Place, name: str, sizes: tuple[int, ...], launch: str, version: str, simulate: bool
 ) -> tuple[tuple[Timed, ...], str]:
-    if place.cluster is None:
+    if setting.cluster is None:
         raise PodsimError(
             "a topology file gives links, not what NCCL costs on them; name an algorithm, as --algo ring"
         )
     if name not in NCCL_NAMES:
         raise PodsimError(f"NCCL has no {name}; name an algorithm, as --algo direct")
-    if place.cluster.faults and not simulate:
+    if setting.cluster.faults and not simulate:
         raise PodsimError(
-            f"{place.machine}: NCCL's closed form knows nothing of broken or slow links; simulate=True plays its tables "
-            "on what is left, and algorithms by name are costed on it"
+            f"{setting.machine}: NCCL's closed form knows nothing of broken or slow links; simulate=True plays its "
+            "tables on what is left, and algorithms by name are costed on it"
         )
-    cluster, play_choice = place.cluster, _Player(place, name)
+    cluster, play_choice = setting.cluster, _Player(setting, name)
     rows = []
     for size in sizes:
         picked = choice(
-            NCCL_NAMES[name], size, cluster, ranks=place.ranks, ranks_per_node=place.local, sharing=1,
+            NCCL_NAMES[name], size, cluster, ranks=setting.ranks, ranks_per_node=setting.local, sharing=1,
             launch=launch, version=version,
         )  # fmt: skip
         seconds = play_choice(picked.algorithm, picked.protocol, size) if simulate else picked.seconds
-        rows.append(_timed(place, name, size, seconds, picked.algorithm, picked.protocol, picked.channels))
+        rows.append(_timed(setting, name, size, seconds, picked.algorithm, picked.protocol, picked.channels))
     sends = ", every rank sending to the next" if name == "send-recv" else ""
     if simulate:
         how = f"the tables that NCCL {version} would choose, simulated on the links at its wire efficiency{sends}"
@@ -175,57 +175,57 @@ def _nccl_rows(
 class _Player:
     """Seconds of NCCL's choices by simulation; each table is prepared once."""
 
-    def __init__(self, place: _Place, name: str) -> None:
-        self.place, self.name = place, name
+    def __init__(self, setting: _Place, name: str) -> None:
+        self.place, self.name = setting, name
         self.ready: dict[tuple[str, str], Prepared] = {}
 
     def __call__(self, algorithm: str, protocol: str, size: int) -> float:
         from podsim.network.play import play, prepare
 
-        place = self.place
-        if algorithm == "none" or place.cluster is None:
+        setting = self.place
+        if algorithm == "none" or setting.cluster is None:
             return 0.0
         if (algorithm, protocol) not in self.ready:
-            table = nccl_table(self.name, algorithm, nodes=place.nodes, local=place.local)
+            table = nccl_table(self.name, algorithm, nodes=setting.nodes, local=setting.local)
             links = nccl_fabric(
-                place.fabric, place.cluster, NCCL_NAMES[self.name], algorithm, protocol, ranks=place.ranks,
-                ranks_per_node=place.local,
+                setting.fabric, setting.cluster, NCCL_NAMES[self.name], algorithm, protocol, ranks=setting.ranks,
+                ranks_per_node=setting.local,
             )  # fmt: skip
-            self.ready[algorithm, protocol] = prepare(table, _with_switch(table, links, place), fold=True)
+            self.ready[algorithm, protocol] = prepare(table, _with_switch(table, links, setting), fold=True)
         return play(self.ready[algorithm, protocol], size).seconds
 
 
-def _with_switch(table: Table, fabric: Fabric, place: _Place) -> Fabric:
+def _with_switch(table: Table, fabric: Fabric, setting: _Place) -> Fabric:
     """The fabric as the table numbers it: its switch, if it has one, is the first NVSwitch of the server.
 
     Raises PodsimError where no switch reduces.
     """
     if not table.switches:
         return fabric
-    architecture = place.cluster.gpu.architecture if place.cluster else ""
-    if place.nodes > 1 or not fabric.count("nvswitch") or architecture not in _SWITCHES_ADD:
+    architecture = setting.cluster.gpu.architecture if setting.cluster else ""
+    if setting.nodes > 1 or not fabric.count("nvswitch") or architecture not in _SWITCHES_ADD:
         raise PodsimError(
-            f"{table.name}: no switch of {place.machine} adds what it receives; NVSwitches of Hopper and Blackwell "
+            f"{table.name}: no switch of {setting.machine} adds what it receives; NVSwitches of Hopper and Blackwell "
             "servers do, and switches between servers are not modelled"
         )
     return fabric.placed([*range(table.ranks), fabric.end("nvswitch")])
 
 
 def _table_rows(
-    place: _Place, name: str, sizes: tuple[int, ...], algo: str | Table, simulate: bool
+    setting: _Place, name: str, sizes: tuple[int, ...], algo: str | Table, simulate: bool
 ) -> tuple[tuple[Timed, ...], str]:
-    table = table_of(algo, name, place.nodes, place.local)
-    seconds = _seconds(table, place, sizes, simulate)
+    table = table_of(algo, name, setting.nodes, setting.local)
+    seconds = _seconds(table, setting, sizes, simulate)
     rows = tuple(
-        _timed(place, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
+        _timed(setting, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
     )
     how = "simulated on the links" if simulate else "costed step by step on the links"
     sends = ", rank 0 sending to rank 1" if isinstance(algo, str) and table.name == "send-recv" else ""
     return rows, f"the table {table.name!r} {how}{sends}; no kernel launch, no protocol"
 
 
-def _seconds(table: Table, place: _Place, sizes: tuple[int, ...], simulate: bool) -> tuple[float, ...]:
-    fabric = _with_switch(table, place.fabric, place)
+def _seconds(table: Table, setting: _Place, sizes: tuple[int, ...], simulate: bool) -> tuple[float, ...]:
+    fabric = _with_switch(table, setting.fabric, setting)
     if simulate:
         from podsim.network.play import play, prepare
 
@@ -237,31 +237,37 @@ def _seconds(table: Table, place: _Place, sizes: tuple[int, ...], simulate: bool
 
 
 def _compared(
-    place: _Place, name: str, sizes: tuple[int, ...], simulate: bool
+    setting: _Place, name: str, sizes: tuple[int, ...], simulate: bool
 ) -> tuple[tuple[AlgorithmRow, ...], dict[str, str]]:
     """All algorithms, fastest at the largest size first; and those left out, with the reason."""
-    tables, left_out = all_tables(name, place.nodes, place.local)
+    tables, left_out = all_tables(name, setting.nodes, setting.local)
     rows = []
     for table in tables:
         try:
-            seconds = _seconds(table, place, sizes, simulate)
+            seconds = _seconds(table, setting, sizes, simulate)
         except PodsimError as problem:
             left_out[table.name] = str(problem)
             continue
-        told = summary(table, float(sizes[-1]))
+        counts = summary(table, float(sizes[-1]))
         rows.append(AlgorithmRow(
-            name=table.name, rounds=told.rounds, transfers=told.transfers, sent=told.sent_most, peak=told.peak,
-            fan_in=told.fan_in, seconds=seconds,
+            name=table.name, rounds=counts.rounds, transfers=counts.transfers, sent=counts.sent_most, peak=counts.peak,
+            fan_in=counts.fan_in, seconds=seconds,
         ))  # fmt: skip
     return tuple(sorted(rows, key=lambda row: row.seconds[-1])), left_out
 
 
 def _timed(
-    place: _Place, name: str, size: int, seconds: float, algorithm: str, protocol: str = "", channels: int = 0
+    setting: _Place,
+    name: str,
+    size: int,
+    seconds: float,
+    algorithm: str,
+    protocol: str = "",
+    channels: int = 0,
 ) -> Timed:
     speed = size / seconds if seconds > 0 else 0.0
-    parts = place.ranks if name in DIVIDED else 1
-    factor = float(bus_factor(name, place.ranks))
+    parts = setting.ranks if name in DIVIDED else 1
+    factor = float(bus_factor(name, setting.ranks))
     return Timed(
         size=float(size), count=size // ELEMENT // parts, seconds=seconds, algorithm_bandwidth=speed,
         bus_bandwidth=speed * factor, algorithm=algorithm, protocol=protocol, channels=channels,

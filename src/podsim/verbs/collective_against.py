@@ -39,15 +39,15 @@ def against_log(
     file that is no such log, ClusterError where the cluster is missing, does not hold the ranks or has broken links.
     """
     rows = _rows(path, collective)
-    whole = given_cluster(on, overrides) if on else None
-    if whole is not None and whole.faults:
+    cluster = given_cluster(on, overrides) if on else None
+    if cluster is not None and cluster.faults:
         raise ClusterError(
-            f"{whole.name} has broken or slow links, of which NCCL's closed form knows nothing"
+            f"{cluster.name} has broken or slow links, of which NCCL's closed form knows nothing"
         )
-    told = {row.id: _call(row, whole) for row in rows}
+    logged = {row.id: _call(row, cluster) for row in rows}
     calls = {
         id: replace(call, launch=launch or call.launch, version=nccl or call.version)
-        for id, call in told.items()
+        for id, call in logged.items()
     }
     seconds, failed = call_seconds(calls)
     if not seconds:
@@ -77,19 +77,19 @@ def _rows(path: Path, collective: str) -> Rows:
     return read_log_text(f"# {name}_perf\n{text}", path.stem)
 
 
-def _call(row: Row, whole: Cluster | None) -> Call:
+def _call(row: Row, machine: Cluster | None) -> Call:
     """The row as a call on the cluster that it ran on."""
-    found = read_call(row.fields)
-    if whole is None:
-        if isinstance(found, str):
-            raise ClusterError(f"{row.id}: {found}; name the cluster with --on, such as --on dgx-a100-80gb:2")
-        return found
+    call = read_call(row.fields)
+    if machine is None:
+        if isinstance(call, str):
+            raise ClusterError(f"{row.id}: {call}; name the cluster with --on, such as --on dgx-a100-80gb:2")
+        return call
     nodes, gpus = int(row.text("nodes")), int(row.text("gpus"))
-    cluster = whole.subset(gpus) if nodes == 1 and gpus <= whole.gpus_per_node else whole
-    if gpus > whole.gpus or gpus > nodes * whole.gpus_per_node:
+    cluster = machine.subset(gpus) if nodes == 1 and gpus <= machine.gpus_per_node else machine
+    if gpus > machine.gpus or gpus > nodes * machine.gpus_per_node:
         raise ClusterError(
-            f"{row.id}: {gpus} ranks on {nodes} node{'s' * (nodes > 1)}; {whole.name} has {whole.nodes} of "
-            f"{whole.gpus_per_node} GPUs"
+            f"{row.id}: {gpus} ranks on {nodes} node{'s' * (nodes > 1)}; {machine.name} has {machine.nodes} of "
+            f"{machine.gpus_per_node} GPUs"
         )
     try:
         return make_call(cluster, row.fields)
@@ -99,11 +99,11 @@ def _call(row: Row, whole: Cluster | None) -> Call:
 
 def _picked(call: Call) -> str:
     """What NCCL would run."""
-    one = choice(
+    picked = choice(
         call.collective, call.size, call.cluster, ranks=call.gpus, ranks_per_node=-(-call.gpus // call.nodes),
         sharing=1, launch=call.launch, version=call.version,
     )  # fmt: skip
-    return f"{one.algorithm} {one.protocol}, {one.channels} channel{'s' * (one.channels > 1)}"
+    return f"{picked.algorithm} {picked.protocol}, {picked.channels} channel{'s' * (picked.channels > 1)}"
 
 
 def json_as_log(text: str, name: str) -> str:
@@ -121,9 +121,9 @@ def json_as_log(text: str, name: str) -> str:
     version = next((str(o[key]) for o in objects for key in ("nccl_version", "ncclVersion") if key in o), "")
     lines += [f"# NCCL version {version}"] if version else []
     lines += [
-        line for place, one in enumerate(o for o in objects if _host(o)) for line in [_rank(one, place)]
+        line for rank, entry in enumerate(o for o in objects if _host(o)) for line in [_rank(entry, rank)]
     ]
-    rows = [row for one in objects if (row := _result(one))]
+    rows = [row for entry in objects if (row := _result(entry))]
     if not rows:
         raise TableError(
             f"{name}: no object of this JSON holds a size and a time, as those of nccl-tests -J do"
@@ -134,43 +134,41 @@ def json_as_log(text: str, name: str) -> str:
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
     stack = [value]
     while stack:
-        one = stack.pop(0)
-        if isinstance(one, dict):
-            yield one
-        stack[:0] = list(one.values()) if isinstance(one, dict) else one if isinstance(one, list) else []
+        item = stack.pop(0)
+        if isinstance(item, dict):
+            yield item
+        stack[:0] = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
 
 
 def _strings(value: Any) -> Iterator[str]:
-    for one in [value] if isinstance(value, dict) else []:
-        for key, item in one.items():
+    for entry in [value] if isinstance(value, dict) else []:
+        for key, item in entry.items():
             for word in item if isinstance(item, list) else [item]:
                 if isinstance(word, str):
                     yield f"{key} {word}"[:500]
 
 
-def _host(one: Mapping[str, Any]) -> str:
-    return str(one.get("hostname") or one.get("host") or "") if "pid" in one else ""
+def _host(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("hostname") or entry.get("host") or "") if "pid" in entry else ""
 
 
-def _rank(one: Mapping[str, Any], place: int) -> str:
-    device = one.get("device_info") or one.get("device_name") or one.get("name") or "GPU"
-    return f"#  Rank {place} Group 0 Pid {int(one['pid'])} on {_host(one)} device {place} [0x00] {device}"
+def _rank(entry: Mapping[str, Any], rank: int) -> str:
+    device = entry.get("device_info") or entry.get("device_name") or entry.get("name") or "GPU"
+    return f"#  Rank {rank} Group 0 Pid {int(entry['pid'])} on {_host(entry)} device {rank} [0x00] {device}"
 
 
-def _result(one: Mapping[str, Any]) -> str:
+def _result(entry: Mapping[str, Any]) -> str:
     """The row of one result, or nothing."""
     inner = next(
-        (one[key] for key in ("out_of_place", "out-of-place") if isinstance(one.get(key), dict)), one
+        (entry[key] for key in ("out_of_place", "out-of-place") if isinstance(entry.get(key), dict)), entry
     )
     numbers = [_number(inner, words) for words in (("time",), ("alg",), ("bus",))]
-    size = one.get("size")
+    size = entry.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or size <= 0 or not numbers[0]:
         return ""
-    count, kind = one.get("count", size // 4), one.get("type", "float")
+    count, kind = entry.get("count", size // 4), entry.get("type", "float")
     rates = " ".join(str(number or 0.0) for number in numbers[1:])
-    return (
-        f"{size} {int(count)} {kind} {one.get('redop', 'none')} {one.get('root', -1)} {numbers[0]} {rates} 0"
-    )
+    return f"{size} {int(count)} {kind} {entry.get('redop', 'none')} {entry.get('root', -1)} {numbers[0]} {rates} 0"
 
 
 def _number(inner: Mapping[str, Any], words: tuple[str, ...]) -> float | None:

@@ -11,17 +11,17 @@ import numpy as np
 from podsim.errors import PodsimError
 from podsim.fleet.reliability import (
     LongRun,
-    best_interval,
+    best_interval_seconds,
     blocked_share,
     check_counts,
     check_numbers,
-    daly_interval,
+    daly_interval_seconds,
     expected_seconds,
     failure_free_seconds,
     first_order_efficiency,
     overhead,
-    steady_restart,
-    young_interval,
+    steady_restart_seconds,
+    young_interval_seconds,
 )
 from podsim.fleet.reliability_rates import recovery
 from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, RunSamples, simulate_runs
@@ -131,8 +131,8 @@ def _result(
         checkpoint=checkpoint_time(job, saving, times, replace(asked, interval=run.interval)), rate=rate,
         rate_source=source, mtbf=run.mtbf, restart=run.restart, load=times.read.seconds, hang=run.hang,
         timeout=run.timeout, spares=run.spares or 0, interval=run.interval, interval_steps=round(run.interval / step),
-        young=float(young_interval(run.stall, run.mtbf)), daly=float(daly_interval(run.stall, run.mtbf)),
-        best=float(best_interval(run.stall, run.mtbf)), efficiency=_efficiency(run, run.interval, blocked),
+        young=float(young_interval_seconds(run.stall, run.mtbf)), daly=float(daly_interval_seconds(run.stall, run.mtbf)),
+        best=float(best_interval_seconds(run.stall, run.mtbf)), efficiency=_efficiency(run, run.interval, blocked),
         first_order=first_order_efficiency(1, 1.0 / run.mtbf, run.restart, run.interval, run.stall), blocked=blocked,
         work=run.work, failure_free=failure_free_seconds(run), expected=_expected(run),
         seconds=_quantiles(samples.seconds), effective=_shares(run, samples),
@@ -144,14 +144,18 @@ def _result(
 
 def _efficiency(run: LongRun, interval: float, blocked: float) -> float:
     pays = overhead(
-        interval, stall=run.stall, mtbf=run.mtbf, restart=steady_restart(run, run.mtbf), persist=run.persist
+        interval,
+        stall=run.stall,
+        mtbf=run.mtbf,
+        restart=steady_restart_seconds(run, run.mtbf),
+        persist=run.persist,
     )
     return (1.0 - blocked) / float(pays)
 
 
 def _curve(run: LongRun, blocked: float) -> tuple[IntervalPoint, ...]:
     """Efficiency from a twentieth of the best interval to twenty times it, equal steps of the logarithm."""
-    middle = float(best_interval(run.stall, run.mtbf))
+    middle = float(best_interval_seconds(run.stall, run.mtbf))
     low, high = min(middle, run.interval) / 20.0, max(middle, run.interval) * 20.0
     low = max(low, run.persist)
     wanted = np.geomspace(low, high, _CURVE).tolist()
@@ -189,15 +193,15 @@ def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
     if not ended.any():
         return {}
     mean = float(samples.seconds[ended].mean())
-    found = {
+    losses = {
         "training": run.work,
         "checkpoints": failure_free_seconds(run) - run.work,
         "restarting": float(samples.restarting[ended].mean()),
         "waiting": float(samples.waiting[ended].mean()),
         "slow": float(samples.slowed[ended].mean()),
     }
-    found["repeated"] = max(mean - sum(found.values()), 0.0)
-    return {name: found[name] for name in LOSSES}
+    losses["repeated"] = max(mean - sum(losses.values()), 0.0)
+    return {name: losses[name] for name in LOSSES}
 
 
 def _warnings(run: LongRun, samples: RunSamples) -> tuple[str, ...]:

@@ -152,22 +152,22 @@ def _graph_cost(case: _Case, options: GraphOptions, cut: Cut | None, division: D
     )  # fmt: skip
 
 
-def _ops(found: OpGraph, costs: OpCosts, division: Division | None) -> tuple[GraphOp, ...]:
+def _ops(graph: OpGraph, costs: OpCosts, division: Division | None) -> tuple[GraphOp, ...]:
     seconds = costs.forward + costs.backward
     return tuple(
         GraphOp(
-            name=found.names[i], op=found.targets[i], kind=kind, shape=" x ".join(str(n) for n in found.shapes[i]),
-            flops=float(found.flops[i]), flops_back=float(found.flops_back[i]), bytes=float(costs.moved[i]),
+            name=graph.names[i], op=graph.targets[i], kind=kind, shape=" x ".join(str(n) for n in graph.shapes[i]),
+            flops=float(graph.flops[i]), flops_back=float(graph.flops_back[i]), bytes=float(costs.moved[i]),
             bytes_back=float(costs.moved_back[i]), forward=float(costs.forward[i]), backward=float(costs.backward[i]),
             light=float(costs.light[i] / seconds[i]) if seconds[i] > 0 else 0.0, bound=costs.bound[i],
             part=0 if division is None else int(division.part[i]),
         )
-        for i, kind in enumerate(found.kind_names)
+        for i, kind in enumerate(graph.kind_names)
     )  # fmt: skip
 
 
 def _cut(
-    found: OpGraph, costs: OpCosts, devices: int, tolerance: float, precision: str
+    graph: OpGraph, costs: OpCosts, devices: int, tolerance: float, precision: str
 ) -> tuple[Cut | None, Division | None]:
     """The graph divided by seconds of both passes; None for one device."""
     if devices == 1:
@@ -176,20 +176,20 @@ def _cut(
 
     from podsim.graphs.graph_cut import divide
 
-    scale = element_bytes(precision) / found.element
-    first, members, size = nets_of(found)
+    scale = element_bytes(precision) / graph.element
+    first, members, size = nets_of(graph)
     made = divide(
         costs.forward + costs.backward, (first, members, size * scale), devices, tolerance=tolerance
     )
     parts = tuple(
         CutPart(
             ops=int((made.part == p).sum()), seconds=float(made.load[p]),
-            parameters=float(found.parameters[made.part == p].sum()),
-            kept=float(found.kept[made.part == p].sum()) * scale, sent=float(made.sent[p]),
+            parameters=float(graph.parameters[made.part == p].sum()),
+            kept=float(graph.kept[made.part == p].sum()) * scale, sent=float(made.sent[p]),
         )
         for p in range(devices)
     )  # fmt: skip
-    edges = set(zip(made.part[found.before].tolist(), made.part[found.after].tolist(), strict=True))
+    edges = set(zip(made.part[graph.before].tolist(), made.part[graph.after].tolist(), strict=True))
     return Cut(
         devices=devices, bytes=float(made.sent.sum()), tolerance=tolerance, tensors=made.tensors, parts=parts,
         balance=float(made.load.max() / np.mean(made.load)), pipeline=_onward({e for e in edges if e[0] != e[1]}),
@@ -207,19 +207,19 @@ def _onward(edges: set[tuple[int, int]]) -> bool:
     return True
 
 
-def _replicas(found: OpGraph, step: ReplicasStep, gpus: int) -> DataParallel | None:
+def _replicas(graph: OpGraph, step: ReplicasStep, gpus: int) -> DataParallel | None:
     made = step.reduction
     if made is None:
         return None
     return DataParallel(
         gpus=gpus, buckets=made.buckets, bytes=made.bytes, reduce=made.seconds, exposed=made.exposed,
-        tables=step.tables, step_time=step.seconds, samples_per_second=gpus * found.batch / step.seconds,
+        tables=step.tables, step_time=step.seconds, samples_per_second=gpus * graph.batch / step.seconds,
         efficiency=step.alone / step.seconds,
     )  # fmt: skip
 
 
 def _write_traces(
-    found: OpGraph,
+    graph: OpGraph,
     costs: OpCosts,
     update: float,
     reduction: Reduction | None,
@@ -233,7 +233,7 @@ def _write_traces(
     import numpy as np
 
     took = np.zeros(0) if reduction is None else reduction.took
-    trace = step_trace(found, costs, update, ranks=gpus, gradient_bytes=era.gradient_bytes, reduce=took)
+    trace = step_trace(graph, costs, update, ranks=gpus, gradient_bytes=era.gradient_bytes, reduce=took)
     write_chakra([replace(trace, rank=rank) for rank in range(gpus)], prefix)
 
 
@@ -243,8 +243,8 @@ def _machine(
     """The GPU, the part of the cluster that the job gets if one was named, and its GPUs."""
     if gpus is not None and (not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1):
         raise ClusterError(f"gpus={gpus!r}: a step runs on 1 or more")
-    place = find(on)
-    if place is None or place[0] != "gpu":
+    entry = find(on)
+    if entry is None or entry[0] != "gpu":
         cluster = load_cluster(on, dict(overrides or {}))
         count = cluster.gpus if gpus is None else gpus
         if count > cluster.gpus:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from podsim.errors import NoFitError, PodsimError
-from podsim.fleet.reliability import LongRun, best_interval, blocked_share, expected_seconds
+from podsim.fleet.reliability import LongRun, best_interval_seconds, blocked_share, expected_seconds
 from podsim.fleet.reliability_rates import node_rate, recovery
 from podsim.fleet.reliability_runs import HORIZON
 from podsim.hardware.cluster import Cluster
@@ -56,29 +56,29 @@ class Asked:
 def read_with(given: Mapping[str, str | float | None], unit: str) -> dict[str, float | None]:
     """Numbers of arguments that may be text with a unit; PodsimError names all that are none, or not positive."""
     problems: list[str] = []
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     for name, value in given.items():
         try:
-            found[name] = None if value is None else parse_quantity(value, unit, what=name)
+            numbers[name] = None if value is None else parse_quantity(value, unit, what=name)
         except PodsimError as error:
             problems.append(str(error))
             continue
-        number = found[name]
+        number = numbers[name]
         if number is not None and number <= 0:
             problems.append(f"{name}={value}: must be more than zero")
     if problems:
         raise PodsimError("; ".join(problems))
-    return found
+    return numbers
 
 
 def read_tokens(tokens: str | float) -> float:
     """Tokens to train from text such as 300G; PodsimError for what is no positive number."""
     try:
-        found = read_with({"tokens": tokens}, "")["tokens"]
+        number = read_with({"tokens": tokens}, "")["tokens"]
     except PodsimError as error:
         raise PodsimError(f"{error}; such as 300G, with G for a billion and T for a trillion") from None
-    assert found is not None
-    return found
+    assert number is not None
+    return number
 
 
 def mtbf_of(cluster: Cluster, asked: Asked) -> tuple[float, float, str]:
@@ -128,7 +128,7 @@ def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
                 "then the next may start; give more"
             )
         return asked.interval
-    best = max(float(best_interval(times.stall, mtbf)), times.persist)
+    best = max(float(best_interval_seconds(times.stall, mtbf)), times.persist)
     steps = max(round(best / step), math.ceil(times.persist / step), 1)
     return steps * step
 

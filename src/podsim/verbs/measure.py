@@ -24,8 +24,8 @@ def measure_collective(options: MeasureCollectiveOptions) -> MeasuredCollectives
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    place = started_rank(os.environ)
-    job = collective_job(options, place)
+    rank = started_rank(os.environ)
+    job = collective_job(options, rank)
     if problem := no_folder(options.save):
         raise LabError(*problem)
-    return keep_run(run_task(task_of(job), place), MeasuredCollectives, options.save)
+    return keep_run(run_task(task_of(job), rank), MeasuredCollectives, options.save)

@@ -52,13 +52,13 @@ def measure_checkpoint(
         raise PodsimError("; ".join(wrong))
     if lost := no_folder(options.save):
         raise LabError(*lost)
-    place = place_of(options.to)
-    if options.writer == "dcp" and not place.local:
+    storage = place_of(options.to)
+    if options.writer == "dcp" and not storage.local:
         raise LabError(f"--writer dcp writes to folders; {options.to} is a URL: take --writer files")
-    _room(place, size)
+    _room(storage, size)
     token = os.environ.get("TORCHELASTIC_RUN_ID", "job") if joined else uuid.uuid4().hex[:12]
     job = CheckpointJob(
-        place=place, folder=f"{place.path}/podsim-checkpoint-{token}", size=size, ranks=count, block=each,
+        place=storage, folder=f"{storage.path}/podsim-checkpoint-{token}", size=size, ranks=count, block=each,
         repeats=options.repeats, read=options.read, writer=options.writer, timeout=options.timeout,
     )  # fmt: skip
 
@@ -69,18 +69,18 @@ def measure_checkpoint(
     try:
         result = run_task(task_of(job), joined, watch=watch)
     except BaseException as broken:  # the ranks took their files away, or are dead
-        left = place.clear(job.folder)
+        left = storage.clear(job.folder)
         if left and isinstance(broken, LabError):
             raise LabError(f"{broken}; what was written of it may still be there: {left}") from None
         raise
     return keep_run(result, MeasuredCheckpoints, options.save)
 
 
-def _room(place: Place, size: int) -> None:
+def _room(storage: Place, size: int) -> None:
     """Raise LabError for a folder that is none, or that has no room."""
-    if not place.local:
+    if not storage.local:
         return
-    folder = Path(place.path)
+    folder = Path(storage.path)
     if not folder.is_dir():
         raise LabError(f"{folder}: there is no such folder; make it, or give another")
     if not os.access(folder, os.W_OK | os.X_OK):

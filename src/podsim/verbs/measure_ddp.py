@@ -29,8 +29,8 @@ def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    place = started_rank(os.environ)
-    world, local = ranks_of(place, options.ranks, None)
+    rank = started_rank(os.environ)
+    world, local = ranks_of(rank, options.ranks, None)
     bytes_ = parse_quantity(options.size, "B", what="--size")
     pauses = [
         parse_quantity(text, "s", what=what)
@@ -51,4 +51,4 @@ def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
         backward=pauses[1], overlap=options.overlap, table=sum_table(options.all_reduce, world // local, local),
         steps=options.steps, timeout=options.timeout, backend=options.backend, emulated=emulated_links(os.environ),
     )  # fmt: skip
-    return keep_run(run_task(task_of(job), place), MeasuredDdp, options.save)
+    return keep_run(run_task(task_of(job), rank), MeasuredDdp, options.save)

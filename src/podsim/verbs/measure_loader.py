@@ -56,24 +56,24 @@ def measure_loader(
         raise PodsimError("; ".join(wrong))
     if lost := no_folder(options.save):
         raise LabError(*lost)
-    place = place_of(source)
-    if options.cache and cache_kind == "block" and (place.local or place.filesystem == "memory"):
+    samples = place_of(source)
+    if options.cache and cache_kind == "block" and (samples.local or samples.filesystem == "memory"):
         raise LabError(
             f"{source}: fsspec reads such files around its cache of blocks: take --cache-kind file"
         )
-    if options.cache and place.local and options.cache.absolute().is_relative_to(place.path):
+    if options.cache and samples.local and options.cache.absolute().is_relative_to(samples.path):
         raise LabError(
-            f"--cache {options.cache} is within {place.path}: its files would be taken for samples; give another folder"
+            f"--cache {options.cache} is within {samples.path}: its files would be taken for samples; give another folder"
         )
     if options.make:
-        make_samples(place, *_made(options.make), progress, options.seed)
-    elif place.local and not Path(place.path).is_dir():
+        make_samples(samples, *_made(options.make), progress, options.seed)
+    elif samples.local and not Path(samples.path).is_dir():
         raise LabError(
             f"{source}: there is no such folder; --make 1000x150KB makes one with so many samples of so many bytes"
         )
     measured = run(
         LoaderJob(
-            place=place, cache=cache_kind if options.cache else "none",
+            place=samples, cache=cache_kind if options.cache else "none",
             folder=str(options.cache.absolute()) if options.cache else "", epochs=options.epochs,
             workers=options.workers, batch=options.batch, step=step, model=options.model,
             keep_pages=options.keep_page_cache, seed=options.seed,

@@ -20,7 +20,7 @@ from podsim.hardware.mig.results import (
     LayoutTable,
     SeventhRow,
 )
-from podsim.hardware.mig.smi import SeenGpu, differences, layout_of, read_smi, slicing_seen
+from podsim.hardware.mig.smi import SeenGpu, differences, find_slicing, layout_of, read_smi
 from podsim.hardware.mig.split import split
 from podsim.options.machine_options import MigCheckOptions, MigLayoutsOptions, MigShowOptions, MigStateOptions
 from podsim.options.question import question
@@ -42,19 +42,19 @@ def mig_layouts(options: MigLayoutsOptions) -> LayoutTable:
     all_, full = layouts(slicing, every=options.every), maximal(slicing, every=options.every)
 
     def order(layout: Layout) -> tuple[tuple[int, int, str], ...]:
-        return tuple((one.start, -one.size, one.profile) for one in layout.instances)
+        return tuple((instance.start, -instance.size, instance.profile) for instance in layout.instances)
 
     shown = sorted(all_ if options.partial else full, key=order)
     own = set(full)
     return LayoutTable(
         gpu=chip.name, slicing=slicing, total=len(all_), maximal=len(full),
-        distinct=len({one.profiles for one in all_}),
+        distinct=len({row.profiles for row in all_}),
         rows=tuple(
             LayoutRow(
-                number=number, layout=one, instances=len(one.instances), compute=one.compute, memory=one.memory,
-                maximal=one in own,
+                number=number, layout=row, instances=len(row.instances), compute=row.compute, memory=row.memory,
+                maximal=row in own,
             )
-            for number, one in enumerate(shown, start=1)
+            for number, row in enumerate(shown, start=1)
         ),
     )  # fmt: skip
 
@@ -65,7 +65,7 @@ def mig_show(options: MigShowOptions) -> LayoutSheet:
 
     Raises PodsimError for a GPU without MIG, and for a layout that cannot be, with all that stands in its way.
     """
-    from podsim.hardware.mig.commands import make_commands, parted_of, parted_text
+    from podsim.hardware.mig.commands import make_commands, make_parted, parted_text
 
     chip = load_gpu(options.gpu)
     slicing = slicing_of(chip)
@@ -74,7 +74,7 @@ def mig_show(options: MigShowOptions) -> LayoutSheet:
         gpu=chip.name, slicing=slicing, layout=made, slices=tuple(split(chip, made)),
         more={name: count for name, count in additions(slicing, made).items() if count},
         open=extensions(slicing, made), commands=make_commands(slicing, [made]),
-        parted=parted_text({"podsim": parted_of([made])}),
+        parted=parted_text({"podsim": make_parted([made])}),
     )  # fmt: skip
 
 
@@ -104,33 +104,37 @@ def mig_state(options: MigStateOptions) -> tuple[GpuState, ...]:
             "want and add: give one of them: a whole layout, or what to create beside what is there"
         )
     seen = read_smi(read_text(Path(options.file)))
-    ids = {one.instance_id for each in seen for one in each.instances}
+    ids = {entry.instance_id for each in seen for entry in each.instances}
     wrong = [text for text in options.busy if text != "all" and not (text.isdigit() and int(text) in ids)]
     if wrong:
-        known = ", ".join(str(one) for one in sorted(i for i in ids if i is not None)) or "none"
+        known = ", ".join(str(entry) for entry in sorted(i for i in ids if i is not None)) or "none"
         raise MigError(
             [f"busy {text[:20]!r}: no instance of that number; there are {known}, or all" for text in wrong]
         )
-    return tuple(_state(one, options.gpu, options.want, options.add, set(options.busy)) for one in seen)
+    return tuple(_state(entry, options.gpu, options.want, options.add, set(options.busy)) for entry in seen)
 
 
 def _state(seen: SeenGpu, gpu: str, want: str, add: str, busy: set[str]) -> GpuState:
     from podsim.hardware.mig.commands import change_commands
 
-    slicing = slicing_of(load_gpu(gpu)) if gpu else slicing_seen(seen)
+    slicing = slicing_of(load_gpu(gpu)) if gpu else find_slicing(seen)
     now = layout_of(slicing, seen)
-    numbers = {one.start: one.instance_id for one in seen.instances if one.start is not None}
-    uuids = {one.start: one.uuid for one in seen.instances if one.start is not None}
+    numbers = {
+        instance.start: instance.instance_id for instance in seen.instances if instance.start is not None
+    }
+    uuids = {instance.start: instance.uuid for instance in seen.instances if instance.start is not None}
     ids = {start: number for start, number in numbers.items() if number is not None}
     change = None
     if want or add:
-        stays = [one for one in now.instances if "all" in busy or str(numbers[one.start]) in busy]
+        stays = [
+            instance for instance in now.instances if "all" in busy or str(numbers[instance.start]) in busy
+        ]
         target, free = _target(slicing, now, want, add)
         change = change_to(slicing, now.instances, target, free=free, busy=stays)
     reached = change is not None and change.reachable
     return GpuState(
         index=seen.index, name=seen.name or slicing.name, slicing=slicing, layout=now,
-        uuids=tuple(uuids[one.start] for one in now.instances),
+        uuids=tuple(uuids[instance.start] for instance in now.instances),
         more={name: count for name, count in additions(slicing, now).items() if count},
         open=extensions(slicing, now), differences=differences(slicing, seen), change=change,
         commands=change_commands(slicing, seen.index, change, ids) if change is not None and reached else (),
@@ -143,7 +147,9 @@ def _target(slicing: Slicing, now: Layout, want: str, add: str) -> tuple[Layout,
         return read_layout(slicing, want), not re.search(r"[@:]", want)
     more = read_layout(slicing, add).instances
     try:
-        return place(slicing, [find_profile(slicing, one.profile) for one in (*now.instances, *more)]), True
+        return place(
+            slicing, [find_profile(slicing, instance.profile) for instance in (*now.instances, *more)]
+        ), True
     except MigError as error:
         raise NoFitError([f"beside {now} no {add[:60]}: {problem}" for problem in error.problems]) from None
 
@@ -160,18 +166,18 @@ def mig_check(options: MigCheckOptions) -> tuple[ConfigRow, ...]:
     problems: list[str] = []
     made = []
     for name, entries in read_parted(read_text(Path(options.file))).items():
-        for one in entries:
+        for entry in entries:
             layout = None
             try:
-                if one.instances:
+                if entry.instances:
                     layout = read_layout(
-                        slicing, " ".join(f"{n}x{profile}" for profile, n in one.instances.items())
+                        slicing, " ".join(f"{n}x{profile}" for profile, n in entry.instances.items())
                     )
-                    if not one.enabled:
+                    if not entry.enabled:
                         problems.append(f"{name}: mig-devices are named, but mig-enabled is false")
             except MigError as error:
                 problems += [f"{name}: {problem}" for problem in error.problems]
-            made.append(ConfigRow(name=name, devices=one.devices, enabled=one.enabled, layout=layout))
+            made.append(ConfigRow(name=name, devices=entry.devices, enabled=entry.enabled, layout=layout))
     if problems:
         raise MigError(problems)
     return tuple(made)
@@ -179,8 +185,8 @@ def mig_check(options: MigCheckOptions) -> tuple[ConfigRow, ...]:
 
 def mig_law() -> LawReport:
     """The laws of slices against what was measured: 28 training jobs by leaving out, and MLPerf's smallest instances."""
-    rows = tuple(SeventhRow(**vars(one)) for one in sevenths())
+    rows = tuple(SeventhRow(**vars(row)) for row in sevenths())
     return LawReport(
         scores=slice_scores(), cases=cases(), busy=interference(), sevenths=rows,
-        seventh_error=sum(abs(one.predicted / one.measured - 1) for one in rows) / len(rows),
+        seventh_error=sum(abs(row.predicted / row.measured - 1) for row in rows) / len(rows),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 from podsim.errors import MigError, NoFitError, PodsimError, UnitError
 from podsim.hardware.catalog import find, load_gpu
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.mig.best import Assignment, Wish, best_fleet, fewest
+from podsim.hardware.mig.best import Assignment, Wish, best_fleet, fewest_gpus
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing, find_profile, slicing_of
 from podsim.hardware.mig.results import GpuPlan, MigPlan
@@ -40,23 +40,23 @@ def mig_plan(options: MigPlanOptions) -> MigPlan:
     slicing = slicing_of(chip)
     wishes = _wishes(slicing, options.jobs)
     total = nodes * per_node
-    whole = [one for one in wishes if one.profile == WHOLE]
-    rest = [one for one in wishes if one.profile != WHOLE]
-    taken = sum(one.count for one in whole)
+    undivided = [wish for wish in wishes if wish.profile == WHOLE]
+    rest = [wish for wish in wishes if wish.profile != WHOLE]
+    taken = sum(wish.count for wish in undivided)
     if taken > total:
         raise NoFitError([f"{taken} whole GPUs asked for; {options.on} has {total}"])
     left = total - taken
     divided = best_fleet(slicing, left, rest, objective=options.objective) if rest else (None,) * left
-    gpus = _gpus(nodes, per_node, [one.name for one in whole for _ in range(one.count)], divided)
-    flexible = {one.name for one in rest if not one.profile}
-    speeds = [s for one in gpus for job, s in zip(one.jobs, one.speeds, strict=True) if job in flexible]
+    gpus = _gpus(nodes, per_node, [wish.name for wish in undivided for _ in range(wish.count)], divided)
+    flexible = {wish.name for wish in rest if not wish.profile}
+    speeds = [s for wish in gpus for job, s in zip(wish.jobs, wish.speeds, strict=True) if job in flexible]
     return _written(options.on, chip, slicing, nodes, wishes, gpus, options.objective, speeds)
 
 
 def _machine(on: str) -> tuple[Gpu, int, int]:
     """(GPU, nodes, GPUs of a node) of a cluster's or a GPU's name."""
-    found = find(on)
-    if found and found[0] == "gpu":
+    entry = find(on)
+    if entry and entry[0] == "gpu":
         return load_gpu(on), 1, 1
     cluster = load_cluster(on)
     return cluster.gpu, cluster.nodes, cluster.gpus_per_node
@@ -71,7 +71,7 @@ def _wishes(slicing: Slicing, jobs: Sequence[str]) -> tuple[Wish, ...]:
             made.append(_wish(slicing, text))
         except MigError as error:
             problems += [f"{text[:60]}: {problem}" for problem in error.problems]
-    twice = [name for name, count in Counter(one.name for one in made).items() if count > 1]
+    twice = [name for name, count in Counter(wish.name for wish in made).items() if count > 1]
     problems += [f"{name} is given twice" for name in twice]
     if not jobs:
         problems.append("no jobs; give some, such as training:4xgpu, inference:14x1g or bert:5x8GB@0.4")
@@ -117,17 +117,23 @@ def _wish(slicing: Slicing, text: str) -> Wish:
     return wish
 
 
-def _gpus(nodes: int, per_node: int, whole: Sequence[str], divided: Sequence[object]) -> tuple[GpuPlan, ...]:
+def _gpus(
+    nodes: int, per_node: int, undivided: Sequence[str], divided: Sequence[object]
+) -> tuple[GpuPlan, ...]:
     """A plan for each GPU: whole ones first, then the divided ones, then the idle ones."""
-    used = [one for one in divided if isinstance(one, Assignment)]
+    used = [assignment for assignment in divided if isinstance(assignment, Assignment)]
     made = []
-    for place in range(nodes * per_node):
-        at = {"node": place // per_node, "index": place % per_node}
-        if place < len(whole):
-            made.append(GpuPlan(**at, mode="whole", layout=None, jobs=(whole[place],), speeds=(1.0,)))
-        elif place < len(whole) + len(used):
-            one = used[place - len(whole)]
-            made.append(GpuPlan(**at, mode="mig", layout=one.layout, jobs=one.jobs, speeds=one.speeds))
+    for number in range(nodes * per_node):
+        at = {"node": number // per_node, "index": number % per_node}
+        if number < len(undivided):
+            made.append(GpuPlan(**at, mode="whole", layout=None, jobs=(undivided[number],), speeds=(1.0,)))
+        elif number < len(undivided) + len(used):
+            assignment = used[number - len(undivided)]
+            made.append(
+                GpuPlan(
+                    **at, mode="mig", layout=assignment.layout, jobs=assignment.jobs, speeds=assignment.speeds
+                )
+            )
         else:
             made.append(GpuPlan(**at, mode="idle", layout=None, jobs=(), speeds=()))
     return tuple(made)
@@ -138,20 +144,20 @@ def _written(
     objective: str, speeds: list[float],
 ) -> MigPlan:  # fmt: skip
     """The plan with all that an operator runs."""
-    from podsim.hardware.mig.commands import kubernetes_text, make_commands, parted_of, parted_text
+    from podsim.hardware.mig.commands import kubernetes_text, make_commands, make_parted, parted_text
 
     kinds: dict[tuple[Layout | None, ...], list[int]] = {}
     for node in range(nodes):
-        kinds.setdefault(tuple(one.layout for one in gpus if one.node == node), []).append(node)
-    named = {f"podsim-{place}" if len(kinds) > 1 else "podsim": kind for place, kind in enumerate(kinds)}
-    strategy = _strategy([one.layout for one in gpus])
+        kinds.setdefault(tuple(gpu.layout for gpu in gpus if gpu.node == node), []).append(node)
+    named = {f"podsim-{number}" if len(kinds) > 1 else "podsim": kind for number, kind in enumerate(kinds)}
+    strategy = _strategy([gpu.layout for gpu in gpus])
     profiles = Counter(
-        one.profile for one in wishes if one.profile not in ("", WHOLE) for _ in range(one.count)
+        wish.profile for wish in wishes if wish.profile not in ("", WHOLE) for _ in range(wish.count)
     )
     placed: dict[str, Counter[str]] = {}
-    for one in gpus:
-        held = [""] * len(one.jobs) if one.layout is None else [i.profile for i in one.layout.instances]
-        for job, profile in zip(one.jobs, held, strict=True):
+    for gpu in gpus:
+        held = [""] * len(gpu.jobs) if gpu.layout is None else [i.profile for i in gpu.layout.instances]
+        for job, profile in zip(gpu.jobs, held, strict=True):
             placed.setdefault(job, Counter())[profile] += 1
     per_node = len(gpus) // nodes
     jobs = [
@@ -165,13 +171,13 @@ def _written(
     ]
     return MigPlan(
         on=on, gpu=chip.name, slicing=slicing, nodes=nodes, wishes=wishes, gpus=gpus,
-        devices=sum(len(one.jobs) for one in gpus), objective=objective,
+        devices=sum(len(gpu.jobs) for gpu in gpus), objective=objective,
         value=(sum(speeds) if objective == "throughput" else min(speeds)) if speeds else 0.0,
-        least=fewest(slicing, dict(profiles)) if profiles else 0, strategy=strategy,
+        least=fewest_gpus(slicing, dict(profiles)) if profiles else 0, strategy=strategy,
         commands=tuple(
             (_spans(kinds[kind]), make_commands(slicing, kind)) for kind in named.values() if any(kind)
         ),
-        parted=parted_text({name: parted_of(kind) for name, kind in named.items()}),
+        parted=parted_text({name: make_parted(kind) for name, kind in named.items()}),
         kubernetes=kubernetes_text(jobs, strategy=strategy, config="podsim" if len(kinds) == 1 else ""),
         notes=_notes(chip, slicing, gpus),
     )  # fmt: skip
@@ -190,7 +196,7 @@ def _spans(nodes: list[int]) -> str:
 
 def _strategy(layouts: list[Layout | None]) -> str:
     """The strategy for the Kubernetes device plugin: single only if all instances of all GPUs are equal."""
-    profiles = {one.profile for layout in layouts if layout is not None for one in layout.instances}
+    profiles = {instance.profile for layout in layouts if layout is not None for instance in layout.instances}
     if not profiles:
         return "none"
     return "single" if len(profiles) == 1 and None not in layouts else "mixed"
@@ -198,7 +204,7 @@ def _strategy(layouts: list[Layout | None]) -> str:
 
 def _notes(chip: Gpu, slicing: Slicing, gpus: tuple[GpuPlan, ...]) -> tuple[str, ...]:
     notes = []
-    if any(one.layout for one in gpus):
+    if any(gpu.layout for gpu in gpus):
         notes.append("instances of one GPU neither copy to each other nor join one NCCL communicator")
         if chip.architecture == "ampere":
             notes.append("MIG mode is switched on by a reset of the GPU: no process may use it")
@@ -206,10 +212,10 @@ def _notes(chip: Gpu, slicing: Slicing, gpus: tuple[GpuPlan, ...]) -> tuple[str,
             "mig-parted chooses places itself: the file says which instances, the commands also where"
         )
         notes.append("how long the driver takes to create instances is in no published measurement")
-    idle = sum(one.mode == "idle" for one in gpus)
+    idle = sum(gpu.mode == "idle" for gpu in gpus)
     if idle:
         notes.append(f"{idle} GPU{'s are' if idle > 1 else ' is'} left over")
-    left = sum(slicing.compute_slices - one.layout.compute for one in gpus if one.layout)
+    left = sum(slicing.compute_slices - gpu.layout.compute for gpu in gpus if gpu.layout)
     if left:
         notes.append(f"{left} compute slice{'s' * (left > 1)} of divided GPUs stay unused")
     if slicing.confirmed != "yes":

@@ -109,34 +109,34 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
     model, cluster, fixed = case.model, case.cluster, case.fixed
     gpus = cluster.gpus
     started = time.perf_counter()
-    found = search(
+    result = search(
         model, cluster, fixed, gpus=gpus, wanted=read_limits(case.options.limit, gpus), progress=progress
     )
     taken = time.perf_counter() - started
-    if found.order.size == 0:
-        raise NoFitError([_does_not_fit(found, cluster, gpus)])
+    if result.order.size == 0:
+        raise NoFitError([_does_not_fit(result, cluster, gpus)])
     return PlanResult(
         model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
-        ranked=_ranking(case, found),
+        ranked=_ranking(case, result),
         pareto=tuple(
-            ParetoPoint(step_time=found.seconds(i), memory=found.memory(i), plan=found.plan(i).describe())
-            for i in found.pareto.tolist()
+            ParetoPoint(step_time=result.seconds(i), memory=result.memory(i), plan=result.plan(i).describe())
+            for i in result.pareto.tolist()
         ),
-        evaluated=found.evaluated, fitting=int(found.order.size), cut=found.cut, seconds=taken,
-        complete=found.complete, arguments={},
+        evaluated=result.evaluated, fitting=int(result.order.size), cut=result.cut, seconds=taken,
+        complete=result.complete, arguments={},
     )  # fmt: skip
 
 
 def _weighed(case: Case, progress: Progress | None) -> PlanResult:
     """The result of a search by cost or energy."""
     started = time.perf_counter()
-    found = weigh(case, progress)
+    result = weigh(case, progress)
     return PlanResult(
         model=case.model.name, cluster=case.cluster.name, gpus=case.cluster.gpus,
-        batch=int(case.fixed.global_batch), sequence=case.model.sequence, ranked=found.ranked, pareto=(),
-        evaluated=found.evaluated, fitting=found.fitting, cut=found.cut, seconds=time.perf_counter() - started,
-        complete=found.complete, arguments={},
-        trade=found.trade,
+        batch=int(case.fixed.global_batch), sequence=case.model.sequence, ranked=result.ranked, pareto=(),
+        evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=time.perf_counter() - started,
+        complete=result.complete, arguments={},
+        trade=result.trade,
     )  # fmt: skip
 
 
@@ -159,87 +159,94 @@ def _check(options: SearchOptions) -> None:
         raise PlanError(problems)
 
 
-def _does_not_fit(found: SearchResult, cluster: Cluster, gpus: int) -> str:
-    least = int(found.memory_bytes.argmin())
-    need = format_quantity(float(found.memory_bytes[least]), "B")
+def _does_not_fit(result: SearchResult, cluster: Cluster, gpus: int) -> str:
+    least = int(result.memory_bytes.argmin())
+    need = format_quantity(float(result.memory_bytes[least]), "B")
     room = format_quantity(cluster.gpu.memory, "B")
-    shown = found.combinations.take(least).describe()
+    shown = result.combinations.take(least).describe()
     layout = ", ".join(f"{name}={shown[name]}" for name in (*_LAYOUT, "micro_batch", "zero", "recompute"))
-    partly = "" if found.complete else "interrupted: "
+    partly = "" if result.complete else "interrupted: "
     return (
-        f"{partly}none of {found.evaluated:,} plans on {gpus} GPUs fits: the smallest needs {need} of {room} a GPU "
+        f"{partly}none of {result.evaluated:,} plans on {gpus} GPUs fits: the smallest needs {need} of {room} a GPU "
         f"({layout}); more GPUs, GPUs with more memory or a shorter sequence would help"
     )
 
 
-def _ranking(case: Case, found: SearchResult) -> tuple[Ranked, ...]:
+def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
     """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
     model, cluster, options = case.model, case.cluster, case.options
-    order = _fastest(found) if options.objective == "time" else found.pareto[::-1]
+    order = _fastest(result) if options.objective == "time" else result.pareto[::-1]
     predictions: list[Prediction] = []
-    positions = _first_of_each_layout(found, order.tolist(), options.top)
+    positions = _first_of_each_layout(result, order.tolist(), options.top)
     for position in positions:
-        one = describe(
-            model, cluster, found.plan(position), detail="" if predictions else options.detail,
+        prediction = describe(
+            model, cluster, result.plan(position), detail="" if predictions else options.detail,
             default_batch=case.default_batch, tokens=cast("float | None", options.tokens),
         )  # fmt: skip
-        assert isclose(one.step_time, found.seconds(position), rel_tol=1e-6), (
-            one.plan,
-            found.seconds(position),
+        assert isclose(prediction.step_time, result.seconds(position), rel_tol=1e-6), (
+            prediction.plan,
+            result.seconds(position),
         )
-        assert isclose(one.memory, found.memory(position), rel_tol=1e-6), (one.plan, found.memory(position))
-        predictions.append(one)
+        assert isclose(prediction.memory, result.memory(position), rel_tol=1e-6), (
+            prediction.plan,
+            result.memory(position),
+        )
+        predictions.append(prediction)
     ranked = tuple(
-        Ranked(rank=place + 1, prediction=one, reason=_reason(one, predictions[0], place))
-        for place, one in enumerate(predictions)
+        Ranked(rank=index + 1, prediction=prediction, reason=_reason(prediction, predictions[0], index))
+        for index, prediction in enumerate(predictions)
     )
     if not options.simulate:
         return ranked
-    return refine_ranking(model, cluster, ranked, [found.plan(position) for position in positions])
+    return refine_ranking(model, cluster, ranked, [result.plan(position) for position in positions])
 
 
 _TIED = 1e-9
 """share of a step within which two times are the same: they differ by the order of a sum"""
 
 
-def _fastest(found: SearchResult) -> NDArray[np.int64]:
+def _fastest(result: SearchResult) -> NDArray[np.int64]:
     """Positions of the fastest plans; of equally fast ones first those with less memory, then plain 1F1B."""
-    head = found.order[:100_000]
-    seconds = found.step_seconds.ravel()[head]
+    head = result.order[:100_000]
+    seconds = result.step_seconds.ravel()[head]
     jumps = np.concatenate([[False], seconds[1:] > seconds[:-1] * (1 + _TIED)])
-    place = head % found.memory_bytes.size
+    combination = head % result.memory_bytes.size
     plain = (
-        np.broadcast_to(found.combinations.schedule, found.memory_bytes.shape)[place] == Schedule.ONE_F_ONE_B
+        np.broadcast_to(result.combinations.schedule, result.memory_bytes.shape)[combination]
+        == Schedule.ONE_F_ONE_B
     )
-    return np.asarray(head[np.lexsort((~plain, found.memory_bytes[place], np.cumsum(jumps)))])
+    return np.asarray(head[np.lexsort((~plain, result.memory_bytes[combination], np.cumsum(jumps)))])
 
 
-def _first_of_each_layout(found: SearchResult, order: list[int], top: int) -> list[int]:
+def _first_of_each_layout(result: SearchResult, order: list[int], top: int) -> list[int]:
     seen: dict[tuple[int, ...], int] = {}
     for position in order:
-        candidate = found.plan(position)
+        candidate = result.plan(position)
         seen.setdefault(tuple(int(getattr(candidate, name)) for name in _LAYOUT), position)
         if len(seen) == top:
             break
     return list(seen.values())
 
 
-def _reason(one: Prediction, best: Prediction, place: int) -> str:
+def _reason(prediction: Prediction, best: Prediction, index: int) -> str:
     """Why a plan stands where it does: against the first, or for the first its bottleneck."""
-    if place == 0:
-        return one.bottleneck
-    slower, room = one.step_time / best.step_time - 1, one.memory / best.memory - 1
+    if index == 0:
+        return prediction.bottleneck
+    slower, room = prediction.step_time / best.step_time - 1, prediction.memory / best.memory - 1
     memory = f"{room:+.0%} memory" if abs(room) >= 0.005 else "the same memory"
     deltas = sorted(
-        ((one.parts[name] - best.parts[name], name) for name in one.parts), key=lambda d: -abs(d[0])
+        ((prediction.parts[name] - best.parts[name], name) for name in prediction.parts),
+        key=lambda d: -abs(d[0]),
     )
-    told = [
+    changes = [
         f"{delta / best.step_time:+.1%} {PARTS[name]}"
         for delta, name in deltas[:3]
         if abs(delta) > 5e-4 * best.step_time
     ]
     time_ = f"{slower:+.1%} time" if abs(slower) >= 5e-4 else "the same time"
-    return f"{time_} and {memory} as the first" if not told else f"{time_} ({', '.join(told)}), {memory}"
+    return (
+        f"{time_} and {memory} as the first" if not changes else f"{time_} ({', '.join(changes)}), {memory}"
+    )
 
 
 def best_job(options: SavedJobOptions) -> Job:

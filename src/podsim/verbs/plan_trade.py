@@ -16,7 +16,7 @@ import numpy as np
 
 from podsim.errors import NoFitError, PlanError
 from podsim.fleet.power import BUSY_PARTS, cluster_power
-from podsim.fleet.power_cost import offer_of, read_site
+from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
 from podsim.results.expense import Offer, Trade, TradePoint
@@ -74,13 +74,13 @@ class _Lot:
 
 def counts(cluster: Cluster, gpus: int) -> list[int]:
     """Numbers of GPUs to try: all, and halves that are whole nodes or parts of one."""
-    found = [gpus]
-    while found[-1] % 2 == 0:
-        half = found[-1] // 2
+    numbers = [gpus]
+    while numbers[-1] % 2 == 0:
+        half = numbers[-1] // 2
         if half > cluster.gpus_per_node and half % cluster.gpus_per_node:
             break
-        found.append(half)
-    return found
+        numbers.append(half)
+    return numbers
 
 
 def weigh(case: Case, progress: Progress | None) -> Weighed:
@@ -88,12 +88,12 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
     model, cluster, options = case.model, case.cluster, case.options
     gpus = cluster.gpus
     site = read_site(options.pue, None, None)
-    offer = offer_of(str(options.price), cluster, site) if options.price else None
+    offer = find_offer(str(options.price), cluster, site) if options.price else None
     lots, refused, found_all = [], [], []
     for count in counts(cluster, gpus):
         part = cluster.subset(count)
         try:
-            found = search(
+            result = search(
                 model,
                 part,
                 case.fixed,
@@ -104,39 +104,39 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
         except PlanError as error:
             refused += list(error.problems)
             continue
-        found_all.append(found)
-        if found.order.size == 0:
+        found_all.append(result)
+        if result.order.size == 0:
             break  # fewer GPUs have less memory
-        lots.append(_lot(model, part, cluster, found, site.pue))
-        if not found.complete:
+        lots.append(_lot(model, part, cluster, result, site.pue))
+        if not result.complete:
             break
     if not lots:
         raise NoFitError([f"no plan on {gpus} GPUs or fewer fits the memory or is legal", *refused[:3]])
     trade = _trade(lots, offer)
     return Weighed(
         ranked=_ranked(case, lots, offer), trade=trade,
-        evaluated=sum(found.evaluated for found in found_all), fitting=sum(f.order.size for f in found_all),
-        cut=_summed(found_all), complete=all(found.complete for found in found_all),
+        evaluated=sum(result.evaluated for result in found_all), fitting=sum(f.order.size for f in found_all),
+        cut=_summed(found_all), complete=all(result.complete for result in found_all),
     )  # fmt: skip
 
 
-def _summed(found: list[SearchResult]) -> dict[str, int]:
+def _summed(results: list[SearchResult]) -> dict[str, int]:
     total: dict[str, int] = {}
-    for one in found:
-        for rule, number in one.cut.items():
+    for result in results:
+        for rule, number in result.cut.items():
             total[rule] = total.get(rule, 0) + number
     return total
 
 
-def _lot(model: Model, cluster: Cluster, whole: Cluster, found: SearchResult, pue: float) -> _Lot:
+def _lot(model: Model, cluster: Cluster, machine: Cluster, result: SearchResult, pue: float) -> _Lot:
     """Plans that may be the fastest or the leanest: a plan that takes longer than the fastest by more than the machine's
     draw can fall draws more energy."""
-    least, most = (cluster_power(cluster, busy, within=whole) for busy in (0.0, 1.0))
-    seconds = found.step_seconds.ravel()[found.order]
-    near = found.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
-    flag, place = np.divmod(near, found.memory_bytes.size)
-    plans = found.combinations.take(place).having(
-        {"overlap_grad": found.flags[flag, 0], "overlap_param": found.flags[flag, 1]}
+    least, most = (cluster_power(cluster, busy, within=machine) for busy in (0.0, 1.0))
+    seconds = result.step_seconds.ravel()[result.order]
+    near = result.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
+    flag, combination = np.divmod(near, result.memory_bytes.size)
+    plans = result.combinations.take(combination).having(
+        {"overlap_grad": result.flags[flag, 0], "overlap_param": result.flags[flag, 1]}
     )
     cost = step_cost(model, cluster, plans)
     busy_P = sum(cost.parts[SPLIT.index(name)] for name in BUSY_PARTS)
@@ -156,20 +156,20 @@ def _table(lots: list[_Lot], offer: Offer | None) -> tuple[Array, Array, Array, 
     seconds = np.concatenate([lot.seconds_P for lot in lots])
     energy = np.concatenate([lot.energy_P for lot in lots])
     which = np.concatenate([np.full(lot.seconds_P.size, i) for i, lot in enumerate(lots)])
-    place = np.concatenate([np.arange(lot.seconds_P.size) for lot in lots])
+    position = np.concatenate([np.arange(lot.seconds_P.size) for lot in lots])
     gpus = np.array([lot.cluster.gpus for lot in lots])[which]
-    return seconds, energy, seconds * gpus * (offer.low if offer else 0.0), which, place
+    return seconds, energy, seconds * gpus * (offer.low if offer else 0.0), which, position
 
 
 def _trade(lots: list[_Lot], offer: Offer | None) -> Trade:
-    seconds, energy, cost, which, place = _table(lots, offer)
+    seconds, energy, cost, which, position = _table(lots, offer)
 
     def points(order: Array) -> tuple[TradePoint, ...]:
         kept = order if order.size <= _FRONT else order[np.linspace(0, order.size - 1, _FRONT).astype(int)]
         return tuple(
             TradePoint(
                 gpus=lots[which[i]].cluster.gpus, step_time=float(seconds[i]), energy=float(energy[i]),
-                cost=float(cost[i]) if offer else None, plan=lots[which[i]].plans.take(int(place[i])).describe(),
+                cost=float(cost[i]) if offer else None, plan=lots[which[i]].plans.take(int(position[i])).describe(),
             )
             for i in kept.tolist()
         )  # fmt: skip
@@ -183,44 +183,44 @@ def _trade(lots: list[_Lot], offer: Offer | None) -> Trade:
 def _ranked(case: Case, lots: list[_Lot], offer: Offer | None) -> tuple[Ranked, ...]:
     """The best plan of each layout by the objective, predicted in full with its expense."""
     options = case.options
-    seconds, energy, cost, which, place = _table(lots, offer)
+    seconds, energy, cost, which, position = _table(lots, offer)
     wanted = cost if options.objective == "cost" else energy
     seen: dict[tuple[int, ...], int] = {}
     for i in np.lexsort((seconds, wanted)).tolist():
-        plan = lots[which[i]].plans.take(int(place[i]))
+        plan = lots[which[i]].plans.take(int(position[i]))
         seen.setdefault(tuple(int(getattr(plan, name)) for name in ("tp", "pp", "cp", "ep", "dp")), i)
         if len(seen) == options.top:
             break
     ranked: list[Ranked] = []
     for i in seen.values():
         lot = lots[which[i]]
-        one = describe(
-            case.model, lot.cluster, lot.plans.take(int(place[i])), default_batch=case.default_batch,
+        prediction = describe(
+            case.model, lot.cluster, lot.plans.take(int(position[i])), default_batch=case.default_batch,
             detail="" if ranked else options.detail,
         )  # fmt: skip
-        assert np.isclose(one.step_time, seconds[i], rtol=1e-6), (one.plan, seconds[i])
+        assert np.isclose(prediction.step_time, seconds[i], rtol=1e-6), (prediction.plan, seconds[i])
         expense = expense_of(
-            one, lot.cluster, price=str(options.price), pue=options.pue, within=lots[0].cluster
+            prediction, lot.cluster, price=str(options.price), pue=options.pue, within=lots[0].cluster
         )
-        one = replace(one, expense=expense)
+        prediction = replace(prediction, expense=expense)
         ranked.append(
             Ranked(
                 rank=len(ranked) + 1,
-                prediction=one,
-                reason=_reason(one, ranked[0].prediction if ranked else None),
+                prediction=prediction,
+                reason=_reason(prediction, ranked[0].prediction if ranked else None),
             )
         )
     return tuple(ranked)
 
 
-def _reason(one: Prediction, best: Prediction | None) -> str:
+def _reason(prediction: Prediction, best: Prediction | None) -> str:
     """Energy and cost of a step, and how they stand to the first plan's."""
-    expense: Any = one.expense
+    expense: Any = prediction.expense
     money = f", {expense.low:,.4g} USD" if expense.offer else ""
-    told = f"{one.gpus} GPUs, {expense.energy / 3.6e6:,.4g} kWh{money} a step"
+    expenses = f"{prediction.gpus} GPUs, {expense.energy / 3.6e6:,.4g} kWh{money} a step"
     if best is None:
-        return f"{told}; {one.bottleneck}"
+        return f"{expenses}; {prediction.bottleneck}"
     first: Any = best.expense
-    slower, more = one.step_time / best.step_time - 1, expense.energy / first.energy - 1
+    slower, more = prediction.step_time / best.step_time - 1, expense.energy / first.energy - 1
     dearer = f", {expense.low / first.low - 1:+.1%} cost" if expense.offer else ""
-    return f"{told}: {slower:+.1%} time, {more:+.1%} energy{dearer}"
+    return f"{expenses}: {slower:+.1%} time, {more:+.1%} energy{dearer}"

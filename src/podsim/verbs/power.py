@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from podsim.errors import PlanError, PodsimError, unknown_name
-from podsim.fleet.power import busy_share, cluster_power, load_power, node_of, speed_under, switches_of
+from podsim.fleet.power import busy_share, capped_speed, cluster_power, count_switches, load_power, make_node
 from podsim.fleet.power_catalog import figures
-from podsim.fleet.power_cost import HOUR, Site, offer_of, offers_for, read_site
+from podsim.fleet.power_cost import HOUR, Site, find_offer, list_offers, read_site
 from podsim.fleet.power_hpl import hpl
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.fleet_options import CostOptions, PowerOptions
@@ -29,21 +29,21 @@ def power(options: PowerOptions) -> PowerReport:
     part = _part(options.cluster, options.gpus, options.overrides)
     watts = _watts(options.cap)
     site = read_site(options.pue, None, None)
-    node = node_of(part, watts)
+    node = make_node(part, watts)
     benchmark = hpl(part, cap=watts)
     loads = [load_power(part, load, pue=site.pue, cap=watts) for load in LOADS]
     if benchmark is not None:
         loads.append(load_power(part, "HPL", pue=site.pue, cap=watts, busy=benchmark.busy))
     f = figures()
-    told = {
+    sources = {
         f"{t.source} ({t.date}{'' if t.confirmed == 'yes' else ', unconfirmed'})" for t in (f.gpu, f.server)
     }
-    told |= {f"{f.switch.source} ({f.switch.date})"} if switches_of(part) else set()
-    told |= {f"{f.cap.source} ({f.cap.date})"} if watts is not None else set()
+    sources |= {f"{f.switch.source} ({f.switch.date})"} if count_switches(part) else set()
+    sources |= {f"{f.cap.source} ({f.cap.date})"} if watts is not None else set()
     return PowerReport(
-        cluster=part.name, nodes=part.nodes, gpus=part.gpus, cap=node.limit, speed=speed_under(part, watts),
-        limit=node.maximum, pue=site.pue, switches=switches_of(part), loads=tuple(loads), benchmark=benchmark,
-        sources=(*sorted(told), *(text for text in site.assumptions if text.startswith("pue"))),
+        cluster=part.name, nodes=part.nodes, gpus=part.gpus, cap=node.limit, speed=capped_speed(part, watts),
+        limit=node.maximum, pue=site.pue, switches=count_switches(part), loads=tuple(loads), benchmark=benchmark,
+        sources=(*sorted(sources), *(text for text in site.assumptions if text.startswith("pue"))),
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def cost(options: CostOptions) -> Bill:
     )
     seconds = options.gpu_hours * HOUR
     drawn = load_power(part, options.load, pue=site.pue, cap=watts)
-    offers = [offer_of(text, part, site) for text in options.price] or list(offers_for(part, site))
+    offers = [find_offer(text, part, site) for text in options.price] or list(list_offers(part, site))
     energy, plain = drawn.site / part.gpus * seconds, part.gpu.power * seconds
     return Bill(
         cluster=part.name, gpu_time=seconds, plain_energy=plain, plain_carbon=plain * site.carbon, energy=energy,
@@ -114,7 +114,7 @@ def expense_of(
         raise PodsimError(f"tokens={tokens:g}: a run trains {step:g} (one step) to 1e18 tokens")
     duration = prediction.step_time if tokens is None else tokens / prediction.tokens_per_second
     watts = cluster_power(cluster, busy_share(prediction.parts), within=within)
-    offer = offer_of(price, cluster, site) if price else None
+    offer = find_offer(price, cluster, site) if price else None
     hours = duration * prediction.gpus
     energy = watts * duration * site.pue
     return Expense(
@@ -132,8 +132,8 @@ def _told(site: Site, offers: Sequence[Offer]) -> tuple[str, ...]:
 
 
 def _part(cluster: str, gpus: int | None, overrides: Mapping[str, str] | None) -> Cluster:
-    whole = load_cluster(cluster, dict(overrides or {}))
-    return whole if gpus is None else whole.subset(gpus)
+    machine = load_cluster(cluster, dict(overrides or {}))
+    return machine if gpus is None else machine.subset(gpus)
 
 
 def _watts(cap: str) -> float | None:
@@ -145,4 +145,4 @@ def _price_checks(
 ) -> list[Callable[[], object]]:
     """Calls that raise where a price cannot be read, one for each."""
     part, site = _part(cluster, None, overrides), read_site(None, None, None)
-    return [partial(offer_of, text, part, site) for text in price]
+    return [partial(find_offer, text, part, site) for text in price]

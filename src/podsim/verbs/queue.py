@@ -11,14 +11,14 @@ from typing import Any
 from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.arrivals import Arrivals, draw_jobs
 from podsim.fleet.jobs import Jobs
-from podsim.fleet.metrics import run_of
+from podsim.fleet.metrics import make_run
 from podsim.fleet.openb import read_nodes, read_requests
-from podsim.fleet.packing import PACKERS, draw
+from podsim.fleet.packing import PACKERS, draw_requests
 from podsim.fleet.packing import pack as pack_once
 from podsim.fleet.policies import POLICIES, Policy, find_policy
-from podsim.fleet.queue import Machine, Progress, Schedule, run_queue, too_large
-from podsim.fleet.queue_plans import with_plans
-from podsim.fleet.sliced import problem_of, run_sliced
+from podsim.fleet.queue import Machine, Progress, Schedule, find_too_large, run_queue
+from podsim.fleet.queue_plans import make_plan_filler
+from podsim.fleet.sliced import policy_problem, run_sliced
 from podsim.fleet.traces import DATA, read_jobs
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.mig.profiles import slicing_of
@@ -47,10 +47,11 @@ def queue(options: QueueOptions, *, timeline: bool = True, progress: Progress | 
     machine, name = machine_of(options.on, options.placement)
     jobs = _jobs(options, machine)
     policies = [
-        _changed(one, options) for one in _policies(options.policy, options.compare, divided=bool(jobs.mig))
+        _changed(policy, options)
+        for policy in _policies(options.policy, options.compare, divided=bool(jobs.mig))
     ]
-    large = too_large(jobs, machine)
-    told = tuple(f"{jobs.ids[j]}: {jobs.gpus[j]} GPUs" for j in large[:20])
+    large = find_too_large(jobs, machine)
+    listed = tuple(f"{jobs.ids[j]}: {jobs.gpus[j]} GPUs" for j in large[:20])
     if len(large) == len(jobs):
         raise PodsimError(
             f"{options.trace[-200:]}: none of its {len(jobs):,} jobs fits {machine.gpus:,} GPUs; the smallest"
@@ -59,21 +60,23 @@ def queue(options: QueueOptions, *, timeline: bool = True, progress: Progress | 
     if len(large):
         jobs = jobs.only(jobs.gpus <= machine.gpus, "larger than the machine")
     run = _runner(jobs, machine, options.on, options.placement, options.repartition)
-    schedules = [run(jobs, one, _after(progress, place, len(policies))) for place, one in enumerate(policies)]
-    runs = tuple(run_of(one, timeline=timeline) for one in schedules)
+    schedules = [
+        run(jobs, policy, _after(progress, index, len(policies))) for index, policy in enumerate(policies)
+    ]
+    runs = tuple(make_run(policy, timeline=timeline) for policy in schedules)
     span, asked = float(jobs.submit.max()), float((jobs.seconds * schedules[0].size).sum())
     return QueueResult(
         trace=options.trace[-200:], source=jobs.source, machine=name, gpus=machine.gpus, jobs=len(jobs),
         users=len(jobs.users),        load=asked / machine.gpus / span if span > 0 else 0.0,
-        left_out=jobs.left_out, too_large=told, cut=jobs.cut, rounded=jobs.rounded, runs=runs,
+        left_out=jobs.left_out, too_large=listed, cut=jobs.cut, rounded=jobs.rounded, runs=runs,
     )  # fmt: skip
 
 
-def _after(progress: Progress | None, place: int, policies: int) -> Progress | None:
+def _after(progress: Progress | None, index: int, policies: int) -> Progress | None:
     """What counts the jobs of one of several policies, after those before it."""
     if progress is None:
         return None
-    return lambda done, whole: progress(place * whole + done, policies * whole)
+    return lambda done, total: progress(index * total + done, policies * total)
 
 
 def _runner(
@@ -89,7 +92,7 @@ def _runner(
         return lambda some, policy, progress: run_queue(some, machine, policy, progress=progress)
 
     if _SIZE.fullmatch(on.strip()):
-        wanted = ", ".join(sorted({one for one in jobs.mig if one})[:5])
+        wanted = ", ".join(sorted({profile for profile in jobs.mig if profile})[:5])
         raise PodsimError(
             f"on={on}: jobs ask for MIG instances ({wanted}); name GPUs that can be divided, as dgx-a100-80gb:8"
         )
@@ -127,7 +130,7 @@ def _policies(names: Sequence[str], compare: bool, *, divided: bool) -> list[Pol
     if names and compare:
         raise PodsimError("compare takes every policy; give policies or compare, not both")
     if compare and divided:
-        return [one for one in POLICIES if not problem_of(one)]
+        return [policy for policy in POLICIES if not policy_problem(policy)]
     if compare:
         return list(POLICIES)
     twice = [name for name in names if list(names).count(name) > 1]
@@ -154,7 +157,7 @@ def _jobs(options: QueueOptions, machine: Machine) -> Jobs:
     if not 0 < taper <= 1:
         raise PodsimError(f"taper={taper:g}; it is above 0 and at most 1")
     if not trace.startswith(_MODEL):
-        return read_jobs(trace, where, together=together, fill=with_plans(options.on, taper))
+        return read_jobs(trace, where, together=together, fill=make_plan_filler(options.on, taper))
     import numpy as np
 
     if where:
@@ -168,11 +171,11 @@ def _jobs(options: QueueOptions, machine: Machine) -> Jobs:
 def _arrivals(text: str) -> Any:
     """Arrivals of a text such as 10000, or jobs=10000,load=0.9,median=2h."""
     units = {"median": "s", "longest": "s"}
-    known = [one.name for one in fields(Arrivals) if one.name not in ("sizes", "weights")]
+    known = [field.name for field in fields(Arrivals) if field.name not in ("sizes", "weights")]
     values: dict[str, Any] = {}
-    for place, part in enumerate(text.split(",")):
+    for index, part in enumerate(text.split(",")):
         key, equals, value = part.partition("=")
-        if not equals and place == 0:
+        if not equals and index == 0:
             key, value = "jobs", part
         if key.strip() not in known:
             raise PodsimError(
@@ -220,17 +223,17 @@ def pack(options: PackOptions) -> PackResult:
 def _packed(asked: Any, machine: Any, packer: str, load: float, seeds: int) -> PackRow:
     import numpy as np
 
-    found = []
+    packings = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
-        arrivals = draw(asked, float(machine.gpus.sum()), load, rng)
-        found.append(pack_once(asked, machine, arrivals, packer, rng=rng))
+        arrivals = draw_requests(asked, float(machine.gpus.sum()), load, rng)
+        packings.append(pack_once(asked, machine, arrivals, packer, rng=rng))
     grid = np.linspace(0.0, load, 27)[1:]
-    final = [float(one.allocated[-1]) for one in found]
+    final = [float(packing.allocated[-1]) for packing in packings]
     return PackRow(
         packer=packer, says=PACKERS[packer], allocated=float(np.mean(final)), spread=max(final) - min(final),
-        fragmented=float(np.mean([one.fragmented for one in found])),
-        turned_away=float(np.mean([one.turned_away / len(one.arrived) for one in found])),
+        fragmented=float(np.mean([packing.fragmented for packing in packings])),
+        turned_away=float(np.mean([packing.turned_away / len(packing.arrived) for packing in packings])),
         arrived_A=tuple(grid.tolist()),
-        allocated_A=tuple(float(np.mean([one.at(share) for one in found])) for share in grid),
+        allocated_A=tuple(float(np.mean([packing.at(share) for packing in packings])) for share in grid),
     )  # fmt: skip

@@ -204,10 +204,10 @@ def _actions(
     )  # fmt: skip
     return tuple(
         ScheduledAction(
-            rank=rank, work=_WORDS[work], stage=stage, chunk=one, part=part, micro_batch=micro, start=begin,
+            rank=rank, work=_WORDS[work], stage=stage, chunk=position, part=part, micro_batch=micro, start=begin,
             end=finish, beside=beside, version=version,
         )
-        for rank, work, stage, one, part, micro, begin, finish, beside, version in columns
+        for rank, work, stage, position, part, micro, begin, finish, beside, version in columns
     )  # fmt: skip
 
 

@@ -65,25 +65,25 @@ def serve(options: ServeOptions) -> Served | Figure:
     task = _task(options, chip)
     limit = _limit(options.latency)
     cost = _neighbours(chip, each)
-    found = serve_on(
+    answer = serve_on(
         task, chip, batches=_batches(options.batch), limit=limit, instances=each * gpus, neighbours=cost
     )
-    found = replace(found, assumptions=_assumptions(task, chip, cost), warnings=_warnings(task, chip))
-    if not any(row.fits for row in found.rows):
-        raise NoFitError([_too_large(found, task.engine.memory_floor)])
+    answer = replace(answer, assumptions=_assumptions(task, chip, cost), warnings=_warnings(task, chip))
+    if not any(row.fits for row in answer.rows):
+        raise NoFitError([_too_large(answer, task.engine.memory_floor)])
     if options.triton is not None:
-        _write(found, options.triton)
-    return found
+        _write(answer, options.triton)
+    return answer
 
 
-def _too_large(found: Served, floor: float) -> str:
+def _too_large(answer: Served, floor: float) -> str:
     """Why no batch fits, and what would."""
-    has = f"{found.gpu} has {found.memory_limit / 1e9:.2f} GB"
-    if found.largest == 0:
-        return f"{found.model} needs {(found.weights + floor) / 1e9:.2f} GB before any sequence; {has}"
-    least = found.rows[0]
+    has = f"{answer.gpu} has {answer.memory_limit / 1e9:.2f} GB"
+    if answer.largest == 0:
+        return f"{answer.model} needs {(answer.weights + floor) / 1e9:.2f} GB before any sequence; {has}"
+    least = answer.rows[0]
     return (
-        f"batch {least.batch} needs {least.memory / 1e9:.2f} GB; {has}, room for a batch of {found.largest}"
+        f"batch {least.batch} needs {least.memory / 1e9:.2f} GB; {has}, room for a batch of {answer.largest}"
     )
 
 
@@ -103,10 +103,10 @@ def _place(on: str, overrides: Mapping[str, str] | None) -> tuple[Gpu, int, int]
     count = int(number or 1)
     if not 1 <= count <= 100_000:
         raise PodsimError(f"on={on[:60]!r}: 1 to 100,000 GPUs")
-    found = find(name)
-    if found and found[0] == "gpu":
+    entry = find(name)
+    if entry and entry[0] == "gpu":
         chip = load_gpu(name, keys)
-    elif found or ":" in name or name.lower().endswith(".toml"):
+    elif entry or ":" in name or name.lower().endswith(".toml"):
         cluster = load_cluster(name, keys)
         chip, count = cluster.gpu, count * cluster.gpus
     else:
@@ -214,59 +214,61 @@ def _neighbours(chip: Gpu, each: int) -> float:
 
 
 def _assumptions(task: Task, chip: Gpu, cost: float) -> tuple[str, ...]:
-    told = [f"{task.engine.title}: {task.engine.evidence}"]
+    notes = [f"{task.engine.title}: {task.engine.evidence}"]
     if task.kind == "encoder":
-        told.append(f"every sequence has {task.tokens} tokens, none of them padding")
+        notes.append(f"every sequence has {task.tokens} tokens, none of them padding")
     if task.kind == "generator":
-        told.append(
+        notes.append(
             f"{task.tokens} tokens of prompt, {task.output} produced by every sequence of a batch together (no"
             " continuous batching); keys and values in 16 bits"
         )
     if task.kind == "images":
-        told.append(
+        notes.append(
             "batch norms, ReLU and residual sums are folded into convolutions; decoding of images is not counted"
         )
     if task.sparse:
-        told.append(
+        notes.append(
             "the weights of the products are pruned 2:4; what that does to the answers is not modelled"
         )
-    told.append("a request in time may wait for one whole batch before its own")
+    notes.append("a request in time may wait for one whole batch before its own")
     if cost:
-        told.append(
+        notes.append(
             f"busy neighbours on the GPU cost {cost:.1%} (MLPerf Inference 1.1: 0.6 to 2.4 % with six)"
         )
-    return tuple(told)
+    return tuple(notes)
 
 
 def _warnings(task: Task, chip: Gpu) -> tuple[str, ...]:
-    told = []
+    notes = []
     length = task.tokens + task.output
     if not isinstance(task.network, ConvNet) and length > task.network.sequence:
-        told.append(
+        notes.append(
             f"{length:,} tokens are more than the {task.network.sequence:,} the network was trained with"
         )
-    found = kernel_constants(chip)
-    if found.extrapolated:
-        told.append(f"{chip.name}: no kernel was measured on it; shares of peak are those of {found.base}")
+    constants = kernel_constants(chip)
+    if constants.extrapolated:
+        notes.append(
+            f"{chip.name}: no kernel was measured on it; shares of peak are those of {constants.base}"
+        )
     if task.kind == "generator":
-        told.append("no published latency of a language model's tokens is held against this")
+        notes.append("no published latency of a language model's tokens is held against this")
     if chip.architecture not in ("ampere", "volta"):
-        told.append(f"the engine's constants are those of an A100, not of {chip.architecture}")
+        notes.append(f"the engine's constants are those of an A100, not of {chip.architecture}")
     if task.kind == "images":
         slow = "a third" if task.engine.name == "tensorrt-2021" else "7 to 14 %"
-        told.append(
+        notes.append(
             f"MLPerf's offline throughput (ResNet-50, int8, A100 and slices) is told {slow} too low, unfitted"
         )
-    return tuple(told)
+    return tuple(notes)
 
 
-def _write(found: Served, directory: Path) -> None:
+def _write(answer: Served, directory: Path) -> None:
     """config.pbtxt in a model repository. Raises PodsimError where nothing can be written, or no batch is in time."""
-    if found.best is None:
+    if answer.best is None:
         raise PodsimError("triton: no batch is in time, so there is none to configure; give a longer latency")
-    path = directory / model_name(found) / "config.pbtxt"
+    path = directory / model_name(answer) / "config.pbtxt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(config_text(found), "utf-8")
+        path.write_text(config_text(answer), "utf-8")
     except OSError as error:
         raise PodsimError(f"{path}: cannot be written: {error.strerror}") from None

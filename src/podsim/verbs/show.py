@@ -145,10 +145,10 @@ def _all_software() -> Sheet:
 def _all_networks() -> Sheet:
     rows = tuple(
         Row(
-            label=one.name, value=float(one.parameters), unit="", text=format_quantity(float(one.parameters), ""),
-            how=one.title, source=one.source,
+            label=network.name, value=float(network.parameters), unit="",
+            text=format_quantity(float(network.parameters), ""), how=network.title, source=network.source,
         )
-        for one in networks().values()
+        for network in networks().values()
     )  # fmt: skip
     return Sheet(
         name="networks", kind="network", title="Networks captured for any batch: podsim graph NAME --batch N --on GPU",
@@ -157,16 +157,16 @@ def _all_networks() -> Sheet:
 
 
 def _network(name: str) -> Sheet:
-    one, graph = networks()[name], load_network(name, 1)
+    network, graph = networks()[name], load_network(name, 1)
     figures = (
         ("parameters", float(graph.parameters.sum()), "", "count of weights"),
-        ("forward", float(graph.flops.sum()), "FLOP", f"of one {one.sample}"),
-        ("backward", float(graph.flops_back.sum()), "FLOP", f"of one {one.sample}"),
+        ("forward", float(graph.flops.sum()), "FLOP", f"of one {network.sample}"),
+        ("backward", float(graph.flops_back.sum()), "FLOP", f"of one {network.sample}"),
         (
             "activations",
             float(graph.kept.sum()),
             "B",
-            f"of one {one.sample}, in the number format of the capture",
+            f"of one {network.sample}, in the number format of the capture",
         ),
         (
             "ops",
@@ -177,20 +177,25 @@ def _network(name: str) -> Sheet:
     )
     rows = [
         Row(
-            label=label, value=value, unit=unit, text=format_quantity(value, unit), how=how, source=one.source
+            label=label,
+            value=value,
+            unit=unit,
+            text=format_quantity(value, unit),
+            how=how,
+            source=network.source,
         )
         for label, value, unit, how in figures
     ]
     rows.append(
         Row(
-            label="captured", value=None, unit="", text=f"examples/modules/{one.module}", how=", ".join(one.inputs),
-            source=one.source,
+            label="captured", value=None, unit="", text=f"examples/modules/{network.module}",
+            how=", ".join(network.inputs), source=network.source,
         )
     )  # fmt: skip
     return Sheet(
         name=name,
         kind="network",
-        title=f"{name}: {one.title}",
+        title=f"{name}: {network.title}",
         sections=(Section(title="Network", rows=tuple(rows)),),
     )
 

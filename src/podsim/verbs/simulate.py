@@ -75,26 +75,26 @@ def _no_graph(model: str, on: str) -> None:
 
 def _problems(trouble: Trouble) -> list[str]:
     """What cannot be."""
-    found = [
+    problems = [
         f"slow rank {r}: {f:g} times as long; it must be above 0 and finite"
         for r, f in trouble.slow.items()
         if not 0 < f < 1e6
     ]
-    found += [
+    problems += [
         f"slow link of rank {r}: {f:g} of its bandwidth; it must be above 0, up to 1"
         for r, f in trouble.link.items()
         if not 0 < f <= 1
     ]
     for rank, (factor, tau) in trouble.throttle.items():
         if not 1 <= factor < 1e6:
-            found.append(f"throttled rank {rank}: {factor:g} times as long when hot; it must be 1 or more")
+            problems.append(f"throttled rank {rank}: {factor:g} times as long when hot; it must be 1 or more")
         if not 0 < tau < float("inf"):
-            found.append(f"throttled rank {rank}: hot after {tau:g} s; it must be positive and finite")
+            problems.append(f"throttled rank {rank}: hot after {tau:g} s; it must be positive and finite")
     if not 0 <= trouble.jitter <= 1:
-        found.append(f"jitter={trouble.jitter:g}; it must be from 0 to 1 (0.05 is about 5 %)")
+        problems.append(f"jitter={trouble.jitter:g}; it must be from 0 to 1 (0.05 is about 5 %)")
     if trouble.seed < 0:
-        found.append(f"seed={trouble.seed}; it must not be negative")
-    return found
+        problems.append(f"seed={trouble.seed}; it must not be negative")
+    return problems
 
 
 def play_setting(
@@ -118,7 +118,7 @@ def play_setting(
     model, cluster, plan, _ = setting
     prediction = predict_plan(model, cluster, plan)
     others = [predict_plan(model, cluster.having(gpu), plan) for gpu in dict.fromkeys(trouble.nodes.values())]
-    tightest = min([prediction, *others], key=lambda one: one.memory_limit - one.memory)
+    tightest = min([prediction, *others], key=lambda candidate: candidate.memory_limit - candidate.memory)
     if not tightest.fits and not force:
         need, room = tightest.memory / 1e9, tightest.memory_limit / 1e9
         raise NoFitError(

@@ -76,42 +76,42 @@ def storage_fio(options: StorageFioOptions) -> FioRun:
 
 def _beside(rows: tuple[FioRow, ...], published: Mapping[int, float], block: float) -> tuple[FioRow, ...]:
     """Rows with what was published for them."""
-    found = []
+    compared = []
     for row in rows:
         value = published.get(row.clients)
         ours = row.bandwidth if block >= 1 << 16 else row.iops
-        found.append(
+        compared.append(
             replace(row, published=value, error=round(ours / value - 1.0, 9) + 0.0) if value else row
         )
-    return tuple(found)
+    return tuple(compared)
 
 
 def _notes(
     measured_with: int, clients: int, rows: tuple[FioRow, ...], measured: FioMeasured | None
 ) -> tuple[str, ...]:
-    last, found = rows[-1], []
+    last, notes = rows[-1], []
     if any(row.published for row in rows):
-        found.append(
+        notes.append(
             "clients and servers have their speed from what was published; how it scales was not put in"
         )
     if measured_with and clients > measured_with:
-        found.append(
+        notes.append(
             f"its figures were measured with {measured_with} clients; past them the servers are taken to do what they "
             f"were shown to, and no more. Ports and drives would allow {last.most / 1e9:.4g} GB/s"
         )
     if not measured_with:
-        found.append("its figures are data sheet values or assumptions; `podsim storage show` tells which")
+        notes.append("its figures are data sheet values or assumptions; `podsim storage show` tells which")
     if last.limit == "outstanding" and last.iops > 1e6:
-        found.append(
+        notes.append(
             "no rate of operations of its servers is known; latency and ports alone give these: at most"
         )
     if measured is not None and measured.clients != clients:
-        found.append(f"the run was of {measured.clients} client(s), the prediction is for {clients}")
+        notes.append(f"the run was of {measured.clients} client(s), the prediction is for {clients}")
     if measured is not None and not measured.direct:
-        found.append(
+        notes.append(
             "the run was without direct=1: what the page cache gave or took is in it, and not in the prediction"
         )
-    return tuple(found)
+    return tuple(notes)
 
 
 @question(StorageMdtestOptions)

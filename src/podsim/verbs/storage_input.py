@@ -131,45 +131,45 @@ def _notes(
 
     first, later = epochs[0], epochs[-1]
     slow = min(stages, key=lambda row: row.rate)
-    found = [
+    notes = [
         f"of its stages, {slow.stage} is the slowest: {slow.rate:,.0f} samples/s, held back by {slow.limit}"
     ]
     if first.rate < later.rate * (1 - 5e-4):  # what would be printed as 0.0 %
-        found.append(
+        notes.append(
             f"the first epoch is {1 - first.rate / later.rate:.1%} slower than later ones: {first.limit}"
         )
     else:
-        found.append("the first epoch is not slower than later ones")
+        notes.append("the first epoch is not slower than later ones")
     if setting.lost:
-        whole = setting.system.servers
-        found.append(
-            f"{setting.lost} of {whole} servers lost: their blocks are read as the rest of their stripes"
+        servers = setting.system.servers
+        notes.append(
+            f"{setting.lost} of {servers} servers lost: their blocks are read as the rest of their stripes"
         )
     if setting.overflow:
-        found.append(
+        notes.append(
             f"{setting.overflow:.1%} of the data have no room on flash and come from {setting.system.tier} each epoch"
         )
     kept = setting.cache
     if kept.size and kept.size < data:
-        found.append(
+        notes.append(
             f"a node caches {kept.size / 1e9:,.0f} GB ({kept.kind}) of {data / 1e9:,.0f} GB; the rest is read each epoch"
         )
     if kept.kind == "nvme" and setting.system.kind in ("wekafs", "lustre"):
-        found.append(
+        notes.append(
             f"cachefilesd does not cache {setting.system.kind}: the job must copy its data to the drives itself"
         )
-    found += _batch_notes(setting)
+    notes += _batch_notes(setting)
     limit = setting.workload.threshold
     if limit:
         share = (
             later.rate * setting.step.compute / setting.step.batch / (setting.accelerators * setting.nodes)
         )
-        found.append(
+        notes.append(
             f"accelerator utilisation {share:.1%}; a result of MLPerf Storage must reach {limit:.0%}"
         )
         most = most_accelerators(setting, limit)
-        found.append(f"at {limit:.0%} the storage would feed at most {most:,} accelerators on each node")
-    return tuple(found)
+        notes.append(f"at {limit:.0%} the storage would feed at most {most:,} accelerators on each node")
+    return tuple(notes)
 
 
 def _batch_notes(setting: Setting) -> list[str]:

@@ -148,7 +148,7 @@ def _systems(
     cluster: Cluster, read: float, write: float, capacity: float
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """Servers of each shared storage system that would do, and those that cannot, with the reason."""
-    found, unable = {}, []
+    servers, unable = {}, []
     for name in storage_names():
         system, _ = load_storage(name)
         if system.local or system.kind == "object":
@@ -163,14 +163,14 @@ def _systems(
             partial(_resized, here), cluster.nodes, read=read, write=write, capacity=capacity, least=least
         )
         if needed:
-            found[name] = needed
+            servers[name] = needed
         elif 0.0 < net_capacity(_resized(here, MOST)) < capacity:
             unable.append(f"Not {name}: {MOST:,} servers of it do not hold {format_quantity(capacity, 'B')}")
         else:
             unable.append(
                 f"Not {name}: {here.client.ports} port(s) and the client software of each node are the limit"
             )
-    return found, tuple(unable)
+    return servers, tuple(unable)
 
 
 def _resized(system: StorageSystem, servers: int) -> StorageSystem:

@@ -78,13 +78,14 @@ def _times() -> Comparison:
     rows = []
     for row in published_times():
         nodes, batch, era = int(str(row["nodes"])), int(str(row["batch"])), str(row["era"])
-        found = storage_input(
+        training = storage_input(
             str(row["workload"]), on=f"{row['system']}:{nodes}", batch=batch, era=era
         ).training
-        assert found is not None
+        assert training is not None
         rows.append(ComparedRow(
-            id=f"{row['system']}/{era}/{nodes}", role=str(row["role"]), table="resnet50-times", predicted=found.seconds,
-            measured=float(str(row["seconds"])), note=f"{nodes} nodes, {batch} a GPU; {row['source']}",
+            id=f"{row['system']}/{era}/{nodes}", role=str(row["role"]), table="resnet50-times",
+            predicted=training.seconds, measured=float(str(row["seconds"])),
+            note=f"{nodes} nodes, {batch} a GPU; {row['source']}",
             group=str(row["system"]),
         ))  # fmt: skip
     return assess(

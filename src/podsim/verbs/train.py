@@ -36,15 +36,15 @@ def train(
     Raises PlanError with all that is wrong with the plan, PodsimError for what makes no sense, LabError, naming the rank,
     for a run that broke off, and CheckpointError.
     """
-    place = started_rank(os.environ)
+    joined = started_rank(os.environ)
     _check(options)
-    run = training_run_of(options, place)
+    run = training_run_of(options, joined)
 
     def watch(rank: int, heard: dict[str, Any]) -> None:
         if "done" in heard:
             progress(int(heard["done"]), options.steps)
 
-    return keep_run(run_task(task_of(run), place, watch=watch), MeasuredTraining, options.save)
+    return keep_run(run_task(task_of(run), joined, watch=watch), MeasuredTraining, options.save)
 
 
 def read_trained(path: Path) -> MeasuredTraining:

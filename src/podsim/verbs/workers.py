@@ -151,7 +151,7 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
         bandwidth[worker] *= share
 
     def run(kind: str, bound: int | None) -> ExchangeRun:
-        told = RunInputs(
+        labels = RunInputs(
             name=force.name, exchange=kind, members=force.members, every=options.every, gradients=force.gradients,
             weights=force.weights, overlap=options.overlap,
             samples=None if force.samples is None else force.samples * force.members,
@@ -160,13 +160,13 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
         compute_RW = round_seconds(seconds_TM, options.every, force.members, inside)
         if kind == "bsp":
             return play_all_reduce(
-                compute_RW, force.all_reduce / float(min(slow_link.values(), default=1.0)), told
+                compute_RW, force.all_reduce / float(min(slow_link.values(), default=1.0)), labels
             )
         how = Exchange(
             gradients=force.gradients, weights=force.weights, bandwidth=bandwidth, latency=force.latency,
             servers=servers, server_bandwidth=force.server_bandwidth, bound=bound, beside=options.beside,
         )  # fmt: skip
-        return play_servers(compute_RW, how, told)
+        return play_servers(compute_RW, how, labels)
 
     if not options.compare:
         bounds = {"bsp": 0, "ps": 0, "ssp": options.staleness, "async": None}

@@ -1,7 +1,7 @@
-"""Networks by name that are no transformers of the model catalog: captured once, for any batch, with their sources.
+"""The catalog of captured networks, which complements the transformers of the model catalog: for any batch.
 
-Each entry of the TOML files names the module (under examples/modules) and the inputs it was captured with;
-`python scripts/networks.py` captures them again. The graphs lie beside them, NAME.json.gz.
+Each entry of the TOML files names a module (under examples/modules) and the inputs of its capture;
+`python scripts/networks.py` captures them again. The graphs are NAME.json.gz in the same folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from podsim.errors import ModelError, unknown_name
 from podsim.graphs.op_graph import OpGraph
-from podsim.graphs.op_graph_batch import between
+from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch, graph_of, read_value
 
 __all__ = ["Network", "load_network", "networks"]
@@ -28,35 +28,35 @@ class Network:
     name: str
     title: str
     module: str
-    """The FILE.py:FUNCTION under examples/modules."""
+    """The function that makes it: FILE.py:FUNCTION under examples/modules."""
     inputs: tuple[str, ...]
     """The shapes of the inputs, with B for the samples of a step."""
     sample: str
-    """The meaning of one sample."""
+    """The word for a sample."""
     parameters: int
-    """The published number of weights."""
+    """count. The published number of weights."""
     parameters_within: float = 0.0
-    """share. The share by which the captured number may differ from it."""
+    """share. The tolerance of the captured count."""
     source: str
     """The publication of the network, and the source of its checked figures."""
 
 
 @cache
 def networks() -> Mapping[str, Network]:
-    """Every network by name."""
-    found: dict[str, Network] = {}
+    """All networks by name."""
+    entries: dict[str, Network] = {}
     known = {field.name for field in fields(Network)} - {"name"}
     for file in sorted(_folder().glob("*.toml")):
         for name, entry in tomllib.loads(file.read_text("utf-8")).items():
             wrong = entry.keys() - known
             assert not wrong, f"{file.name}: {name}: unknown keys {sorted(wrong)}"
-            assert name not in found, f"{file.name}: {name} is in another file, too"
-            found[name] = Network(name=name, **{**entry, "inputs": tuple(entry["inputs"])})
-    return dict(sorted(found.items()))
+            assert name not in entries, f"{file.name}: {name} is in another file, too"
+            entries[name] = Network(name=name, **{**entry, "inputs": tuple(entry["inputs"])})
+    return dict(sorted(entries.items()))
 
 
 def load_network(name: str, batch: int) -> OpGraph:
-    """The graph of a network of the catalog for `batch` samples; ModelError for an unknown name or batch."""
+    """The graph of a network of the catalog for `batch` samples. Raises ModelError for an unknown name or a bad batch."""
     if name not in networks():
         raise ModelError(unknown_name("network", name, networks()))
     check_batch(batch)
@@ -65,13 +65,13 @@ def load_network(name: str, batch: int) -> OpGraph:
 
 @lru_cache(maxsize=256)
 def _graph(name: str, batch: int) -> OpGraph:
-    one, two = _ends(name)
-    return between(one, two, batch)
+    single, double = _ends(name)
+    return interpolate_batch(single, double, batch)
 
 
 @cache
 def _ends(name: str) -> tuple[OpGraph, OpGraph]:
-    """A network's graphs of one and of two samples; tests hold the packaged files, so they are not checked here."""
+    """The graphs of a network for one and two samples, unchecked, since tests check the packaged files."""
     value = read_value(_folder() / f"{name}.json.gz")
     return graph_of(value, name, 1, check=False), graph_of(value, name, 2, check=False)
 

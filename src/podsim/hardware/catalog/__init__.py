@@ -1,9 +1,9 @@
-"""The parts on the market, each figure with its source, in one TOML file per kind next to this module.
+"""The catalog of parts on the market, with a source for each figure: one TOML file per kind in this folder.
 
     names("gpu")                the names of a kind
     load_gpu("a100-sxm4-80gb")  a part, under its name or an alias, in any case
 
-Files are read when first asked for, and once. Every function raises CatalogError for an unknown name (with
+Files are read once, on first use. Every function raises CatalogError for an unknown name (with
 the closest ones) and for a file that breaks its schema.
 """
 
@@ -47,7 +47,7 @@ KINDS: dict[str, str] = {
     "system": "systems.toml",
     "cluster": "clusters.toml",
 }
-"""each kind of entry and its file"""
+"""The file of each kind of entry."""
 
 _PARTS: dict[str, Callable[..., object]] = {
     "gpu": Gpu,
@@ -62,17 +62,17 @@ Part = TypeVar("Part", Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch)
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """Names of the entries of a kind, in the order of their file; aliases are left out."""
+    """The names of the entries of a kind, in the order of their file, without aliases."""
     return tuple(_entries(kind))
 
 
 def aliases(kind: str) -> dict[str, str]:
-    """Other names of the entries of a kind, each with the name it stands for."""
+    """The aliases of the entries of a kind, each with the name of its entry."""
     return {alias: name for name, entry in _entries(kind).items() for alias in entry.aliases}
 
 
 def find(name: str) -> tuple[str, str] | None:
-    """(kind, name) of the entry that a name or an alias stands for, of any kind; None if there is none."""
+    """(kind, name) of the entry with a name or alias, of any kind; None if there is none."""
     key = name.strip().lower()
     for kind in KINDS:
         entry = key if key in _entries(kind) else aliases(kind).get(key)
@@ -82,12 +82,12 @@ def find(name: str) -> tuple[str, str] | None:
 
 
 def load_gpu(name: str, overrides: Mapping[str, object] | None = None) -> Gpu:
-    """The accelerator of that name, some fields changed by keys such as {"peaks.bf16": "400 TFLOP/s"}.
+    """The accelerator of that name, with overrides such as {"peaks.bf16": "400 TFLOP/s"}.
 
-    "a100-sxm4-40gb/3g.20gb" is a MIG instance of one.
+    "a100-sxm4-40gb/3g.20gb" is a MIG instance of an accelerator.
     """
-    whole, slash, profile = name.partition("/")
-    gpu = _part("gpu", whole, Gpu)
+    gpu_name, slash, profile = name.partition("/")
+    gpu = _load_part("gpu", gpu_name, Gpu)
     if slash:
         gpu = slice_of(gpu, profile)
     return override_gpu(gpu, overrides) if overrides else gpu
@@ -95,41 +95,41 @@ def load_gpu(name: str, overrides: Mapping[str, object] | None = None) -> Gpu:
 
 def load_nvswitch(name: str) -> NvSwitch:
     """The NVLink crossbar of that name."""
-    return _part("nvswitch", name, NvSwitch)
+    return _load_part("nvswitch", name, NvSwitch)
 
 
 def load_nic(name: str) -> Nic:
     """The network adapter of that name."""
-    return _part("nic", name, Nic)
+    return _load_part("nic", name, Nic)
 
 
 def load_switch(name: str) -> Switch:
     """The network switch of that name."""
-    return _part("switch", name, Switch)
+    return _load_part("switch", name, Switch)
 
 
 def load_pcie(name: str) -> Pcie:
     """The PCI Express generation of that name."""
-    return _part("pcie", name, Pcie)
+    return _load_part("pcie", name, Pcie)
 
 
 def load_cpu(name: str) -> Cpu:
     """The processor of that name."""
-    return _part("cpu", name, Cpu)
+    return _load_part("cpu", name, Cpu)
 
 
 def load_ssd(name: str) -> Ssd:
     """The drive of that name."""
-    return _part("ssd", name, Ssd)
+    return _load_part("ssd", name, Ssd)
 
 
 def load_system(name: str) -> System:
     """The server of that name, with all its parts."""
-    return _system(_resolve("system", name))
+    return _make_system(_resolve("system", name))
 
 
 def cluster_entry(name: str) -> tuple[str, ClusterEntry]:
-    """(name, entry) of a cluster of the catalog, as its file gives it."""
+    """(name, entry) of a cluster of the catalog."""
     key = _resolve("cluster", name)
     return key, cast("ClusterEntry", _entries("cluster")[key])
 
@@ -153,19 +153,19 @@ def _resolve(kind: str, name: str) -> str:
 
 
 def _fields(name: str, entry: Entry) -> dict[str, Any]:
-    """What an entry says, as the arguments of its dataclass."""
+    """The fields of an entry, as the arguments of its dataclass."""
     values = {field: getattr(entry, field) for field in type(entry).model_fields if field != "aliases"}
     return {**values, "name": name, "source": "; ".join(entry.source)}
 
 
-def _part(kind: str, name: str, part: type[Part]) -> Part:
-    built = _built(kind, _resolve(kind, name))
+def _load_part(kind: str, name: str, part: type[Part]) -> Part:
+    built = _make_part(kind, _resolve(kind, name))
     assert isinstance(built, part)
     return built
 
 
 @cache
-def _built(kind: str, name: str) -> object:
+def _make_part(kind: str, name: str) -> object:
     values = _fields(name, _entries(kind)[name])
     if kind == "gpu":
         values["nvlink_bandwidth"] = values["nvlink_bandwidth"] or 0.0
@@ -173,7 +173,7 @@ def _built(kind: str, name: str) -> object:
 
 
 @cache
-def _system(name: str) -> System:
+def _make_system(name: str) -> System:
     entry = cast("SystemEntry", _entries("system")[name])
     values = _fields(name, entry)
     printed = {key: value for key, value in entry.datasheet if value is not None}

@@ -1,4 +1,4 @@
-"""What a file of `podsim measure host` may say: unknown keys, missing ones and absurd numbers are refused."""
+"""The schema of files of `podsim measure host`. It rejects unknown keys, missing keys and absurd numbers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _Table(BaseModel):
 
 
 class Rank(_Table):
-    """What one rank reaches."""
+    """The performance of one rank."""
 
     name: str = Field(min_length=1, max_length=80)
     compute_capability: float = Field(ge=0, lt=100)
-    """0 for a share of processor cores"""
+    """The CUDA compute capability; 0 for a share of processor cores."""
     clock: Annotated[float, Field(ge=0)] = 0.0
     peaks: dict[Peak, Number] = Field(min_length=1)
     memory: Number
@@ -54,7 +54,7 @@ class Processor(_Table):
 
 
 class RankLink(_Table):
-    """Between two ranks."""
+    """The link between two ranks."""
 
     name: str
     bandwidth: Number
@@ -62,7 +62,7 @@ class RankLink(_Table):
 
 
 class Sync(_Table):
-    """An exchange of a number of ranks within a layer."""
+    """An exchange within a layer, for one number of ranks."""
 
     ranks: Annotated[int, Field(ge=2, le=100_000)]
     latency: Number
@@ -70,7 +70,7 @@ class Sync(_Table):
 
 
 class ExchangeEntry(Sync):
-    """A collective of a number of ranks."""
+    """A collective, for one number of ranks."""
 
     collective: Literal[
         "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv"
@@ -78,7 +78,7 @@ class ExchangeEntry(Sync):
 
 
 class Disk(_Table):
-    """What fio found."""
+    """The results of fio."""
 
     folder: str
     capacity: Number
@@ -91,14 +91,14 @@ class Disk(_Table):
 
 
 class Images(_Table):
-    """The speed of ResNet-50 on a number of ranks."""
+    """The speed of ResNet-50, for one number of ranks."""
 
     ranks: Count
     rate: Number
 
 
 class HostEntry(_Table):
-    """The whole file; its tables `kernels` and `software` are read by whoever needs them."""
+    """The entire file. The readers of kernels and of software parse its tables `kernels` and `software`."""
 
     format: Literal["podsim-host"]
     version: Literal[1]
@@ -120,16 +120,16 @@ class HostEntry(_Table):
 
 
 def read_host_entry(table: Mapping[str, Any], path: Path) -> HostEntry:
-    """The entry of a parsed file. Raises CatalogError with everything that is wrong in it."""
+    """The entry of a parsed file. Raises CatalogError with all problems of the file."""
     assert (FORMAT, VERSION) == ("podsim-host", 1)
     try:
-        found = HostEntry.model_validate(dict(table))
+        entry = HostEntry.model_validate(dict(table))
     except ValidationError as error:
-        told = (
-            f"{'.'.join(str(step) for step in one['loc'])}: {one['msg'].removeprefix('Value error, ')}"
-            for one in error.errors(include_url=False)
+        problems = (
+            f"{'.'.join(str(step) for step in problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}"
+            for problem in error.errors(include_url=False)
         )
-        raise CatalogError(f"{path.name}: {'; '.join(told)}") from None
-    if found.ranks > 1 and not found.exchange:
-        raise CatalogError(f"{path.name}: {found.ranks} ranks, and no exchange between them")
-    return found
+        raise CatalogError(f"{path.name}: {'; '.join(problems)}") from None
+    if entry.ranks > 1 and not entry.exchange:
+        raise CatalogError(f"{path.name}: {entry.ranks} ranks, and no exchange between them")
+    return entry

@@ -1,12 +1,11 @@
-"""What an entry of each catalog file may say; an unknown key, a missing one or a wrong value is refused.
+"""The schema of catalog files, and their parser, which reports all problems of a file in one CatalogError.
 
-Keys bear the names of the fields of podsim.hardware.parts; quantities are text with a unit, and become SI.
+Keys are the names of the fields of podsim.hardware.parts. Quantities are text with a unit, converted to SI.
+Unknown keys, missing keys and wrong values are rejected.
 
-A catalog file read and checked: every problem of the file in one CatalogError.
-
-A file has a `sources` table (key to text) and one table per entry. An entry names its sources by key, says
-whether its figures are confirmed, and may inherit from another entry of the same file; tables such as `peaks`
-are merged key by key, and an empty table or text clears what was inherited.
+A file has a `sources` table (key to text) and one table per entry. An entry names its sources by key and states
+whether its figures are confirmed. It may inherit from another entry of the same file: tables such as `peaks`
+merge key by key, and an empty table or text clears the inherited value.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Positive = Annotated[int, BeforeValidator(_count(1))]
 
 
 class Entry(BaseModel):
-    """What every entry says: where its figures come from, and which of them were not read there."""
+    """The fields of every entry: the sources of its figures, and whether they were read there."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -134,7 +133,7 @@ class SsdEntry(Entry):
 
 
 class Datasheet(BaseModel):
-    """Rounded figures that a vendor prints."""
+    """The rounded figures of a vendor's data sheet."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -149,7 +148,7 @@ class Datasheet(BaseModel):
 
 
 class SystemEntry(Entry):
-    """A server; its parts by name, an empty name for none."""
+    """A server, with its parts by name; an empty name means no such part."""
 
     gpu: str
     gpus: Positive
@@ -174,7 +173,7 @@ class SystemEntry(Entry):
 
 
 class Published(BaseModel):
-    """What was measured on a cluster or printed of it."""
+    """The published figures of a cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -186,7 +185,7 @@ class Published(BaseModel):
 
 
 class ClusterEntry(Entry):
-    """A cluster: a number of nodes of a system, or of scalable units at most."""
+    """A cluster: a number of nodes of a system, or scalable units up to a number."""
 
     system: str
     nodes: Positive | None = None
@@ -208,13 +207,13 @@ SCHEMAS: dict[str, type[Entry]] = {
 
 
 _OWN = ("aliases", "source", "confirmed", "inherits")
-"""keys that an entry never inherits"""
+"""The keys that an entry never inherits."""
 
 
 def parse_catalog(kind: str, text: str, file: str, schema: type[Entry] | None = None) -> dict[str, Entry]:
-    """Entries of a catalog file by name, their sources spelt out; `schema` is that of a kind which is no part.
+    """The entries of a catalog file by name, with the text of their sources.
 
-    Raises CatalogError that names the file, the entry, the key and the rule of everything found wrong.
+    `schema` overrides that of the kind. Raises CatalogError with the file, entry, key and rule of every problem.
     """
     try:
         tables = tomllib.loads(text)
@@ -226,17 +225,17 @@ def parse_catalog(kind: str, text: str, file: str, schema: type[Entry] | None = 
     entries: dict[str, Entry] = {}
     for name in () if problems else tables:
         try:
-            raw = _with_inherited(name, tables, ())
+            raw = _merge_parent(name, tables, ())
             entries[name] = shape.model_validate(raw)
             problems += [f"[{name}] {problem}" for problem in _entry_problems(entries[name], sources)]
         except ValidationError as error:
-            problems += [f"[{name}] {problem}" for problem in _readable(error, shape)]
+            problems += [f"[{name}] {problem}" for problem in _validation_problems(error, shape)]
         except CatalogError as error:
             problems.append(f"[{name}] {error}")
     problems += _alias_problems(entries)
     if problems:
         raise CatalogError(f"{file}: " + "; ".join(problems))
-    return {name: _with_sources(entry, sources) for name, entry in entries.items()}
+    return {name: _resolve_sources(entry, sources) for name, entry in entries.items()}
 
 
 def _table_problems(tables: Mapping[str, object], sources: object) -> Iterator[str]:
@@ -244,12 +243,12 @@ def _table_problems(tables: Mapping[str, object], sources: object) -> Iterator[s
         yield "sources must be a table of key to text"
     for name, table in tables.items():
         if not isinstance(table, dict):
-            yield f"{name} stands outside any entry; expected tables such as [{name}]"
+            yield f"{name} is outside any entry; expected tables such as [{name}]"
         elif name != name.lower() or ":" in name:
             yield f"[{name}] must be named in lower case, without a colon"
 
 
-def _with_inherited(name: str, tables: Mapping[str, dict[str, Any]], path: tuple[str, ...]) -> dict[str, Any]:
+def _merge_parent(name: str, tables: Mapping[str, dict[str, Any]], path: tuple[str, ...]) -> dict[str, Any]:
     own = dict(tables[name])
     parent = own.pop("inherits", None)
     if parent is None:
@@ -258,18 +257,18 @@ def _with_inherited(name: str, tables: Mapping[str, dict[str, Any]], path: tuple
         raise CatalogError(f"inherits from itself: {' from '.join((*path, name, parent))}")
     if parent not in tables:
         raise CatalogError(unknown_name("entry to inherit from", str(parent), tables))
-    base = _with_inherited(parent, tables, (*path, name))
+    base = _merge_parent(parent, tables, (*path, name))
     merged = {key: value for key, value in base.items() if key not in _OWN}
     if isinstance(merged.get("notes"), dict):
-        merged["notes"] = {field: text for field, text in merged["notes"].items() if not _sets(own, field)}
+        merged["notes"] = {field: text for field, text in merged["notes"].items() if not _has_own(own, field)}
     for key, value in own.items():
         before = merged.get(key)
         merged[key] = {**before, **value} if value and isinstance(value, dict) and before else value
     return merged
 
 
-def _sets(own: Mapping[str, Any], field: str) -> bool:
-    """Whether an entry sets a field such as peaks.fp64 itself, so that a note on its parent's is void."""
+def _has_own(own: Mapping[str, Any], field: str) -> bool:
+    """Whether an entry itself sets a field such as peaks.fp64, so that the parent's note no longer applies."""
     head, _, rest = field.partition(".")
     return head in own and (not rest or not isinstance(own[head], dict) or rest in own[head])
 
@@ -286,7 +285,7 @@ def _entry_problems(entry: Entry, sources: Mapping[str, str]) -> Iterator[str]:
     if entry.confirmed == "partial" and not doubts:
         yield 'confirmed = "partial" needs a note on each field that is unconfirmed'
     if entry.confirmed == "yes" and doubts:
-        yield 'confirmed = "yes" contradicts notes that say unconfirmed'
+        yield 'confirmed = "yes" contradicts notes that begin with unconfirmed'
 
 
 def _alias_problems(entries: Mapping[str, Entry]) -> Iterator[str]:
@@ -298,17 +297,17 @@ def _alias_problems(entries: Mapping[str, Entry]) -> Iterator[str]:
             taken[alias] = f"belongs to {name}"
 
 
-def _readable(error: ValidationError, schema: type[BaseModel]) -> Iterator[str]:
-    for found in error.errors(include_url=False):
-        where = ".".join(str(step) for step in found["loc"])
-        if found["type"] == "extra_forbidden":
+def _validation_problems(error: ValidationError, schema: type[BaseModel]) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        where = ".".join(str(step) for step in problem["loc"])
+        if problem["type"] == "extra_forbidden":
             yield unknown_name("key", where, schema.model_fields)
-        elif found["type"] == "missing":
+        elif problem["type"] == "missing":
             yield f"key {where!r} is missing"
         else:
-            given = str(found["input"])[:60]
-            yield f"{where}: {found['msg'].removeprefix('Value error, ')} (given: {given!r})"
+            given = str(problem["input"])[:60]
+            yield f"{where}: {problem['msg'].removeprefix('Value error, ')} (given: {given!r})"
 
 
-def _with_sources(entry: Entry, sources: Mapping[str, str]) -> Entry:
+def _resolve_sources(entry: Entry, sources: Mapping[str, str]) -> Entry:
     return entry.model_copy(update={"source": tuple(sources[key] for key in entry.source)})

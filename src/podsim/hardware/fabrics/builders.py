@@ -1,7 +1,7 @@
-"""Fabrics by name, and that of any cluster.
+"""The fabric of a cluster, and fabrics by name.
 
-fabric_of(load_cluster("selene"))    servers of the catalog on the switches they are wired to
-BUILDERS["weka-a100"]()              a fabric by name: one more line here, and it inherits all tests
+fabric_of(load_cluster("selene"))    the servers of a cluster, on their switches
+BUILDERS["weka-a100"]()              a fabric by name; tests run over every entry
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _NODE = re.compile(r"node(\d{1,9})\b")
 
 @dataclass(frozen=True, kw_only=True)
 class StorageServers:
-    """Servers on the storage fabric, as ends: what they hold is for the storage laws to say."""
+    """The servers of a storage fabric, as ends. The storage laws know their drives."""
 
     servers: int
     ports: int
     """The number of ports of each server."""
     bandwidth: float
-    """B/s. The bandwidth of a port, in one direction."""
+    """B/s. The bandwidth of a port, one way."""
     name: str = "storage-server"
 
 
 def node_of(cluster: Cluster, *, per_switch: bool = False) -> Node:
-    """The inside of a node of a cluster, its links as the cluster has them."""
+    """The inside of a node of a cluster, with the links of the cluster."""
     return server_node(
         cluster.system,
         nvlink=cluster.nvlink,
@@ -52,7 +52,7 @@ def node_of(cluster: Cluster, *, per_switch: bool = False) -> Node:
 
 
 def node_fabric(node: Node) -> Fabric:
-    """The fabric of a single server, such as one read from a file."""
+    """The fabric of a single server, such as one from a file."""
     return assemble(node.name, node, 1)
 
 
@@ -64,12 +64,12 @@ def fabric_of(
     per_switch: bool = False,
     routing: Routing | None = None,
 ) -> Fabric:
-    """The fabric of a cluster, with what is broken or slow in it.
+    """The fabric of a cluster, with its faults.
 
-    Where its system names a switch and a unit, the compute fabric is a rail-optimised fat tree of those; else the
-    catalog does not know, and one switch joins all adapters without limiting any. taper: cables down over cables up
-    of a full leaf. storage: a separate fabric joins the storage adapters of all nodes to these servers.
-    Raises ClusterError for a tree that cannot be built, and for a fault that names nothing.
+    If the system names a switch and a unit, the compute fabric is a rail-optimised fat tree of them. Otherwise one
+    switch joins all adapters without limiting any. taper: cables down over cables up of a full leaf. storage: a
+    separate fabric joins the storage adapters of all nodes to these servers. Raises ClusterError for an impossible
+    tree, and for a fault without matches.
     """
     node = node_of(cluster, per_switch=per_switch)
     networks = []
@@ -79,11 +79,11 @@ def fabric_of(
     if storage is not None:
         networks.append(_storage_network(cluster, node, storage))
     fabric = assemble(cluster.name, node, cluster.nodes, tuple(networks), routing)
-    return _faulty(fabric, cluster)
+    return _apply_faults(fabric, cluster)
 
 
-def _faulty(fabric: Fabric, cluster: Cluster) -> Fabric:
-    """The fabric with the faults of the cluster that concern it: a part of a cluster may lack the node."""
+def _apply_faults(fabric: Fabric, cluster: Cluster) -> Fabric:
+    """The fabric with the faults of its nodes; a part of a cluster may lack the node of a fault."""
     for pattern, share in cluster.faults:
         numbers = [int(number) for number in _NODE.findall(pattern)]
         if all(number < cluster.nodes for number in numbers):
@@ -91,15 +91,15 @@ def _faulty(fabric: Fabric, cluster: Cluster) -> Fabric:
     return fabric
 
 
-def _cable_latency(node: Node, kind: str, whole: float) -> Floats:
-    """s of the cable of each port: half a way to another server, minus the way inside this one."""
+def _cable_latency(node: Node, kind: str, latency: float) -> Floats:
+    """s of each port's cable: half the latency to another server, without that inside this server."""
     way = ways(node, np.ones(node.links, np.bool_))
     ports, gpus = node.places(kind), node.places("gpu")
     left = []
     for port in ports:
         gpu = gpus[way.cost_SD[gpus, port].argmin()]
         links = way.links_CSDH[0, gpu, port]
-        left.append(max(whole / 2 - float(node.latency[links[links >= 0]].sum()), 0.0))
+        left.append(max(latency / 2 - float(node.latency[links[links >= 0]].sum()), 0.0))
     return np.array(left)
 
 
@@ -115,9 +115,7 @@ def _compute_tree(cluster: Cluster, node: Node, taper: float) -> Tree:
         unit=min(system.unit, int(switch.ports / (1 + 1 / max(taper, 1.0)))),
         switches=Switches(
             ports=switch.ports,
-            trunk=max(
-                switch.bandwidth, rate
-            ),  # a faster network than the switch has is one of faster switches
+            trunk=max(switch.bandwidth, rate),  # a network faster than the switch has faster switches
             hop=switch.latency,
             taper=taper,
             name=switch.name,
@@ -128,11 +126,11 @@ def _compute_tree(cluster: Cluster, node: Node, taper: float) -> Tree:
 
 
 def _storage_network(cluster: Cluster, node: Node, storage: StorageServers) -> Network:
-    """A folded Clos network of the switches of the compute fabric, or one switch where the catalog names none."""
+    """A folded Clos network of the compute fabric's switches, or one switch if the catalog names none."""
     ports, system = node.places("storage"), cluster.system
     if not len(ports) or system.storage_nic is None:
         raise ClusterError(f"{system.name} has no storage adapters; dgx-a100-80gb and dgx-h100 have")
-    names, rates = _outside(storage)
+    names, rates = _storage_ports(storage)
     own = np.tile(_cable_latency(node, "storage", system.storage_nic.latency), cluster.nodes)
     rate = np.concatenate([np.full(len(own), system.storage_nic.bandwidth), rates])
     latency = np.concatenate([own, np.full(len(rates), system.storage_nic.latency / 2)])
@@ -147,7 +145,7 @@ def _storage_network(cluster: Cluster, node: Node, storage: StorageServers) -> N
     return Network(tree=tree, ports_R=ports, outside=names)
 
 
-def _outside(storage: StorageServers) -> tuple[tuple[str, ...], Floats]:
+def _storage_ports(storage: StorageServers) -> tuple[tuple[str, ...], Floats]:
     if min(storage.servers, storage.ports) < 1 or not storage.bandwidth > 0:
         raise ClusterError(f"{storage}: servers, ports and bandwidth must be positive")
     pairs = [(server, port) for server in range(storage.servers) for port in range(storage.ports)]
@@ -159,8 +157,7 @@ def weka_a100(*, routing: Routing | None = None) -> Fabric:
     """Four DGX A100 and eight storage servers, as in the WekaIO reference architecture for DGX A100.
 
     Compute: 32 adapters of 200 Gb/s on one QM8700. Storage: two ports of 100 Gb/s of each DGX and two of 200 Gb/s of
-    each server, on two SN3700 that nothing joins. How many compute switches there were is not known here: one takes
-    all 32.
+    each server, on two separate SN3700. The number of compute switches is unknown; one has enough ports for all 32.
     """
     cluster = load_cluster("dgx-a100-80gb:4")
     node = node_of(cluster)
@@ -169,7 +166,7 @@ def weka_a100(*, routing: Routing | None = None) -> Fabric:
         leaf=np.zeros(4 * cluster.nics, np.int64), rate=cluster.network.bandwidth, switch=compute.name,
         latency=np.tile(_cable_latency(node, "nic", cluster.network.latency), 4), switch_ports=compute.ports,
     )  # fmt: skip
-    names, rates = _outside(StorageServers(servers=8, ports=2, bandwidth=25e9, name="weka"))
+    names, rates = _storage_ports(StorageServers(servers=8, ports=2, bandwidth=25e9, name="weka"))
     ports = node.places("storage")[::2]  # the first port of each of two adapters
     nic = load_nic("connectx-6-hdr200")
     own = np.tile(_cable_latency(node, "storage", nic.latency)[::2], 4)
@@ -186,14 +183,14 @@ def weka_a100(*, routing: Routing | None = None) -> Fabric:
 
 
 def _host() -> Node:
-    """An end of a network and nothing else."""
+    """A bare end of a network."""
     return Node(name="host", parts=(Part(name="gpu", kind="gpu"),), cables=())
 
 
 def single_switch(
     ends: int, *, bandwidth: float, latency: float = 0.0, routing: Routing | None = None
 ) -> Fabric:
-    """Ends on one switch; bandwidth: B/s of each port; latency: s from end to end."""
+    """The fabric of ends on one switch; bandwidth: B/s of each port; latency: s from end to end."""
     tree = planes(leaf=np.zeros(ends, np.int64), rate=bandwidth, latency=latency / 2)
     return assemble(
         f"switch of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing
@@ -210,7 +207,7 @@ def folded_clos(
     taper: float = 1.0,
     routing: Routing | None = None,
 ) -> Fabric:
-    """Ends on a folded Clos network of as many layers as it takes, up to three: see clos_tree.
+    """The fabric of ends on a folded Clos network of up to three layers: see clos_tree.
 
     bandwidth: B/s of every port; latency: s from end to end under one leaf; hop: s of each further switch.
     """
@@ -221,12 +218,12 @@ def folded_clos(
     )
 
 
-def _of_catalog(name: str) -> Fabric:
+def _catalog_fabric(name: str) -> Fabric:
     return fabric_of(load_cluster(name))
 
 
-def _pairs() -> Fabric:
-    """A server of cards in pairs with a bridge: no entry of the catalog, but sold."""
+def _paired_cards() -> Fabric:
+    """The fabric of a server of cards in pairs with a bridge, a product outside the catalog."""
     cluster = load_cluster("a100-pcie-server")
     system = replace(cluster.system, name="a100-pcie-pairs", topology="nvlink-pair")
     return fabric_of(replace(cluster, name=system.name, system=system))
@@ -237,10 +234,10 @@ _CATALOG = (
     "dgx-station-a100-80gb", "a100-pcie-server", "a100-pcie-server:3", "dgx-h100:2", "dgx-b200",
     "oci-bm-gpu4-8:4", "aws-p4d:4", "superpod-a100:1su", "superpod-a100:2su", "superpod-a100:7su", "selene",
 )  # fmt: skip
-"""Clusters of the catalog that every test of fabrics runs over."""
+"""The clusters of the catalog in every test of fabrics."""
 BUILDERS: dict[str, Callable[[], Fabric]] = {
-    **dict(zip(_CATALOG, map(partial, repeat(_of_catalog), _CATALOG), strict=True)),
-    "a100-pcie-pairs": _pairs,
+    **dict(zip(_CATALOG, map(partial, repeat(_catalog_fabric), _CATALOG), strict=True)),
+    "a100-pcie-pairs": _paired_cards,
     "dgx-a100, switch by switch": lambda: fabric_of(load_cluster("dgx-a100-80gb:2"), per_switch=True),
     "superpod-a100:2su, 2:1": lambda: fabric_of(load_cluster("superpod-a100:2su"), taper=2.0),
     "superpod-a100:1su, storage": lambda: fabric_of(
@@ -256,4 +253,4 @@ BUILDERS: dict[str, Callable[[], Fabric]] = {
     "tpu-v4": lambda: tpu_pod("tpu-v4"),
     "tpu-v5e": lambda: tpu_pod("tpu-v5e"),
 }  # fmt: skip
-"""fabrics by name"""
+"""The builders of fabrics, by name."""

@@ -1,4 +1,4 @@
-"""A fabric as plain data for a drawing: the parts of one server and the layers of its networks, with all counts."""
+"""A fabric as plain data for a drawing: the parts of one server and the layers of its networks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Wire:
     kind: str
     """The kind: nvlink, pcie, socket, drive."""
     bandwidth: float
-    """B/s. The original bandwidth in one direction."""
+    """B/s. The bandwidth one way, without faults."""
     lanes: int
 
 
@@ -43,23 +43,23 @@ class Layer:
     """One layer of a network, seen from below."""
 
     kind: str
-    """The kind: node, leaf, spine, core."""
+    """The kind: node, server, leaf, spine, core."""
     groups: tuple[int, ...]
-    """The number of them in each group with equal wiring."""
+    """The number of members of each group with equal wiring."""
     group: str
-    """The meaning of a group: "unit", "group"; empty for a single one."""
+    """The word for a group: "unit", "group"; empty for a single one."""
     switch: str
     """The name of the switch in the catalog; empty if unknown."""
     cables: int
     """The number of cables to the layer above."""
     bandwidth: float
-    """B/s. The bandwidth of one of those cables, in one direction."""
+    """B/s. The bandwidth of such a cable, one way."""
     first: tuple[int, ...]
-    """The positions in the layer above that the first of this layer is wired to."""
+    """The numbers, in the layer above, of the neighbours of this layer's first member."""
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of members."""
         return sum(self.groups)
 
 
@@ -69,16 +69,16 @@ class Net:
 
     title: str
     layers: tuple[Layer, ...]
-    """The layers from the nodes up."""
+    """The layers, from the nodes up."""
     taper: float
-    """factor. The bandwidth down over bandwidth up of a full leaf; 0 if leaves stand alone."""
+    """factor. The bandwidth down over the bandwidth up of a full leaf; 0 for leaves alone."""
     bisection: float
-    """B/s. The bisection bandwidth in one direction, as far as cables above the leaves go."""
+    """B/s. The bandwidth between two halves of the ends, one way, over the cables above the leaves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """What a drawing shows."""
+    """The content of a drawing."""
 
     title: str
     server: str
@@ -87,13 +87,13 @@ class Drawing:
     wires: tuple[Wire, ...]
     nets: tuple[Net, ...]
     faults: tuple[str, ...]
-    """The names of the first broken or slow links."""
+    """The first broken or slow links, by name."""
     faulty: int
     """The number of broken or slow links."""
     torus: tuple[int, ...] = ()
-    """The number of chips in each dimension."""
+    """The number of chips in each dimension of a torus."""
     torus_bandwidth: float = 0.0
-    """B/s. The bandwidth of a link of the torus, in one direction."""
+    """B/s. The bandwidth of a link of a torus, one way."""
 
 
 MOST_FAULTS = 12
@@ -130,31 +130,31 @@ def describe(fabric: Fabric) -> Drawing:
         if wiring.nodes > 1
         else f"{fabric.gpus} GPUs"
     )
-    parts = wiring.node.parts if wiring.node.cables else ()  # else the servers are no more than ends
+    parts = wiring.node.parts if wiring.node.cables else ()  # servers without cables are mere ends
     return Drawing(
         title=f"{fabric.name}: {servers}" if parts else fabric.name,
         server=wiring.node.name,
         servers=wiring.nodes,
         boxes=tuple(
-            Box(name=part.name, kind=part.kind, note=part.note, slow=place in touched)
-            for place, part in enumerate(parts)
+            Box(name=part.name, kind=part.kind, note=part.note, slow=number in touched)
+            for number, part in enumerate(parts)
         ),
         wires=tuple(
             Wire(one=c.one, other=c.other, kind=c.kind, bandwidth=c.bandwidth, lanes=c.lanes)
             for c in wiring.node.cables
         ),
-        nets=tuple(_net(wiring, network, place) for place, network in enumerate(wiring.networks)),
+        nets=tuple(_net(wiring, network, number) for number, network in enumerate(wiring.networks)),
         faults=faults,
         faulty=len(changed),
     )
 
 
-def _net(wiring: ServerWiring, network: Network, place: int) -> Net:
+def _net(wiring: ServerWiring, network: Network, number: int) -> Net:
     tree = network.tree
     ports = len(network.ports_R)
     kind = wiring.node.parts[int(network.ports_R[0])].kind
     name = (
-        "Storage fabric" if kind == "storage" else "Compute fabric" if place == 0 else f"Fabric {place + 1}"
+        "Storage fabric" if kind == "storage" else "Compute fabric" if number == 0 else f"Fabric {number + 1}"
     )
     return Net(
         title=name,
@@ -214,7 +214,7 @@ def _switches(tree: Tree) -> tuple[Layer, ...]:
 
 
 def _bisection(tree: Tree) -> float:
-    """Half of what the ends, or the cables that carry traffic between leaves, can send."""
+    """B/s. The half of the bandwidth of the ends, or of the cables between leaves if that is less."""
     ends = float(tree.port_rate_Q.sum()) / 2
     above = [cables * tree.trunk / 2 for cables in (tree.leaf_cables, tree.core_cables) if cables]
     return min([ends, *above]) if tree.leaves == 1 or tree.spines else 0.0

@@ -1,9 +1,9 @@
-"""The inside of a server as a graph: parts, the cables between them, and the best ways through.
+"""The inside of a server as a graph: parts, cables, and the best ways between parts.
 
-Between GPUs traffic takes NVLink where NVLink joins them, through switches or at most one other GPU; all else goes
-over PCI Express, through switches and processors, never through another device. Of several ways the best kind is
-taken (NCCL's order: NVLink, NVLink over another GPU, one PCIe switch, several, a processor, two processors), then the
-widest; equal ones are listed, for a hash to choose from.
+Traffic between GPUs takes NVLink if NVLink joins them, through switches or at most one other GPU. All other traffic
+takes PCI Express, through switches and processors, never through another device. The best kind of way wins (NCCL's
+order: NVLink, NVLink over another GPU, one PCIe switch, several, a processor, two processors), then the widest. A
+hash chooses among equal ways.
 
 Axes: C choices, S parts as sources, D parts as destinations, H hops.
 """
@@ -21,7 +21,7 @@ from podsim.errors import ClusterError
 from podsim.hardware.fabrics.fabric import Bools, Floats, Ints
 
 KINDS = ("gpu", "nic", "storage", "drive", "cpu", "pcie", "nvswitch")
-"""kinds of parts, in the order in which ends are numbered"""
+"""The kinds of parts, in the order of the numbers of ends."""
 _WIDTH = 25e9
 _COST = {"nvlink": 1.0, "pcie": 1.0, "drive": 1.0, "socket": 100.0}
 _THROUGH_CPU = 10.0
@@ -34,25 +34,25 @@ class Part:
 
     name: str
     kind: str
-    """One of KINDS."""
+    """The kind, one of KINDS."""
     numa: int = 0
-    """The memory domain that it is closest to."""
+    """The closest NUMA domain."""
     note: str = ""
-    """The other name: a bus address, a model."""
+    """The name elsewhere: a bus address, a model."""
     rate: float = 0.0
-    """B/s. The rate of an adapter's network port, in one direction; 0 if the file does not say."""
+    """B/s. The rate of an adapter's network port, one way; 0 if its file does not state it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cable:
-    """A connection of two parts: a link each way."""
+    """A connection of two parts: a link in each direction."""
 
     one: str
     other: str
     kind: str
     """The kind: nvlink, pcie, socket, drive."""
     bandwidth: float
-    """B/s. The bandwidth from one to the other."""
+    """B/s. The bandwidth from `one` to `other`."""
     back: float
     """B/s. The bandwidth in the other direction."""
     latency: float = 0.0
@@ -63,27 +63,27 @@ class Cable:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """Parts and cables of one server. Cable c is link 2c from one to the other, and link 2c + 1 back."""
+    """The parts and cables of one server. Cable c is link 2c from `one` to `other`, and link 2c + 1 back."""
 
     name: str
     parts: tuple[Part, ...]
-    """The parts in the order of KINDS."""
+    """The parts, in the order of KINDS."""
     cables: tuple[Cable, ...]
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Raise ClusterError for parts or cables that do not fit together, all of them."""
+        """Raise ClusterError with all inconsistent parts and cables."""
         problems = [
             f"part {p.name} is a {p.kind}; known: {', '.join(KINDS)}"
             for p in self.parts
             if p.kind not in KINDS
         ]
         if len({p.name for p in self.parts}) < len(self.parts):
-            problems.append("two parts bear one name")
+            problems.append("two parts have the same name")
         names = {p.name for p in self.parts}
         for cable in self.cables:
             problems += [
-                f"a cable ends at {end}, which is no part"
+                f"a cable ends at {end}, which is not a part"
                 for end in (cable.one, cable.other)
                 if end not in names
             ]
@@ -99,96 +99,96 @@ class Node:
 
     @property
     def links(self) -> int:
-        """Links, one way each."""
+        """The number of one-way links."""
         return 2 * len(self.cables)
 
     def count(self, kind: str) -> int:
-        """Parts of a kind."""
+        """The number of parts of a kind."""
         return sum(part.kind == kind for part in self.parts)
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """Number of each part."""
+        """The number of each part, by name."""
         return {part.name: number for number, part in enumerate(self.parts)}
 
     def places(self, kind: str) -> Ints:
-        """Numbers of the parts of a kind."""
+        """The numbers of the parts of a kind."""
         return np.array([n for n, part in enumerate(self.parts) if part.kind == kind], np.int64)
 
     @cached_property
     def link_ends(self) -> tuple[tuple[int, int], ...]:
-        """Numbers of tail and head of each link."""
+        """The numbers of the tail and head of each link."""
         pairs = ((self.place[cable.one], self.place[cable.other]) for cable in self.cables)
-        return tuple(ends for one, other in pairs for ends in ((one, other), (other, one)))
+        return tuple(ends for first, second in pairs for ends in ((first, second), (second, first)))
 
     @cached_property
     def capacity(self) -> Floats:
-        """B/s of each link."""
+        """B/s. The capacity of each link."""
         return np.array([rate for cable in self.cables for rate in (cable.bandwidth, cable.back)], np.float64)
 
     @cached_property
     def latency(self) -> Floats:
-        """s of each link."""
+        """s. The latency of each link."""
         return np.repeat(np.array([cable.latency for cable in self.cables], np.float64), 2)
 
 
 Way = tuple[int, ...]
-Found = dict[int, tuple[float, list[Way]]]
+Reach = dict[int, tuple[float, list[Way]]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ways:
-    """The best ways between all parts of a node, as links of the node."""
+    """The best ways between all parts of a node, as numbers of links."""
 
     links_CSDH: Ints
-    """The links of each hop; -1 for no hop."""
+    """The links of each way; -1 for no hop."""
     choices_SD: Ints
-    """The number of equal ways; 0 for none, 1 (without hops) from a part to itself."""
+    """The number of equal ways; 1 (without hops) from a part to itself."""
     cost_SD: Floats
-    """factor. The cost; infinite for no way."""
+    """The cost of the way; infinite if there is none."""
     nvlink_SD: Bools
-    """Whether the way is NVLink throughout."""
+    """Whether all links of the way are NVLinks."""
 
 
 def ways(node: Node, alive: Bools) -> Ways:
-    """The best ways over the links that work, [links of the node]."""
+    """The best ways over the links that are alive, [links of the node]."""
     size = len(node.parts)
-    best: list[Found] = [{} for _ in range(size)]
+    best: list[Reach] = [{} for _ in range(size)]
     fast = _graph(node, alive, nvlink=True)
     slow = _graph(node, alive, nvlink=False)
     switches = {n for n, part in enumerate(node.parts) if part.kind == "nvswitch"}
     through = {n for n, part in enumerate(node.parts) if part.kind in ("pcie", "cpu")}
-    direct = [_best(fast, source, switches, {}) for source in range(size)]
+    direct = [_best_ways(fast, source, switches, {}) for source in range(size)]
     over = {n: _THROUGH_CPU for n, part in enumerate(node.parts) if part.kind == "cpu"}
     gpus = [int(n) for n in node.places("gpu")]
     for source in range(size):
-        best[source] = {**_best(slow, source, through, over), **direct[source]}
+        best[source] = {**_best_ways(slow, source, through, over), **direct[source]}
         if node.parts[source].kind == "gpu":
-            best[source] |= _over_another(
+            best[source] |= _relayed_ways(
                 direct, source, [gpu for gpu in gpus if gpu not in direct[source]], gpus
             )
-    return _packed(node, best)
+    return _make_ways(node, best)
 
 
 def _graph(node: Node, alive: Bools, *, nvlink: bool) -> list[list[tuple[int, int, float]]]:
-    """(head, link, cost) of the working links out of each part, NVLinks or all others."""
+    """(head, link, cost) of the working links out of each part: NVLinks, or all others."""
     out: list[list[tuple[int, int, float]]] = [[] for _ in node.parts]
     for link, (tail, head) in enumerate(node.link_ends):
         kind = node.cables[link // 2].kind
         if alive[link] and (kind == "nvlink") == nvlink:
             cost = _COST[kind]
             if node.parts[tail].kind == node.parts[head].kind == "gpu":
-                cost += 0.1 * _WIDTH / node.capacity[link]  # wide ones first
+                cost += 0.1 * _WIDTH / node.capacity[link]  # wide links first
             out[tail].append((head, link, cost))
     return out
 
 
-def _best(
+def _best_ways(
     graph: list[list[tuple[int, int, float]]], source: int, through: set[int], over: dict[int, float]
-) -> Found:
-    """Cost and cheapest ways from one part to all others (E. Dijkstra, 1959), by way of the parts `through` only.
+) -> Reach:
+    """(cost, cheapest ways) from one part to each other (E. Dijkstra, 1959), through the parts `through` only.
 
-    over: what going through a part costs by itself.
+    over: the cost of passing through a part.
     """
     cost = {source: 0.0}
     into: dict[int, list[tuple[int, int]]] = {source: []}
@@ -209,22 +209,22 @@ def _best(
                 heapq.heappush(heap, (there, head))
             elif there < cost[head] + 1e-9 and head not in done:
                 into[head].append((part, link))
-    found: Found = {source: (0.0, [()])}
+    reach: Reach = {source: (0.0, [()])}
     for part in done[1:]:
-        found[part] = (
+        reach[part] = (
             cost[part],
-            _joined(((*way, link) for tail, link in into[part] for way in found[tail][1])),
+            _first_ways(((*way, link) for tail, link in into[part] for way in reach[tail][1])),
         )
-    return found
+    return reach
 
 
-def _joined(all_ways: Iterable[Way]) -> list[Way]:
+def _first_ways(all_ways: Iterable[Way]) -> list[Way]:
     return sorted(all_ways)[:MOST_CHOICES]
 
 
-def _over_another(direct: list[Found], source: int, targets: list[int], gpus: list[int]) -> Found:
-    """Ways over NVLink by another GPU, to GPUs that NVLink does not reach from the source."""
-    found: Found = {}
+def _relayed_ways(direct: list[Reach], source: int, targets: list[int], gpus: list[int]) -> Reach:
+    """The ways over NVLink through another GPU, to GPUs without NVLinks to the source."""
+    reach: Reach = {}
     for target in targets:
         middles = [m for m in gpus if m in direct[source] and target in direct[m] and m != source]
         prices = [direct[source][m][0] + direct[m][target][0] for m in middles]
@@ -237,22 +237,22 @@ def _over_another(direct: list[Found], source: int, targets: list[int], gpus: li
             for second in direct[m][target][1]
         )
         if middles:
-            found[target] = (low, _joined(both))
-    return found
+            reach[target] = (low, _first_ways(both))
+    return reach
 
 
-def _packed(node: Node, best: list[Found]) -> Ways:
+def _make_ways(node: Node, best: list[Reach]) -> Ways:
     size = len(node.parts)
-    every = [(s, d, cost, found) for s in range(size) for d, (cost, found) in best[s].items()]
-    choices = max(len(found) for *_, found in every)
-    longest = max(len(way) for *_, found in every for way in found)
+    every = [(s, d, cost, options) for s in range(size) for d, (cost, options) in best[s].items()]
+    choices = max(len(options) for *_, options in every)
+    longest = max(len(way) for *_, options in every for way in options)
     links_CSDH = np.full((choices, size, size, max(longest, 1)), -1, np.int64)
     choices_SD = np.zeros((size, size), np.int64)
     cost_SD = np.full((size, size), np.inf)
     nvlink_SD = np.zeros((size, size), np.bool_)
-    for s, d, cost, found in every:
-        choices_SD[s, d], cost_SD[s, d] = len(found), cost
-        nvlink_SD[s, d] = all(node.cables[link // 2].kind == "nvlink" for link in found[0])
-        for c, way in enumerate(found):
+    for s, d, cost, options in every:
+        choices_SD[s, d], cost_SD[s, d] = len(options), cost
+        nvlink_SD[s, d] = all(node.cables[link // 2].kind == "nvlink" for link in options[0])
+        for c, way in enumerate(options):
             links_CSDH[c, s, d, : len(way)] = way
     return Ways(links_CSDH=links_CSDH, choices_SD=choices_SD, cost_SD=cost_SD, nvlink_SD=nvlink_SD)

@@ -1,9 +1,9 @@
-"""Routes between servers: out by a port, through a network, in by a port.
+"""Routes between servers: out of a port, through a network, into a port.
 
-Both ends use ports of their own (server_tables). With PXN (NCCL's "PCI x NVLink") traffic to another rail goes over
-NVLink to the GPU on that rail first, and out by its adapter, so that it stays on the rail and, near by, under one
-leaf. Where the network is in planes that nothing joins, it leaves by a port on the plane of the destination.
-When nothing leads from those ports to each other, all others are tried.
+Each end uses its nearest ports (server_tables). With PXN (NCCL's "PCI x NVLink"), traffic to another rail first goes
+over NVLink to the GPU on that rail and leaves by its adapter. So it stays on the rail and, within a unit, under one
+leaf. If the network consists of separate planes, traffic leaves by a port on the plane of the destination.
+If these ports have no route between them, all other ports are tried.
 
 Axes: P pairs, H hops; and those of server_tables.
 """
@@ -22,62 +22,62 @@ from podsim.hardware.fabrics.tree_routes import mix, tree_hops
 from podsim.hardware.fabrics.wiring import Network, ServerWiring
 
 _OUTSIDE = -1
-"""part of an end that is no part of a server"""
+"""The part number of an end outside the servers."""
 _INSIDE, _NOWHERE = -1, -2
-"""instead of a network, for pairs in one server and for those of an end and itself"""
+"""The network number of pairs in one server, and of pairs of an end with itself."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Pairs:
-    """Pairs of ends on one network, [P] each."""
+    """Pairs of ends on one network, arrays of [P]."""
 
     node: Ints
     part: Ints
     port: Ints
-    """The port of the tree, if the end is outside the servers."""
+    """The port of the tree, for ends outside the servers."""
     to_node: Ints
     to_part: Ints
     to_port: Ints
     hash: Ints
 
-    def some(self, which: Ints) -> _Pairs:
+    def select(self, which: Ints) -> _Pairs:
         return _Pairs(**{name: values[which] for name, values in self.__dict__.items()})
 
 
 class ServerRouter:
-    """Routes over the links of a ServerWiring that work."""
+    """Routes over the working links of a ServerWiring."""
 
     def __init__(self, wiring: ServerWiring, capacity: Floats) -> None:
-        """Work out the tables of servers once."""
+        """Make the tables of the servers, once."""
         self.wiring, self.capacity = wiring, capacity
         self.tables = make_tables(wiring, capacity)
         ends = wiring.ends()
-        size = sum(one.count for one in ends)
+        size = sum(group.count for group in ends)
         self.node_E, self.network_E = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self.part_E, self.port_E = np.full(size, _OUTSIDE), np.full(size, -1)
         outside = iter(number for number, network in enumerate(wiring.networks) if network.outside)
-        for one in ends:
-            every = slice(one.first, one.first + one.count)
-            if one.kind == "server":
+        for group in ends:
+            every = slice(group.first, group.first + group.count)
+            if group.kind == "server":
                 number = next(outside)
                 self.network_E[every] = number
                 self.node_E[every] = -1 - number
                 self.port_E[every] = wiring.nodes * len(wiring.networks[number].ports_R) + np.arange(
-                    one.count
+                    group.count
                 )
             else:
-                places = wiring.node.places(one.kind)
-                self.node_E[every] = np.arange(one.count) // len(places)
+                places = wiring.node.places(group.kind)
+                self.node_E[every] = np.arange(group.count) // len(places)
                 self.part_E[every] = np.tile(places, wiring.nodes)
-                self.network_E[every] = self._network_of(one.kind)
+                self.network_E[every] = self._network_of(group.kind)
 
     def _network_of(self, kind: str) -> int:
-        """The network that has ports of this kind, else the first."""
+        """The network with ports of this kind, else the first one."""
         kinds = [self.wiring.node.parts[int(network.ports_R[0])].kind for network in self.wiring.networks]
         return kinds.index(kind) if kind in kinds else 0
 
     def hops(self, source: Ints, destination: Ints, routing: Routing) -> Hops:
-        """Links of each pair, and whether it has no route."""
+        """(links of each pair, whether the pair lacks a route)."""
         pair = mix(source * len(self.node_E) + destination, routing.seed).astype(np.int64) & (2**62 - 1)
         node, to_node = self.node_E[source], self.node_E[destination]
         part, to_part = self.part_E[source], self.part_E[destination]
@@ -97,17 +97,17 @@ class ServerRouter:
                 node=node[here], part=part[here], port=self.port_E[source[here]], to_node=to_node[here],
                 to_part=to_part[here], to_port=self.port_E[destination[here]], hash=pair[here],
             )  # fmt: skip
-            parts.append((here, self._across(number, pairs, routing)))
+            parts.append((here, self._network_links(number, pairs, routing)))
         hops_PH = np.full(
-            (len(source), max((found[0].shape[1] for _, found in parts), default=1)), NONE, np.int64
+            (len(source), max((part_hops[0].shape[1] for _, part_hops in parts), default=1)), NONE, np.int64
         )
-        for here, (found_PH, found_lost) in parts:
-            hops_PH[here, : found_PH.shape[1]] = found_PH
-            lost[here] = found_lost
+        for here, (way_PH, is_lost) in parts:
+            hops_PH[here, : way_PH.shape[1]] = way_PH
+            lost[here] = is_lost
         return hops_PH, lost
 
     def _segment(self, node: Ints, part: Ints, to_part: Ints, pair: Ints) -> Hops:
-        """Links from a part of a server to another, and whether no way is left."""
+        """(links from one part of a server to another, whether there is no way)."""
         tables = self.tables
         size, table = len(tables.gpu_S), tables.table_N[node]
         choices = tables.choices_TSD[table, part, to_part]
@@ -118,45 +118,45 @@ class ServerRouter:
         links_PH += (node * self.wiring.node.links)[:, None]
         return links_PH, choices == 0
 
-    def _across(self, number: int, pairs: _Pairs, routing: Routing) -> Hops:
-        """Links from server to server over a network."""
+    def _network_links(self, number: int, pairs: _Pairs, routing: Routing) -> Hops:
+        """(links from server to server over a network, whether there is no route)."""
         ports, ports_R = self.tables.ports[number], self.wiring.networks[number].ports_R
         last, has_last = self._own_port(ports, pairs.to_node, pairs.to_part, pairs.hash)
         first, via, has_first = self._exit(number, pairs, last, routing)
-        hops_PH, lost = self._joined(number, pairs, (first, via), (last, ports_R[last]), routing)
+        hops_PH, lost = self._join_segments(number, pairs, (first, via), (last, ports_R[last]), routing)
         lost |= ~has_first & (pairs.part != _OUTSIDE)
         lost |= ~has_last & (pairs.to_part != _OUTSIDE)
         if lost.any():
             left = np.flatnonzero(lost)
-            found_PH, lost[left] = self._any_ports(number, pairs.some(left), routing)
-            hops_PH = _widened(hops_PH, found_PH.shape[1])
-            hops_PH[left] = _widened(found_PH, hops_PH.shape[1])
+            way_PH, lost[left] = self._any_ports(number, pairs.select(left), routing)
+            hops_PH = _widen(hops_PH, way_PH.shape[1])
+            hops_PH[left] = _widen(way_PH, hops_PH.shape[1])
         return hops_PH, lost
 
     def _own_port(self, ports: Ports, node: Ints, part: Ints, pair: Ints) -> tuple[Ints, Bools]:
-        """(port of the server that a part uses, whether it has one)."""
+        """(port of the server that a part uses, whether there is one)."""
         table = self.tables.table_N[np.maximum(node, 0)]
         owns = ports.owns_TS[table, part]
-        place = 0 if ports.own_TSK.shape[2] == 1 else (pair >> 20) % np.maximum(owns, 1)
-        return ports.own_TSK[table, part, place], owns > 0
+        position = 0 if ports.own_TSK.shape[2] == 1 else (pair >> 20) % np.maximum(owns, 1)
+        return ports.own_TSK[table, part, position], owns > 0
 
     def _rail(self, number: int, pairs: _Pairs, port: Ints) -> Ints:
-        """Rail by which a pair arrives."""
+        """The rail by which a pair arrives."""
         tree, rail_R = self.wiring.networks[number].tree, self.tables.ports[number].rail_R
         outside = tree.rail_Q[np.maximum(pairs.to_port, 0)]
         return np.where(pairs.to_part == _OUTSIDE, outside, rail_R[port])
 
     def _exit(self, number: int, pairs: _Pairs, last: Ints, routing: Routing) -> tuple[Ints, Ints, Bools]:
-        """(port, part by way of which it is reached, whether there is one) to leave a server by.
+        """(port by which a pair leaves its server, part on the way to that port, whether there is one).
 
-        last: port by which the pair arrives.
+        last: the port by which the pair arrives.
         """
         network, ports, tables = self.wiring.networks[number], self.tables.ports[number], self.tables
-        own, found = self._own_port(ports, pairs.node, pairs.part, pairs.hash)
+        own, has_own = self._own_port(ports, pairs.node, pairs.part, pairs.hash)
         planes = network.tree.uplinks == 0 and network.tree.leaves > 1
         pxn = routing.pxn and network.pxn
         if not planes and not pxn:
-            return own, network.ports_R[own], found
+            return own, network.ports_R[own], has_own
         rail = self._rail(number, pairs, last)
         table = tables.table_N[np.maximum(pairs.node, 0)]
         other = ports.on_rail_TQ[table, rail]
@@ -166,14 +166,14 @@ class ServerRouter:
         over = fits & ~mine & (carrier >= 0) & pxn
         over &= tables.gpu_S[pairs.part] & tables.nvlink_TSD[table, pairs.part, carrier]
         port = np.where(over | mine | (fits & planes), other, own)
-        return port, np.where(over, carrier, network.ports_R[port]), found | fits
+        return port, np.where(over, carrier, network.ports_R[port]), has_own | fits
 
-    def _joined(
+    def _join_segments(
         self, number: int, pairs: _Pairs, first: tuple[Ints, Ints], last: tuple[Ints, Ints], routing: Routing
     ) -> Hops:
-        """Links out by a port, reached by way of a part, and in by a port, left by way of a part.
+        """The links out of one port and into another, each by way of a part of its server.
 
-        first, last: (port, part), the part being that of the port itself where the way is direct.
+        first, last: (port, part); on a direct way the part is that of the port itself.
         """
         network = self.wiring.networks[number]
         ports_R, base = network.ports_R, self.wiring.first_link[number]
@@ -196,14 +196,14 @@ class ServerRouter:
         return np.concatenate([hops_PH for hops_PH, _ in segments], axis=1), lost
 
     def _part_segment(self, node: Ints, part: Ints, to_part: Ints, pair: Ints, which: Bools) -> Hops:
-        """Segments of some of the pairs, no hops for the rest."""
+        """The segments of some pairs, and no hops for the rest."""
         if which.all():
             return self._segment(node, part, to_part, pair)
         lost = np.zeros(len(node), np.bool_)
         here = np.flatnonzero(which)
         if not len(here):
             return np.empty((len(node), 0), np.int64), lost
-        if len(here) > len(node) // 2:  # cheaper to ask for all, the rest from a part to itself
+        if len(here) > len(node) // 2:  # all pairs at once are cheaper; the rest go from a part to itself
             elsewhere = np.where(which, to_part, part)
             return self._segment(np.maximum(node, 0), np.maximum(part, 0), np.maximum(elsewhere, 0), pair)
         some_PH, lost[here] = self._segment(node[here], part[here], to_part[here], pair[here])
@@ -212,7 +212,7 @@ class ServerRouter:
         return links_PH, lost
 
     def _any_ports(self, number: int, pairs: _Pairs, routing: Routing) -> Hops:
-        """The first way by any ports, reached directly or over another GPU."""
+        """The first working way over any two ports, directly or over another GPU."""
         ports, ports_R = self.tables.ports[number], self.wiring.networks[number].ports_R
         works_N = np.asarray(ports.works_TR.any(axis=1))[self.tables.table_N]
         up = (works_N[pairs.node] | (pairs.part == _OUTSIDE)) & (
@@ -223,33 +223,36 @@ class ServerRouter:
             key=lambda both: ports.rail_R[both[0]] != ports.rail_R[both[1]],
         )
         gpus = np.flatnonzero(self.tables.gpu_S).tolist()
-        ways = [(one, other, int(ports_R[one]), int(ports_R[other])) for one, other in combos]
-        ways += [(one, other, gpu, gpu) for one, other in combos for gpu in gpus]
+        ways = [
+            (exit_port, entry_port, int(ports_R[exit_port]), int(ports_R[entry_port]))
+            for exit_port, entry_port in combos
+        ]
+        ways += [(exit_port, entry_port, gpu, gpu) for exit_port, entry_port in combos for gpu in gpus]
         left, lost = np.flatnonzero(up), np.ones(len(pairs.node), np.bool_)
         result_PH = np.full((len(pairs.node), 1), NONE, np.int64)
-        for one, other, via, back in ways:
+        for exit_port, entry_port, via, back in ways:
             if not len(left):
                 break
             fill = np.zeros(len(left), np.int64)
-            ends = (fill + one, fill + via), (fill + other, fill + back)
-            hops_PH, bad = self._joined(number, pairs.some(left), *ends, routing)
+            ends = (fill + exit_port, fill + via), (fill + entry_port, fill + back)
+            hops_PH, bad = self._join_segments(number, pairs.select(left), *ends, routing)
             if not bad.all():
-                result_PH = _widened(result_PH, hops_PH.shape[1])
-                result_PH[left[~bad]] = _widened(hops_PH[~bad], result_PH.shape[1])
+                result_PH = _widen(result_PH, hops_PH.shape[1])
+                result_PH[left[~bad]] = _widen(hops_PH[~bad], result_PH.shape[1])
             lost[left] = bad
             left = left[bad]
         return result_PH, lost
 
 
-def _widened(hops_PH: Ints, wide: int) -> Ints:
-    """The same hops in at least a given number of columns."""
+def _widen(hops_PH: Ints, wide: int) -> Ints:
+    """The same hops with at least `wide` columns."""
     return np.pad(hops_PH, ((0, 0), (0, max(wide - hops_PH.shape[1], 0))), constant_values=NONE)
 
 
 def assemble(
     name: str, node: Node, nodes: int, networks: tuple[Network, ...] = (), routing: Routing | None = None
 ) -> Fabric:
-    """The fabric of a number of equal servers and their networks."""
+    """The fabric of equal servers and their networks."""
     wiring = ServerWiring(node=node, nodes=nodes, networks=networks, routes=ServerRouter)
     trees = [network.tree for network in networks]
     return Fabric(

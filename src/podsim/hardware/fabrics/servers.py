@@ -1,15 +1,15 @@
-"""The inside of the servers of the catalog, laid out from their counts of parts.
+"""The inside of the servers of the catalog, built from their numbers of parts.
 
     switches, boards of switches     DGX A100, DGX H100, DGX-2
     cables from GPU to GPU           DGX-1, DGX Station, pairs of cards with a bridge
     PCI Express only                 servers of cards
 
-Layout of PCI Express: a number of switches, spread over the processors, with GPUs and adapters spread over the switches;
-in a DGX A100 four switches with two GPUs and two adapters each (topology/ndv4-topo.xml of Azure/azhpc-images).
-Storage adapters and drives are attached to the processors in turn. Two of four on cards share a switch (unconfirmed).
-Rates are line rates; what software reaches of them is for the cost laws to say. A message between GPUs over a PCIe
-switch takes the latency of `Pcie`, one over NVLink that of the NVLink; a message to another server takes the
-latency of the network with the way to the nearest adapter included, so that its cable has what is left.
+Layout of PCI Express: switches spread over the processors, with GPUs and adapters spread over the switches. A DGX A100
+has four switches with two GPUs and two adapters each (topology/ndv4-topo.xml of Azure/azhpc-images). Unconfirmed:
+storage adapters and drives connect to the processors in turn, and four GPUs share a switch in servers of cards.
+Rates are line rates; the cost laws give the share that software reaches. A message between GPUs over a PCIe switch
+takes the latency of `Pcie`, one over NVLink that of the NVLink. The latency of the network includes the way to the
+nearest adapter, so the adapter's cable takes the rest of it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from podsim.hardware.parts import Link, System
 
 
 def server_node(system: System, *, nvlink: Link, network: Link, nics: int, per_switch: bool = False) -> Node:
-    """The inside of a server, with NVLinks and adapters as a cluster has them.
+    """The inside of a server, with the NVLinks and adapters of a cluster.
 
-    per_switch: each NVSwitch chip by itself, a flow going over one of them; else those of a board as one, with all
-    NVLinks of a GPU as one port, over which NCCL spreads its channels. Raises ClusterError for an unknown topology.
+    per_switch: separate NVSwitch chips, with each flow over one of them; else the chips of a board count as one, and
+    all NVLinks of a GPU as one port, over which NCCL spreads its channels. Raises ClusterError for an unknown topology.
     """
     if system.topology not in TOPOLOGIES:
         raise ClusterError(unknown_name("topology", system.topology, TOPOLOGIES))
@@ -40,12 +40,12 @@ def server_node(system: System, *, nvlink: Link, network: Link, nics: int, per_s
     return Node(name=system.name, parts=tuple(parts), cables=tuple(cables), source=system.source)
 
 
-def _nvlink(one: str, other: str, rate: float, latency: float, lanes: int) -> Cable:
-    return Cable(one=one, other=other, kind="nvlink", bandwidth=rate, back=rate, latency=latency, lanes=lanes)
+def _nvlink(tail: str, head: str, rate: float, latency: float, lanes: int) -> Cable:
+    return Cable(one=tail, other=head, kind="nvlink", bandwidth=rate, back=rate, latency=latency, lanes=lanes)
 
 
-def _switched(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
-    """NVSwitches: one board for up to 8 GPUs, two boards joined chip by chip for 16."""
+def _nvswitch_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+    """The cables of NVSwitches: one board for up to 8 GPUs, two boards joined chip by chip for 16."""
     boards = -(-system.gpus // 8)
     on_board = -(-system.gpus // boards)
     planes = max(system.nvswitches // (2 if system.nvswitches >= 12 else 1), 1) if per_switch else 1
@@ -59,53 +59,53 @@ def _switched(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]
         ]
         for gpu in range(system.gpus):
             yield _nvlink(f"gpu{gpu}", chips[gpu // on_board], rate, nvlink.latency / 2, lane)
-        for one, other in pairwise(chips):
-            yield _nvlink(one, other, on_board * rate, 0.0, on_board * lane)
+        for chip, next_chip in pairwise(chips):
+            yield _nvlink(chip, next_chip, on_board * rate, 0.0, on_board * lane)
 
 
-def _cube_mesh(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
-    """The hybrid cube mesh of the DGX-1, or the closest GPUs of one."""
+def _cube_mesh_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+    """The cables of the DGX-1's hybrid cube mesh, or of its closest GPUs."""
     if system.gpus > 8:
         raise ClusterError(f"{system.name}: {system.gpus} GPUs in a cube mesh, which has 8")
-    one = nvlink.bandwidth / cube_mesh_links(system.gpus)
+    rate = nvlink.bandwidth / cube_mesh_links(system.gpus)
     for a, row in enumerate(cube_mesh_lanes(system.gpus)):
         for b, lanes in enumerate(row):
             if a < b and lanes:
-                yield _nvlink(f"gpu{a}", f"gpu{b}", lanes * one, nvlink.latency, lanes)
+                yield _nvlink(f"gpu{a}", f"gpu{b}", lanes * rate, nvlink.latency, lanes)
 
 
-def _mesh(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
-    """Each GPU joined to each other, with an equal share of its NVLinks."""
+def _mesh_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+    """The cables of fully connected GPUs, each with an equal share of the NVLinks."""
     lanes = mesh_lanes(system)
     for a in range(system.gpus):
         for b in range(a + 1, system.gpus):
             yield _nvlink(f"gpu{a}", f"gpu{b}", nvlink.bandwidth / (system.gpus - 1), nvlink.latency, lanes)
 
 
-def _pairs(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
-    """Cards joined two by two by a bridge over all their NVLinks."""
+def _pair_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+    """The cables of cards in pairs, with a bridge over all their NVLinks."""
     gpu = system.gpu
     for a in range(0, system.gpus - 1, 2):
         yield _nvlink(f"gpu{a}", f"gpu{a + 1}", gpu.nvlink, gpu.nvlink_latency, gpu.nvlinks)
 
 
-def _no_nvlink(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+def _no_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
     yield from ()
 
 
 TOPOLOGIES: dict[str, Callable[[System, Link, bool], Iterator[Cable]]] = {
-    "nvswitch": _switched,
-    "cube-mesh": _cube_mesh,
-    "nvlink-mesh": _mesh,
-    "nvlink-pair": _pairs,
-    "pcie": _no_nvlink,
-    "pcie-root": _no_nvlink,
+    "nvswitch": _nvswitch_cables,
+    "cube-mesh": _cube_mesh_cables,
+    "nvlink-mesh": _mesh_cables,
+    "nvlink-pair": _pair_cables,
+    "pcie": _no_cables,
+    "pcie-root": _no_cables,
 }
-"""NVLinks of a server by its topology"""
+"""The NVLink cables of a server, by topology."""
 
 
 class _Layout:
-    """PCI Express of a server: the switch and the processor of each device."""
+    """The PCI Express of a server: the switch and the processor of each device."""
 
     def __init__(self, system: System, nics: int, network: Link) -> None:
         self.system, self.nics, self.network = system, nics, network
@@ -118,11 +118,11 @@ class _Layout:
         self.slot = self.pcie.bandwidth * system.gpu.pcie_lanes / 16
         self.cards = system.storage_nics if system.storage_nic else 0
 
-    def _cpu(self, place: int, of: int) -> int:
-        return place * self.cpus // of
+    def _cpu(self, number: int, count: int) -> int:
+        return number * self.cpus // count
 
     def parts(self) -> Iterator[Part]:
-        """All parts but NVSwitches."""
+        """All parts except NVSwitches."""
         system = self.system
         for gpu in range(system.gpus):
             yield Part(name=f"gpu{gpu}", kind="gpu", numa=self._cpu(gpu, system.gpus), note=system.gpu.name)
@@ -147,7 +147,7 @@ class _Layout:
             yield Part(name=f"storage-card{card}", kind="pcie", numa=self._cpu(card, self.cards))
 
     def cables(self) -> Iterator[Cable]:
-        """All cables but NVLinks."""
+        """All cables except NVLinks."""
         system = self.system
         for gpu in range(system.gpus):
             yield self._bus(f"gpu{gpu}", f"pcie{gpu * self.switches // system.gpus}", self.pcie.latency / 2)
@@ -181,9 +181,9 @@ class _Layout:
                 back=socket_rate(system),
             )
 
-    def _bus(self, one: str, other: str, latency: float = 0.0, *, rate: float = 0.0) -> Cable:
+    def _bus(self, tail: str, head: str, latency: float = 0.0, *, rate: float = 0.0) -> Cable:
         rate = rate or self.slot
         lanes = self.system.gpu.pcie_lanes
         return Cable(
-            one=one, other=other, kind="pcie", bandwidth=rate, back=rate, latency=latency, lanes=lanes
+            one=tail, other=head, kind="pcie", bandwidth=rate, back=rate, latency=latency, lanes=lanes
         )

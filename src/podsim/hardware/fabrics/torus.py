@@ -1,8 +1,8 @@
 """Tori of chips: rings of equal links in two or three dimensions, as in TPU pods.
 
-Routes go along the dimensions in order, the shorter way round each ring; halfway round, chips with an even sum of
-coordinates go up and the others down. Around a broken link the other orders and ways round are tried, then any
-shortest way there is.
+Routes follow the dimensions in order, the shorter way round each ring. Halfway round, chips with an even sum of
+coordinates go up and the others down. Around a broken link, other orders and directions are tried, then any shortest
+route.
 
 Axes: P pairs, H hops, D dimensions, N chips.
 """
@@ -37,12 +37,12 @@ TPU_PODS: dict[str, tuple[tuple[int, ...], float, str]] = {
         "docs.cloud.google.com/tpu/docs/v5p-training (1,200 GB/s both ways over 6 ports, 8,960 chips)",
     ),
 }
-"""shape, B/s of a link one way, source; how v4's and v5p's chips divide into dimensions is common knowledge"""
+"""(shape, B/s of a link one way, source) of each pod; the shapes of v4 and v5p are common knowledge."""
 MOST_CHIPS = 1_000_000
 
 
 def tpu_pod(name: str) -> Fabric:
-    """The torus of a TPU pod. Raises ClusterError for an unknown one."""
+    """The torus of a TPU pod. Raises ClusterError for an unknown name."""
     if name not in TPU_PODS:
         raise ClusterError(unknown_name("TPU pod", name, TPU_PODS))
     shape, bandwidth, _ = TPU_PODS[name]
@@ -57,9 +57,9 @@ def torus(
     name: str = "torus",
     routing: Routing | None = None,
 ) -> Fabric:
-    """A torus with a number of chips in each dimension; bandwidth: B/s of a link one way; latency: s of one.
+    """A torus with these numbers of chips; bandwidth: B/s of a link one way; latency: s of a link.
 
-    A dimension of two chips has one cable between them. Raises ClusterError for a shape without chips.
+    A dimension of two chips has one cable between them. Raises ClusterError for an impossible shape.
     """
     if not shape or min(shape) < 1 or prod(shape) > MOST_CHIPS or len(shape) > 3:
         raise ClusterError(
@@ -72,7 +72,7 @@ def torus(
         first = 2 * dimension * wiring.chips
         if size == 1:
             capacity[first : first + 2 * wiring.chips] = 0.0
-        elif size == 2:  # up from 0 and down from 1 are the cable; round the back there is none
+        elif size == 2:  # the only cable goes up from 0 and down from 1; none wraps around
             at = wiring.coordinates_DN[dimension]
             capacity[first : first + wiring.chips][at == 1] = 0.0
             capacity[first + wiring.chips : first + 2 * wiring.chips][at == 0] = 0.0
@@ -89,22 +89,25 @@ def torus(
 
 @dataclass(frozen=True)
 class Torus:
-    """Chip numbers count the last dimension first; link (2d + way) * chips + c leaves chip c in dimension d."""
+    """The wiring of a torus. Chip numbers count the last dimension first.
+
+    Link (2d + way) * chips + c leaves chip c in dimension d.
+    """
 
     shape: tuple[int, ...]
 
     @property
     def chips(self) -> int:
-        """Chips of all."""
+        """The number of chips."""
         return prod(self.shape)
 
     @cached_property
     def coordinates_DN(self) -> Ints:
-        """Coordinates of each chip."""
+        """The coordinates of each chip."""
         return np.array(np.unravel_index(np.arange(self.chips), self.shape), np.int64)
 
     def chip_name(self, chip: int) -> str:
-        """Name of a chip: its coordinates."""
+        """The name of a chip: its coordinates."""
         return "chip" + "-".join(str(at) for at in np.unravel_index(chip, self.shape))
 
     def neighbour(self, chip: int, dimension: int, way: int) -> int:
@@ -116,15 +119,15 @@ class Torus:
     def blocks(self) -> tuple[Block, ...]:
         """All links."""
 
-        def ends(place: int) -> tuple[str, str]:
-            direction, chip = divmod(place, self.chips)
+        def ends(number: int) -> tuple[str, str]:
+            direction, chip = divmod(number, self.chips)
             other = self.neighbour(chip, direction // 2, direction % 2)
             return self.chip_name(chip), self.chip_name(other)
 
         return (Block(kinds=("torus",), first=0, count=2 * len(self.shape) * self.chips, ends=ends),)
 
     def router(self, capacity: Floats) -> _TorusRouter:
-        """The router over the links that work."""
+        """The router over the working links."""
         return _TorusRouter(self, capacity)
 
 
@@ -134,34 +137,34 @@ class _TorusRouter:
     capacity: Floats
 
     def hops(self, source: Ints, destination: Ints, routing: Routing) -> Hops:
-        """Links of each pair, and whether it is cut off."""
+        """(links of each pair, whether the pair lacks a route)."""
         dimensions = range(len(self.torus.shape))
         short = tuple(False for _ in dimensions)
         hops_PH = self._way(source, destination, tuple(dimensions), short)
-        left = self._cut(hops_PH)
+        left = self._cut_pairs(hops_PH)
         for order, turned in product(
             permutations(dimensions), product((False, True), repeat=len(dimensions))
         ):
             if not len(left):
                 break
-            found_PH = self._way(source[left], destination[left], order, turned)
-            hops_PH = _put(hops_PH, left, found_PH)
-            left = left[self._cut(found_PH)]
+            way_PH = self._way(source[left], destination[left], order, turned)
+            hops_PH = _replace_rows(hops_PH, left, way_PH)
+            left = left[self._cut_pairs(way_PH)]
         lost = np.zeros(len(source), np.bool_)
         for pair in left:
-            found = self._search(int(source[pair]), int(destination[pair]))
-            lost[pair] = not found
-            hops_PH = _put(hops_PH, np.array([pair]), np.array([found or [NONE]], np.int64))
+            links = self._search(int(source[pair]), int(destination[pair]))
+            lost[pair] = not links
+            hops_PH = _replace_rows(hops_PH, np.array([pair]), np.array([links or [NONE]], np.int64))
         return hops_PH, lost
 
-    def _cut(self, hops_PH: Ints) -> Ints:
+    def _cut_pairs(self, hops_PH: Ints) -> Ints:
         if self.capacity.all():
             return np.empty(0, np.int64)
         broken_PH = (self.capacity[np.maximum(hops_PH, 0)] == 0) & (hops_PH >= 0)
         return np.flatnonzero(broken_PH.any(axis=1))
 
     def _way(self, source: Ints, destination: Ints, order: tuple[int, ...], turned: tuple[bool, ...]) -> Ints:
-        """Hops along the dimensions in an order, the longer way round where turned."""
+        """The hops along the dimensions in an order, the longer way round where `turned`."""
         shape, chips = self.torus.shape, self.torus.chips
         at_DP = np.array(np.unravel_index(source, shape), np.int64)
         to_DP = np.array(np.unravel_index(destination, shape), np.int64)
@@ -182,7 +185,7 @@ class _TorusRouter:
         return np.stack(columns, axis=1) if columns else np.full((len(source), 1), NONE, np.int64)
 
     def _search(self, source: int, destination: int) -> list[int]:
-        """A shortest way, breadth first; no links if there is none."""
+        """The links of a shortest route, by breadth-first search; empty if there is none."""
         torus = self.torus
         came: dict[int, int] = {source: -1}
         queue = deque([source])
@@ -196,18 +199,18 @@ class _TorusRouter:
                     queue.append(other)
         if destination not in came:
             return []
-        found: list[int] = []
+        links: list[int] = []
         chip = destination
         while came[chip] >= 0:
-            found.append(came[chip])
+            links.append(came[chip])
             chip = came[chip] % torus.chips
-        return found[::-1]
+        return links[::-1]
 
 
-def _put(hops_PH: Ints, rows: Ints, found_PH: Ints) -> Ints:
-    """The hops with some rows replaced, wider if need be."""
-    wide = max(hops_PH.shape[1], found_PH.shape[1])
+def _replace_rows(hops_PH: Ints, rows: Ints, way_PH: Ints) -> Ints:
+    """The hops with some rows replaced, wider if necessary."""
+    wide = max(hops_PH.shape[1], way_PH.shape[1])
     result_PH = np.pad(hops_PH, ((0, 0), (0, wide - hops_PH.shape[1])), constant_values=NONE)
     result_PH[rows] = NONE
-    result_PH[rows, : found_PH.shape[1]] = found_PH
+    result_PH[rows, : way_PH.shape[1]] = way_PH
     return result_PH

@@ -1,4 +1,4 @@
-"""Trees of switches: leaves, spines above them, cores above those; what cable leads where follows from coordinates.
+"""Trees of switches: leaves, spines and cores, with cables that follow from coordinates.
 
                  core c                  c = J mod cores, J the number of a cable among all from spines up
                  /    \\
@@ -8,9 +8,9 @@
           |                  |
        port q             port q'        an adapter, or a port of a storage server
 
-With spines only, there is one group; with cores, one group for each rail and pod. The cables of a group lead to
-neighbouring cores in turn, so that every core has as many cables to each group as any other, give or take one.
-Counts of switches are those of podsim.hardware.fattree; where the last pods lack leaves, so that a group would have
+Without cores there is one group; with cores, one group for each rail and pod. The cables of a group lead to
+consecutive cores in turn, so the numbers of cables from a group to two cores differ by one at most.
+The counts of switches are those of podsim.hardware.fattree. If the last pods lack leaves, so that a group would have
 fewer cables than there are cores, it has one to each, and cores are a multiple of a group's spines. A leaf with
 taper t has 1/t as many cables up as down.
 
@@ -33,7 +33,7 @@ from podsim.hardware.fabrics.fabric import Block, Floats, Ints
 from podsim.hardware.fattree import fat_tree
 
 PortNames: TypeAlias = Callable[[int], str]
-"""name of the part behind each port"""
+"""A function that gives the name of the part behind a port."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,15 +41,15 @@ class Tree:
     """A network of up to three layers. Build it with rail_tree, clos_tree or planes."""
 
     prefix: str
-    """The prefix of its switches' names: "storage-" in "storage-leaf3", empty for the compute fabric."""
+    """The prefix of its switches' names: "storage-" in "storage-leaf3"; empty for the compute fabric."""
     leaf_Q: Ints
     """The leaf of each port."""
     rail_Q: Ints
     """The rail of each port."""
     port_rate_Q: Floats
-    """B/s. The rate of each port's cable."""
+    """B/s. The bandwidth of each port's cable."""
     port_latency_Q: Floats
-    """s. The latency of each port's cable; two of them make a way over one leaf."""
+    """s. The latency of each port's cable; a way over one leaf has two."""
     trunk: float
     """B/s. The bandwidth of a cable between switches."""
     hop: float
@@ -58,75 +58,75 @@ class Tree:
     uplinks: int
     """The number of cables up from a leaf."""
     spines: int
-    """The number of spines in each group; 0 if leaves stand alone."""
+    """The number of spines in each group; 0 for leaves alone."""
     cores: int
     group_F: Ints
     """The group of each leaf."""
     down: int
     """The number of ports down of a full leaf."""
     switch_ports: int
-    """The number of ports of one switch; 0 if unlimited."""
+    """The number of ports of a switch; 0 for no limit."""
     switch: str = ""
     """The name of the switch in the catalog."""
 
     def __post_init__(self) -> None:
-        """Raise ClusterError where cores have too few ports for a cable from every group."""
+        """Raise ClusterError for cores with too few ports."""
         if self.cores and ceil(self.core_cables / self.cores) > self.switch_ports:
             raise ClusterError(
-                f"{self.core_cables} cables to {self.cores} cores are more than switches of {self.switch_ports} ports"
-                " take; switches with more ports, or fewer ends, would do"
+                f"{self.core_cables} cables to {self.cores} cores are too many for switches of {self.switch_ports} ports;"
+                " use switches with more ports, or fewer ends"
             )
 
     @property
     def ports(self) -> int:
-        """Ends that the tree joins."""
+        """The number of ends that the tree joins."""
         return len(self.leaf_Q)
 
     @property
     def groups(self) -> int:
-        """Groups of spines."""
+        """The number of groups of spines."""
         return int(self.group_F.max(initial=0)) + 1 if self.spines else 0
 
     @cached_property
     def up_G(self) -> Ints:
-        """Cables from each group to the cores: as many as from its leaves, and at least one to each core."""
+        """The number of cables from each group to the cores: that of its leaves, but at least one to each core."""
         down = np.bincount(self.group_F, minlength=self.groups).astype(np.int64) * self.uplinks
         return np.maximum(down, self.cores) if self.cores else down
 
     @cached_property
     def start_G(self) -> Ints:
-        """Number of the first cable of each group among those to the cores."""
+        """The number of the first cable of each group among those to the cores."""
         return np.cumsum(self.up_G) - self.up_G
 
     @property
     def multiple(self) -> int:
-        """Cables between a leaf and each spine of its group."""
+        """The number of cables between a leaf and each spine of its group."""
         return self.uplinks // self.spines if self.spines else 0
 
     @property
     def core_cables(self) -> int:
-        """Cables between spines and cores."""
+        """The number of cables between spines and cores."""
         return int(self.up_G.sum()) if self.cores else 0
 
     @property
     def leaf_cables(self) -> int:
-        """Cables between leaves and spines."""
+        """The number of cables between leaves and spines."""
         return self.leaves * self.uplinks if self.spines else 0
 
     @property
     def switches(self) -> int:
-        """Switches of all layers."""
+        """The number of switches of all layers."""
         return self.leaves + self.spines * self.groups + self.cores
 
     @property
     def taper(self) -> float:
-        """Bandwidth of the ports of a full leaf over that of its cables up; 0 where leaves stand alone."""
+        """factor. The bandwidth of the ports of a full leaf over that of its cables up; 0 for leaves alone."""
         down = self.down * float(self.port_rate_Q.max())
         return down / (self.uplinks * self.trunk) if self.spines else 0.0
 
     @cached_property
     def first(self) -> dict[str, int]:
-        """Number of the first link of each kind: port_up, port_down, leaf_up, leaf_down, core_up, core_down."""
+        """The number of the first link of each kind: port_up, port_down, leaf_up, leaf_down, core_up, core_down."""
         kinds = ("port_up", "port_down", "leaf_up", "leaf_down", "core_up", "core_down")
         sizes = np.repeat([self.ports, self.leaf_cables, self.core_cables], 2)
         starts = np.cumsum(sizes) - sizes
@@ -134,37 +134,37 @@ class Tree:
 
     @property
     def links(self) -> int:
-        """Links, one way each."""
+        """The number of one-way links."""
         return 2 * (self.ports + self.leaf_cables + self.core_cables)
 
     def capacity(self) -> Floats:
-        """B/s of each link."""
+        """B/s. The capacity of each link."""
         trunks = np.full(2 * (self.leaf_cables + self.core_cables), self.trunk)
         return np.concatenate([self.port_rate_Q, self.port_rate_Q, trunks])
 
     def latency(self) -> Floats:
-        """s of each link."""
+        """s. The latency of each link."""
         trunks = np.full(2 * (self.leaf_cables + self.core_cables), self.hop)
         return np.concatenate([self.port_latency_Q, self.port_latency_Q, trunks])
 
     def blocks(self, first: int, port_names: PortNames) -> tuple[Block, ...]:
-        """The links by kind, the first one numbered `first`."""
+        """The links by kind, with numbers from `first`."""
 
-        def port(place: int) -> tuple[str, str]:
-            return port_names(place), self.leaf_name(int(self.leaf_Q[place]))
+        def port(number: int) -> tuple[str, str]:
+            return port_names(number), self.leaf_name(int(self.leaf_Q[number]))
 
-        def leaf(place: int) -> tuple[str, str]:
-            one, cable = divmod(place, self.uplinks)
-            group = int(self.group_F[one])
-            return self.leaf_name(one), self.spine_name(group * self.spines + cable % self.spines)
+        def leaf(number: int) -> tuple[str, str]:
+            leaf_number, cable = divmod(number, self.uplinks)
+            group = int(self.group_F[leaf_number])
+            return self.leaf_name(leaf_number), self.spine_name(group * self.spines + cable % self.spines)
 
-        def core(place: int) -> tuple[str, str]:
-            group = int(np.searchsorted(self.start_G, place, side="right")) - 1
+        def core(number: int) -> tuple[str, str]:
+            group = int(np.searchsorted(self.start_G, number, side="right")) - 1
             each = int(self.up_G[group]) // self.spines
-            spine = group * self.spines + (place - int(self.start_G[group])) // each
-            return self.spine_name(spine), f"{self.prefix}core{place % self.cores}"
+            spine = group * self.spines + (number - int(self.start_G[group])) // each
+            return self.spine_name(spine), f"{self.prefix}core{number % self.cores}"
 
-        found = []
+        blocks = []
         for kind, name, count in (
             ("adapter", port, self.ports),
             ("leaf", leaf, self.leaf_cables),
@@ -174,26 +174,28 @@ class Tree:
                 start = (
                     first + self.first[{"adapter": "port_up", "leaf": "leaf_up", "spine": "core_up"}[kind]]
                 )
-                found.append(Block(kinds=(kind,), first=start, count=count, ends=name))
-                found.append(Block(kinds=(kind,), first=start + count, count=count, ends=_turned(name)))
-        return tuple(found)
+                blocks.append(Block(kinds=(kind,), first=start, count=count, ends=name))
+                blocks.append(
+                    Block(kinds=(kind,), first=start + count, count=count, ends=_reverse_ends(name))
+                )
+        return tuple(blocks)
 
     def leaf_name(self, leaf: int) -> str:
-        """Name of a leaf."""
+        """The name of a leaf."""
         return f"{self.prefix}leaf{leaf}"
 
     def spine_name(self, spine: int) -> str:
-        """Name of a spine, numbered through the groups."""
+        """The name of a spine, with a number that runs through the groups."""
         return f"{self.prefix}spine{spine}"
 
 
-def _turned(ends: Callable[[int], tuple[str, str]]) -> Callable[[int], tuple[str, str]]:
-    return lambda place: ends(place)[::-1]
+def _reverse_ends(ends: Callable[[int], tuple[str, str]]) -> Callable[[int], tuple[str, str]]:
+    return lambda number: ends(number)[::-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Switches:
-    """The switches of a tree, all of one kind."""
+    """The kind of switch of a tree."""
 
     ports: int
     trunk: float
@@ -201,7 +203,7 @@ class Switches:
     hop: float = 0.0
     """s. The latency of a further switch."""
     taper: float = 1.0
-    """factor. The cables down over cables up of a full leaf, 1 or more."""
+    """factor. The cables down over the cables up of a full leaf, 1 or more."""
     name: str = ""
 
 
@@ -215,10 +217,10 @@ def rail_tree(
     latency: ArrayLike = 0.0,
     prefix: str = "",
 ) -> Tree:
-    """A rail-optimised fat tree: adapter r of the nodes of a unit on leaf r of that unit.
+    """A rail-optimised fat tree: adapter r of the nodes of a unit connects to leaf r of that unit.
 
     unit: nodes on a leaf. rate, latency: B/s and s of a port's cable, one number or [nodes * rails].
-    Raises ClusterError for a leaf without ports enough, or more than three layers can join.
+    Raises ClusterError for a leaf with too few ports, and for more ends than three layers can join.
     """
     taper, switch_ports = switches.taper, switches.ports
     if min(nodes, rails, unit) < 1 or not taper >= 1.0:
@@ -257,9 +259,9 @@ def rail_tree(
 
 
 def _layers(units: int, rails: int, uplinks: int, ports: int) -> tuple[int, int, int]:
-    """(spines in a group, cores, pods) for a number of units with a leaf on each rail.
+    """(spines in a group, cores, pods) for units with a leaf on each rail.
 
-    A tapered tree is a full one above its leaves: that of units with as many nodes as a leaf has cables up.
+    Above its leaves, a tapered tree equals the full tree of units with as many nodes as a leaf has cables up.
     """
     if units * rails == 1:
         return 0, 0, 1
@@ -278,13 +280,13 @@ def _layers(units: int, rails: int, uplinks: int, ports: int) -> tuple[int, int,
 def clos_tree(
     *, ends: int, switches: Switches, rate: ArrayLike, latency: ArrayLike = 0.0, prefix: str = ""
 ) -> Tree:
-    """A folded Clos network: ends in order on leaves of ports / (1 + 1 / taper) ports down, the rest up.
+    """A folded Clos network: ends in order on leaves with ports / (1 + 1 / taper) ports down, the rest up.
 
-    Ends that fit one switch have that switch only; else there are spines, and cores if it takes them, for up to
-    ports^3 / 4 ends. Arguments and errors as of rail_tree.
+    One switch joins the ends if it has enough ports; else there are spines, and cores if necessary, for up to
+    ports^3 / 4 ends. Arguments and errors are those of rail_tree.
     """
     if switches.ports < 2:
-        raise ClusterError(f"a switch of {switches.ports} ports joins nothing; at least 2")
+        raise ClusterError(f"a switch of {switches.ports} ports joins nothing; expected at least 2")
     down = max(int(switches.ports / (1.0 + 1.0 / max(switches.taper, 1.0))), 1)
     if ends <= switches.ports:
         return planes(leaf=np.zeros(ends, np.int64), rate=rate, latency=latency, prefix=prefix, switch=switches.name,
@@ -303,15 +305,15 @@ def planes(
     switch: str = "",
     switch_ports: int = 0,
 ) -> Tree:
-    """Switches that nothing joins, one plane each: leaf[q] is the switch of port q.
+    """Separate switches, one plane each: leaf[q] is the switch of port q.
 
-    switch_ports: of a switch, 0 for any number. Raises ClusterError for more ends than a switch has ports.
+    switch_ports: ports of a switch, 0 for no limit. Raises ClusterError for more ends than ports on a switch.
     """
     leaf_Q = np.asarray(leaf, np.int64)
     most = int(np.bincount(leaf_Q).max(initial=0))
     if switch_ports and most > switch_ports:
         raise ClusterError(
-            f"{most} ends on a switch of {switch_ports} ports; it takes {ceil(most / switch_ports)}"
+            f"{most} ends on a switch of {switch_ports} ports; {ceil(most / switch_ports)} switches would do"
         )
     return Tree(
         prefix=prefix,

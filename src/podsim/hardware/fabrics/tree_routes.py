@@ -1,7 +1,7 @@
-"""Ways through a tree of switches: up to the lowest layer that both ends have in common, and down.
+"""Ways through a tree of switches: up to the lowest common layer of both ends, and down.
 
-On the way up there is a choice at every switch, on the way down among equal cables. It is made by four draws for each
-pair: cable up from the leaf, cable up from the spine, cable down from the core, cable down from the spine.
+On the way up there is a choice at every switch, on the way down among equal cables. Four draws for each pair make the
+choice: cable up from the leaf, cable up from the spine, cable down from the core, cable down from the spine.
 
 Axes: P pairs, H six hops (port up, leaf up, spine up, core down, spine down, port down), K candidates.
 """
@@ -17,7 +17,7 @@ from podsim.hardware.fabrics.fabric import NONE, Bools, Floats, Hops, Ints, Rout
 from podsim.hardware.fabrics.tree import Tree
 
 REDRAWS = 8
-"""tries by hash around broken links before all ways are looked at"""
+"""The number of hashed attempts to avoid broken links, before a search through all ways."""
 
 
 def mix(values: Ints, seed: int = 0) -> NDArray[np.uint64]:
@@ -31,9 +31,9 @@ def mix(values: Ints, seed: int = 0) -> NDArray[np.uint64]:
 def tree_hops(
     tree: Tree, source: Ints, destination: Ints, pair: Ints, routing: Routing, rate: Floats
 ) -> Hops:
-    """Links of the tree from port to port, and whether there is no way.
+    """(links of the tree from port to port, whether there is no way).
 
-    pair: a number of each pair, for the hash. rate: B/s of the links of the tree, 0 if broken.
+    pair: a number for each pair, for the hash. rate: B/s of the links of the tree, 0 if broken.
     """
     if routing.choice == "adaptive" and tree.uplinks:
         hops_PH = _adaptive(tree, source, destination, pair, routing.seed, rate)
@@ -45,20 +45,20 @@ def tree_hops(
     broken = rate == 0.0
     if not broken.any():
         return hops_PH, lost
-    left = np.flatnonzero(_cut(hops_PH, broken) & ~lost)
+    left = np.flatnonzero(_is_cut(hops_PH, broken) & ~lost)
     for again in range(1, REDRAWS):
         if not len(left):
             break
         ends = source[left], destination[left]
         hops_PH[left] = _way(tree, *ends, _draws(tree, ends[1], pair[left], routing, again))
-        left = left[_cut(hops_PH[left], broken)]
+        left = left[_is_cut(hops_PH[left], broken)]
     if len(left):
         hops_PH[left], lost[left] = _any_way(tree, source[left], destination[left], broken)
     return hops_PH, lost
 
 
-def _cut(hops_PH: Ints, broken: Bools) -> Bools:
-    """Whether hops cross something broken."""
+def _is_cut(hops_PH: Ints, broken: Bools) -> Bools:
+    """Whether hops include a broken link."""
     crossed_PH = broken[np.maximum(hops_PH, 0)] & (hops_PH >= 0)
     return np.asarray(crossed_PH.any(axis=1))
 
@@ -69,13 +69,15 @@ def _draws(
     """Four draws for each pair."""
     if routing.choice == "destination":
         rails = int(tree.rail_Q.max(initial=0)) + 1
-        place = destination // rails + again
+        turn = destination // rails + again
         up, spines = max(tree.uplinks, 1), max(tree.spines, 1)
-        return place, place // up, place // (up * 4), place // spines
+        return turn, turn // up, turn // (up * 4), turn // spines
     bits = mix(pair, routing.seed * 64 + again)
     mask = np.uint64(0xFFFF)
-    one, two, three, four = (((bits >> np.uint64(16 * n)) & mask).astype(np.int64) for n in range(4))
-    return one, two, three, four
+    leaf_up, spine_up, core_down, spine_down = (
+        ((bits >> np.uint64(16 * n)) & mask).astype(np.int64) for n in range(4)
+    )
+    return leaf_up, spine_up, core_down, spine_down
 
 
 def _way(tree: Tree, source: Ints, destination: Ints, draws: tuple[Ints, Ints, Ints, Ints]) -> Ints:
@@ -92,15 +94,17 @@ def _way(tree: Tree, source: Ints, destination: Ints, draws: tuple[Ints, Ints, I
     spine = up % tree.spines
     hops_PH[:, 1] = first["leaf_up"] + here * tree.uplinks + up
     if tree.cores:
-        one, other = tree.group_F[here], tree.group_F[there]
+        group, other_group = tree.group_F[here], tree.group_F[there]
         each_G = tree.up_G // tree.spines
-        cable = tree.start_G[one] + spine * each_G[one] + draws[1] % each_G[one]
-        low = (cable - tree.start_G[other]) % tree.cores  # the first cable of the other group at that core
-        down = low + tree.cores * (draws[2] % ((tree.up_G[other] - 1 - low) // tree.cores + 1))
+        cable = tree.start_G[group] + spine * each_G[group] + draws[1] % each_G[group]
+        low = (
+            cable - tree.start_G[other_group]
+        ) % tree.cores  # the first cable of the other group at that core
+        down = low + tree.cores * (draws[2] % ((tree.up_G[other_group] - 1 - low) // tree.cores + 1))
         hops_PH[:, 2] = first["core_up"] + cable
-        hops_PH[:, 3] = first["core_down"] + tree.start_G[other] + down
-        hops_PH[one == other, 2:4] = NONE
-        spine = np.where(one == other, spine, down // each_G[other])
+        hops_PH[:, 3] = first["core_down"] + tree.start_G[other_group] + down
+        hops_PH[group == other_group, 2:4] = NONE
+        spine = np.where(group == other_group, spine, down // each_G[other_group])
     back = spine if tree.multiple == 1 else spine + tree.spines * (draws[3] % tree.multiple)
     hops_PH[:, 4] = first["leaf_down"] + there * tree.uplinks + back
     hops_PH[near, 1:5] = NONE
@@ -108,7 +112,7 @@ def _way(tree: Tree, source: Ints, destination: Ints, draws: tuple[Ints, Ints, I
 
 
 def _shape(tree: Tree) -> tuple[int, int, int]:
-    """Most cables to choose from: up from a spine, down from a core to a group, down from a spine to a leaf."""
+    """The largest choices of cables: up from a spine, down from a core to a group, down from a spine to a leaf."""
     if not tree.cores:
         return 1, 1, tree.multiple
     most = int(tree.up_G.max())
@@ -116,7 +120,7 @@ def _shape(tree: Tree) -> tuple[int, int, int]:
 
 
 def _any_way(tree: Tree, source: Ints, destination: Ints, broken: Bools) -> Hops:
-    """The first way without a broken link among all there are."""
+    """The first way of all without a broken link."""
     hops_PH = np.full((len(source), 6), NONE, np.int64)
     lost = np.ones(len(source), np.bool_)
     ends = broken[tree.first["port_up"] + source] | broken[tree.first["port_down"] + destination]
@@ -124,18 +128,18 @@ def _any_way(tree: Tree, source: Ints, destination: Ints, broken: Bools) -> Hops
     for draw in product(range(max(tree.uplinks, 1)), *(range(n) for n in _shape(tree))):
         if not len(left):
             break
-        one, two, three, four = (np.full(len(left), n) for n in draw)
-        found_PH = _way(tree, source[left], destination[left], (one, two, three, four))
-        good = ~_cut(found_PH, broken)
-        hops_PH[left[good]], lost[left[good]] = found_PH[good], False
+        leaf_up, spine_up, core_down, spine_down = (np.full(len(left), n) for n in draw)
+        way_PH = _way(tree, source[left], destination[left], (leaf_up, spine_up, core_down, spine_down))
+        good = ~_is_cut(way_PH, broken)
+        hops_PH[left[good]], lost[left[good]] = way_PH[good], False
         left = left[~good]
     return hops_PH, lost
 
 
 def _adaptive(tree: Tree, source: Ints, destination: Ints, pair: Ints, seed: int, rate: Floats) -> Ints:
-    """Each pair in turn where its fullest link has most room, one pair of every leaf at a time.
+    """The ways of pairs in turn, each by the way whose fullest link has the most room; one pair per leaf at a time.
 
-    Under one group of spines all ways are compared; over cores first the cables up from the leaf, then the rest.
+    Under one group of spines, all ways are compared. Over cores, first the cables up from the leaf, then the rest.
     """
     load = np.zeros(tree.links)
     hops_PH = _way(tree, source, destination, (0 * pair, 0 * pair, 0 * pair, 0 * pair))
@@ -157,19 +161,19 @@ def _adaptive(tree: Tree, source: Ints, destination: Ints, pair: Ints, seed: int
             ends = source[pairs], destination[pairs]
             if pairs is far_ones:
                 first_PK = tree.first["leaf_up"] + leaf[pairs][:, None] * tree.uplinks + up
-                best = _least(_fullness(load, rate, first_PK[:, :, None]), turn[pairs])
+                best = _least_full(_fullness(load, rate, first_PK[:, :, None]), turn[pairs])
                 draws_P4K = np.broadcast_to(draws_4K, (len(pairs), *draws_4K.shape)).copy()
                 draws_P4K[:, 0] = best[:, None]
             else:
                 draws_P4K = np.broadcast_to(draws_4K, (len(pairs), *draws_4K.shape))
-            hops_PH[pairs] = _roomiest(tree, ends, draws_P4K, (load, rate, turn[pairs]))
+            hops_PH[pairs] = _roomiest_way(tree, ends, draws_P4K, (load, rate, turn[pairs]))
             used = hops_PH[pairs]
             np.add.at(load, used[used >= 0], 1.0)
     return hops_PH
 
 
 def _batches(leaf: Ints, pairs: Ints) -> list[Ints]:
-    """Pairs in groups with one of each leaf, in order."""
+    """The pairs in batches with one pair of each leaf, in order."""
     order = pairs[np.argsort(leaf[pairs], kind="stable")]
     start = np.searchsorted(leaf[order], leaf[order])
     rank = np.arange(len(order)) - start
@@ -177,21 +181,23 @@ def _batches(leaf: Ints, pairs: Ints) -> list[Ints]:
     return np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]) if len(order) else []
 
 
-def _roomiest(
+def _roomiest_way(
     tree: Tree, ends: tuple[Ints, Ints], draws_P4K: Ints, state: tuple[Floats, Floats, Ints]
 ) -> Ints:
-    """Of the ways that K draws choose the one whose fullest link is least full."""
+    """The way, among those of K draws, whose fullest link is least full."""
     load, rate, turn = state
     pairs, _, candidates = draws_P4K.shape
     source, destination = (np.repeat(end, candidates) for end in ends)
-    one, two, three, four = (draws_P4K[:, n].ravel() for n in range(4))
-    hops_PKH = _way(tree, source, destination, (one, two, three, four)).reshape(pairs, candidates, 6)
-    best = _least(_fullness(load, rate, hops_PKH[:, :, 1:5]), turn)
+    leaf_up, spine_up, core_down, spine_down = (draws_P4K[:, n].ravel() for n in range(4))
+    hops_PKH = _way(tree, source, destination, (leaf_up, spine_up, core_down, spine_down)).reshape(
+        pairs, candidates, 6
+    )
+    best = _least_full(_fullness(load, rate, hops_PKH[:, :, 1:5]), turn)
     return hops_PKH[np.arange(pairs), best]
 
 
 def _fullness(load: Floats, rate: Floats, hops_PKH: Ints) -> Floats:
-    """Flows for each B/s on the fullest link of each candidate, as it would be, [P, K]; infinite if broken."""
+    """Flows per B/s on the fullest link of each candidate after its choice, [P, K]; infinite if broken."""
     links_PKH = np.maximum(hops_PKH, 0)
     after_PKH, rate_PKH = load[links_PKH] + 1.0, rate[links_PKH]
     full_PKH = np.divide(after_PKH, rate_PKH, out=np.full_like(after_PKH, np.inf), where=rate_PKH > 0)
@@ -199,8 +205,8 @@ def _fullness(load: Floats, rate: Floats, hops_PKH: Ints) -> Floats:
     return fullest
 
 
-def _least(full_PK: Floats, turn: Ints) -> Ints:
-    """The least full candidate, the first one after `turn` where several are."""
+def _least_full(full_PK: Floats, turn: Ints) -> Ints:
+    """The least full candidate; among equals the first one after `turn`."""
     candidates = full_PK.shape[1]
     order_PK = (np.arange(candidates) + turn[:, None]) % candidates
     turned_PK = np.take_along_axis(full_PK, order_PK, axis=1)

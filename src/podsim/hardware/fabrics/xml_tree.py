@@ -1,7 +1,7 @@
-"""XML read with suspicion: a plain tree of elements, with the line of each.
+"""A safe XML parser: a plain tree of elements, with the line of each.
 
-Refused: document types and with them all entities, files that are too large, too deep or have too many elements,
-and whatever is not well formed. Nothing is fetched.
+It rejects document types and with them all entities; files that are too large, too deep or have too many elements;
+and malformed text. It fetches nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_DEPTH = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Element:
-    """An element with its attributes; text between elements is dropped."""
+    """An element with its attributes, without the text between elements."""
 
     tag: str
     line: int
@@ -27,12 +27,12 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def every(self, tag: str) -> Iterator[Element]:
-        """Children with a tag."""
+        """The children with a tag."""
         return (child for child in self.children if child.tag == tag)
 
 
 class _Builder:
-    """What the parser calls."""
+    """The handlers of the parser."""
 
     def __init__(self, parser: expat.XMLParserType, name: str) -> None:
         self.parser, self.name = parser, name
@@ -64,11 +64,11 @@ class _Builder:
 
 
 def parse_xml(text: str | bytes, name: str) -> Element:
-    """The root element of a document. Raises TableError, with the line, for all that the top of this file names."""
+    """The root element of a document. Raises TableError, with the line, for documents that this module rejects."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > MOST_BYTES:
         raise TableError(f"{name}: {len(data):,} bytes; at most {MOST_BYTES:,} are read")
-    # text that has been decoded already is UTF-8 whatever it says
+    # decoded text becomes UTF-8, whatever encoding it declares
     parser = expat.ParserCreate("utf-8" if isinstance(text, str) else None)
     builder = _Builder(parser, name)
     parser.StartDoctypeDeclHandler = builder.doctype
@@ -80,7 +80,7 @@ def parse_xml(text: str | bytes, name: str) -> Element:
         raise TableError(
             f"{name}, line {error.lineno}: not well-formed XML: {expat.ErrorString(error.code)}"
         ) from None
-    except (LookupError, ValueError) as error:  # an encoding that Python does not know, or cannot use
+    except (LookupError, ValueError) as error:  # an unknown or unusable encoding
         if isinstance(error, TableError):
             raise
         raise TableError(f"{name}: {error}") from None

@@ -1,4 +1,4 @@
-"""MIG: a GPU divided into instances. `split(gpu, layout)` gives them as GPUs; the other modules do the rest."""
+"""MIG: a GPU divided into instances. `split(gpu, layout)` gives the instances as GPUs."""
 
 from __future__ import annotations
 

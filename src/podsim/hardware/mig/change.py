@@ -1,7 +1,7 @@
-"""From the present instances to the requested ones: those that stay, those that go, and those that prevent it.
+"""The change from the present instances to a target layout: instances to keep, destroy and create.
 
-Instances cannot be moved or resized: one that is in the way must be destroyed, and its job stopped.  How long the
-driver takes for it is in no published measurement, so the cost is given in instances and jobs, never in seconds.
+Instances cannot move or change size: one in the way must be destroyed, and its job stopped.  No published
+measurement gives the driver's time for this, so the cost is in instances and jobs, never in seconds.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from podsim.hardware.mig.profiles import Slicing, find_profile
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What must be done to one GPU."""
+    """The steps that change one GPU."""
 
     target: Layout
-    """The layout that is reached."""
+    """The layout after the change."""
     keep: tuple[Instance, ...]
-    """The instances that stay."""
+    """The instances to keep."""
     destroy: tuple[Instance, ...]
     """The instances to destroy, in this order, before any is created."""
     create: tuple[Instance, ...]
     """The instances to create after that."""
     stopped: tuple[Instance, ...]
-    """The busy instances that would have to be destroyed; empty if the layout can be reached."""
+    """The busy instances in the way; empty if the layout is reachable."""
 
     @property
     def reachable(self) -> bool:
@@ -44,9 +44,9 @@ def change_to(
     free: bool = True,
     busy: Iterable[Instance] = (),
 ) -> Change:
-    """How to reach the instances of `target` from those there are now.
+    """The change from the instances `now` to those of `target`.
 
-    With `free`, only which profiles are there matters, and the placement is chosen that stops the fewest busy instances,
+    With `free`, only the profiles of the target matter: of all placements, the result stops the fewest busy instances,
     then destroys the fewest.  Exact: every placement is compared.
     """
     present, occupied = set(now), set(busy)
@@ -54,13 +54,13 @@ def change_to(
     choices = [target]
     if free:
         wanted = Counter(target.profiles)
-        basic = {one.name for one in slicing.basic}
+        basic = {profile.name for profile in slicing.basic}
         every = not set(wanted) <= basic
-        choices += [one for one in layouts(slicing, every=every) if Counter(one.profiles) == wanted]
+        choices += [layout for layout in layouts(slicing, every=every) if Counter(layout.profiles) == wanted]
 
-    def cost(one: Layout) -> tuple[int, int, tuple[Instance, ...]]:
-        gone = present - set(one.instances)
-        return len(gone & occupied), len(gone), one.instances
+    def cost(layout: Layout) -> tuple[int, int, tuple[Instance, ...]]:
+        gone = present - set(layout.instances)
+        return len(gone & occupied), len(gone), layout.instances
 
     best = min(choices, key=cost)
     kept = present & set(best.instances)
@@ -74,8 +74,8 @@ def change_to(
 
 
 def additions(slicing: Slicing, layout: Layout) -> dict[str, int]:
-    """The number of further instances of each profile, alone, that could be added to a layout."""
-    found: dict[str, int] = {}
+    """The number of further instances of each profile, alone, that fit next to a layout."""
+    counts: dict[str, int] = {}
     for profile in slicing.profiles:
         number = 0
         while number < profile.most:
@@ -84,5 +84,5 @@ def additions(slicing: Slicing, layout: Layout) -> dict[str, int]:
             except MigError:
                 break
             number += 1
-        found[profile.name] = number
-    return found
+        counts[profile.name] = number
+    return counts

@@ -1,6 +1,6 @@
-"""What an operator runs to make layouts: nvidia-smi commands, a mig-parted file, Kubernetes resources.
+"""The files and commands that create layouts: nvidia-smi commands, a mig-parted file, Kubernetes resources.
 
-`read_parted` reads a mig-parted file back; what `parted_text` writes comes back equal.
+`read_parted` reads the text of `parted_text` back unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from podsim.safe_yaml import YamlError, read_documents
 
 @dataclass(frozen=True, kw_only=True)
 class Devices:
-    """One entry of a mig-parted configuration: some GPUs and what they are divided into."""
+    """One entry of a mig-parted configuration: some GPUs and their instances."""
 
     devices: tuple[int, ...] | None
     """The numbers of the GPUs; None for all."""
@@ -29,17 +29,19 @@ class Devices:
     instances: Mapping[str, int] = field(default_factory=dict)
     """The number of instances of each profile."""
     device_filter: tuple[str, ...] = ()
-    """The PCI device numbers that it is for; () for any."""
+    """The PCI device numbers of its GPUs; () for any."""
 
 
-def _numbers(slicing: Slicing, layout: Layout) -> str:
-    return ",".join(f"{find_profile(slicing, one.profile).id}:{one.start}" for one in layout.instances)
+def _placements_text(slicing: Slicing, layout: Layout) -> str:
+    return ",".join(
+        f"{find_profile(slicing, instance.profile).id}:{instance.start}" for instance in layout.instances
+    )
 
 
 def make_commands(slicing: Slicing, gpus: Sequence[Layout | None]) -> tuple[str, ...]:
-    """Commands from unused GPUs to these layouts, by number of the GPU; None leaves a GPU whole.
+    """The commands from unused GPUs to these layouts, by number of the GPU; None leaves a GPU undivided.
 
-    GPUs with one layout share a command; each instance is created at its place ("19:6" is profile 19 from slice 6).
+    GPUs with the same layout share a command. "19:6" creates an instance of profile 19 at slice 6.
     """
     by_layout: dict[Layout, list[int]] = {}
     for index, layout in enumerate(gpus):
@@ -50,30 +52,32 @@ def make_commands(slicing: Slicing, gpus: Sequence[Layout | None]) -> tuple[str,
     every = ",".join(str(index) for index, layout in enumerate(gpus) if layout is not None)
     made = [f"nvidia-smi -i {every} -mig 1"]
     for layout, indices in by_layout.items():
-        made.append(f"nvidia-smi mig -i {','.join(map(str, indices))} -cgi {_numbers(slicing, layout)} -C")
+        made.append(
+            f"nvidia-smi mig -i {','.join(map(str, indices))} -cgi {_placements_text(slicing, layout)} -C"
+        )
     return (*made, "nvidia-smi mig -lgi", "nvidia-smi -L")
 
 
 def change_commands(slicing: Slicing, index: int, change: Change, ids: Mapping[int, int]) -> tuple[str, ...]:
-    """Commands that carry out a change on one GPU; `ids` gives the GPU instance number of each first slice.
+    """The commands of a change on one GPU; `ids` gives the GPU instance number of each first slice.
 
-    A GPU without instances may not be in MIG mode yet, so that is switched on first.
+    A GPU without instances may not be in MIG mode yet, so the first command enables it.
     """
     made = [] if change.keep or change.destroy else [f"nvidia-smi -i {index} -mig 1"]
-    for one in change.destroy:
-        number = ids[one.start]
+    for instance in change.destroy:
+        number = ids[instance.start]
         made += [
             f"nvidia-smi mig -i {index} -dci -gi {number}",
             f"nvidia-smi mig -i {index} -dgi -gi {number}",
         ]
     if change.create:
         new = Layout(slicing=slicing.name, instances=change.create)
-        made.append(f"nvidia-smi mig -i {index} -cgi {_numbers(slicing, new)} -C")
+        made.append(f"nvidia-smi mig -i {index} -cgi {_placements_text(slicing, new)} -C")
     return tuple(made)
 
 
-def parted_of(gpus: Sequence[Layout | None]) -> tuple[Devices, ...]:
-    """The entries of a mig-parted configuration for these layouts: GPUs with the same profiles share one."""
+def make_parted(gpus: Sequence[Layout | None]) -> tuple[Devices, ...]:
+    """The entries of a mig-parted configuration for these layouts; GPUs with the same profiles share an entry."""
     groups: dict[tuple[str, ...] | None, list[int]] = {}
     for index, layout in enumerate(gpus):
         groups.setdefault(None if layout is None else layout.profiles, []).append(index)
@@ -88,26 +92,26 @@ def parted_of(gpus: Sequence[Layout | None]) -> tuple[Devices, ...]:
 
 
 def parted_text(configurations: Mapping[str, Sequence[Devices]]) -> str:
-    """A mig-parted file (github.com/NVIDIA/mig-parted, version v1) of named configurations."""
+    """The text of a mig-parted file (github.com/NVIDIA/mig-parted, version v1) of named configurations."""
     lines = ["version: v1", "mig-configs:"]
     for name, entries in configurations.items():
         lines.append(f"  {name}:")
-        for one in entries:
+        for entry in entries:
             first = []
-            if one.device_filter:
-                first.append("device-filter: " + json.dumps(list(one.device_filter)))
-            some = "all" if one.devices is None else f"[{', '.join(map(str, one.devices))}]"
-            first += [f"devices: {some}", f"mig-enabled: {'true' if one.enabled else 'false'}"]
+            if entry.device_filter:
+                first.append("device-filter: " + json.dumps(list(entry.device_filter)))
+            some = "all" if entry.devices is None else f"[{', '.join(map(str, entry.devices))}]"
+            first += [f"devices: {some}", f"mig-enabled: {'true' if entry.enabled else 'false'}"]
             lines.append(f"    - {first[0]}")
             lines += [f"      {text}" for text in first[1:]]
-            if one.instances:
+            if entry.instances:
                 lines.append("      mig-devices:")
-                lines += [f'        "{profile}": {count}' for profile, count in one.instances.items()]
+                lines += [f'        "{profile}": {count}' for profile, count in entry.instances.items()]
     return "\n".join(lines) + "\n"
 
 
 def read_parted(text: str) -> dict[str, tuple[Devices, ...]]:
-    """Configurations of a mig-parted file by name. Raises MigError with everything that breaks the format."""
+    """The configurations of a mig-parted file by name. Raises MigError with all errors of the file."""
     try:
         documents = read_documents(text)
     except YamlError as error:
@@ -135,16 +139,16 @@ def _entries(name: str, entries: Any, problems: list[str]) -> tuple[Devices, ...
     if not isinstance(entries, list):
         problems.append(f"{name}: expected a list of entries with {', '.join(_ENTRY_KEYS)}")
         return ()
-    for place, entry in enumerate(entries):
-        where = f"{name}[{place}]"
+    for position, entry in enumerate(entries):
+        where = f"{name}[{position}]"
         if not isinstance(entry, dict):
             problems.append(f"{where}: expected keys {', '.join(_ENTRY_KEYS)}")
             continue
         problems += [f"{where}: unknown key {str(key)[:40]!r}" for key in entry if key not in _ENTRY_KEYS]
         devices, counts = entry.get("devices"), entry.get("mig-devices") or {}
         enabled, only = entry.get("mig-enabled"), entry.get("device-filter") or ()
-        whole = isinstance(devices, list) and all(type(one) is int and one >= 0 for one in devices)
-        if devices != "all" and not whole:
+        is_list = isinstance(devices, list) and all(type(number) is int and number >= 0 for number in devices)
+        if devices != "all" and not is_list:
             problems.append(f"{where}: devices {str(devices)[:40]!r}; expected all or a list of numbers")
         if not isinstance(enabled, bool):
             problems.append(f"{where}: mig-enabled {str(enabled)[:40]!r}; expected true or false")
@@ -156,24 +160,24 @@ def _entries(name: str, entries: Any, problems: list[str]) -> tuple[Devices, ...
                 Devices(
                     devices=tuple(devices) if isinstance(devices, list) else None, enabled=bool(enabled),
                     instances={str(key): int(n) for key, n in counts.items()},
-                    device_filter=(only,) if isinstance(only, str) else tuple(str(one) for one in only),
+                    device_filter=(only,) if isinstance(only, str) else tuple(str(device) for device in only),
                 )
             )  # fmt: skip
     return tuple(made)
 
 
 def resource_name(profile: str, strategy: str) -> str:
-    """What the Kubernetes device plugin calls one: nvidia.com/mig-1g.5gb, or nvidia.com/gpu; "" is a whole GPU."""
+    """The Kubernetes resource of a profile, or of a GPU for "": nvidia.com/mig-1g.5gb, nvidia.com/gpu."""
     if not profile or strategy == "single":
         return "nvidia.com/gpu"
     return f"nvidia.com/mig-{profile.replace('+', '.')}"
 
 
 def kubernetes_text(jobs: Sequence[tuple[str, str, int, int]], *, strategy: str, config: str) -> str:
-    """Deployments that ask for (name, profile or "" for whole GPUs, pods, devices of each).
+    """The text of deployments for jobs, each (name, profile or "" for GPUs, pods, devices per pod).
 
-    `config` is the mig-parted configuration that the MIG manager applies to nodes with the label below; "" where nodes
-    have several, and the resource alone chooses among them.
+    `config` is the mig-parted configuration that the MIG manager applies to nodes with the label below. "" means that
+    nodes have several configurations, and the resource alone selects the node.
     """
     selector = f"      nodeSelector:\n        nvidia.com/mig.config: {config}\n" if config else ""
     documents = []

@@ -1,9 +1,9 @@
-"""Instances on a GPU: reading, checking and enumerating layouts.
+"""Layouts of instances on a GPU: how to read, check and enumerate them.
 
-The rule: an instance of a profile takes `size` memory slices from one of the profile's starts; no memory slice is
-taken twice, the compute slices of all instances are at most those of the GPU, a profile is there at most `most` times,
-and one instance at most has the media engines. That is all: order does not matter once instances are there, but
-instances cannot be moved, so it matters while they are created.
+The rules: an instance occupies `size` memory slices from one of its profile's starts; no two instances share a memory
+slice; the compute slices of all instances are at most those of the GPU; a profile occurs at most `most` times; at most
+one instance has the media engines. The order of existing instances does not matter. The order of creation does, since
+instances cannot move.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from podsim.hardware.mig.profiles import Profile, Slicing, find_profile
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Instance:
-    """One instance at its place."""
+    """An instance with its position."""
 
     start: int
     """The first memory slice."""
@@ -33,17 +33,17 @@ class Instance:
 
     @property
     def slices(self) -> range:
-        """Memory slices it takes."""
+        """The memory slices of the instance."""
         return range(self.start, self.start + self.size)
 
     def __str__(self) -> str:
-        """As podsim reads it: 3g.20gb@4."""
+        """The text that podsim reads: 3g.20gb@4."""
         return f"{self.profile}@{self.start}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Instances that stand on one GPU together, by first memory slice."""
+    """The instances of one GPU."""
 
     slicing: str
     """The name of the table of profiles."""
@@ -51,66 +51,69 @@ class Layout:
     """The instances, by first memory slice."""
 
     def __str__(self) -> str:
-        """As podsim reads it: 2g.10gb@0 3g.20gb@4."""
-        return " ".join(str(one) for one in self.instances) or "empty"
+        """The text that podsim reads: 2g.10gb@0 3g.20gb@4."""
+        return " ".join(str(instance) for instance in self.instances) or "empty"
 
     @property
     def compute(self) -> int:
-        """Compute slices in use."""
-        return sum(one.compute for one in self.instances)
+        """The number of compute slices in use."""
+        return sum(instance.compute for instance in self.instances)
 
     @property
     def memory(self) -> int:
-        """Memory slices in use."""
-        return sum(one.size for one in self.instances)
+        """The number of memory slices in use."""
+        return sum(instance.size for instance in self.instances)
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """Names, sorted: what is there, wherever it stands."""
-        return tuple(sorted(one.profile for one in self.instances))
+        """The profiles of the instances, sorted."""
+        return tuple(sorted(instance.profile for instance in self.instances))
 
 
-def instance(profile: Profile, start: int) -> Instance:
+def make_instance(profile: Profile, start: int) -> Instance:
     """The instance of a profile at a start."""
     return Instance(profile=profile.name, start=start, size=profile.size, compute=profile.compute)
 
 
 def problems_of(slicing: Slicing, instances: Iterable[Instance]) -> list[str]:
-    """Everything that is wrong with instances standing together, each with the rule."""
+    """The broken rules of a set of instances, as messages."""
     given = sorted(instances)
-    by_name = {one.name: one for one in slicing.profiles}
+    by_name = {profile.name: profile for profile in slicing.profiles}
     problems = []
-    for one in given:
-        starts = by_name[one.profile].starts
-        if one.start not in starts:
-            problems.append(f"{one}: {one.profile} may start at memory slice {', '.join(map(str, starts))}")
-    for place, one in enumerate(given):
-        for other in given[place + 1 :]:
-            both = sorted(set(one.slices) & set(other.slices))
+    for instance in given:
+        starts = by_name[instance.profile].starts
+        if instance.start not in starts:
+            problems.append(
+                f"{instance}: {instance.profile} may start at memory slice {', '.join(map(str, starts))}"
+            )
+    for number, instance in enumerate(given):
+        for other in given[number + 1 :]:
+            both = sorted(set(instance.slices) & set(other.slices))
             if both:
                 problems.append(
-                    f"{_where(one)} and {_where(other)} both need memory slice {', '.join(map(str, both))}"
+                    f"{_span_text(instance)} and {_span_text(other)} both need memory slice {', '.join(map(str, both))}"
                 )
-    compute = sum(one.compute for one in given)
+    compute = sum(instance.compute for instance in given)
     if compute > slicing.compute_slices:
-        needs = _sum((one.compute, one.profile) for one in given)
+        needs = _sum_text((instance.compute, instance.profile) for instance in given)
         problems.append(f"{needs} = {compute} compute slices; {slicing.name} has {slicing.compute_slices}")
-    for name, count in Counter(one.profile for one in given).items():
+    for name, count in Counter(instance.profile for instance in given).items():
         if count > by_name[name].most:
             problems.append(f"{count} x {name}: a GPU holds {by_name[name].most} at most")
-    media = [str(one) for one in given if by_name[one.profile].media]
+    media = [str(instance) for instance in given if by_name[instance.profile].media]
     if len(media) > 1:
         problems.append(f"{', '.join(media)}: one instance of a GPU at most has its media engines (+me)")
     return problems
 
 
-def _where(one: Instance) -> str:
-    last = one.start + one.size - 1
-    return f"{one} (memory slice{'s' if one.size > 1 else ''} {one.start}{f' to {last}' if one.size > 1 else ''})"
+def _span_text(instance: Instance) -> str:
+    last = instance.start + instance.size - 1
+    span = f"slices {instance.start} to {last}" if instance.size > 1 else f"slice {instance.start}"
+    return f"{instance} (memory {span})"
 
 
 def check(slicing: Slicing, instances: Iterable[Instance]) -> Layout:
-    """The layout of instances. Raises MigError that names the conflicting ones, and every rule that is broken."""
+    """The layout of instances. Raises MigError with the conflicting instances and all broken rules."""
     given = tuple(sorted(instances))
     problems = problems_of(slicing, given)
     if problems:
@@ -120,35 +123,35 @@ def check(slicing: Slicing, instances: Iterable[Instance]) -> Layout:
 
 @cache
 def layouts(slicing: Slicing, *, every: bool = False) -> tuple[Layout, ...]:
-    """Every layout but the empty one, of the basic profiles; with `every`, of all (1g.10gb and +me, too).
+    """All layouts of the basic profiles but the empty one; with `every`, of all profiles (also 1g.10gb and +me).
 
-    The A100 has 297 of the basic ones.  Found by walking over memory slices: at each, leave it free or start an
-    instance there.
+    The A100 has 297 layouts of basic profiles.  The search walks over the memory slices: it leaves each one free or
+    starts an instance there.
     """
     profiles = slicing.profiles if every else slicing.basic
-    found: list[tuple[Instance, ...]] = []
+    sets: list[tuple[Instance, ...]] = []
 
     def walk(at: int, taken: tuple[Instance, ...]) -> None:
         if at >= slicing.memory_slices:
-            found.append(taken)
+            sets.append(taken)
             return
         walk(at + 1, taken)
         for profile in profiles:
             if at in profile.starts:
-                more = (*taken, instance(profile, at))
+                more = (*taken, make_instance(profile, at))
                 if counts_hold(slicing, more):
                     walk(at + profile.size, more)
 
     walk(0, ())
-    return tuple(Layout(slicing=slicing.name, instances=one) for one in sorted(found) if one)
+    return tuple(Layout(slicing=slicing.name, instances=instances) for instances in sorted(sets) if instances)
 
 
 def counts_hold(slicing: Slicing, instances: tuple[Instance, ...]) -> bool:
-    """Whether compute slices, numbers of a profile and media engines are enough."""
-    counts = Counter(one.profile for one in instances)
-    limits = {one.name: (one.most, one.media) for one in slicing.profiles}
+    """Whether instances keep the limits of compute slices, of each profile, and of media engines."""
+    counts = Counter(instance.profile for instance in instances)
+    limits = {profile.name: (profile.most, profile.media) for profile in slicing.profiles}
     return (
-        sum(one.compute for one in instances) <= slicing.compute_slices
+        sum(instance.compute for instance in instances) <= slicing.compute_slices
         and all(count <= limits[name][0] for name, count in counts.items())
         and sum(count for name, count in counts.items() if limits[name][1]) <= 1
     )
@@ -156,76 +159,82 @@ def counts_hold(slicing: Slicing, instances: tuple[Instance, ...]) -> bool:
 
 @cache
 def maximal(slicing: Slicing, *, every: bool = False) -> tuple[Layout, ...]:
-    """The layouts to which no instance can be added: 19 of the A100 with its basic profiles."""
+    """The layouts without room for another instance: 19 on the A100 with basic profiles."""
     profiles = slicing.profiles if every else slicing.basic
     return tuple(
-        one for one in layouts(slicing, every=every) if not _can_grow(slicing, profiles, one.instances)
+        layout
+        for layout in layouts(slicing, every=every)
+        if not _can_grow(slicing, profiles, layout.instances)
     )
 
 
 def _can_grow(slicing: Slicing, profiles: tuple[Profile, ...], instances: tuple[Instance, ...]) -> bool:
-    """Whether one more instance of some profile has a place."""
-    taken = {at for one in instances for at in one.slices}
+    """Whether there is room for one more instance of any of these profiles."""
+    taken = {at for instance in instances for at in instance.slices}
     return any(
         taken.isdisjoint(range(start, start + profile.size))
-        and counts_hold(slicing, (*instances, instance(profile, start)))
+        and counts_hold(slicing, (*instances, make_instance(profile, start)))
         for profile in profiles
         for start in profile.starts
     )
 
 
 def extensions(slicing: Slicing, layout: Layout) -> int:
-    """Layouts that hold all these instances where they are, this one included: what can still become of the GPU.
+    """The number of layouts that contain this one, itself included: the layouts that the GPU can still reach.
 
-    Of the basic profiles, unless one of these instances has another.
+    It counts basic profiles only, unless one of these instances has another profile.
     """
     own = set(layout.instances)
-    every = not {one.profile for one in own} <= {one.name for one in slicing.basic}
-    return sum(own <= set(one.instances) for one in layouts(slicing, every=every))
+    every = not {instance.profile for instance in own} <= {profile.name for profile in slicing.basic}
+    return sum(own <= set(other.instances) for other in layouts(slicing, every=every))
 
 
 def place(slicing: Slicing, wanted: Iterable[Profile], *, fixed: Iterable[Instance] = ()) -> Layout:
-    """The layout that holds `wanted` in addition to the instances of `fixed`, and leaves the most other layouts open.
+    """The layout of `wanted` and the instances of `fixed` that leaves the most other layouts open.
 
-    Exact: every way to place them is tried.  Raises MigError if there is none, with what is in the way.
+    Exact: every placement is tried.  Raises MigError with the blocking instances if there is none.
     """
     stays = tuple(sorted(fixed))
-    rest = sorted(wanted, key=lambda one: (-one.size, -one.compute, one.name))
-    found: set[tuple[Instance, ...]] = set()
+    rest = sorted(wanted, key=lambda profile: (-profile.size, -profile.compute, profile.name))
+    placements: set[tuple[Instance, ...]] = set()
 
     def walk(left: list[Profile], taken: tuple[Instance, ...]) -> None:
         if not left:
-            found.add(tuple(sorted(taken)))
+            placements.add(tuple(sorted(taken)))
             return
         alike = taken[-1] if len(taken) > len(stays) and taken[-1].profile == left[0].name else None
         for start in left[0].starts:
-            one = instance(left[0], start)
+            instance = make_instance(left[0], start)
             if alike is not None and start < alike.start:
-                continue  # equal ones in order, or seven would be tried in 5,040
-            if not any(set(one.slices) & set(other.slices) for other in taken):
-                walk(left[1:], (*taken, one))
+                continue  # equal instances in order only; seven have 5,040 orders
+            if not any(set(instance.slices) & set(other.slices) for other in taken):
+                walk(left[1:], (*taken, instance))
 
     totals = problems_of(slicing, stays)
-    totals += [] if totals else _totals(slicing, [*stays, *(instance(one, one.starts[0]) for one in rest)])
+    totals += (
+        []
+        if totals
+        else _totals(slicing, [*stays, *(make_instance(profile, profile.starts[0]) for profile in rest)])
+    )
     if not totals:
         walk(rest, stays)
-    if not found:
-        raise MigError(totals or [_no_room(slicing, rest, stays)])
-    made = [Layout(slicing=slicing.name, instances=one) for one in sorted(found)]
-    return max(made, key=lambda one: extensions(slicing, one))
+    if not placements:
+        raise MigError(totals or [_no_room_text(slicing, rest, stays)])
+    options = [Layout(slicing=slicing.name, instances=instances) for instances in sorted(placements)]
+    return max(options, key=lambda layout: extensions(slicing, layout))
 
 
 def _totals(slicing: Slicing, instances: list[Instance]) -> list[str]:
-    """The problems that no placement solves: too many compute slices, or too many of a profile."""
+    """The problems of any placement: too many compute slices, memory slices, or instances of a profile."""
     spread = [text for text in problems_of(slicing, instances) if "memory slice" not in text]
-    memory = sum(one.size for one in instances)
+    memory = sum(instance.size for instance in instances)
     if memory > slicing.memory_slices:
-        needs = _sum((one.size, one.profile) for one in instances)
+        needs = _sum_text((instance.size, instance.profile) for instance in instances)
         spread.append(f"{needs} = {memory} memory slices; {slicing.name} has {slicing.memory_slices}")
     return spread
 
 
-def _sum(needs: Iterable[tuple[int, str]]) -> str:
+def _sum_text(needs: Iterable[tuple[int, str]]) -> str:
     """ "4 (3g.20gb) + 2 x 1 (1g.5gb)", the largest first."""
     counted = sorted(Counter(needs).items(), reverse=True)
     return " + ".join(
@@ -233,19 +242,19 @@ def _sum(needs: Iterable[tuple[int, str]]) -> str:
     )
 
 
-def _no_room(slicing: Slicing, rest: list[Profile], stays: tuple[Instance, ...]) -> str:
-    """Why the rest does not fit next to what stays: the first instance that is blocked everywhere, and by what."""
+def _no_room_text(slicing: Slicing, rest: list[Profile], stays: tuple[Instance, ...]) -> str:
+    """Why `rest` does not fit next to `stays`: the first profile without room, and its blockers."""
     for profile in dict.fromkeys(rest):
         blocked = [
-            f"at {start} by {' '.join(str(other) for other in stays if set(one.slices) & set(other.slices))}"
+            f"at {start} by {' '.join(str(other) for other in stays if set(instance.slices) & set(other.slices))}"
             for start in profile.starts
-            for one in [instance(profile, start)]
-            if any(set(one.slices) & set(other.slices) for other in stays)
+            for instance in [make_instance(profile, start)]
+            if any(set(instance.slices) & set(other.slices) for other in stays)
         ]
         if len(blocked) == len(profile.starts):
             size = f"{profile.size} memory slice{'s' if profile.size > 1 else ''}"
             return f"{slicing.name}: no room for {profile.name}, which needs {size}: blocked {', '.join(blocked)}"
-    needs = ", ".join(f"{one.name} (start {'/'.join(map(str, one.starts))})" for one in rest)
+    needs = ", ".join(f"{profile.name} (start {'/'.join(map(str, profile.starts))})" for profile in rest)
     kept = f" next to {' '.join(map(str, stays))}" if stays else ""
     return f"{slicing.name}: no placement of {needs}{kept} without two instances on one memory slice"
 
@@ -254,11 +263,10 @@ _ITEM = re.compile(r"(?:(\d+)\s*[x*]\s*)?([a-z0-9.+\- ]+?)(?:\s*[@:]\s*(\d+)(?:\
 
 
 def read_layout(slicing: Slicing, text: str) -> Layout:
-    """The layout that a text describes: "4g,2g,1g", "7x1g.5gb", with places "3g.20gb@4,1g.5gb@0".
+    """The layout that a text describes: "4g,2g,1g", "7x1g.5gb", or with positions "3g.20gb@4,1g.5gb@0".
 
-    Instances are divided by commas or blanks; each is a profile's name or number, with "@START" (or ":START") where
-    its place matters, and with "7x" before it for several, which are then placed freely.  Raises MigError with
-    everything that is wrong.
+    Commas or blanks separate instances. Each is a profile's name or number. "@START" (or ":START") fixes its position;
+    "7x" before it makes several instances with free positions.  Raises MigError with all problems.
     """
     fixed: list[Instance] = []
     free: list[Profile] = []
@@ -281,11 +289,11 @@ def read_layout(slicing: Slicing, text: str) -> Layout:
             problems += error.problems
             continue
         if not 1 <= count <= slicing.memory_slices or (start is not None and count > 1):
-            problems.append(f"{item[:40]}: 1 to {slicing.memory_slices} instances, and one at a given place")
+            problems.append(f"{item[:40]}: 1 to {slicing.memory_slices} instances, and one at a given start")
         elif start is None:
             free += [profile] * count
         else:
-            fixed.append(instance(profile, int(start)))
+            fixed.append(make_instance(profile, int(start)))
     if not items:
         example = f"{slicing.basic[-2].name},{slicing.basic[0].name}"
         problems.append(f"no instances in {text[:40]!r}; name some, such as {example}")

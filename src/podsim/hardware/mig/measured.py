@@ -1,7 +1,7 @@
-"""Published measurements of MIG instances, and how far the law of slices is from them.
+"""Published measurements of MIG instances, and the error of the law of slices against them.
 
 Rows: MISO (SoCC 2022; MIT licence), iteration times of 28 training jobs and four erratic ones; MLPerf Inference 0.7 and
-1.1, throughput and latency of one smallest instance and of whole GPUs.  Only the former are fitted.
+1.1, throughput and latency of one smallest instance and of undivided GPUs.  Only the rows of MISO enter a fit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from podsim.hardware.mig.scaling import (
 )
 
 ERRATIC = ("deepspeech2",)
-"""models of MISO whose times jump between batches and slices without order; in no fit and in no score"""
+"""The models of MISO with erratic times over batches and slices, which enter no fit and no score."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class SliceCase:
 
 @dataclass(frozen=True, kw_only=True)
 class SliceScore:
-    """How far the law is from measured speeds, one way to know f."""
+    """The errors of the law against measured speeds, for one rule for f."""
 
     name: str
     """The name of the rule for f."""
@@ -102,7 +102,7 @@ class SliceScore:
 
 @cache
 def mig_rows() -> tuple[MigRow, ...]:
-    """All published rows, in the order of their file."""
+    """The published rows, in the order of their file."""
     text = files("podsim.hardware.mig").joinpath("measured.csv").read_text("utf-8")
     return tuple(
         MigRow(
@@ -124,21 +124,21 @@ def mig_rows() -> tuple[MigRow, ...]:
 
 @cache
 def cases() -> tuple[SliceCase, ...]:
-    """The 28 training jobs that are not erratic, with f fitted to each."""
+    """The 28 training jobs without erratic times, each with its fitted f."""
     slicing = slicings()["a100-40gb"]
     times: dict[tuple[str, int], dict[str, float]] = {}
     for row in mig_rows():
         if row.id.startswith("MISO") and row.model not in ERRATIC:
             times.setdefault((row.model, int(row.scenario.split()[1])), {})[row.slice] = row.value
-    whole = slicing.whole.name
+    full_profile = slicing.whole.name
     made = []
     for (model, batch), by_slice in times.items():
-        names = tuple(name for name in by_slice if name != whole)
+        names = tuple(name for name in by_slice if name != full_profile)
         shares = tuple(share_of(slicing, find_profile(slicing, name)) for name in names)
-        relative = tuple(by_slice[whole] / by_slice[name] for name in names)
+        relative = tuple(by_slice[full_profile] / by_slice[name] for name in names)
         made.append(
             SliceCase(
-                model=model, batch=batch, seconds=by_slice[whole], slices=names, shares=shares, relative=relative,
+                model=model, batch=batch, seconds=by_slice[full_profile], slices=names, shares=shares, relative=relative,
                 fixed=fit_fixed(shares, relative),
             )
         )  # fmt: skip
@@ -146,7 +146,7 @@ def cases() -> tuple[SliceCase, ...]:
 
 
 def slice_scores() -> tuple[SliceScore, ...]:
-    """Errors of the law on the 28 jobs: f fitted, from one probe, between batches, and with its model left out."""
+    """The errors of the law on the 28 jobs for four rules: f fitted, one probe, batch left out, model left out."""
     every = cases()
     return (
         _score("fitted", "f fitted to the same speeds", [(c, c.fixed, 0) for c in every]),
@@ -158,65 +158,65 @@ def slice_scores() -> tuple[SliceScore, ...]:
         _score(
             "batch left out",
             "f from instances at the model's other batches: the work that slices slow grows by a line with the batch",
-            [(c, _by_work(c, every), 0) for c in every],
+            [(c, _fixed_by_others(c, every), 0) for c in every],
         ),
         _score(
             "model left out",
             "f from times on the whole GPU at several batches, no instance needed; the exponent fitted to other models",
-            [(c, f, 0) for c, f in _model_left_out(every)],
+            [(c, f, 0) for c, f in _fixed_by_other_models(every)],
         ),
     )
 
 
 def _score(name: str, how: str, given: Iterable[tuple[SliceCase, float, int]]) -> SliceScore:
-    """The score of (case, its f, speeds to leave out at its start)."""
+    """The score of cases, each (case, its f, number of first speeds to leave out)."""
     errors: dict[str, list[float]] = {}
     jobs = 0
     for case, fixed, skip in given:
         predicted = relative_speed(fixed, np.array(case.shares[skip:]))
         off = np.abs(predicted / np.array(case.relative[skip:]) - 1)
-        errors.setdefault(case.model, []).extend(float(one) for one in off)
+        errors.setdefault(case.model, []).extend(float(error) for error in off)
         jobs += 1
-    flat = np.array([one for some in errors.values() for one in some])
+    flat = np.array([error for some in errors.values() for error in some])
     return SliceScore(
         name=name, how=how, cases=jobs, points=len(flat), mean=float(flat.mean()), median=float(np.median(flat)),
         worst=float(flat.max()), by_model={model: float(np.mean(some)) for model, some in errors.items()},
     )  # fmt: skip
 
 
-def _by_work(case: SliceCase, every: tuple[SliceCase, ...]) -> float:
-    """f of a case from its time on the whole GPU and the model's other batches."""
-    others = [one for one in every if one.model == case.model and one.batch != case.batch]
+def _fixed_by_others(case: SliceCase, every: tuple[SliceCase, ...]) -> float:
+    """The f of a case from its time on the GPU and the model's other batches."""
+    others = [other for other in every if other.model == case.model and other.batch != case.batch]
     return fixed_by_work(
-        [one.batch for one in others], [one.seconds for one in others], [one.fixed for one in others],
+        [other.batch for other in others], [other.seconds for other in others], [other.fixed for other in others],
         case.batch, case.seconds,
     )  # fmt: skip
 
 
-def _model_left_out(every: tuple[SliceCase, ...]) -> list[tuple[SliceCase, float]]:
-    """Each case with f by its times on the whole GPU; the exponent is fitted to the other models' speeds."""
-    models = list(dict.fromkeys(one.model for one in every))
-    own = {model: [one for one in every if one.model == model] for model in models}
+def _fixed_by_other_models(every: tuple[SliceCase, ...]) -> list[tuple[SliceCase, float]]:
+    """Each case with f from its model's times on the GPU, with the exponent fitted to the other models' speeds."""
+    models = list(dict.fromkeys(case.model for case in every))
+    own = {model: [case for case in every if case.model == model] for model in models}
     made = []
     for model in models:
         shape = fit_shape([own[other] for other in models if other != model])
-        found = _by_batches(own[model], shape)
-        made += list(zip(own[model], (float(one) for one in found), strict=True))
+        shares = _fixed_of_batches(own[model], shape)
+        made += list(zip(own[model], (float(share) for share in shares), strict=True))
     return made
 
 
-def _by_batches(same: list[SliceCase], shape: float) -> Floats:
-    return fixed_by_batches([one.batch for one in same], [one.seconds for one in same], shape)
+def _fixed_of_batches(same: list[SliceCase], shape: float) -> Floats:
+    return fixed_by_batches([case.batch for case in same], [case.seconds for case in same], shape)
 
 
 def fit_shape(groups: list[list[SliceCase]]) -> float:
-    """Exponent of `fixed_by_batches` with the least mean error of logarithms over the jobs of several models."""
+    """The exponent of `fixed_by_batches` with the smallest mean error of logarithms over the jobs of several models."""
 
     def loss(shape: float) -> float:
         off = [
-            np.abs(np.log(relative_speed(fixed, np.array(one.shares)) / np.array(one.relative)))
+            np.abs(np.log(relative_speed(fixed, np.array(case.shares)) / np.array(case.relative)))
             for same in groups
-            for one, fixed in zip(same, _by_batches(same, shape), strict=True)
+            for case, fixed in zip(same, _fixed_of_batches(same, shape), strict=True)
         ]
         return float(np.concatenate(off).mean())
 
@@ -224,9 +224,9 @@ def fit_shape(groups: list[list[SliceCase]]) -> float:
 
 
 def interference() -> dict[str, float]:
-    """Share by which each model's throughput falls on one instance while the six others are busy (MLPerf Inference 1.1).
+    """The share of throughput that each model loses on one instance if the six others are busy (MLPerf Inference 1.1).
 
-    The stricter variant of 3D-UNet is the same run, and left out.
+    The stricter variant of 3D-UNet is the same run and is left out.
     """
     busy = " (other six instances busy)"
     rows = {

@@ -1,4 +1,4 @@
-"""What a GPU can be divided into: the instance profiles of each GPU with MIG, and where each may start."""
+"""The instance profiles of each GPU with MIG, and the memory slices at which each may start."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class Profile:
 
     @property
     def media(self) -> bool:
-        """Whether it is a variant with the media engines of the GPU (+me), of which there is one set."""
+        """Whether its instance has the media engines of the GPU (+me), of which there is one set."""
         return self.name.endswith("+me")
 
     @property
     def short(self) -> str:
-        """3g of 3g.20gb."""
+        """The short name: 3g of 3g.20gb."""
         return self.name.partition(".")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slicing:
-    """How one GPU is divided: its slices, and the profiles over them."""
+    """The slices of one kind of GPU and the profiles over them."""
 
     name: str
     """The name of the chip and its memory: a100-40gb."""
@@ -77,17 +77,19 @@ class Slicing:
 
     @property
     def basic(self) -> tuple[Profile, ...]:
-        """The profiles without media engines and without more memory than their compute needs: 1g, 2g, 3g, 4g, 7g."""
+        """The profiles without media engines and without extra memory: 1g, 2g, 3g, 4g, 7g."""
         least: dict[int, Profile] = {}
-        for one in self.profiles:
-            if not one.media and (one.compute not in least or one.size < least[one.compute].size):
-                least[one.compute] = one
+        for profile in self.profiles:
+            if not profile.media and (
+                profile.compute not in least or profile.size < least[profile.compute].size
+            ):
+                least[profile.compute] = profile
         return tuple(least[key] for key in sorted(least))
 
     @property
     def whole(self) -> Profile:
-        """The profile that takes the whole GPU."""
-        return max(self.profiles, key=lambda one: one.size)
+        """The profile of the entire GPU."""
+        return max(self.profiles, key=lambda profile: profile.size)
 
 
 _KEYS = {"gpus", "source", "confirmed", "compute_slices", "memory_slices", "profiles", "notes"}
@@ -95,7 +97,7 @@ _KEYS = {"gpus", "source", "confirmed", "compute_slices", "memory_slices", "prof
 
 @cache
 def slicings() -> dict[str, Slicing]:
-    """Every way to divide a GPU that is known, by name. Raises CatalogError for a file that breaks its schema."""
+    """All known slicings by name. Raises CatalogError for a file that breaks its schema."""
     tables = tomllib.loads(files("podsim.hardware.mig").joinpath("profiles.toml").read_text("utf-8"))
     sources = tables.pop("sources")
     return {name: _slicing(name, table, sources) for name, table in tables.items()}
@@ -125,35 +127,35 @@ def _slicing(name: str, table: Mapping[str, Any], sources: Mapping[str, str]) ->
 
 
 def slicing_names() -> tuple[str, ...]:
-    """Names of the GPUs whose profiles are known."""
-    return tuple(gpu for one in slicings().values() for gpu in one.gpus)
+    """The names of the GPUs with known profiles."""
+    return tuple(gpu for slicing in slicings().values() for gpu in slicing.gpus)
 
 
 def slicing_of(gpu: Gpu) -> Slicing:
-    """How `gpu` is divided. Raises MigError for a GPU without MIG, a slice, and one whose profiles are not known."""
-    for one in slicings().values():
-        if gpu.name in one.gpus:
-            return one
+    """The slicing of `gpu`. Raises MigError for a GPU without MIG, for an instance, and for unknown profiles."""
+    for slicing in slicings().values():
+        if gpu.name in slicing.gpus:
+            return slicing
     known = ", ".join(slicing_names())
     if gpu.fraction < 1:
         raise MigError(
-            [f"{gpu.name} is an instance already; divide the whole GPU: {gpu.name.partition('/')[0]}"]
+            [f"{gpu.name} is already an instance; divide its GPU instead: {gpu.name.partition('/')[0]}"]
         )
     if not gpu.mig:
         raise MigError([f"{gpu.name} has no MIG; GPUs that can be divided: {known}"])
-    raise MigError([f"{gpu.name} has MIG, but its profiles are in no table; known are those of {known}"])
+    raise MigError([f"{gpu.name} has MIG, but its profiles are unknown; podsim knows those of {known}"])
 
 
 def find_profile(slicing: Slicing, text: str) -> Profile:
-    """The profile that a name (3g.20gb, MIG 3g.20gb, 3g) or a number (9) stands for. Raises MigError for another."""
+    """The profile with a name (3g.20gb, MIG 3g.20gb, 3g) or a number (9). Raises MigError for an unknown one."""
     key = text.strip().lower().removeprefix("mig").strip().removeprefix("-")
-    for one in slicing.profiles:
-        if key in (one.name, str(one.id)):
-            return one
-    for one in slicing.basic:
-        if key == one.short:
-            return one
-    names = [name for one in slicing.profiles for name in (one.name, str(one.id))]
+    for profile in slicing.profiles:
+        if key in (profile.name, str(profile.id)):
+            return profile
+    for profile in slicing.basic:
+        if key == profile.short:
+            return profile
+    names = [name for profile in slicing.profiles for name in (profile.name, str(profile.id))]
     elsewhere = [s.name for s in slicings().values() if any(key == p.name for p in s.profiles)]
     hint = f"{key} is a profile of {', '.join(elsewhere)}; " if elsewhere else ""
     raise MigError([f"{slicing.name}: {hint}{unknown_name('profile', text.strip(), names)}"])

@@ -1,4 +1,4 @@
-"""What is said of a GPU's division, as plain values: for reports, and for JSON."""
+"""The results on MIG layouts as plain values, for reports and JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LayoutRow:
     number: int
     """The position in the table."""
     layout: Layout
-    """The instances at their places."""
+    """The instances with their positions."""
     instances: int
     """The number of instances."""
     compute: int
@@ -50,7 +50,7 @@ class LayoutTable:
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutSheet:
-    """One layout, with its instances as GPUs and what an operator runs for it."""
+    """One layout, with its instances as GPUs and the commands that create it."""
 
     gpu: str
     """The name of the GPU."""
@@ -86,7 +86,7 @@ class ConfigRow:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuPlan:
-    """What becomes of one GPU of a node."""
+    """The plan of one GPU of a node."""
 
     node: int
     """The number of the node."""
@@ -182,7 +182,7 @@ class SeventhRow:
 
 @dataclass(frozen=True, kw_only=True)
 class LawReport:
-    """How right the laws of slices are."""
+    """The accuracy of the laws of slices."""
 
     scores: tuple[SliceScore, ...]
     """The scores of each rule for f."""

@@ -1,10 +1,10 @@
-"""What nvidia-smi prints about MIG, read back.
+"""A parser of nvidia-smi's output about MIG.
 
-Understood, alone or one after the other in one text:
+It reads any of these, also one after the other in one text:
 
-    nvidia-smi -L           GPUs and MIG devices with their UUIDs; no places
-    nvidia-smi mig -lgi     GPU instances with profile, instance number and place
-    nvidia-smi mig -lgipp   where each profile may start
+    nvidia-smi -L           GPUs and MIG devices with their UUIDs, without positions
+    nvidia-smi mig -lgi     GPU instances with profile, instance number and position
+    nvidia-smi mig -lgipp   the possible starts of each profile
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class SeenGpu:
-    """What was printed of one GPU."""
+    """One GPU as nvidia-smi prints it."""
 
     index: int
     name: str = ""
-    """The name that nvidia-smi -L prints."""
+    """The name in nvidia-smi -L."""
     uuid: str = ""
     instances: tuple[Seen, ...] = ()
     places: tuple[tuple[int, tuple[int, ...], int], ...] = ()
-    """The (profile number, first memory slices, memory slices) of each profile that -lgipp lists."""
+    """The (profile number, first memory slices, number of memory slices) of each profile that -lgipp lists."""
 
 
 def read_smi(text: str) -> tuple[SeenGpu, ...]:
-    """The GPUs of a text, by number. Raises MigError where nothing is understood, or a line within is not."""
+    """The GPUs of a text, by number. Raises MigError for unknown lines and for a text without GPUs."""
     gpus: dict[int, SeenGpu] = {}
     last, problems, known = -1, [], 0
     subdivided = False
@@ -67,32 +67,32 @@ def read_smi(text: str) -> tuple[SeenGpu, ...]:
             gpus[last] = replace(_gpu(gpus, last), name=match[2], uuid=match[3] or "")
         elif (match := _DEVICE.match(line)) and last >= 0:
             subdivided |= match[1] is not None
-            gpus[last] = _with_device(gpus[last], match[2], match[4] or "")
+            gpus[last] = _add_device(gpus[last], match[2], match[4] or "")
         elif match := _INSTANCE.match(line):
             index = int(match[1])
             seen = Seen(profile=match[2], profile_id=int(match[3]), instance_id=int(match[4]), start=int(match[5]),
                         size=int(match[6]))  # fmt: skip
-            gpus[index] = _with_instance(_gpu(gpus, index), seen)
+            gpus[index] = _add_instance(_gpu(gpus, index), seen)
         elif match := _PLACES.match(line):
             index, starts = (
                 int(match[1]),
-                tuple(int(one) for one in match[3].replace(" ", "").split(",") if one),
+                tuple(int(start) for start in match[3].replace(" ", "").split(",") if start),
             )
             gpu = _gpu(gpus, index)
             gpus[index] = replace(gpu, places=(*gpu.places, (int(match[2]), starts, int(match[4]))))
         elif not _QUIET.search(line):
             problems.append(
-                f"line {number}: {line[:80]!r} is no line of nvidia-smi -L, mig -lgi or mig -lgipp"
+                f"line {number}: {line[:80]!r} is not a line of nvidia-smi -L, mig -lgi or mig -lgipp"
             )
             continue
         known += 1
     if problems and (not gpus or len(problems) * 4 > known):
         raise MigError(
-            [*problems[:5], *([f"… and {len(problems) - 5} lines more"] if len(problems) > 5 else [])]
+            [*problems[:5], *([f"… and {len(problems) - 5} more lines"] if len(problems) > 5 else [])]
         )
     if not gpus:
         raise MigError(["the text names no GPU; give the output of nvidia-smi -L, mig -lgi or mig -lgipp"])
-    if subdivided and any(one.start is None for gpu in gpus.values() for one in gpu.instances):
+    if subdivided and any(instance.start is None for gpu in gpus.values() for instance in gpu.instances):
         problems.append(
             "instances are shared by several compute instances (1c.…); add the output of nvidia-smi mig -lgi"
         )
@@ -105,21 +105,26 @@ def _gpu(gpus: dict[int, SeenGpu], index: int) -> SeenGpu:
     return gpus.get(index) or SeenGpu(index=index)
 
 
-def _with_instance(gpu: SeenGpu, seen: Seen) -> SeenGpu:
-    """The GPU with one more instance of -lgi, which takes the place of a device of -L."""
-    for place, one in enumerate(gpu.instances):
-        if one.start is None and one.profile == seen.profile:
-            merged = replace(seen, uuid=one.uuid)
-            return replace(gpu, instances=(*gpu.instances[:place], merged, *gpu.instances[place + 1 :]))
+def _add_instance(gpu: SeenGpu, seen: Seen) -> SeenGpu:
+    """The GPU with one more instance of -lgi, which replaces a device of -L."""
+    for number, instance in enumerate(gpu.instances):
+        if instance.start is None and instance.profile == seen.profile:
+            merged = replace(seen, uuid=instance.uuid)
+            return replace(gpu, instances=(*gpu.instances[:number], merged, *gpu.instances[number + 1 :]))
     return replace(gpu, instances=(*gpu.instances, seen))
 
 
-def _with_device(gpu: SeenGpu, profile: str, uuid: str) -> SeenGpu:
-    """The GPU with one more device of -L, which belongs to an instance of -lgi if one has no UUID yet."""
-    for place, one in enumerate(gpu.instances):
-        if one.start is not None and not one.uuid and one.profile == profile:
+def _add_device(gpu: SeenGpu, profile: str, uuid: str) -> SeenGpu:
+    """The GPU with one more device of -L, merged with an instance of -lgi that has no UUID yet."""
+    for number, instance in enumerate(gpu.instances):
+        if instance.start is not None and not instance.uuid and instance.profile == profile:
             return replace(
-                gpu, instances=(*gpu.instances[:place], replace(one, uuid=uuid), *gpu.instances[place + 1 :])
+                gpu,
+                instances=(
+                    *gpu.instances[:number],
+                    replace(instance, uuid=uuid),
+                    *gpu.instances[number + 1 :],
+                ),
             )
     return replace(gpu, instances=(*gpu.instances, Seen(profile=profile, uuid=uuid)))
 
@@ -130,79 +135,84 @@ _NAMES = (
 )  # fmt: skip
 
 
-def slicing_seen(gpu: SeenGpu) -> Slicing:
+def find_slicing(gpu: SeenGpu) -> Slicing:
     """How the GPU is divided: by its name, else by the profiles that were printed.
 
-    Raises MigError where no GPU of the tables has such, or several have.
+    Raises MigError if no known GPU has these profiles, or several have.
     """
     for pattern, name in _NAMES:
         if gpu.name and re.search(pattern, gpu.name.lower()):
             return slicings()[name]
     if gpu.name:
         raise MigError(
-            [f"GPU {gpu.index}: {gpu.name} is in no table of profiles; known are {', '.join(slicings())}"]
+            [f"GPU {gpu.index}: {gpu.name} has no known profiles; podsim knows {', '.join(slicings())}"]
         )
-    fitting = [one for one in slicings().values() if _matches(one, gpu)]
+    fitting = [slicing for slicing in slicings().values() if _is_match(slicing, gpu)]
     if len(fitting) == 1:
         return fitting[0]
-    shown = ", ".join(sorted({one.profile for one in gpu.instances})) or "its places alone"
+    shown = ", ".join(sorted({seen.profile for seen in gpu.instances})) or "its positions alone"
     if not fitting:
         raise MigError([f"GPU {gpu.index}: no known GPU has profiles {shown} with these numbers and sizes"])
-    names = ", ".join(one.name for one in fitting)
+    names = ", ".join(slicing.name for slicing in fitting)
     raise MigError(
         [f"GPU {gpu.index}: {shown} may be of {names}; name the GPU, or add the output of nvidia-smi -L"]
     )
 
 
-def _matches(slicing: Slicing, gpu: SeenGpu) -> bool:
-    by_name = {one.name: one for one in slicing.profiles}
-    by_id = {one.id: one for one in slicing.profiles}
+def _is_match(slicing: Slicing, gpu: SeenGpu) -> bool:
+    by_name = {profile.name: profile for profile in slicing.profiles}
+    by_id = {profile.id: profile for profile in slicing.profiles}
     return all(
-        one.profile in by_name
-        and one.profile_id in (None, by_name[one.profile].id)
-        and one.size in (None, by_name[one.profile].size)
-        for one in gpu.instances
+        seen.profile in by_name
+        and seen.profile_id in (None, by_name[seen.profile].id)
+        and seen.size in (None, by_name[seen.profile].size)
+        for seen in gpu.instances
     ) and all(number in by_id and by_id[number].size == size for number, _, size in gpu.places)
 
 
 def differences(slicing: Slicing, gpu: SeenGpu) -> tuple[str, ...]:
-    """Where -lgipp says something else than the table of profiles: an older driver lists less."""
+    """The differences between -lgipp and the table of profiles; older drivers list fewer profiles."""
     if not gpu.places:
         return ()
-    by_id = {one.id: one for one in slicing.profiles}
-    told = []
+    by_id = {profile.id: profile for profile in slicing.profiles}
+    problems = []
     for number, starts, size in gpu.places:
-        one = by_id.get(number)
-        if one is None:
-            told.append(f"profile {number} is in no table of {slicing.name}")
-        elif (starts, size) != (one.starts, one.size):
-            told.append(
-                f"{one.name}: this driver starts it at {', '.join(map(str, starts)) or 'none'} with {size} memory slices;"
-                f" the table at {', '.join(map(str, one.starts))} with {one.size}"
+        known = by_id.get(number)
+        if known is None:
+            problems.append(f"profile {number} is unknown for {slicing.name}")
+        elif (starts, size) != (known.starts, known.size):
+            problems.append(
+                f"{known.name}: this driver starts it at {', '.join(map(str, starts)) or 'none'} with {size} memory"
+                f" slices;"
+                f" the table at {', '.join(map(str, known.starts))} with {known.size}"
             )
     listed = {number for number, _, _ in gpu.places}
     return (
-        *told,
-        *(f"{one.name} is not offered by this driver" for one in slicing.profiles if one.id not in listed),
+        *problems,
+        *(
+            f"{profile.name} is not offered by this driver"
+            for profile in slicing.profiles
+            if profile.id not in listed
+        ),
     )
 
 
 def layout_of(slicing: Slicing, gpu: SeenGpu) -> Layout:
-    """The instances of a GPU as a layout. Raises MigError for one without a place, or that breaks the rules."""
+    """The instances of a GPU as a layout. Raises MigError for instances without a position and for broken rules."""
     problems, made = [], []
-    for one in gpu.instances:
+    for seen in gpu.instances:
         try:
-            profile: Profile = find_profile(slicing, one.profile)
+            profile: Profile = find_profile(slicing, seen.profile)
         except MigError as error:
             problems += [f"GPU {gpu.index}: {problem}" for problem in error.problems]
             continue
-        if one.start is None:
+        if seen.start is None:
             problems.append(
-                f"GPU {gpu.index}: nvidia-smi -L does not say where {one.profile} stands; add nvidia-smi mig -lgi"
+                f"GPU {gpu.index}: nvidia-smi -L does not state the position of {seen.profile}; add nvidia-smi mig -lgi"
             )
         else:
             made.append(
-                Instance(profile=profile.name, start=one.start, size=profile.size, compute=profile.compute)
+                Instance(profile=profile.name, start=seen.start, size=profile.size, compute=profile.compute)
             )
     problems += [] if problems else [f"GPU {gpu.index}: {text}" for text in problems_of(slicing, made)]
     if problems:

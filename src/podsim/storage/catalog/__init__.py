@@ -85,22 +85,22 @@ def load_storage(
     `overrides` changes keys of KEYS; `client` puts another server of the hardware catalog, or that of a cluster's file
     (.toml), in the clients' place, with the same ports and software.
     """
-    spec, file = _own(spec)
-    name, clients = _parse(spec)
+    spec, file = _split_file(spec)
+    name, clients = _parse_spec(spec)
     entry, given = _entries()[name], dict(overrides or {})
     if file is not None:
         name, given = file.name, {**file.overrides, **given}
         entry = entry.model_copy(update={"source": (file.source,), "measured_clients": 0, "notes": {}})
-    changed, problems = _changed(entry, given)
-    system = _node(client or changed.client.system)
+    changed, problems = _change_entry(entry, given)
+    system = _load_client(client or changed.client.system)
     problems += _problems(changed, name)
     if problems:
         raise StorageError(f"{name}: " + "; ".join(problems))
-    made = _assembled(name, changed, system, entry.client.cores)
+    made = _make_system(name, changed, system, entry.client.cores)
     return made, made.measured_clients or 1 if clients is None else clients
 
 
-def _own(spec: str) -> tuple[str, UserFile | None]:
+def _split_file(spec: str) -> tuple[str, UserFile | None]:
     """(the spec of a catalog's system, what a user's file changes of it)."""
     match = _SPEC.fullmatch(spec.strip())
     if match is None or not match[1].lower().endswith(".toml"):
@@ -109,12 +109,12 @@ def _own(spec: str) -> tuple[str, UserFile | None]:
     return file.inherits + (f":{match[2]}" if match[2] is not None else ""), file
 
 
-def _node(name: str) -> System:
+def _load_client(name: str) -> System:
     """A server of the hardware catalog, or that of a cluster's file."""
     return load_cluster(name).system if name.lower().endswith(".toml") else load_system(name)
 
 
-def _parse(spec: str) -> tuple[str, int | None]:
+def _parse_spec(spec: str) -> tuple[str, int | None]:
     match = _SPEC.fullmatch(spec.strip())
     entries = _entries()
     others = {alias: name for name, entry in entries.items() for alias in entry.aliases}
@@ -138,7 +138,7 @@ def _parse(spec: str) -> tuple[str, int | None]:
         raise StorageError(str(error)) from None
 
 
-def _changed(entry: StorageEntry, overrides: Mapping[str, object]) -> tuple[StorageEntry, list[str]]:
+def _change_entry(entry: StorageEntry, overrides: Mapping[str, object]) -> tuple[StorageEntry, list[str]]:
     """The entry with some keys changed, and what is wrong with the values."""
     if unknown := [key for key in overrides if key not in KEYS]:
         raise CatalogError("; ".join(unknown_name("key of a storage system", key, KEYS) for key in unknown))
@@ -162,26 +162,26 @@ def _changed(entry: StorageEntry, overrides: Mapping[str, object]) -> tuple[Stor
 
 def _problems(entry: StorageEntry, name: str) -> list[str]:
     """What no system can be."""
-    found = _stripe_problems(entry)
+    problems = _stripe_problems(entry)
     if entry.kind == "local" and entry.servers > 1:
-        found.append(f"servers={entry.servers}: local drives are a node's own; servers is 1")
+        problems.append(f"servers={entry.servers}: local drives are a node's own; servers is 1")
     if entry.server.ssds and not entry.server.ssd and entry.kind != "local":
-        found.append(f"server.ssds={entry.server.ssds}: the drives of its servers are not known")
+        problems.append(f"server.ssds={entry.server.ssds}: the drives of its servers are not known")
     for what, part in (("server", entry.server), ("client", entry.client)):
         if part.ports and part.port is None:
-            found.append(f"{what}.ports={part.ports} but no {what}.port: give its speed, such as 200Gb/s")
+            problems.append(f"{what}.ports={part.ports} but no {what}.port: give its speed, such as 200Gb/s")
         if entry.kind != "local" and not part.ports:
-            found.append(f"{what}.ports=0: without ports nothing reaches it; give at least 1")
+            problems.append(f"{what}.ports=0: without ports nothing reaches it; give at least 1")
         if part.read is None:
             idle = [key for key in ("write", "iops", "cores") if getattr(part, key, None)]
             idle = [key for key in idle if (what, key) != ("server", "write")]
-            found += [f"{what}.{key} says nothing without {what}.read: give that, too" for key in idle]
+            problems += [f"{what}.{key} says nothing without {what}.read: give that, too" for key in idle]
         if part.read is not None and part.iops is not None and part.iops * 4096 > part.read * 1.0001:
-            found.append(
+            problems.append(
                 f"{what}.iops={part.iops:g} of 4 KiB would be {part.iops * 4096 / 1e9:.3g} GB/s, more than"
                 f" {what}.read={part.read / 1e9:.3g} GB/s"
             )
-    return found
+    return problems
 
 
 def _stripe_problems(entry: StorageEntry) -> list[str]:
@@ -189,25 +189,27 @@ def _stripe_problems(entry: StorageEntry) -> list[str]:
     stripe = entry.stripe
     if stripe is None:
         return []
-    found, width = [], stripe.data + stripe.parity
+    problems, width = [], stripe.data + stripe.parity
     if width > entry.servers:
-        found.append(
+        problems.append(
             f"stripes of {stripe.data}+{stripe.parity} need {width} servers, one for each block;"
             f" there are {entry.servers}: take fewer data blocks, or more servers"
         )
     if stripe.spares >= entry.servers:
-        found.append(f"stripe.spares={stripe.spares}: fewer than the {entry.servers} servers must be spare")
+        problems.append(
+            f"stripe.spares={stripe.spares}: fewer than the {entry.servers} servers must be spare"
+        )
     elif entry.kind == "wekafs" and width <= entry.servers < width + stripe.spares:
-        found.append(
+        problems.append(
             f"stripes of {stripe.data}+{stripe.parity} with the space of {stripe.spares} server(s) kept free need"
             f" {width + stripe.spares} servers; there are {entry.servers}: take fewer data blocks or stripe.spares, or"
             " more servers"
         )
     if entry.kind == "wekafs" and not (stripe.data >= 3 and stripe.parity in (2, 4)):
-        found.append(
+        problems.append(
             f"stripes of {stripe.data}+{stripe.parity}: WekaFS makes 3 to 16 data blocks and 2 or 4 of parity"
         )
-    return found
+    return problems
 
 
 def _software(bandwidth: float | None, operations: float | None) -> Software | None:
@@ -221,7 +223,7 @@ def _per_core(software: Software | None, cores: int) -> Software | None:
     return Software(per_byte=software.per_byte * many, per_operation=software.per_operation * many)
 
 
-def _assembled(name: str, entry: StorageEntry, system: System, cores: int) -> StorageSystem:
+def _make_system(name: str, entry: StorageEntry, system: System, cores: int) -> StorageSystem:
     server, client = _server(entry, system), _client(entry.client, system, cores)
     raw = server.ssds * server.ssd.capacity * entry.servers if server.ssd else 0.0
     stripe = Stripe(**entry.stripe.model_dump()) if entry.stripe else None

@@ -1,0 +1,31 @@
+"""`podsim verify`: the report of an acceptance as text and as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podsim.cli.command import print_answer
+from podsim.errors import PodsimError
+from podsim.options.output_options import VerifyOutput
+from podsim.report.acceptance import acceptance_report
+from podsim.report.browser import print_pdf
+from podsim.report.pages import acceptance_page
+from podsim.results.acceptance import Acceptance
+
+
+def check_pages(output: VerifyOutput, options: Mapping[str, Any]) -> None:
+    """Raise PodsimError for pages that cannot be written, before minutes of work."""
+    for path in (output.html, output.pdf):
+        if path is not None and not path.parent.is_dir():
+            raise PodsimError(f"{path}: there is no folder {path.parent}")
+
+
+def show_acceptance(acceptance: Acceptance, output: VerifyOutput, options: Mapping[str, Any]) -> None:
+    """Print the checks, and write the pages."""
+    print_answer(acceptance, output, acceptance_report, rows=acceptance.checks)
+    page = acceptance_page(acceptance) if output.html or output.pdf else ""
+    if output.html is not None:
+        output.html.write_text(page, "utf-8")
+    if output.pdf is not None:
+        print_pdf(page, output.pdf)

@@ -1,0 +1,54 @@
+"""`podsim validate`, `podsim storage validate`, `podsim calibrate`: how accurate predictions are."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from podsim.accuracy.registry_sensitivity import sensitivity
+from podsim.options.output_options import JsonOutput, ValidateOutput
+from podsim.report import accuracy_page, page, render
+from podsim.report.calibration import calibration_report, sensitivity_report
+from podsim.report.data import to_json
+from podsim.report.screen import report_text
+from podsim.verbs.validate import UNKNOWN, validate
+
+_WIDTH = 140
+"""columns that these tables need, whatever the terminal"""
+
+
+def validation_or_sensitivity(options: Mapping[str, Any], output: ValidateOutput) -> Any:
+    """What the tables say, or how far constants move them."""
+    return sensitivity(list(options["tables"])) if output.sensitivity else validate(**options)
+
+
+def show_validation(answer: Any, output: ValidateOutput, options: Mapping[str, Any]) -> None:
+    """Print the comparisons, and write the pages."""
+    if output.sensitivity:
+        _print(answer, output, report_text(sensitivity_report(answer), _WIDTH))
+        return
+    if output.html is not None:
+        output.html.write_text(page(answer.comparisons, answer.verdicts), "utf-8")
+    if output.markdown is not None:
+        text = accuracy_page(answer.comparisons, answer.verdicts, unknown=UNKNOWN)
+        output.markdown.write_text(text, "utf-8")
+    width = max(shutil.get_terminal_size((170, 40)).columns, _WIDTH)
+    detail = bool(options["tables"] or options["rows"])
+    _print(answer, output, render(answer.comparisons, answer.verdicts, width=width, detail=detail))
+
+
+def show_calibration(answer: Any, output: JsonOutput, options: Mapping[str, Any]) -> None:
+    """Print constants that were fitted, or how they differ from the packaged ones."""
+    report = calibration_report(answer, is_check=options["check"])
+    _print(answer, output, report_text(report, _WIDTH))
+
+
+def _print(answer: Any, output: JsonOutput, text: str) -> None:
+    sys.stdout.write(to_json(answer) + "\n" if output.json else text)
+
+
+def storage_validation_rows(validation: Any) -> list[Any]:
+    """The rows of all comparisons of storage."""
+    return [row for comparison in validation.comparisons for row in comparison.rows]

@@ -1,0 +1,66 @@
+"""Answers of more than one kind, and a few whose forms depend on the options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from podsim.cli.command import load, print_answer
+from podsim.options.output_options import FioOutput, Output
+from podsim.report.screen import Report
+from podsim.results.lab import ComparedCollectives
+from podsim.results.launched import PlanRead, Recipe
+from podsim.results.served import Figure
+from podsim.results.trained import ComparedDdp, ComparedTraining
+
+
+def show_graph(cost: Any, output: Output, options: Mapping[str, Any]) -> None:
+    """Print the cost of a graph, with its ops if they are wanted."""
+    report = load("report.graphs:graph_report")
+    print_answer(cost, output, lambda answer: report(answer, detail=options["detail"]), rows=cost.ops)
+
+
+def show_launch(answer: Recipe | PlanRead, output: Output, options: Mapping[str, Any]) -> None:
+    """Print files that start a plan, with notes apart from them, or a plan that was read."""
+    print_answer(answer, output, load("report.launches:launch_report"))
+    if isinstance(answer, Recipe) and not (output.json or output.csv):
+        sys.stderr.writelines(f"podsim: note: {note}\n" for note in answer.notes)
+
+
+def serving_report(answer: Any) -> Report:
+    """The report of inference by batch, or of a figure of the white paper."""
+    kind = "figure_report" if isinstance(answer, Figure) else "served_report"
+    report: Report = load(f"report.serving:{kind}")(answer)
+    return report
+
+
+def storage_rows(answer: Any) -> Any:
+    """One sheet or several as rows."""
+    return answer if isinstance(answer, list) else [answer]
+
+
+def show_fio(run: Any, output: FioOutput, options: Mapping[str, Any]) -> None:
+    """Print a run of fio, also in fio's own form."""
+    if output.fio_json:
+        sys.stdout.write(load("report.fio_json:fio_json")(run) + "\n")
+    else:
+        print_answer(run, output, load("report.storage:fio_report"), rows=run.rows)
+
+
+def compared_report(answer: Any) -> Report:
+    """The report of a measured run and its prediction."""
+    kind = "storage_report"
+    if isinstance(answer, ComparedTraining):
+        kind = "compared_training_report"
+    elif isinstance(answer, ComparedDdp):
+        kind = "compared_ddp_report"
+    elif isinstance(answer, ComparedCollectives):
+        kind = "collectives_report"
+    report: Report = load(f"report.lab:{kind}")(answer)
+    return report
+
+
+def compared_rows(answer: Any) -> Any:
+    """The comparison by row."""
+    return [answer] if isinstance(answer, (ComparedTraining, ComparedDdp)) else answer.rows

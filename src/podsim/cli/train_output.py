@@ -1,0 +1,34 @@
+"""`podsim train`: losses of a run, next to those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podsim.cli.command import print_answer
+from podsim.errors import PodsimError
+from podsim.lab.options import no_folder
+from podsim.options.output_options import TrainOutput
+from podsim.report.lab import training_report
+from podsim.report.plot_losses import loss_image
+from podsim.results.trained import MeasuredTraining
+from podsim.verbs.train import read_trained
+
+
+def check_train(output: TrainOutput, options: Mapping[str, Any]) -> None:
+    """Raise what reading the other runs, or writing the picture, would raise after the training."""
+    _others(output)
+    if problems := no_folder(output.plot, "--plot"):
+        raise PodsimError(*problems)
+
+
+def show_trained(run: MeasuredTraining, output: TrainOutput, options: Mapping[str, Any]) -> None:
+    """Print a run and the others, and draw them."""
+    others = _others(output)
+    if output.plot is not None:
+        output.plot.write_bytes(loss_image([run, *others.values()], output.plot.suffix.lower()[1:]))
+    print_answer(run, output, lambda answer: training_report(answer, others), rows=run.rows)
+
+
+def _others(output: TrainOutput) -> dict[str, MeasuredTraining]:
+    return {path.name: read_trained(path) for path in output.against}
