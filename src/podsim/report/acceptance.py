@@ -32,7 +32,7 @@ def _share_text(share: float) -> str:
     return f"{share * 100:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -95,7 +95,7 @@ def acceptance_report(acceptance: Acceptance) -> Iterator[Block]:
     yield acceptance.machine
     yield f"expected: {acceptance.expected}; {acceptance.started}, {acceptance.seconds:.0f} s"
     if acceptance.parts:
-        columns = (replace(column, format=_cut, align="l") for column in PARTS.columns[:-1])
+        columns = (replace(column, format=_shorten, align="l") for column in PARTS.columns[:-1])
         yield ""
         yield Rows(replace(PARTS, columns=(*columns, PARTS.columns[-1])), acceptance.parts)
     if acceptance.checks:

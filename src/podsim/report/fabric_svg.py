@@ -81,7 +81,7 @@ def _net(body: list[str], net: Net, y: float) -> float:
         )
         rows.append((layer, _places(layer, start, room), y))
         start += room + 60
-    bundles = [_bundle(layer, places, top, _above(layer, rows)) for layer, places, top in rows]
+    bundles = [_bundle(layer, places, top, _upper_layer(layer, rows)) for layer, places, top in rows]
     body += [band for bands, _ in bundles for band in bands]
     body += [line for _, lines in bundles for line in lines]
     body.append(_text(_LEFT, y + 76, "lines: cables of the first of each layer", "muted"))
@@ -91,7 +91,7 @@ def _net(body: list[str], net: Net, y: float) -> float:
     return y + 125
 
 
-def _above(
+def _upper_layer(
     layer: Layer, rows: Sequence[tuple[Layer, list[tuple[float, float]], float]]
 ) -> tuple[list[tuple[float, float]], float] | None:
     """Places and height of the layer that a layer is wired to."""

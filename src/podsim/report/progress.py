@@ -28,7 +28,7 @@ def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None
 
 
 @contextmanager
-def doing() -> Iterator[Callable[[str], None]]:
+def status_line() -> Iterator[Callable[[str], None]]:
     """Give a function that says what is under way."""
     if not sys.stderr.isatty():
         yield lambda text: None

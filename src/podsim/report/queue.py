@@ -65,16 +65,16 @@ _PACKERS = Table(
 def plain_rows(result: QueueResult) -> list[dict[str, Any]]:
     """One row of numbers for each policy."""
     job = {"trace": result.trace, "machine": result.machine, "gpus": result.gpus, "jobs": result.jobs}
-    return [{**job, **_plain(run)} for run in result.runs]
+    return [{**job, **_plain_run(run)} for run in result.runs]
 
 
 def plain_result(result: QueueResult) -> dict[str, Any]:
     """The result with its users, without the arrays of every job and span."""
     summary = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "runs"}
-    return {**summary, "runs": [{**_plain(run), "users": list(run.users)} for run in result.runs]}
+    return {**summary, "runs": [{**_plain_run(run), "users": list(run.users)} for run in result.runs]}
 
 
-def _plain(run: QueueRun) -> dict[str, Any]:
+def _plain_run(run: QueueRun) -> dict[str, Any]:
     return {field.name: getattr(run, field.name) for field in fields(run) if field.name not in _HEAVY}
 
 

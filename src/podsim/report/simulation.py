@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.report.columns import BAR, Column, Table, percent, short_seconds, signed_percent
-from podsim.report.data import plain
+from podsim.report.data import plain_value
 from podsim.report.predictions import cluster_name, layout, part_rows
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, report_text, show, warnings
 from podsim.results.failed import FailedStep
@@ -261,15 +261,17 @@ def simulated_data(step: SimulatedStep, *, spans: bool = False) -> dict[str, Any
         for field in fields(step)
         if field.name not in ("timeline", "links") and not (field.name == "failure" and step.failure is None)
     }
-    data: dict[str, Any] = plain(held)
-    data["links"] = [{**plain(use), "utilisation": utilisation(use, step.step_time)} for use in step.links]
-    data["timeline"] = plain(step.timeline) if spans else _summary(step.timeline)
+    data: dict[str, Any] = plain_value(held)
+    data["links"] = [
+        {**plain_value(use), "utilisation": utilisation(use, step.step_time)} for use in step.links
+    ]
+    data["timeline"] = plain_value(step.timeline) if spans else _summary(step.timeline)
     return data
 
 
 def _summary(timeline: Timeline) -> dict[str, Any]:
     lanes = [
-        {**plain(lane), "busy": float(busy)}
+        {**plain_value(lane), "busy": float(busy)}
         for lane, busy in zip(timeline.lanes, timeline.busy("lane"), strict=True)
     ]
     kinds = {kind: float(busy) for kind, busy in zip(timeline.kinds, timeline.busy(), strict=True)}

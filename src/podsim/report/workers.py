@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from podsim.report.columns import BAR, Column, Table, percent
-from podsim.report.data import plain
+from podsim.report.data import plain_value
 from podsim.report.screen import Block, Rows, bold, dim
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
@@ -26,7 +26,7 @@ def exchange_data(run: ExchangeRun) -> dict[str, Any]:
         for field in fields(run)
         if field.name not in ("links", "timeline")
     }
-    data: dict[str, Any] = plain(held)
+    data: dict[str, Any] = plain_value(held)
     for use in run.links:
         data[f"server_{use.name.split()[0]}"] = {
             "bytes": use.bytes, "busy": use.busy / run.seconds,

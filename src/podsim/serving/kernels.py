@@ -93,7 +93,7 @@ def product_seconds(
     )
 
 
-def holds_whole(gpu: Gpu, tokens: float) -> bool:
+def is_single_block(gpu: Gpu, tokens: float) -> bool:
     """Whether an encoder's attention runs in one thread block for each head of a sequence."""
     return tokens <= _WHOLE and gpu.compute_capability >= 7.5
 
@@ -109,7 +109,7 @@ def core_seconds(gpu: Gpu, op: TensorOp, batch: Floats, tokens: float, precision
     run in the fused kernel that the GPU has, before compute capability 7.5 in batched products.
     """
     value_dim = op.value_dim or op.head_dim
-    if not op.causal and holds_whole(gpu, tokens):
+    if not op.causal and is_single_block(gpu, tokens):
         work = 2.0 * tokens**2 * (op.head_dim + value_dim)
         return np.maximum(batch * op.heads, gpu.sms) * work / peak_of(gpu, precision)
     fused = gpu.compute_capability >= 7.5

@@ -14,7 +14,15 @@ from podsim.kernels.gemm import peak_of
 from podsim.results.served import Served, ServedBatch
 from podsim.serving.engine import Engine
 from podsim.serving.kernels import Floats, runs_on, weight_bytes
-from podsim.serving.passes import Pass, cache_bytes, encodes, image_pass, prompt_pass, token_pass, weights_of
+from podsim.serving.passes import (
+    Pass,
+    cache_bytes,
+    image_pass,
+    is_encoder,
+    model_weight_bytes,
+    prompt_pass,
+    token_pass,
+)
 from podsim.workload.convolution import ConvNet
 from podsim.workload.graph import Model
 
@@ -42,14 +50,14 @@ class Task:
         """encoder, generator or images."""
         if isinstance(self.network, ConvNet):
             return "images"
-        return "encoder" if encodes(self.network) else "generator"
+        return "encoder" if is_encoder(self.network) else "generator"
 
     @property
     def weights(self) -> float:
         """B of weights."""
         if isinstance(self.network, ConvNet):
             return self.network.parameters * weight_bytes(self.precision, self.sparse)
-        return weights_of(self.network, self.precision, self.sparse)
+        return model_weight_bytes(self.network, self.precision, self.sparse)
 
     @property
     def cache(self) -> float:
@@ -115,7 +123,7 @@ def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -
     made = []
     for index, batch in enumerate(batches):
         latency = float(total_B[index])
-        memory = memory_of(task, batch)
+        memory = memory_bytes(task, batch)
         made.append(
             ServedBatch(
                 batch=batch, latency=latency, throughput=batch / latency,
@@ -129,7 +137,7 @@ def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -
     return tuple(made)
 
 
-def memory_of(task: Task, batch: int) -> float:
+def memory_bytes(task: Task, batch: int) -> float:
     """B on one instance: weights, caches, activations, and the floor of the engine."""
     return task.weights + batch * (task.cache + task.activations) + task.engine.memory_floor
 

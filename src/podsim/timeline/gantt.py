@@ -16,8 +16,8 @@ import numpy as np
 from podsim.errors import TimelineError
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.timeline import Timeline
-from podsim.timeline.gantt_counters import draw_counters, panels_of
-from podsim.timeline.gantt_raster import PAPER, coverage, mixed
+from podsim.timeline.gantt_counters import draw_counters, make_panels
+from podsim.timeline.gantt_raster import PAPER, coverage, mix_colours
 from podsim.timeline.kind_colours import colours, ink_on
 from podsim.units import format_quantity
 
@@ -82,7 +82,7 @@ def gantt_figure(timeline: Timeline, *, title: str = "") -> Figure:
     if not len(timeline) or timeline.seconds <= timeline.start.min():
         raise TimelineError("the timeline holds no span that takes time; there is nothing to draw")
     matplotlib = load_matplotlib()
-    panels = panels_of(timeline)
+    panels = make_panels(timeline)
     layout = _layout(len(timeline.lanes))
     below = len(panels) * (_PANEL + _GAP)
     filled = layout.rows * layout.pitch + below
@@ -131,7 +131,7 @@ def _draw_rows(axes: Axes, timeline: Timeline, layout: _Layout, low: float, high
     row = timeline.lane // layout.merged
     covers_RKW = coverage(timeline, row, layout.rows, _PIXELS, low, high)
     lanes_R = np.bincount(np.arange(len(timeline.lanes)) // layout.merged, minlength=layout.rows)
-    picture_RWC = mixed(covers_RKW / lanes_R[:, None, None], [colour[kind] for kind in timeline.kinds])
+    picture_RWC = mix_colours(covers_RKW / lanes_R[:, None, None], [colour[kind] for kind in timeline.kinds])
     axes.imshow(
         picture_RWC, extent=(low, high, layout.rows, 0), aspect="auto", interpolation="nearest", zorder=1
     )
@@ -187,7 +187,7 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
     if room >= 0.1 and not alone:
         for row, lane in enumerate(lanes):
             label = lane.name + (f" x{lane.copies}" if lane.copies > 1 else "")
-            axes.text(put, row + 0.5, _short(label, 18), ha="right", va="center", fontsize=7.5, color=INK)
+            axes.text(put, row + 0.5, _shorten(label, 18), ha="right", va="center", fontsize=7.5, color=INK)
     last = -1.0
     for first, end in pairwise(edges):
         top = first * room
@@ -203,7 +203,7 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
         axes.text(
             far,
             at,
-            _short(label, 24 if not alone else 36),
+            _shorten(label, 24 if not alone else 36),
             ha="left",
             va="center",
             fontsize=7.5,
@@ -211,7 +211,7 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
         )
 
 
-def _short(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -238,7 +238,7 @@ def _legend(figure: Figure, timeline: Timeline, height: float) -> None:
     marks = [
         Patch(
             color=colour[timeline.kinds[kind]],
-            label=f"{_short(timeline.kinds[kind], 14)} {_percent(busy[kind] / total)}",
+            label=f"{_shorten(timeline.kinds[kind], 14)} {_percent(busy[kind] / total)}",
         )
         for kind in order[:most]
     ]
@@ -260,5 +260,7 @@ def _title(figure: Figure, timeline: Timeline, layout: _Layout, title: str, heig
         what += f"; each row is the mean of {layout.merged} lanes"
     left = 0.12 / _WIDTH
     if title:
-        figure.text(left, 1 - 0.25 / height, _short(title, 120), fontsize=11, fontweight="bold", va="center")
+        figure.text(
+            left, 1 - 0.25 / height, _shorten(title, 120), fontsize=11, fontweight="bold", va="center"
+        )
     figure.text(left, 1 - 0.5 / height, what, fontsize=8.5, va="center")

@@ -39,7 +39,7 @@ def coverage(timeline: Timeline, row: Ints, rows: int, width: int, low: float, h
     return np.asarray(np.cumsum(covers_RKW, axis=2)[:, :, :width])
 
 
-def mixed(covers_RKW: Floats, colours: list[str]) -> Floats:
+def mix_colours(covers_RKW: Floats, colours: list[str]) -> Floats:
     """The picture [R, W, C]: each pixel the colours of its kinds in proportion, and paper for the time left over."""
     colours_KC = np.array([rgb(colour) for colour in colours])
     whole_RW = covers_RKW.sum(axis=1)

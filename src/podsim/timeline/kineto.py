@@ -21,8 +21,8 @@ from podsim.errors import TimelineError
 from podsim.results.measured import KindTime, MeasuredStep
 from podsim.results.timeline import Lane, Timeline
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES, kind_of, parallelism_of
-from podsim.timeline.kineto_read import Found, Work, gather
-from podsim.timeline.spans import beyond, covered
+from podsim.timeline.kineto_read import Profile, Work, read_profile
+from podsim.timeline.spans import covered_seconds, uncovered_seconds
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -57,10 +57,10 @@ def read_kineto(
     step asked for.
     """
     name = Path(path).name
-    profile = gather(path, progress)
+    profile = read_profile(path, progress)
     work = profile.work or (_outermost(profile.ops) if cpu else [])
     if not work:
-        raise TimelineError(_nothing(name, profile))
+        raise TimelineError(_no_kernel_text(name, profile))
     warnings: list[str] = []
     steps = _steps(name, profile, work, step, warnings)
     chosen = np.flatnonzero(steps.of >= 0)
@@ -68,10 +68,10 @@ def read_kineto(
         profile, [work[k] for k in chosen.tolist()], steps.of[chosen], float(steps.start[0])
     )
     lengths = steps.end - steps.start
-    return _measured(name, profile, steps, lengths, timeline, groups, warnings)
+    return _make_step(name, profile, steps, lengths, timeline, groups, warnings)
 
 
-def _nothing(name: str, profile: Found) -> str:
+def _no_kernel_text(name: str, profile: Profile) -> str:
     if profile.ops:
         return (
             f"{name}: {len(profile.ops):,} ops of the CPU and no GPU kernel; profile on a GPU with activities=[CPU, "
@@ -96,7 +96,7 @@ def _outermost(ops: Sequence[Work]) -> list[Work]:
 
 
 def _steps(
-    name: str, profile: Found, work: Sequence[Work], wanted: int | None, warnings: list[str]
+    name: str, profile: Profile, work: Sequence[Work], wanted: int | None, warnings: list[str]
 ) -> _Steps:
     """The steps to read, and the ops of each."""
     ranges = profile.steps or profile.gpu_steps
@@ -114,13 +114,15 @@ def _steps(
             names=("whole trace",), of=of, start=start.min(keepdims=True), end=end.max(keepdims=True)
         )
     edges = np.array([ranges[step] for step in known])
-    when, exact = _launched(profile, work, start)
+    when, exact = _launch_seconds(profile, work, start)
     step_of_op = np.searchsorted(edges[:, 0], when, side="right") - 1
     step_of_op[(step_of_op < 0) | (exact & (when > edges[np.clip(step_of_op, 0, None), 1]))] = -1
     return _bounds(name, known, edges, step_of_op, start, end, wanted, cpu=not profile.work)
 
 
-def _launched(profile: Found, work: Sequence[Work], start: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def _launch_seconds(
+    profile: Profile, work: Sequence[Work], start: Floats
+) -> tuple[Floats, NDArray[np.bool_]]:
     """When each op was launched, s; its start, where the file does not tell, and the GPU may be behind the ranges."""
     if not profile.steps:
         return start, np.ones(len(work), dtype=bool)
@@ -175,7 +177,7 @@ def _number(step: str) -> int:
     return int(digits[0]) if digits else -1
 
 
-def _timeline(profile: Found, work: Sequence[Work], step: Ints, zero: float) -> tuple[Timeline, list[str]]:
+def _timeline(profile: Profile, work: Sequence[Work], step: Ints, zero: float) -> tuple[Timeline, list[str]]:
     """The ops on a lane for each stream, and the group of each."""
     where = [(op.device, op.stream) for op in work]
     lanes = {key: index for index, key in enumerate(sorted(set(where)))}
@@ -199,10 +201,10 @@ def _timeline(profile: Found, work: Sequence[Work], step: Ints, zero: float) -> 
     return timeline, groups
 
 
-def _groups(profile: Found, work: Sequence[Work], kinds: Sequence[str]) -> list[str]:
+def _groups(profile: Profile, work: Sequence[Work], kinds: Sequence[str]) -> list[str]:
     """forward, backward, optimizer or compute of arithmetic, the parallelism of communication, copy."""
-    steps = _merged(profile.optimizer)
-    backward = {thread: _merged(ranges) for thread, ranges in profile.backward.items()}
+    steps = _merge_ranges(profile.optimizer)
+    backward = {thread: _merge_ranges(ranges) for thread, ranges in profile.backward.items()}
     alone = set(backward) - profile.main
     groups = []
     for op, kind in zip(work, kinds, strict=True):
@@ -211,17 +213,17 @@ def _groups(profile: Found, work: Sequence[Work], kinds: Sequence[str]) -> list[
             groups.append(parallelism_of(kind, op.arguments))
         elif kind not in ARITHMETIC:
             groups.append("copy")
-        elif kind == "optimizer" or (launch is not None and _inside(steps, launch[0])):
+        elif kind == "optimizer" or (launch is not None and _is_inside(steps, launch[0])):
             groups.append("optimizer")
         elif launch is None or not backward:
             groups.append("compute")
         else:
-            ours = launch[1] in alone or _inside(backward.get(launch[1], _NONE), launch[0])
+            ours = launch[1] in alone or _is_inside(backward.get(launch[1], _NONE), launch[0])
             groups.append("backward" if ours else "forward")
     return groups
 
 
-def _merged(ranges: Sequence[tuple[float, float]]) -> Floats:
+def _merge_ranges(ranges: Sequence[tuple[float, float]]) -> Floats:
     """Ranges in order, without those inside others, [ranges, 2]."""
     held: list[tuple[float, float]] = []
     for start, end in sorted(ranges):
@@ -230,14 +232,14 @@ def _merged(ranges: Sequence[tuple[float, float]]) -> Floats:
     return np.array(held).reshape(-1, 2)
 
 
-def _inside(ranges: Floats, time: float) -> bool:
+def _is_inside(ranges: Floats, time: float) -> bool:
     last = int(np.searchsorted(ranges[:, 0], time, side="right")) - 1
     return last >= 0 and time <= float(ranges[last, 1])
 
 
-def _measured(
+def _make_step(
     name: str,
-    profile: Found,
+    profile: Profile,
     steps: _Steps,
     lengths: Floats,
     timeline: Timeline,
@@ -263,14 +265,14 @@ def _measured(
         ranks=int(distributed.get("world_size", 1)), steps=steps.names,
         step_times=tuple(lengths.tolist()), step_time=float(lengths.mean()),
         kinds=_kinds(timeline, kinds, np.array(groups), arithmetic, many),
-        arithmetic=covered(start[arithmetic], end[arithmetic]) / many,
-        exposed=beyond(start[talks], end[talks], start[arithmetic], end[arithmetic]) / many,
-        idle=max(0.0, float(lengths.sum()) - covered(start, end)) / many,
+        arithmetic=covered_seconds(start[arithmetic], end[arithmetic]) / many,
+        exposed=uncovered_seconds(start[talks], end[talks], start[arithmetic], end[arithmetic]) / many,
+        idle=max(0.0, float(lengths.sum()) - covered_seconds(start, end)) / many,
         timeline=timeline, warnings=tuple(warnings),
     )  # fmt: skip
 
 
-def _device(profile: Found) -> str:
+def _device(profile: Profile) -> str:
     if not profile.work:
         return "CPU"
     properties = profile.header.get("deviceProperties") or []
@@ -292,9 +294,11 @@ def _kinds(
     start, end = timeline.start, timeline.end
     for kind, group in dict.fromkeys(zip(kinds.tolist(), groups.tolist(), strict=True)):
         here = (kinds == kind) & (groups == group)
-        wall = covered(start[here], end[here])
+        wall = covered_seconds(start[here], end[here])
         hidden = not arithmetic[here][0]
-        exposed = beyond(start[here], end[here], start[arithmetic], end[arithmetic]) if hidden else wall
+        exposed = (
+            uncovered_seconds(start[here], end[here], start[arithmetic], end[arithmetic]) if hidden else wall
+        )
         times.append(
             KindTime(
                 kind=kind,

@@ -13,7 +13,7 @@ from podsim.results.measured import MeasuredStep, StepComparison, StepRow
 from podsim.results.simulated import SimulatedStep
 from podsim.results.timeline import Timeline
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES
-from podsim.timeline.spans import beyond, covered
+from podsim.timeline.spans import covered_seconds, uncovered_seconds
 
 Texts: TypeAlias = NDArray[np.str_]
 GROUPS: Mapping[str, str] = {
@@ -57,8 +57,8 @@ def compare_steps(measured: MeasuredStep, simulated: SimulatedStep, *, process: 
         measured.timeline.end, many,
     )  # fmt: skip
     rows = _rows(theirs, ours)
-    exposed = _row("exposed communication", measured.exposed, ours.exposed())
-    idle = _row("idle", measured.idle, max(0.0, simulated.step_time - covered(ours.start, ours.end)))
+    exposed = _row("exposed communication", measured.exposed, ours.exposed_seconds())
+    idle = _row("idle", measured.idle, max(0.0, simulated.step_time - covered_seconds(ours.start, ours.end)))
     return StepComparison(
         source=measured.source, device=measured.device, model=simulated.model, cluster=simulated.cluster,
         process=process, measured=measured.step_time, simulated=simulated.step_time,
@@ -77,13 +77,16 @@ class _Side:
 
     def wall(self, chosen: NDArray[np.bool_]) -> float | None:
         """Seconds of a step in which one of some spans runs; None without any."""
-        return covered(self.start[chosen], self.end[chosen]) / self.many if chosen.any() else None
+        return covered_seconds(self.start[chosen], self.end[chosen]) / self.many if chosen.any() else None
 
-    def exposed(self) -> float:
+    def exposed_seconds(self) -> float:
         """Seconds of a step in which communication runs and no arithmetic."""
         talks = np.isin(self.groups, (*_TALKS, "pp"))
         works = np.isin(self.groups, (*_PHASES, "optimizer"))
-        return beyond(self.start[talks], self.end[talks], self.start[works], self.end[works]) / self.many
+        return (
+            uncovered_seconds(self.start[talks], self.end[talks], self.start[works], self.end[works])
+            / self.many
+        )
 
 
 def _of_process(timeline: Timeline, process: str) -> _Side:

@@ -44,7 +44,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Found:
+class Profile:
     """The content of a file; lists grow as it is read. Ranges are (start, end, …) in s."""
 
     work: list[Work] = field(default_factory=list)
@@ -64,9 +64,9 @@ class Found:
     header: dict[str, Any] = field(default_factory=dict)
 
 
-def gather(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Found:
+def read_profile(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Profile:
     """What a file holds. Raises TimelineError on a file that cannot be read or whose events break the format."""
-    profile = Found()
+    profile = Profile()
     name = Path(path).name
     threads: dict[Any, int] = {}
 
@@ -86,7 +86,7 @@ def gather(path: str | Path, progress: Callable[[int, int], None] | None = None)
     return profile
 
 
-def _take(profile: Found, event: Mapping[str, Any], threads: dict[Any, int]) -> None:
+def _take(profile: Profile, event: Mapping[str, Any], threads: dict[Any, int]) -> None:
     """Sort one event of a length of time in."""
     kind = str(event.get("cat", "")).lower()
     if kind not in _GPU | _RUNTIME | _ANNOTATION and kind not in ("cpu_op", "operator"):
@@ -114,7 +114,7 @@ def _take(profile: Found, event: Mapping[str, Any], threads: dict[Any, int]) -> 
         profile.ops.append(Work(name, start, end, 0, thread, -1, {}))
 
 
-def _annotation(profile: Found, kind: str, name: str, start: float, end: float, thread: int) -> None:
+def _annotation(profile: Profile, kind: str, name: str, start: float, end: float, thread: int) -> None:
     step = _STEP.search(name)
     if kind == "user_annotation" and (step or name.startswith("Optimizer.step")):
         profile.main.add(thread)

@@ -65,7 +65,7 @@ def links_figure(step: SimulatedStep) -> Figure:
             last = row == len(shown) - 1
             _draw(axes, use, step.step_time, colour, last=last)
             _histogram(side, use, step.step_time, last=last)
-            _named(figure, use, step.step_time, bottom + 0.5 * _ROW / height)
+            _name_link(figure, use, step.step_time, bottom + 0.5 * _ROW / height)
         _title(figure, step, len(links), height)
         _legend(figure, shown, colour, height)
         return figure
@@ -120,7 +120,7 @@ def _histogram(axes: Axes, use: LinkUse, seconds: float, *, last: bool) -> None:
         axes.set_xlabel("share of the step at\neach utilisation, %", fontsize=8)
 
 
-def _named(figure: Figure, use: LinkUse, seconds: float, at: float) -> None:
+def _name_link(figure: Figure, use: LinkUse, seconds: float, at: float) -> None:
     """What a link is, where, and for whom it worked."""
     copies = f" x{use.copies:,}" if use.copies > 1 else ""
     text = (

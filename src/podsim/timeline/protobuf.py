@@ -55,7 +55,7 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, Value]]:
         at += size
 
 
-def packed(value: Value) -> list[int]:
+def repeated_integers(value: Value) -> list[int]:
     """Numbers of a repeated field, packed or alone."""
     if isinstance(value, int):
         return [value]
@@ -66,7 +66,7 @@ def packed(value: Value) -> list[int]:
     return numbers
 
 
-def signed(value: int) -> int:
+def signed_integer(value: int) -> int:
     """A varint read as a whole number with a sign, in 64 bits."""
     return value - (1 << 64) if value >= 1 << 63 else value
 

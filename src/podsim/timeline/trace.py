@@ -54,19 +54,19 @@ def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None 
 def _names(timeline: Timeline, rows: Rows, processes: tuple[str, ...]) -> Iterator[str]:
     """Events that name processes and threads and keep them in order."""
 
-    def named(what: str, pid: int, tid: int, **held: object) -> str:
+    def metadata(what: str, pid: int, tid: int, **held: object) -> str:
         event = {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": held}
         return json.dumps(event, separators=(",", ":"))
 
     pids = {process: 1 + index for index, process in enumerate(processes)}
-    yield named("podsim_timeline", 1, 1, version=1)
+    yield metadata("podsim_timeline", 1, 1, version=1)
     for process, pid in pids.items():
-        yield named("process_name", pid, pid, name=process)
-        yield named("process_sort_index", pid, pid, sort_index=pid)
+        yield metadata("process_name", pid, pid, name=process)
+        yield metadata("process_sort_index", pid, pid, sort_index=pid)
     for row, (lane, depth) in enumerate(zip(rows.lane, rows.depth, strict=True)):
         owner, tid = timeline.lanes[lane], 1 + len(processes) + row
-        yield named("thread_name", pids[owner.process], tid, name=label(owner, depth))
-        yield named("thread_sort_index", pids[owner.process], tid, sort_index=row)
+        yield metadata("thread_name", pids[owner.process], tid, name=label(owner, depth))
+        yield metadata("thread_sort_index", pids[owner.process], tid, sort_index=row)
 
 
 def _microseconds(nanoseconds: NDArray[np.int64]) -> Iterator[str]:
@@ -129,27 +129,29 @@ def read_chrome(path: str | Path, progress: Callable[[int, int], None] | None = 
     def each(event: Mapping[str, Any]) -> None:
         phase = event.get("ph")
         if phase == "X":
-            spans.span(event, _us(event, "ts"), _us(event, "dur"))
+            spans.span(event, _event_seconds(event, "ts"), _event_seconds(event, "dur"))
         elif phase == "B":
             open_spans.setdefault((event.get("pid"), event.get("tid")), []).append(event)
         elif phase == "E":
             stack = open_spans.get((event.get("pid"), event.get("tid")))
             if stack:
                 begun = stack.pop()
-                start = _us(begun, "ts")
-                spans.span(begun, start, _us(event, "ts") - start)
+                start = _event_seconds(begun, "ts")
+                spans.span(begun, start, _event_seconds(event, "ts") - start)
         elif phase == "C":
             for unit, value in (event.get("args") or {}).items():
                 if isinstance(value, (int, float)):
-                    spans.value(event.get("pid"), str(event.get("name", "")), unit, _us(event, "ts"), value)
+                    spans.value(
+                        event.get("pid"), str(event.get("name", "")), unit, _event_seconds(event, "ts"), value
+                    )
         elif phase == "M":
-            spans.named(event)
+            spans.take_name(event)
 
     read_events(path, each, progress)
     return spans.timeline()
 
 
-def _us(event: Mapping[str, Any], key: str) -> float:
+def _event_seconds(event: Mapping[str, Any], key: str) -> float:
     """Seconds of a time in microseconds."""
     value = event.get(key, 0.0)
     return float(value) / 1e6

@@ -28,7 +28,7 @@ class Collected:
         self._arguments: dict[str, dict[int, Any]] = {}
         self._counters: dict[tuple[Any, str, str], tuple[list[float], list[float]]] = {}
 
-    def named(self, event: Mapping[str, Any]) -> None:
+    def take_name(self, event: Mapping[str, Any]) -> None:
         """Take the name of a process or a thread."""
         name = (event.get("args") or {}).get("name")
         if event.get("name") == "process_name":

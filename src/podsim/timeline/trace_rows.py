@@ -54,7 +54,7 @@ def rows_of(timeline: Timeline) -> Rows:
     depth = np.zeros(len(order), dtype=np.int64)
     bounds = np.searchsorted(lane, [overlapping, overlapping + 1])
     for first, last in bounds.T.tolist():
-        depth[first:last] = _stacked(start[first:last], end[first:last])
+        depth[first:last] = _stack_rows(start[first:last], end[first:last])
     depths = np.zeros(len(timeline.lanes), dtype=np.int64)
     np.maximum.at(depths, lane, depth)
     first_row = np.concatenate([[0], np.cumsum(depths + 1)[:-1]]).astype(np.int64)
@@ -67,7 +67,7 @@ def rows_of(timeline: Timeline) -> Rows:
     )  # fmt: skip
 
 
-def _stacked(start: Ints, end: Ints) -> list[int]:
+def _stack_rows(start: Ints, end: Ints) -> list[int]:
     """For spans sorted by start, the lowest row that is free when each starts."""
     busy: list[tuple[int, int]] = []
     free: list[int] = []

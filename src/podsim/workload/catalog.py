@@ -97,15 +97,15 @@ def _value(name: str, value: Value) -> Value:
     kind = _TYPES[name]
     if kind.startswith("tuple") and isinstance(value, (str, list, int)) and not isinstance(value, bool):
         items = [x for x in value.split(",") if x.strip()] if isinstance(value, str) else value
-        return tuple(_whole(name, x) for x in (items if isinstance(items, list) else [items]))
+        return tuple(_read_integer(name, x) for x in (items if isinstance(items, list) else [items]))
     if not isinstance(value, str):
         return value
     if kind == "bool":
-        return _flag(name, value)
-    return _whole(name, value) if kind == "int" else value
+        return _read_flag(name, value)
+    return _read_integer(name, value) if kind == "int" else value
 
 
-def _flag(name: str, text: str) -> bool:
+def _read_flag(name: str, text: str) -> bool:
     known = {
         "true": True,
         "yes": True,
@@ -121,7 +121,7 @@ def _flag(name: str, text: str) -> bool:
     return known[text.strip().lower()]
 
 
-def _whole(name: str, value: object) -> int:
+def _read_integer(name: str, value: object) -> int:
     if type(value) is int:
         return value
     text = value.strip().replace("_", "").removeprefix("+") if isinstance(value, str) else ""
