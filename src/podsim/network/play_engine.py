@@ -44,7 +44,7 @@ PAUSE_EVENTS, PAUSE_SOLVED = 2_000_000, 2_000
 
 
 @kernel
-def _bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> float:
+def _next_bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> float:
     """Bytes of a flow's next transfer."""
     first, count = flows[f].chunk, flows[f].width
     if flows[f].turn != 0:
@@ -57,7 +57,7 @@ def _bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> f
 
 
 @kernel
-def _try(f: int, flows: Records, gates: Records, touched: Ints, number: Ints) -> None:
+def _try_start(f: int, flows: Records, gates: Records, touched: Ints, number: Ints) -> None:
     """Start the next transfer of a flow if it is free and all it waits for is there."""
     k, mode = flows[f].sent, flows[f].mode
     if mode not in (IDLE, ENDED) or k >= flows[f].repeat:
@@ -77,7 +77,7 @@ def _try(f: int, flows: Records, gates: Records, touched: Ints, number: Ints) ->
 
 
 @kernel
-def _opened(gate: int, gates: Records, groups: Records, deps: Records) -> int:
+def _open_count(gate: int, gates: Records, groups: Records, deps: Records) -> int:
     """How many transfers of its flows a gate lets through by now."""
     opened = MANY
     for i in range(gates[gate].deps, gates[gate].deps_end):
@@ -112,12 +112,12 @@ def _arrive(f: int, now: float, s: State) -> None:
         gate = wakes[i].gate
         if groups[group].done < groups[group].repeat and groups[group].done + wakes[i].lag <= 0:
             continue
-        opened = _opened(gate, gates, groups, s.deps)
+        opened = _open_count(gate, gates, groups, s.deps)
         if opened == gates[gate].open:
             continue
         gates[gate].open = opened
         for j in range(gates[gate].flows, gates[gate].flows_end):
-            _try(items[j], flows, gates, s.touched, s.number)
+            _try_start(items[j], flows, gates, s.touched, s.number)
 
 
 @kernel
@@ -145,10 +145,10 @@ def _end(f: int, now: float, delays: Floats, s: State) -> None:
         else:
             waves_W2[wave, 0] = cell
         waves_W2[wave, 1] = cell
-    _try(f, flows, s.gates, touched, number)
+    _try_start(f, flows, s.gates, touched, number)
     after = flows[f].after
     if after >= 0 and flows[f].sent == flows[f].repeat:
-        _try(after, flows, s.gates, touched, number)
+        _try_start(after, flows, s.gates, touched, number)
 
 
 @kernel
@@ -200,7 +200,7 @@ def _occupy(f: int, now: float, step: int, p: Program, s: State) -> None:
 
 @kernel
 def _solve(p: Program, s: State, n: int, sign: int) -> None:
-    """Set lane_rate for the n flows found, whose lanes' keys add up to `sign`."""
+    """Set lane_rate for the n flows of `members`, whose lanes' keys add up to `sign`."""
     slot = memo_slot(sign, s.memo)
     at = s.memo[slot].at
     if at >= 0:
@@ -208,22 +208,22 @@ def _solve(p: Program, s: State, n: int, sign: int) -> None:
             s.lane_rate[s.memo_rates[i].lane] = s.memo_rates[i].rate
         return
     for i in range(n):
-        s.todo[i] = s.flows[s.found[i]].lane
+        s.todo[i] = s.flows[s.members[i]].lane
     flows = Flows(p.start, p.middle, p.link, p.use, p.ones, p.capacity)
     fill(s.todo, n, flows, s.lane_rate, Scratch(s.left, s.load, s.users, s.full))
     s.number[SOLVED] += 1
-    remember(n, sign, s.flows, s.found, s.memo, s.memo_rates, s.lane_rate, s.number)
+    remember(n, sign, s.flows, s.members, s.memo, s.memo_rates, s.lane_rate, s.number)
 
 
 @kernel
-def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Records, link: Ints, found: Ints,
+def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Records, link: Ints, members: Ints,
           stamp: int) -> tuple[int, int]:  # fmt: skip
     """The flows that share with a flow, over links that may be full now: (how many, sum of their lanes' keys)."""
-    found[0] = f
+    members[0] = f
     flows[f].seen = stamp
     n, done, sign = 1, 0, 0
     while done < n:
-        lane = flows[found[done]].lane
+        lane = flows[members[done]].lane
         done += 1
         sign += lanes[lane].key
         for i in range(lanes[lane].first, lanes[lane].middle):
@@ -235,7 +235,7 @@ def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Recor
                 g = on_link[j].flow
                 if flows[g].seen != stamp:
                     flows[g].seen = stamp
-                    found[n] = g
+                    members[n] = g
                     n += 1
     return n, sign
 
@@ -246,13 +246,13 @@ def _share(f: int, now: float, p: Program, s: State) -> None:
     flows, buckets, number = s.flows, s.buckets, s.number
     if flows[f].seen == number[STAMP]:
         return
-    n, sign = _find(f, flows, s.lanes, s.links, s.on_link, p.link, s.found, number[STAMP])
+    n, sign = _find(f, flows, s.lanes, s.links, s.on_link, p.link, s.members, number[STAMP])
     if n == 1:
         s.lane_rate[flows[f].lane] = flows[f].limit
     else:
         _solve(p, s, n, sign)
     for i in range(n):
-        g = s.found[i]
+        g = s.members[i]
         rate = s.lane_rate[flows[g].lane]
         if flows[g].bucket < 0:
             flows[g].rate = rate
@@ -296,7 +296,7 @@ def _settle(p: Program, s: State, now: float) -> None:
         f = touched[i]
         if flows[f].mode != IDLE:
             size = flows[f].bytes
-            flows[f].left = size if size >= 0.0 else _bytes(f, flows, p.chunk_bytes, p.chunk_ends)
+            flows[f].left = size if size >= 0.0 else _next_bytes(f, flows, p.chunk_bytes, p.chunk_ends)
             flows[f].since = now
             if flows[f].mode == NEW:
                 flows[f].rate = flows[f].limit
@@ -350,9 +350,9 @@ def run(p: Program, s: State, now: float) -> tuple[float, bool]:
     if now < 0.0:
         now = 0.0
         for gate in range(len(s.gates)):
-            s.gates[gate].open = _opened(gate, s.gates, s.groups, s.deps)
+            s.gates[gate].open = _open_count(gate, s.gates, s.groups, s.deps)
         for f in range(len(s.flows)):
-            _try(f, s.flows, s.gates, s.touched, s.number)
+            _try_start(f, s.flows, s.gates, s.touched, s.number)
         _settle(p, s, now)
     events, solved = s.number[EVENTS] + PAUSE_EVENTS, s.number[SOLVED] + PAUSE_SOLVED
     while True:
