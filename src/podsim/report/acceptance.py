@@ -1,4 +1,4 @@
-"""`podsim verify`: the inventory, the checks, and what is wrong."""
+"""`podsim verify`: the inventory, the checks, and the problems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERDICTS = (
 )  # fmt: skip
 _BAD = _VERDICTS[1:6]
 _LONGEST = 46
-"""characters of an inventory's cell on a terminal"""
+"""The most characters of an inventory cell on a terminal."""
 
 
 def _verdict_badge(row: Part | Check) -> str:
@@ -75,12 +75,12 @@ THRESHOLDS = Table(
 
 
 def has_method(check: Check) -> bool:
-    """Whether it is known what measured the figure."""
+    """Whether the method of the measurement is known."""
     return bool(check.how)
 
 
 def verdict_line(acceptance: Acceptance) -> str:
-    """One sentence: whether the machine is accepted, and how many lines have which verdict."""
+    """One sentence: whether the machine is accepted, and the number of lines by verdict."""
     verdicts = [part.verdict for part in acceptance.parts] + [check.verdict for check in acceptance.checks]
     order = sorted(
         set(verdicts), key=lambda name: _VERDICTS.index(name) if name in _VERDICTS else len(_VERDICTS)

@@ -19,7 +19,7 @@ _TITLES = {"gpu": "GPU", "nic": "NIC", "cpu": "CPU", "pcie": "PCIe", "nvswitch":
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a box stands."""
+    """The position of a box."""
 
     left: float
     top: float
@@ -40,7 +40,7 @@ class _Place:
 
 
 class _Layout:
-    """Where every part goes: a column for each processor, a row for each kind of part."""
+    """The position of every part: a column for each processor, a row for each kind of part."""
 
     def __init__(self, drawing: Drawing) -> None:
         self.drawing = drawing
@@ -83,7 +83,7 @@ class _Layout:
         return [name for name in self._children(parent, "pcie") if not self._is_card(name)]
 
     def _is_card(self, switch: str) -> bool:
-        """Whether a switch leads to storage alone: then it stands below the processor."""
+        """Whether a switch leads to storage alone; such a switch is drawn below the processor."""
         kinds = {self.kinds[name] for name, top in self.parents.items() if top == switch}
         return bool(kinds) and kinds <= {"storage", "drive"}
 
@@ -103,7 +103,7 @@ class _Layout:
         self.y_low = self.y_cpu + 70.0
 
     def reach(self, wire: Wire) -> int:
-        """How many GPUs further a cable leads."""
+        """The distance of a cable, in GPUs."""
         gpus = self._names_of("gpu")
         return (
             abs(gpus.index(wire.one) - gpus.index(wire.other)) if {wire.one, wire.other} <= set(gpus) else 0
@@ -120,7 +120,7 @@ class _Layout:
         self.right = start + width
 
     def _branches(self, parent: str, start: float, level: int) -> float:
-        """Place the devices and switches below a part from `start` on; where they end."""
+        """Place the devices and switches below a part, beginning at `start`; the end of the last one."""
         gpus, nics = self._children(parent, "gpu"), self._children(parent, "nic")
         end = start + max(len(gpus), len(nics)) * _SLOT
         self._spread(gpus, start, end, self.y_gpu)
@@ -161,7 +161,7 @@ class _Layout:
             self.places[chip] = _Place(left + number * step, 6.0, step - 12)
 
     def legend(self) -> list[tuple[str, str]]:
-        """(kind of wire, what it carries) for each kind and rate."""
+        """(kind of wire, its rate in words) for each kind and rate."""
         return list(dict.fromkeys((wire.kind, self._wire_text(wire)) for wire in self.drawing.wires))
 
     def _wire_text(self, wire: Wire) -> str:

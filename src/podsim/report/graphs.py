@@ -46,7 +46,7 @@ def _counts(values: Mapping[str, int]) -> str:
 
 
 def captured_report(captured: Captured) -> Iterator[Block]:
-    """A capture: its ops, arithmetic, and what is kept."""
+    """A capture: its ops, its arithmetic, and its kept tensors."""
     yield bold(
         f"{captured.model}: {captured.ops} ops, {captured.parameters:,.0f} parameters, {captured.batch} samples a step"
     )
@@ -62,7 +62,7 @@ def captured_report(captured: Captured) -> Iterator[Block]:
 
 
 def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
-    """The cost of a graph: the step, where it goes, the longest ops or all, the cut."""
+    """The cost of a graph: the step, its parts, the longest ops or all, and the cut."""
     yield bold(f"{cost.model}, {cost.batch} samples, on one {cost.gpu} in {cost.precision}")
     yield from (dim(cost.source), "")
     yield from _times(cost)

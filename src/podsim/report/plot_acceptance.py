@@ -17,7 +17,7 @@ RED = "#D55E00"
 _GREY = "#8c959f"
 _WIDTH = 8.4
 _MOST = 1.6
-"""share beyond which a bar is cut off"""
+"""The share at which a bar is cut off."""
 
 
 def checks_svg(checks: Sequence[Check]) -> bytes:

@@ -12,7 +12,7 @@ from podsim.results.queued import PackResult, QueueResult, QueueRun
 
 _HEAVY = ("jct", "timeline", "users")
 _USERS = 8
-"""users that a single policy's report lists"""
+"""The most users that a single policy's report lists."""
 
 
 def wait_text(seconds: float) -> str:
@@ -93,7 +93,7 @@ def queue_report(result: QueueResult) -> Iterator[Block]:
 
 
 def _omissions(result: QueueResult) -> Iterator[str]:
-    """What of the trace was not run as it stands."""
+    """The parts of the trace that were left out or changed."""
     for reason, count in result.left_out.items():
         yield f"{'Warning: ' if result.too_large else ''}{count:,} jobs left out: {reason}"
     if result.too_large:

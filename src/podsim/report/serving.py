@@ -1,4 +1,4 @@
-"""What serving a model gives, and figures of the white paper."""
+"""Reports of serving a model, and figures of the white paper."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def play_nodes(joined: Joined, seconds: Floats, send: Floats) -> Play:
     return Play(end[:-1], before, is_done[:-1])
 
 
-def begin_of(joined: Joined, end: Floats, send: float) -> Floats:
+def begin_seconds(joined: Joined, end: Floats, send: float) -> Floats:
     """When each node begins, of when all end, one duration: [nodes]."""
     begin = np.append(0.0, end[:-1])
     begin[joined.rank_node[joined.rank_node < len(end)]] = 0.0

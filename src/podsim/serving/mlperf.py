@@ -1,4 +1,4 @@
-"""One smallest instance against a seventh of its whole GPU: MLPerf Inference offline, predicted and measured."""
+"""The smallest instance compared with a seventh of its GPU: MLPerf Inference offline, predicted and measured."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Seventh:
 def sevenths() -> tuple[Seventh, ...]:
     """Every measured pair of MLPerf Inference offline, 0.7 (40 GB) and 1.1 (80 GB); none is fitted.
 
-    Networks that are not known here are bound by SMs: 98 of 108.
+    Unknown networks are bound by SMs: 98 of 108.
     """
     rates = {
         (row.gpu, row.model, row.slice): row.value

@@ -1,7 +1,7 @@
 """One pass of a network over a batch, kernel by kernel: a prompt (or a whole sequence), one more token, an image.
 
-What an engine folds away is not there: activations, biases and residual sums belong to the product or norm beside them.
-A pass is given by seconds of three kinds, and by the number of its kernels.
+Engines fuse activations, biases and residual sums into the adjacent product or norm, so they do not count. A pass is
+seconds of three kinds, and the number of its kernels.
 
 Axes: B batches.
 """
@@ -56,7 +56,7 @@ class Pass:
 
 
 def check(model: Model) -> None:
-    """Raise ModelError for a network that cannot be served so."""
+    """Raise ModelError for a network that cannot be served this way."""
     if any(block.encoder for block in model.layers):
         raise ModelError(
             f"{model.name} has an encoder and a decoder; served are decoders, encoders and ResNet-50"
@@ -71,7 +71,7 @@ def is_encoder(model: Model) -> bool:
 def prompt_pass(
     model: Model, gpu: Gpu, batch_B: Floats, tokens: float, *, precision: str, sparse: bool
 ) -> Pass:
-    """A whole sequence of `tokens` through the network: what BERT does, and the prompt of a language model.
+    """A whole sequence of `tokens` through the network: a pass of BERT, or the prompt of a language model.
 
     Logits are computed for the last token alone; an encoder has no head (its task's is too small to matter).
     """
@@ -169,7 +169,7 @@ def _op_seconds(
 
 
 def _is_kernel(op: TensorOp) -> bool:
-    """Whether an engine launches a kernel for it: not for what it folds into its neighbours."""
+    """Whether an engine launches a kernel for it; fused ops have none."""
     return not (op.kind in _FOLDED or (op.kind == "elementwise" and op.fused))
 
 
@@ -180,7 +180,7 @@ def _traffic(op: TensorOp, precision: str) -> float:
 
 
 def _core_precision(precision: str) -> str:
-    """What attention computes in: no kernel of it has 4 bits."""
+    """The precision of attention, which has no 4-bit kernel."""
     return "int8" if precision == "int4" else precision
 
 

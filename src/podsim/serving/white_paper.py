@@ -1,4 +1,4 @@
-"""Figures 7 and 12 of the DGX A100 white paper, made again from the catalog and the laws."""
+"""Figures 7 and 12 of the DGX A100 white paper, reproduced from the catalog and the laws."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from podsim.workload.catalog import load_model
 
 FIGURES = (7, 12)
 _LENGTHS = (32, 64, 128, 256, 384)
-"""tokens of a sequence over which figure 7 is tried"""
+"""The sequence lengths, in tokens, at which figure 7 is evaluated."""
 Bar: TypeAlias = tuple[str, str, str, str, bool, int, str]
-"""name, entry of white_paper.toml, GPU, precision, 2:4 sparse, how many, engine"""
+"""name, entry of white_paper.toml, GPU, precision, 2:4 sparse, count, engine"""
 
 
 @cache

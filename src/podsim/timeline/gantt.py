@@ -1,7 +1,7 @@
-"""A timeline drawn: a row for each lane, a colour for each kind, memory and link use below. Needs podsim[report].
+"""A Gantt chart of a timeline: a row per lane, a colour per kind, memory and link use below. Needs podsim[report].
 
-A few thousand spans are drawn as shapes, with their micro-batch in them where there is room. More become a picture whose
-pixels are mixed exactly from what covers them, so that a lane that is half idle looks half idle at any width.
+A few thousand spans are drawn as shapes, labelled with their micro-batch where there is room. More spans become a picture
+whose pixels mix the colours in proportion to the covered time. A lane that is half idle looks half idle at any width.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 12.2, 2.55, 1.75, 0.75, 0.5
 """inches: the figure and its margins; lanes are named left, kinds right"""
 _LEGEND = 1.45
-"""inches: the legend of as few kinds as it is cut to, its title, and how many more there are"""
+"""inches: the legend at its shortest, with its title and the number of omitted kinds"""
 _TALL, _ROW, _THIN, _PANEL, _GAP = 11.0, 0.24, 0.011, 0.75, 0.16
 """inches: all rows at most, one row at best and at least, a panel of counters, between panels"""
 _SHAPES = 4000
-"""spans above which they are drawn as a picture"""
+"""the number of spans above which they are drawn as a picture"""
 _PIXELS = 1600
 
 
@@ -47,7 +47,7 @@ class _Layout:
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """(s, name) of a unit in which a length of time is a handy number."""
+    """(s, name) of the unit that suits a length of time."""
     for size, name in (
         (86400.0, "days"),
         (3600.0, "h"),

@@ -1,9 +1,9 @@
 """Steps of a real run, from a profile of torch.profiler: seconds by kind of op, hidden time and idle time.
 
-Work is told apart by name (`kineto_kinds`), and laid to a step and a phase by the call that launched it: backward is what
-autograd launched (one of its functions, or a thread of its own), optimizer what was launched in Optimizer.step.
+Names give the kind of an op (`kineto_kinds`). The call that launched an op gives its step and its phase: backward if
+autograd launched it (one of its functions, or its thread), optimizer if Optimizer.step did.
 
-Known error: files that count microseconds since 1970 hold times to a quarter of a microsecond only.
+Known error: files that count microseconds since 1970 resolve times to a quarter of a microsecond only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 _NONE: Floats = np.zeros((0, 2))
 _UNKNOWN = 0.05
-"""share of the time from which kernels of unknown names are worth a warning"""
+"""the share of the time above which kernels with unknown names cause a warning"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,8 +49,7 @@ def read_kineto(
 ) -> MeasuredStep:
     """The steps of a profile, or step number `step` alone; figures are means over them.
 
-    The last step, which ends where the recording does, is left out if there are others: how long the GPU idles after it
-    is not known.
+    The last step ends with the recording, so the idle time after it is unknown. It is left out if there are other steps.
 
     A trace without work on a GPU is refused, unless `cpu` asks for the outermost ops of its threads instead. `progress`
     gets (characters read, of all). Raises TimelineError on a file that is truncated, of another kind, or without the
@@ -84,7 +83,7 @@ def _no_kernel_text(name: str, profile: Profile) -> str:
 
 
 def _outermost(ops: Sequence[Work]) -> list[Work]:
-    """Ops of the CPU that stand in no other op of their thread; autograd's frames are opened."""
+    """CPU ops that are in no other op of their thread; the ops inside autograd's frames count instead of the frames."""
     kept: list[Work] = []
     until: dict[int, float] = {}
     for op in sorted(ops, key=lambda op: (op.start, -op.end)):
@@ -123,7 +122,7 @@ def _steps(
 def _launch_seconds(
     profile: Profile, work: Sequence[Work], start: Floats
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """When each op was launched, s; its start, where the file does not tell, and the GPU may be behind the ranges."""
+    """s. The launch time of each op, or its start where the file has no launch; and whether that time is exact."""
     if not profile.steps:
         return start, np.ones(len(work), dtype=bool)
     launches = [profile.launches.get(op.correlation) for op in work]
@@ -144,7 +143,7 @@ def _bounds(
     *,
     cpu: bool,
 ) -> _Steps:
-    """Each step from its first op to the first of the next: whole steps, if there are any, unless one is asked for.
+    """Each step, from its first op to the first op of the next: complete steps if there are any, or the requested step.
 
     The last step of a file ends with its last op, or is as long as its range on the CPU.
     """
@@ -178,7 +177,7 @@ def _number(step: str) -> int:
 
 
 def _timeline(profile: Profile, work: Sequence[Work], step: Ints, zero: float) -> tuple[Timeline, list[str]]:
-    """The ops on a lane for each stream, and the group of each."""
+    """The ops, on one lane per stream, and the group of each op."""
     where = [(op.device, op.stream) for op in work]
     lanes = {key: index for index, key in enumerate(sorted(set(where)))}
     cpu = not profile.work
@@ -202,7 +201,7 @@ def _timeline(profile: Profile, work: Sequence[Work], step: Ints, zero: float) -
 
 
 def _groups(profile: Profile, work: Sequence[Work], kinds: Sequence[str]) -> list[str]:
-    """forward, backward, optimizer or compute of arithmetic, the parallelism of communication, copy."""
+    """The group of each op: forward, backward, optimizer or compute; the parallelism of communication; or copy."""
     steps = _merge_ranges(profile.optimizer)
     backward = {thread: _merge_ranges(ranges) for thread, ranges in profile.backward.items()}
     alone = set(backward) - profile.main

@@ -22,7 +22,7 @@ GROUPS: Mapping[str, str] = {
     "dp": "dp", "gradients": "dp", "weights": "dp", "cp": "cp", "ep": "ep", "communication": "communication",
     "copy": "copy",
 }  # fmt: skip
-"""group of a simulated kind; a kind that is not here is arithmetic, or a collective, by its name"""
+"""the group of each simulated kind; any other kind is arithmetic or a collective, by its name"""
 _PHASES = ("forward", "backward", "compute")
 _TALKS = ("tp", "dp", "cp", "ep", "communication")
 
@@ -38,9 +38,9 @@ def busiest_process(timeline: Timeline) -> str:
 def compare_steps(measured: MeasuredStep, simulated: SimulatedStep, *, process: str = "") -> StepComparison:
     """A row for each kind that both know, and for each group of the others; seconds in which at least one op ran.
 
-    `process` names the rank (or class of ranks) of the simulation that the trace is of; default the one that is busy
-    longest. Where the trace does not tell forward from backward, or whose collective one is, these are one row on both
-    sides. Raises TimelineError on an unknown process and on an empty simulation.
+    `process` names the simulated rank (or class of ranks) that the trace corresponds to; default: the busiest one. If the
+    trace does not separate forward from backward, or collectives by parallelism, they share one row on both sides.
+    Raises TimelineError on an unknown process and on an empty simulation.
     """
     timeline = simulated.timeline
     if not len(timeline):
@@ -76,11 +76,11 @@ class _Side:
         self.kinds, self.groups, self.start, self.end, self.many = kinds, groups, start, end, many
 
     def wall(self, chosen: NDArray[np.bool_]) -> float | None:
-        """Seconds of a step in which one of some spans runs; None without any."""
+        """Seconds of a step in which at least one of the chosen spans runs; None if there is none."""
         return covered_seconds(self.start[chosen], self.end[chosen]) / self.many if chosen.any() else None
 
     def exposed_seconds(self) -> float:
-        """Seconds of a step in which communication runs and no arithmetic."""
+        """Seconds of a step in which communication runs without arithmetic."""
         talks = np.isin(self.groups, (*_TALKS, "pp"))
         works = np.isin(self.groups, (*_PHASES, "optimizer"))
         return (

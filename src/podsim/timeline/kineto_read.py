@@ -1,4 +1,4 @@
-"""The events of a PyTorch profile that matter: what ran on the GPU, who launched it, and where the steps lie.
+"""The relevant events of a PyTorch profile: GPU work, its launches, and the ranges of steps.
 
 Format: torch.profiler's export_chrome_trace (Kineto). GPU work has cat kernel, gpu_memcpy or gpu_memset and names its
 stream; args.correlation leads to the runtime call (cuda_runtime, cuda_driver) that launched it. Steps and the optimizer
@@ -32,7 +32,7 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One op: a kernel, a copy, or in a trace without GPU an op of the CPU. Times in s."""
+    """One op: a kernel, a copy, or a CPU op in a trace without a GPU. Times in s."""
 
     name: str
     start: float
@@ -65,7 +65,7 @@ class Profile:
 
 
 def read_profile(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Profile:
-    """What a file holds. Raises TimelineError on a file that cannot be read or whose events break the format."""
+    """The content of a profile. Raises TimelineError on a file that cannot be read or whose events break the format."""
     profile = Profile()
     name = Path(path).name
     threads: dict[Any, int] = {}
@@ -87,7 +87,7 @@ def read_profile(path: str | Path, progress: Callable[[int, int], None] | None =
 
 
 def _take(profile: Profile, event: Mapping[str, Any], threads: dict[Any, int]) -> None:
-    """Sort one event of a length of time in."""
+    """Add one event that has a duration."""
     kind = str(event.get("cat", "")).lower()
     if kind not in _GPU | _RUNTIME | _ANNOTATION and kind not in ("cpu_op", "operator"):
         return
@@ -128,7 +128,7 @@ def _annotation(profile: Profile, kind: str, name: str, start: float, end: float
 
 
 def _number(value: Any) -> int:
-    """A whole number, also out of text as "stream 7"; -1 if there is none."""
+    """A whole number, also from text such as "stream 7"; -1 if there is none."""
     if isinstance(value, (int, float)):
         return int(value)
     digits = re.search(r"-?\d+", str(value))

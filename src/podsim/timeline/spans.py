@@ -1,4 +1,4 @@
-"""Lengths of time that spans cover together, however many overlap."""
+"""Time that overlapping spans cover together."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def covered_seconds(start: Floats, end: Floats) -> float:
 
 
 def uncovered_seconds(start: Floats, end: Floats, other_start: Floats, other_end: Floats) -> float:
-    """Seconds in which a span runs and none of the others: those of both together, minus those of the others."""
+    """Seconds in which a span runs and none of the others: the union of both, minus the others."""
     both = covered_seconds(np.concatenate([start, other_start]), np.concatenate([end, other_end]))
     return max(0.0, both - covered_seconds(other_start, other_end))

@@ -1,4 +1,4 @@
-"""A timeline in the trace event format, as Chrome, Perfetto and PyTorch read and write it; and read back.
+"""Writing and reading timelines in the trace event format of Chrome, Perfetto and PyTorch.
 
 One event a line: processes and threads are named first, then come spans ("X", times in microseconds with the
 nanoseconds as decimals) and counters ("C").
@@ -29,7 +29,7 @@ _CHUNK = 1 << 15
 def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
     """The text of a trace, some megabytes at a time; `progress` gets (spans written, of all).
 
-    Spans of a lane that overlap stand on further rows of it. Arguments that are no number (NaN) are left out.
+    Overlapping spans of a lane go to further rows of it. Arguments that are NaN are left out.
     """
     rows = rows_of(timeline)
     processes = processes_of(timeline)
@@ -99,7 +99,7 @@ def _spans(
 
 
 def _argument(name: str, values: NDArray[np.generic]) -> list[str]:
-    """An argument of each span as text; "" where it is no number."""
+    """The text of an argument of each span; "" for NaN."""
     key = json.dumps(name)
     if values.dtype.kind in "iub":
         return [f"{key}:{value}" for value in values.astype(np.int64).tolist()]
@@ -118,7 +118,7 @@ def _values(counter: Counter, pid: int) -> Iterator[str]:
 
 
 def read_chrome(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Timeline:
-    """The timeline of a file of trace events, "X" or "B" and "E", gzip or not; other events are passed over.
+    """The timeline of a file of trace events, "X" or "B" and "E", gzip or not; other events are skipped.
 
     A thread is a lane, its process that thread's process; equal names are one lane, as rows of `chrome_text` are.
     Raises TimelineError on what cannot be read, and on a file without a span.

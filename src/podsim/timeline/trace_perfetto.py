@@ -27,7 +27,7 @@ _CLEARED, _NEEDED = 1, 2
 _TYPE, _TRACK, _CATEGORY, _NAME, _ANNOTATION, _VALUE = 9, 11, 3, 10, 4, 44
 _BEGIN, _END, _COUNTER = 1, 2, 4
 _CHUNK = 1 << 15
-"""spans turned into bytes at once: some 5 MB of work"""
+"""The number of spans encoded at once: some 5 MB of memory."""
 
 
 def processes_of(timeline: Timeline) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def processes_of(timeline: Timeline) -> tuple[str, ...]:
 def packets(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[bytes]:
     """The bytes of a trace, some megabytes at a time; `progress` gets (spans written, of all).
 
-    Times are whole nanoseconds. Spans of a lane that overlap stand on further rows of it. Raises TimelineError on
+    Times are whole nanoseconds. Overlapping spans of a lane go to further rows of it. Raises TimelineError on
     times before 0.
     """
     rows = rows_of(timeline)
@@ -101,7 +101,7 @@ Column: TypeAlias = tuple[str, NDArray[np.generic]]
 
 
 def _columns(timeline: Timeline) -> tuple[tuple[str, ...], dict[str, Column]]:
-    """The texts of arguments, and each argument as (what it is, its values): texts by number from 1."""
+    """The texts of arguments, and each argument as (type, values); texts are numbered from 1."""
     words: list[str] = []
     columns: dict[str, Column] = {}
     for name, values in timeline.arguments.items():

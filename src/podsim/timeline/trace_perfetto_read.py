@@ -1,6 +1,6 @@
-"""Perfetto's own format, read back: slices and counters of tracks, whoever wrote them.
+"""Reading Perfetto's own format: slices and counters of tracks, from any program.
 
-Only what stands on tracks is read (TrackEvent); packets of other kinds, such as scheduling of a kernel, are passed over.
+Only events on tracks (TrackEvent) are read; other packets, such as a kernel's scheduling, are skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_perfetto(path: str | Path, progress: Callable[[int, int], None] | None 
 
 
 def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
-    """(place after it, bytes) of each packet."""
+    """(position after it, bytes) of each packet."""
     position = 0
     while position < len(data):
         if data[position] != 0x0A:
@@ -55,13 +55,13 @@ def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
         position = start + length
         if position > len(data):
             raise TimelineError(
-                f"{name}: truncated: the last packet ends {position - len(data):,} bytes after the file; copy it anew"
+                f"{name}: truncated: the last packet ends {position - len(data):,} bytes after the file; copy it again"
             )
         yield position, data[start:position]
 
 
 def _fields(data: bytes) -> Fields:
-    """Fields of a message; eight bytes are a double, four are nothing that is needed."""
+    """Fields of a message; eight bytes are a double, and four-byte fields are not needed."""
     return [
         (number, _DOUBLE.unpack(value)[0] if wire == 1 and isinstance(value, bytes) else value)
         for number, wire, value in fields(data, 0, len(data))
@@ -70,7 +70,7 @@ def _fields(data: bytes) -> Fields:
 
 
 class _Reader:
-    """Tracks and texts met so far, and the spans that are open."""
+    """Tracks and texts read so far, and open spans."""
 
     def __init__(self, name: str) -> None:
         self.spans = Collected(name)

@@ -1,7 +1,7 @@
-"""Bytes of protobuf messages, millions at a time: columns of bytes side by side, rows cut to what each needs.
+"""Encoding millions of protobuf messages at once: columns of bytes, and rows cut to the needed bytes.
 
-A block is a pair of arrays [rows, columns]: bytes, and which of them are there. Messages are lists of blocks; a row of
-all of them, one after the other, is a message. A variable-length number is as wide as the widest of its column, and the
+A block is a pair of arrays [rows, columns]: bytes, and a mask of the bytes in use. A list of blocks holds one message
+per row. A variable-length number is as wide as the widest of its column, and the
 bytes that a row does not need are left out when `join_rows` joins everything. This is the wire format as documented at
 protobuf.dev/programming-guides/encoding; nothing of the protobuf library is needed to write it.
 podsim.timeline.protobuf has it one message at a time.
@@ -60,7 +60,7 @@ def message_blocks(field: int, blocks: Sequence[Block]) -> list[Block]:
 
 
 def select_rows(blocks: Sequence[Block], rows: NDArray[np.bool_]) -> list[Block]:
-    """The blocks in some rows, nothing in the others."""
+    """The blocks in the chosen rows, and nothing in the others."""
     return [(held, there & rows[:, None]) for held, there in blocks]
 
 

@@ -1,4 +1,4 @@
-"""Models by name, and what the user changes of them."""
+"""Models by name, and the user's changes to them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Entry:
 def load_model(name_or_path: str | Path, overrides: Mapping[str, Value] | None = None) -> Model:
     """A Model by its name in the catalog, or from a config.json (a file, or the folder that holds it).
 
-    A name of the catalog comes first; a path is what exists, holds a slash or ends in .json. `overrides`
+    Names of the catalog come first; a path is a text that exists as a file, has a slash or ends in .json. `overrides`
     changes fields of the Transformer, as text or as values: {"sequence": "8192", "model.layers": 12}. Raises
     ModelError for an unknown name (with the closest ones), a broken config, or overrides that do not fit.
     """

@@ -62,7 +62,7 @@ def _parse(text: str, where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Typed access to a JSON object; what is wrong collects in `problems`, so that all mistakes are reported at once.
+    """Typed access to a JSON object; `problems` collects all mistakes, which are reported at once.
 
     A key may have synonyms (the first one present counts); null means absent.
     """
@@ -78,7 +78,7 @@ class Config:
         return names[0], None
 
     def has_key(self, name: str) -> bool:
-        """Whether the key is there, null or not."""
+        """Whether the object has the key, null or not."""
         return name in self.raw
 
     def complain(self, problem: str) -> None:

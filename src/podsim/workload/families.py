@@ -42,7 +42,7 @@ def has_dropout(c: Config, *names: str, default: float = 0.0) -> bool:
 
 
 def _gated_fields(c: Config, *, bias: bool = False) -> Fields:
-    """The layer that LLaMA set: RMSNorm, rotary positions, a gated MLP, no biases."""
+    """The layer that LLaMA introduced: RMSNorm, rotary positions, a gated MLP, no biases."""
     return common(c) | {
         "kv_heads": c.integer("kv_heads", "num_key_value_heads", default=0),
         "head_dim": c.integer("head_dim", "head_dim", default=0),

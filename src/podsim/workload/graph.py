@@ -116,12 +116,12 @@ class Block:
 
 
 def _cost_key(block: Block) -> tuple[object, ...]:
-    """What makes two layers cost the same."""
+    """The key of a layer's cost: layers with equal keys cost the same."""
     return (block.ops, block.syncs, block.experts, block.top_k)
 
 
 class Share(NamedTuple):
-    """Parameters of one copy of a block, by what tensor parallelism does with them."""
+    """Parameters of one copy of a block, by their treatment under tensor parallelism."""
 
     replicated: int
     """kept by every rank"""
