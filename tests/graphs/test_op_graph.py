@@ -277,7 +277,7 @@ def test_files_that_are_no_graph(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("[1]")
     for name, word in (
         ("text", "not JSON"),
-        ("list", "no graph"),
+        ("list", "not a graph"),
         ("absent", "cannot be read"),
         (".", "cannot be read"),
     ):
