@@ -230,7 +230,7 @@ def test_files_for_every_rank(tmp_path: Path) -> None:
     paths = write_chakra([trace(rank=0), trace(rank=1)], tmp_path / "out")
     assert [path.name for path in paths] == ["out.0.et", "out.1.et", "out.comm_groups.json"]
     assert read_chakra(paths[1]).graph.groups == trace().groups
-    with pytest.raises(TraceError, match="each once"):
+    with pytest.raises(TraceError, match="must be 0 or more and unique"):
         write_chakra([trace(rank=1), trace(rank=1)], tmp_path / "out")
     with pytest.raises(TraceError, match="cannot be written"):
         write_chakra([trace()], tmp_path / "absent" / "out")

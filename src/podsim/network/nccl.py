@@ -276,7 +276,7 @@ def _groups(
         key = key * 2.0**7 + layout
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
     full = [
-        np.broadcast_to(group, key.shape).reshape(-1)[first] for group in (ranks, members, sharing, layout)
+        np.broadcast_to(values, key.shape).reshape(-1)[first] for values in (ranks, members, sharing, layout)
     ]
     assert shares.size < 2**16
     assert int(layout.max(initial=0)) < 2**7

@@ -44,15 +44,15 @@ _NET_STEP = {"ring": (2.7, 4.0, 14.0), "tree": (5.0, 8.5, 14.0)}
 # NCCL's tree steps inside a node over its ring steps
 _TREE_STEP = (1.0, 1.25 / 1.9, 4.0 / 3.4)
 _LINE_SHARE = 120 / 128
-"""of LL128's bytes, those that are data"""
+"""The share of data in LL128's bytes."""
 _TREE_SHARE = 0.92
-"""of a ring's bandwidth: NCCL's count for trees"""
+"""The share of a ring's bandwidth that NCCL counts for trees."""
 _LINE = 4096.0
-"""bytes that one channel holds per rank before it is worth opening another: 512 threads of 8 B"""
+"""B. The bytes of one channel per rank before NCCL opens another: 512 threads of 8 B."""
 _SHORT = 16384.0
-"""bytes of a message to which pairs_line belongs"""
+"""B. The size of the message to which pairs_line belongs."""
 _LL_MOST = 2 * _SHORT
-"""largest message that goes by LL: two channels a peer, as the sweeps on Hopper and on L40S show"""
+"""B. The largest message that uses LL: two channels a peer, as sweeps on Hopper and L40S show."""
 _WINDOW = {"LL128": 5120.0, "Simple": 32768.0}
 
 
@@ -103,12 +103,12 @@ def fabric_name(wires: Wires) -> str:
 
 
 def _hop_ratio(wires: Wires) -> float:
-    """Latency of the link between GPUs over that of the fabric's own."""
+    """The latency of the link between GPUs, relative to that of the fabric."""
     return wires.nvlink_latency / (PCIE_LATENCY if wires.pcie else LINK_LATENCY)
 
 
 def _link_rate(wires: Wires, group: Group, fabric: Fabric) -> float:
-    """B/s of the link between GPUs, as far as what lies between them lets it through."""
+    """B/s of the link between GPUs, limited by the switches and sockets between them."""
     if wires.topology == "pcie-root":
         return wires.nvlink * (1.0, fabric.near_share, fabric.far_share)[group.apart]
     return wires.nvlink * socket_share(wires, group, at_once=True)
@@ -158,7 +158,7 @@ def candidates(
 
 
 def _split_ranges(options: list[Candidate]) -> list[Candidate]:
-    """Candidates each of which begins where the one before it ends.
+    """The candidates, each from the size at which the previous one ends.
 
     Elsewhere the fastest of those that NCCL still picks is taken, and is the one that NCCL picks; over PCI Express NCCL
     stays with LL for longer than pays.
@@ -183,7 +183,7 @@ def _channels(wires: Wires, group: Group, fabric: Fabric) -> int:
 
 
 def _line_share(network: Network | None) -> float:
-    """Of an adapter's line rate, what large messages reach."""
+    """The share of an adapter's line rate that large messages reach."""
     return 1.0 if network is None else network.share
 
 
@@ -332,7 +332,7 @@ def _pairs(
 def _add_launch(
     option: Candidate, collective: str, group: Group, launch: str, release: str, fabric: Fabric
 ) -> Candidate:
-    """The candidate with what the way of launching adds."""
+    """The candidate with the time that the way of launching adds."""
     if launch == "thread":
         return option
     if launch == "process":

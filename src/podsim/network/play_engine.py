@@ -40,12 +40,12 @@ from podsim.network.play_state import (
 from podsim.network.play_time import heap_pop, schedule, unschedule
 
 PAUSE_EVENTS, PAUSE_SOLVED = 2_000_000, 2_000
-"""transfers that have ended, and sets of flows whose shares were worked out, between two looks for Ctrl-C"""
+"""The ended transfers, and the solved sets of flows, between two checks for Ctrl-C."""
 
 
 @kernel
 def _next_bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> float:
-    """Bytes of a flow's next transfer."""
+    """The bytes of a flow's next transfer."""
     first, count = flows[f].chunk, flows[f].width
     if flows[f].turn != 0:
         wheel = flows[f].wheel
@@ -58,7 +58,7 @@ def _next_bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats)
 
 @kernel
 def _try_start(f: int, flows: Records, gates: Records, touched: Ints, number: Ints) -> None:
-    """Start the next transfer of a flow if it is free and all it waits for is there."""
+    """Start the next transfer of a flow if the flow is free and its inputs have arrived."""
     k, mode = flows[f].sent, flows[f].mode
     if mode not in (IDLE, ENDED) or k >= flows[f].repeat:
         return
@@ -78,7 +78,7 @@ def _try_start(f: int, flows: Records, gates: Records, touched: Ints, number: In
 
 @kernel
 def _open_count(gate: int, gates: Records, groups: Records, deps: Records) -> int:
-    """How many transfers of its flows a gate lets through by now."""
+    """The number of transfers that a gate admits on each of its flows so far."""
     opened = MANY
     for i in range(gates[gate].deps, gates[gate].deps_end):
         group = deps[i].group
@@ -89,7 +89,7 @@ def _open_count(gate: int, gates: Records, groups: Records, deps: Records) -> in
 
 @kernel
 def _arrive(f: int, now: float, s: State) -> None:
-    """A transfer is there: whoever waits for its group may start."""
+    """Record the arrival of a transfer, and start the flows that waited for its group."""
     flows, gates, groups, wakes, items = s.flows, s.gates, s.groups, s.wakes, s.items
     flows[f].got += 1
     flows[f].last = now
@@ -122,7 +122,7 @@ def _arrive(f: int, now: float, s: State) -> None:
 
 @kernel
 def _end(f: int, now: float, delays: Floats, s: State) -> None:
-    """The last byte of a transfer has left."""
+    """End the transmission of a transfer; it arrives after the latency of its links."""
     flows, touched, number, cells, waves_W2 = s.flows, s.touched, s.number, s.cells, s.waves_W2
     flows[f].sent += 1
     flows[f].mode = ENDED
@@ -218,7 +218,7 @@ def _solve(p: Program, s: State, n: int, sign: int) -> None:
 @kernel
 def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Records, link: Ints, members: Ints,
           stamp: int) -> tuple[int, int]:  # fmt: skip
-    """The flows that share with a flow, over links that may be full now: (how many, sum of their lanes' keys)."""
+    """The flows connected to a flow by links that may be full now: (their number, the sum of their lanes' keys)."""
     members[0] = f
     flows[f].seen = stamp
     n, done, sign = 1, 0, 0
@@ -242,7 +242,7 @@ def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Recor
 
 @kernel
 def _share(f: int, now: float, p: Program, s: State) -> None:
-    """New rates for a flow and all that share with it."""
+    """Set new rates for a flow and all flows that share links with it."""
     flows, buckets, number = s.flows, s.buckets, s.number
     if flows[f].seen == number[STAMP]:
         return
@@ -266,7 +266,7 @@ def _share(f: int, now: float, p: Program, s: State) -> None:
 
 @kernel
 def _share_all(p: Program, s: State, now: float, n: int) -> None:
-    """New rates for all that may share a link with a flow that started or ended in this batch."""
+    """Set new rates for all flows that may share a link with one that started or ended in this batch."""
     s.number[STAMP] += 1
     for d in range(s.number[DIRTY]):
         on = s.dirty[d]
@@ -283,7 +283,7 @@ def _share_all(p: Program, s: State, now: float, n: int) -> None:
 
 @kernel
 def _settle(p: Program, s: State, now: float) -> None:
-    """After a batch: links change hands, parts that changed are solved, ends are scheduled."""
+    """After a batch, update the links, solve the sets that changed, and schedule the ends."""
     flows, touched, number = s.flows, s.touched, s.number
     buckets, heap, free, recent = s.buckets, s.heap, s.free, s.recent
     n = number[TOUCHED]
@@ -313,7 +313,7 @@ def _settle(p: Program, s: State, now: float) -> None:
 
 @kernel
 def _batch(p: Program, s: State, now: float) -> None:
-    """All that happens at one time."""
+    """Process all ends and arrivals at one time."""
     number, cells, waves_W2 = s.number, s.cells, s.waves_W2
     buckets, heap, free = s.buckets, s.heap, s.free
     limit = now + SAME * now

@@ -201,7 +201,7 @@ def _critical(lowered: Lowered, played: Played, plan: Plan) -> tuple[CriticalOps
 
 
 def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tuple[LinkUse, ...]:
-    """What each class's adapters carried, busiest first; `whole`: B/s of an adapter.
+    """What each class's adapters carried, busiest first; `line_rate`: B/s of an adapter.
 
     Collectives of tensor, context and expert groups do not share links in the play; what leaves a node is counted here.
     """

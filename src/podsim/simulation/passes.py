@@ -20,7 +20,7 @@ from podsim.training.plan import Plan
 from podsim.training.software import Software
 
 _FULL = 3
-"""ZeRO 3: weights are divided too"""
+"""The ZeRO level that also divides weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +56,13 @@ class Stage:
         return max(sum(len(self.inner(part)) for part in self.parts), 1)
 
     def inner(self, part: int) -> list[int]:
-        """Places in a part that hold layers, not embedding or head."""
+        """The positions of the layers in a part, without embedding and head."""
         return [i for i, block in enumerate(self.parts[part]) if block not in self.edges]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Writer:
-    """What is needed to write down the actions of one rank."""
+    """The inputs to write the actions of one rank as ops."""
 
     plan: Plan
     software: Software
@@ -79,12 +79,12 @@ class Writer:
         return int(self.plan.zero)
 
     def pieces(self, block: int, work: int) -> Iterable[Piece]:
-        """A pass through a block."""
+        """The pieces of a pass through a block."""
         pieces = self.blocks[block].action_pieces(work, self.stage.again)
         return pieces if self.kernels else merge_pieces(pieces)
 
     def is_abroad(self, stage: int) -> bool:
-        """Whether a stage is there and on another rank."""
+        """Whether a stage exists and is on another rank."""
         return stage >= 0 and int(self.table.stage_rank[stage]) != self.rank
 
     def write(self, actions: list[tuple[int, bool, bool]]) -> Draft:
@@ -108,7 +108,7 @@ class Writer:
         return draft
 
     def _send_piece(self, action: int) -> Piece:
-        """What an action sends on."""
+        """The send of an action's output."""
         other, beside = int(self.table.stage_rank[self._route(action)[1]]), self.stage.beside
         piece = self.stage.near if other // beside == self.rank // beside else self.stage.far
         stream = Stream.AHEAD if self.table.work[action] == Work.FORWARD else Stream.BACK
@@ -124,7 +124,7 @@ class Writer:
         return int(self.table.work[action]) != Work.WEIGHT
 
     def _action(self, action: int, opening: bool, closing: bool) -> Draft:
-        """One action, without what it sends."""
+        """The draft of one action, without its send."""
         work, stage = int(self.table.work[action]), int(self.table.stage[action])
         source, target = self._route(action)
         part = int(self.table.stage_part[stage])
@@ -169,7 +169,7 @@ class Hooks:
     def __init__(
         self, writer: Writer, work: int, part: int, opening: bool, closing: bool, order: list[int]
     ) -> None:
-        """`order`: places of layers (not embedding nor head) in the order of the pass."""
+        """`order`: the positions of layers in the order of the pass, without embedding and head."""
         plan, stage, zero = writer.plan, writer.stage, writer.zero
         forward, full = work == Work.FORWARD, zero == _FULL
         every = full and (writer.software.regather or int(plan.pp) == 1)
@@ -211,7 +211,7 @@ class Hooks:
             self._gather(draft, position + 1)
 
     def after_layer(self, draft: Draft, layer: int) -> None:
-        """What stands behind it: its gradients."""
+        """Add the reduction of the layer's gradients."""
         if not self.reduces or layer not in self.order or self.bucket.seconds <= 0.0:
             return
         if self.beside or self.zero == _FULL:
@@ -269,7 +269,7 @@ def _passes(table: ScheduleTable, rank: int) -> Iterator[list[tuple[int, bool, b
 
 
 def write_row(writer: Writer, catalog: Catalog) -> Row:
-    """All ops of a rank; their pieces are entered in the catalog."""
+    """All ops of a rank; adds their pieces to the catalog."""
     drafts: dict[tuple[tuple[int, int, bool, bool], ...], Packed] = {}
     script: list[tuple[list[int], Packed]] = [([], pack(writer.opening(), catalog))]
     table = writer.table
@@ -285,7 +285,7 @@ def write_row(writer: Writer, catalog: Catalog) -> Row:
 
 
 def _assemble(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
-    """The drafts one after the other, with what links them."""
+    """The drafts one after the other, with the edges between them."""
     sizes = np.array([len(packed.what) for _, packed in script])
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     start = int(writer.table.pointer[writer.rank])

@@ -1,7 +1,7 @@
 """A pass of one micro-batch through one block, piece by piece: the kernels and exposed collectives in their order.
 
-The pieces of a pass add up, part by part, to what podsim.training.layers says of it: the closed form and the
-simulation cost a pass alike, and differ in what happens between passes.
+The pieces of a pass add up, part by part, to its cost in podsim.training.layers. The closed form and the simulation
+therefore agree on a pass, and differ only between passes.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class Stream(IntEnum):
 
     COMPUTE = 0
     GROUP = 1
-    """collectives of the tensor-, context- and expert-parallel groups"""
+    """The collectives of the tensor-, context- and expert-parallel groups."""
     AHEAD = 2
-    """activations to the next stage"""
+    """The activations to the next stage."""
     BACK = 3
-    """their gradients to the stage before"""
+    """The gradients of activations to the previous stage."""
     DATA = 4
-    """gradients and weights among data-parallel ranks"""
+    """The gradients and weights among data-parallel ranks."""
 
 
 MIX = dict(zip(SPLIT, np.eye(len(SPLIT)), strict=True))
-"""a part of the step as a vector over all parts"""
+"""The unit vector of each part of the step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Piece:
 
     @property
     def parts(self) -> Array:
-        """Seconds by part of the step; work that hides behind others is in none."""
+        """Seconds by part of the step; hidden work counts in none."""
         if self.mix is not None:
             return self.mix
         return MIX[self.kind] * self.seconds if self.kind in MIX else np.zeros(len(SPLIT))
@@ -120,7 +120,7 @@ class BlockPieces:
 
 @dataclass(frozen=True)
 class _Timed:
-    """An op of a block with its seconds."""
+    """An op of a block and the seconds of its passes."""
 
     op: TensorOp
     forward: float
@@ -133,7 +133,7 @@ class _Timed:
 
 
 def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
-    """Pieces of each distinct block of the model, for the one plan that was prepared."""
+    """The pieces of each distinct block of the model under the prepared plan."""
     model, plan, software = ready.model, ready.plan, ready.software
     timed: list[list[_Timed]] = [[] for _ in model.kinds]
     timings = {}
@@ -185,7 +185,7 @@ def _rates(
 
 
 def _add_bytes(block: BlockPieces, rates: dict[str, float]) -> BlockPieces:
-    """The block with what its collectives send out of the node."""
+    """The block with the bytes that its collectives send out of the node."""
 
     def add_bytes(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         return tuple(replace(p, bytes=p.seconds * rates[p.kind]) if p.kind in rates else p for p in pieces)

@@ -19,7 +19,7 @@ _MOST_ASKED = 16_000_000
 """rows of a table that is asked for by name: some 8 GB"""
 _MOST_TEXT = 1 << 20
 _SMALL = (128, 256)
-"""numbers of ranks from whose tables those of more are foretold"""
+"""The numbers of ranks whose tables serve to estimate larger ones."""
 
 
 def _server_builders() -> dict[str, Callable[[int, int], Table]]:
