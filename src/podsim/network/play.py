@@ -230,7 +230,7 @@ def _window(table: Table, rows: Ints, position: Ints) -> Table:
 def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
     """A table on a fabric, ready for `play` with any size: dependencies and shared links.
 
-    Equal steps of a table in lockstep are one stage, done so many times. fold: flows that nothing tells apart are
+    Equal steps of a table in lockstep are one stage with a repeat count. fold: flows that nothing tells apart are
     simulated once. Raises TableError for a row that no table may have (run `check` or `prove` for what it does
     to data) and ClusterError for a route over a link that does not exist or cannot carry anything.
     """

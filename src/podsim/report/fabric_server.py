@@ -57,7 +57,7 @@ class _Layout:
             self._column(cpu)
         self._top_row()
         self.width = self.right + 10
-        self.boxes_end = max(place.bottom for place in self.places.values())
+        self.boxes_end = max(part.bottom for part in self.places.values())
 
     def _names_of(self, kind: str) -> list[str]:
         return [name for name, other in self.kinds.items() if other == kind]

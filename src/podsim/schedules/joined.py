@@ -4,7 +4,7 @@ Ranks of all tables take their next actions together, round by round, each when 
 quick enough for a search, which plays hundreds of tables: loading a compiler takes longer than all the plays. Several
 durations are played at once.
 
-A node is an action, or the actions that a rank runs beside each other.
+A node is an action, or the actions that a rank runs side by side.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Joined:
     def node_seconds(self, seconds: Floats, overlap: float = 0.0) -> Floats:
         """Seconds of each node, [nodes, durations], of those of each Work on each stage, [4, stages, durations].
 
-        Actions beside each other take their sum (`overlap` 0), as long as the longest (1), or between.
+        Actions side by side take their sum (`overlap` 0), as long as the longest (1), or between.
         """
         total = seconds[self.work[self.lead], self.stage[self.lead]]
         longest = total.copy() if overlap else total

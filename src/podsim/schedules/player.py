@@ -23,7 +23,7 @@ def play_table(
     """(start, end) of each action, s from the start of the step, [actions].
 
     `seconds` [4, stages] is the duration of each Work on each stage and `send` the latency from one rank to another.
-    Actions that run beside each other start and end together: after their sum (`overlap` 0: arithmetic adds up, and
+    Actions that run side by side start and end together: after their sum (`overlap` 0: arithmetic adds up, and
     what is gained is that sends hide), after the longest of them (1), or between. Raises ScheduleError if ranks wait
     for each other, naming what each waits for.
     """

@@ -1,6 +1,6 @@
 """A heap of streams by the time of their next event, in which a stream can be moved or taken out.
 
-Transfers on links: max-min shares, worked out anew only for those joined by links that may be full.
+Transfers on links: max-min shares, solved again only for those connected by links that may be full.
 
 The event kernel in machine code: ops start when what they wait for has ended and their stream is free.
 

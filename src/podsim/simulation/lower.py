@@ -103,7 +103,7 @@ def _stage(
     if zero in (1, 2) and not plan.overlap_param and gather > 0.0:
         closing.append(data("weights", gather, sizes[1]))
     closing.append(Piece(name="host", kind="host", seconds=software.host_step))
-    homes = 2 if wide.placement == Placement.TWO_WAYS else 1  # what is recomputed is told of one part
+    homes = 2 if wide.placement == Placement.TWO_WAYS else 1  # the recomputation is of one part
     share = recomputed_share(wide, counts_BK[None] / homes)
     charge = float(sends.mean_seconds[0]) * software.pipeline_exposed + software.host_send
     sent = float(send_bytes(model, wide, software)[1][0])
