@@ -61,7 +61,7 @@ def fit_engine(engine: Engine, architecture: str = "ampere") -> Engine:
     there = {
         "sparse_speed": any(rows.sparse for rows, _ in kinds),
         "int8_speed": any(rows.precision == "int8" for rows, _ in kinds),
-        "attention_speed": any(done.whole for _, done in kinds),
+        "attention_speed": any(done.is_single_block for _, done in kinds),
     }
     names = [name for name in FITTED if there.get(name, True)]
 

@@ -25,7 +25,7 @@ def _loaded() -> Iterator[str]:
 
 def test_every_name_that_a_command_loads_exists() -> None:
     names = set(_loaded())
-    assert "report.progress:doing" in names
+    assert "report.progress:status_line" in names
     for name in names:
         assert callable(load(name)), name
 

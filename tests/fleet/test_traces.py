@@ -88,7 +88,7 @@ def test_parts_of_gpus_are_told(tmp_path, capsys):
     show(queue_report(found))
     said = " ".join(capsys.readouterr().out.split())
     assert "1 jobs asked for a part of a GPU" in said
-    assert "The mean completion time is the same under all of them." in said
+    assert "The mean completion time is the same under all policies." in said
 
 
 def test_philly_json(tmp_path):

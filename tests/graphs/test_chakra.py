@@ -15,7 +15,15 @@ from podsim.errors import TraceError
 from podsim.graphs.chakra_file import Node, RawTrace, _decode, _node, encode
 from podsim.graphs.chakra_mend import mend, read_chakra, write_chakra
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph, critical_seconds
-from podsim.timeline.protobuf import bytes_field, fields, number_field, packed, signed, varint, varint_at
+from podsim.timeline.protobuf import (
+    bytes_field,
+    fields,
+    number_field,
+    repeated_integers,
+    signed_integer,
+    varint,
+    varint_at,
+)
 
 
 def trace(ops: int = 6, seed: int = 0, rank: int = 3) -> TraceGraph:
@@ -76,7 +84,7 @@ def test_what_is_written_is_read(ops: int, seed: int) -> None:
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_varints(value: int) -> None:
     text = varint(value)
-    assert signed(varint_at(text, 0, len(text))[0]) == value
+    assert signed_integer(varint_at(text, 0, len(text))[0]) == value
 
 
 def test_the_wire_by_hand() -> None:
@@ -84,7 +92,7 @@ def test_the_wire_by_hand() -> None:
     assert number_field(1, 150) == bytes.fromhex("089601")
     assert bytes_field(2, "testing") == bytes.fromhex("120774657374696e67")
     assert bytes_field(6, [3, 270, 86942]) == bytes.fromhex("3206038e029ea705")
-    assert packed(bytes.fromhex("038e029ea705")) == [3, 270, 86942]
+    assert repeated_integers(bytes.fromhex("038e029ea705")) == [3, 270, 86942]
     assert list(fields(bytes.fromhex("089601"), 0, 3)) == [(1, 0, 150)]
 
 
@@ -222,7 +230,7 @@ def test_files_for_every_rank(tmp_path: Path) -> None:
     paths = write_chakra([trace(rank=0), trace(rank=1)], tmp_path / "out")
     assert [path.name for path in paths] == ["out.0.et", "out.1.et", "out.comm_groups.json"]
     assert read_chakra(paths[1]).graph.groups == trace().groups
-    with pytest.raises(TraceError, match="each once"):
+    with pytest.raises(TraceError, match="must be 0 or more and unique"):
         write_chakra([trace(rank=1), trace(rank=1)], tmp_path / "out")
     with pytest.raises(TraceError, match="cannot be written"):
         write_chakra([trace()], tmp_path / "absent" / "out")

@@ -263,7 +263,7 @@ def _broken(**changes: Any) -> dict[str, Any]:
         ({"shape": "x"}, "lists of numbers"),
         ({"element": 0}, "positive"),
         ({"ops": []}, "at least one op"),
-        ({"podsim_graph": 9}, "no graph of"),
+        ({"podsim_graph": 9}, "not a graph of"),
     ],
 )
 def test_broken_graphs_say_what_is_wrong(tmp_path: Path, change: dict[str, Any], word: str) -> None:
@@ -276,8 +276,8 @@ def test_files_that_are_no_graph(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("{")
     (tmp_path / "list").write_text("[1]")
     for name, word in (
-        ("text", "no JSON"),
-        ("list", "no graph"),
+        ("text", "not JSON"),
+        ("list", "not a graph"),
         ("absent", "cannot be read"),
         (".", "cannot be read"),
     ):

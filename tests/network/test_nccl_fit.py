@@ -17,7 +17,7 @@ from podsim.network.fit_nccl import (
     predicted_seconds,
     residuals,
     samples,
-    start_of,
+    start_constants,
 )
 from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric
 
@@ -92,7 +92,7 @@ def test_l40s_is_within_eight_percent_and_every_decade_within_ten() -> None:
 
 def test_sweeps_of_l40s_left_out_of_the_fit_are_within_twelve_percent_in_every_decade() -> None:
     pytest.importorskip("scipy")
-    part, seconds = left_out(PCIE, L40S, start_of(PCIE, {"ampere": load_fabric("ampere")}))
+    part, seconds = left_out(PCIE, L40S, start_constants(PCIE, {"ampere": load_fabric("ampere")}))
     assert len(part) == 252
     assert mean_error(part, seconds) <= 0.10
     assert max(by_decade(part, seconds).values()) <= 0.12

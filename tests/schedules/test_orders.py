@@ -16,7 +16,7 @@ from podsim.schedules import (
     to_csv,
     weight_copies,
 )
-from podsim.schedules.actions import counted
+from podsim.schedules.actions import occurrence_numbers
 from podsim.training.plan_values import SCHEDULE_CODES, Schedule
 
 SIZES = [
@@ -154,5 +154,5 @@ def test_sizes_that_cannot_be_say_what_would_work() -> None:
 
 
 def test_counted() -> None:
-    assert counted(np.array([3, 5, 3, 3, 0, 5])).tolist() == [0, 0, 1, 2, 0, 1]
-    assert counted(np.array([], np.int64)).tolist() == []
+    assert occurrence_numbers(np.array([3, 5, 3, 3, 0, 5])).tolist() == [0, 0, 1, 2, 0, 1]
+    assert occurrence_numbers(np.array([], np.int64)).tolist() == []

@@ -14,11 +14,11 @@ from podsim.errors import CatalogError, ModelError, PlanError, TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.serving.engine import FITTED, Engine, engine_names, load_engine
-from podsim.serving.kernels import holds_whole, product_seconds, runs_on, weight_bytes
+from podsim.serving.kernels import is_single_block, product_seconds, runs_on, weight_bytes
 from podsim.serving.latencies import REVISIONS, latency_rows
 from podsim.serving.mlperf import sevenths
-from podsim.serving.passes import cache_bytes, check, image_pass, prompt_pass, token_pass, weights_of
-from podsim.serving.predict import Task, largest_batch, memory_of, rows_of, serve_on
+from podsim.serving.passes import cache_bytes, check, image_pass, model_weight_bytes, prompt_pass, token_pass
+from podsim.serving.predict import Task, largest_batch, memory_bytes, rows_of, serve_on
 from podsim.serving.triton import config_text
 from podsim.serving.white_paper import figure
 from podsim.workload.catalog import load_model
@@ -61,7 +61,7 @@ def test_bytes_by_hand() -> None:
     assert cache_bytes(load_model("bert-large"), 512) == 0
     assert weight_bytes("int8", True) == 0.625
     assert weight_bytes("fp16", True) == 1.125
-    assert weights_of(llama, "fp16", False) == pytest.approx(2 * 6.74e9, rel=0.01)
+    assert model_weight_bytes(llama, "fp16", False) == pytest.approx(2 * 6.74e9, rel=0.01)
     assert cache_bytes(load_model("llama-3-8b"), 1) == 32 * 2 * 1024 * 2  # grouped heads
     assert cache_bytes(load_model("deepseek-v3"), 1) == 61 * 2 * (512 + 64)  # latent
     assert cache_bytes(load_model("mistral-7b"), 10**6) <= 32 * 2 * 1024 * 2 * 10**6
@@ -71,8 +71,8 @@ def test_kernels_of_a_bert_layer() -> None:
     """Four products, attention, two norms; and the embedding."""
     done = prompt_pass(load_model("bert-base"), A100, B, 128, precision="fp16", sparse=False)
     assert done.kernels == 12 * 7 + 1
-    assert done.whole
-    assert not holds_whole(A100, 1024)
+    assert done.is_single_block
+    assert not is_single_block(A100, 1024)
     assert image_pass(resnet50(), A100, B, precision="int8", sparse=False).kernels == 53 + 2 + 1
 
 
@@ -125,7 +125,7 @@ def test_sparsity_helps_products_alone() -> None:
 def test_the_largest_batch_is_the_largest_that_fits() -> None:
     task = _task("llama-2-7b", tokens=512, output=128)
     most = largest_batch(task, load_gpu("a100-80gb"))
-    assert memory_of(task, most) <= 80e9 < memory_of(task, most + 1)
+    assert memory_bytes(task, most) <= 80e9 < memory_bytes(task, most + 1)
     assert largest_batch(task, A100) < most
     assert largest_batch(task, SLICE) == 0
 

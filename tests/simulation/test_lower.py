@@ -14,7 +14,7 @@ from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.outcome import part_seconds
-from podsim.simulation.pieces import block_pieces, merged
+from podsim.simulation.pieces import block_pieces, merge_pieces
 from podsim.training.batch import prepare
 from podsim.training.layers import Pass
 from podsim.training.plan import Plan
@@ -54,14 +54,16 @@ def test_pieces_add_up_to_the_passes_part_by_part(name, plan, two):
     for b, pieces in enumerate(block_pieces(ready, two)):
         weight = sum((p.parts for p in pieces.weight), np.zeros(len(SPLIT)))
         for work, row in ((Work.FORWARD, Pass.FORWARD), (Work.BACKWARD, Pass.BACKWARD + mode)):
-            found = sum((p.parts for p in pieces.of(work, 1.0)), np.zeros(len(SPLIT)))
+            found = sum((p.parts for p in pieces.action_pieces(work, 1.0)), np.zeros(len(SPLIT)))
             assert found[:6] == close(table_YXB[row, :, b], rel=1e-9, abs=1e-12), (b, work)
             assert not found[6:].any()
-            assert sum(p.parts.sum() for p in merged(pieces.of(work, 1.0))) == close(found.sum())
-        apart = sum((p.parts for p in pieces.of(Work.INPUT, 1.0)), np.zeros(len(SPLIT)))
+            assert sum(p.parts.sum() for p in merge_pieces(pieces.action_pieces(work, 1.0))) == close(
+                found.sum()
+            )
+        apart = sum((p.parts for p in pieces.action_pieces(Work.INPUT, 1.0)), np.zeros(len(SPLIT)))
         assert apart + weight == close(found, abs=1e-12)
         assert weight[:2] == close(table_YXB[Pass.WEIGHT, :2, b], abs=1e-12)
-        assert all(p.seconds >= -1e-12 for p in pieces.of(Work.BACKWARD, 1.0))
+        assert all(p.seconds >= -1e-12 for p in pieces.action_pieces(Work.BACKWARD, 1.0))
 
 
 def test_hidden_collectives_run_beside_matrix_products(two, small):

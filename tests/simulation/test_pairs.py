@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
-from podsim.simulation.pairs import shortest
+from podsim.simulation.pairs import shortest_starts
 from podsim.simulation.pieces import Stream
 from podsim.training.plan import Plan
 
@@ -41,7 +41,7 @@ def ends_soonest(first, second):
 @given(chains, chains)
 def test_no_order_ends_sooner(first, second):
     (a, on_a), (b, on_b) = arrays(first), arrays(second)
-    starts, others = shortest(a, on_a, b, on_b)
+    starts, others = shortest_starts(a, on_a, b, on_b)
     assert np.all(np.diff(starts) >= a[:-1] - 1e-9)
     assert np.all(np.diff(others) >= b[:-1] - 1e-9)
     for i, start in enumerate(starts):
@@ -53,7 +53,7 @@ def test_no_order_ends_sooner(first, second):
 def test_compute_hides_the_other_pass_exchanging():
     """4 s of compute and 2 s of exchange, twice, are over in 10 s: only the last exchange finds nothing beside it."""
     seconds, stream = np.array([4.0, 2.0]), np.array([0, 1])
-    starts, others = shortest(seconds, stream, seconds, stream)
+    starts, others = shortest_starts(seconds, stream, seconds, stream)
     assert sorted([*starts, *others]) == [0.0, 4.0, 4.0, 8.0]
 
 

@@ -42,7 +42,7 @@ def test_a_layer_forward_and_backward(row_id, published):
     found = training_run(ROWS[row_id])
     layer = block_pieces(prepare(found.model, found.cluster, found.plan), found.cluster)[1]
     forward, backward = (
-        sum(p.parts.sum() for p in layer.of(work, 1.0)) for work in (Work.FORWARD, Work.BACKWARD)
+        sum(p.parts.sum() for p in layer.action_pieces(work, 1.0)) for work in (Work.FORWARD, Work.BACKWARD)
     )
     assert forward == close(published[0], rel=0.05)
     assert backward == close(published[1], rel=0.05)

@@ -9,7 +9,7 @@ import podsim
 from podsim.errors import PodsimError
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
-from podsim.simulation.lower_links import Trouble, throttled
+from podsim.simulation.lower_links import Trouble, throttled_seconds
 from podsim.training.plan import Plan
 
 close = pytest.approx
@@ -28,8 +28,10 @@ def test_the_law_is_what_small_steps_of_it_add_up_to():
         busy += 1e-5 * (1 + (factor - 1) * (1 - np.exp(-busy / tau)))
         if place in ends:
             found.append(busy)
-    assert throttled(work, factor, tau).cumsum() == close(np.array(found), rel=1e-4)
-    assert throttled(np.full(3750, 1e-3), factor, tau).sum() == close(throttled(work, factor, tau).sum())
+    assert throttled_seconds(work, factor, tau).cumsum() == close(np.array(found), rel=1e-4)
+    assert throttled_seconds(np.full(3750, 1e-3), factor, tau).sum() == close(
+        throttled_seconds(work, factor, tau).sum()
+    )
 
 
 def test_limits(two, small):

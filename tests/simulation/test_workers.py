@@ -21,12 +21,12 @@ from podsim.network.collectives.direct import parameter_server_all_reduce
 from podsim.results.exchanged import ExchangeRun
 from podsim.simulation.events import play
 from podsim.simulation.workers import Exchange, lower_all_reduce, lower_servers
-from podsim.simulation.workers_outcome import Told, play_all_reduce, play_servers, staleness_of
+from podsim.simulation.workers_outcome import RunInputs, play_all_reduce, play_servers, staleness_of
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 
 Floats = NDArray[np.float64]
 SIZE = 1e8
-TOLD = Told(name="test", exchange="ssp", members=1, every=1, samples=2.0, gradients=SIZE, weights=SIZE)
+TOLD = RunInputs(name="test", exchange="ssp", members=1, every=1, samples=2.0, gradients=SIZE, weights=SIZE)
 
 
 def drawn(rounds: int, workers: int, jitter: float = 0.3, seed: int = 1) -> Floats:
@@ -45,7 +45,7 @@ def over_servers(
 
 def done_RW(compute_RW: Floats, exchange: Exchange, overlap: float = 0.0) -> Floats:
     rounds = lower_servers(compute_RW, exchange, overlap * compute_RW)
-    return rounds.of_workers(play(rounds.ops).end)[:, :, -1]
+    return rounds.worker_columns(play(rounds.ops).end)[:, :, -1]
 
 
 def recursion(compute_RW: Floats, bound: int | None, push: float, pull: float, overlap: float) -> Floats:
@@ -73,7 +73,7 @@ def test_the_kernel_plays_the_recursion(bound: int | None, overlap: float) -> No
 def test_an_all_reduce_hides_behind_the_tail() -> None:
     """Workers of 1, 2 and 3 s, the last half beside the exchange, which begins after 1.5 s and ends after them all."""
     compute_RW = np.array([[1.0, 2.0, 3.0]] * 2)
-    told = Told(
+    told = RunInputs(
         name="", exchange="bsp", members=1, every=1, samples=None, gradients=1, weights=1, overlap=0.5
     )
     for seconds, step, moving in ((1.0, 3.0, 0.0), (2.0, 3.5, 0.5)):
@@ -86,7 +86,7 @@ def test_an_all_reduce_hides_behind_the_tail() -> None:
 def test_a_barrier_takes_the_slowest_worker_and_the_exchange() -> None:
     compute_RW = drawn(50, 7)
     rounds = lower_all_reduce(compute_RW, 0.03)
-    ends = rounds.of_all(play(rounds.ops).end)[1]
+    ends = rounds.shared_columns(play(rounds.ops).end)[1]
     assert np.diff(ends, prepend=0.0) == pytest.approx(compute_RW.max(axis=1) + 0.03, rel=1e-9)
     same = done_RW(compute_RW, over_servers(7, 0))
     assert same == pytest.approx(
@@ -255,7 +255,7 @@ def test_local_steps_and_members() -> None:
     assert round_seconds(seconds_TM, 1, 3, 0.5)[0].tolist() == [3.5, 6.5]
     often, seldom = (
         play_all_reduce(round_seconds(drawn(64, 8), every, 1, 0.0), 0.05,
-                        Told(name="", exchange="bsp", members=1, every=every, samples=None, gradients=1, weights=1))
+                        RunInputs(name="", exchange="bsp", members=1, every=every, samples=None, gradients=1, weights=1))
         for every in (1, 8)
     )  # fmt: skip
     assert seldom.steps_per_second > often.steps_per_second

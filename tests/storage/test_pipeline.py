@@ -254,7 +254,7 @@ def test_what_makes_no_sense(given: dict[str, Any], says: str) -> None:
 def test_more_that_makes_no_sense() -> None:
     with pytest.raises(StorageError, match="no object store"):
         storage_input("resnet50", on="nfs-a400:1", cold=0.5)
-    with pytest.raises(StorageError, match="lays down no step"):
+    with pytest.raises(StorageError, match="prescribes no step"):
         storage_input("unet3d", on="weka-ra:1", accelerator="b200")
     with pytest.raises(StorageError, match="no run of resnet50"):
         storage_input("resnet50", on="weka-ra:1", client="dgx-b200")

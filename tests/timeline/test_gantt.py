@@ -23,9 +23,9 @@ from podsim.errors import PodsimError, TimelineError
 from podsim.results.timeline import Counter, Lane, Timeline
 from podsim.timeline import write_timeline
 from podsim.timeline.gantt import gantt_figure, gantt_image, length_text, time_unit
-from podsim.timeline.gantt_counters import panels_of, stepped
+from podsim.timeline.gantt_counters import counter_steps, make_panels
 from podsim.timeline.gantt_page import gantt_page
-from podsim.timeline.gantt_raster import coverage, mixed
+from podsim.timeline.gantt_raster import coverage, mix_colours
 from podsim.timeline.kind_colours import colours, ink_on, rgb
 
 
@@ -62,7 +62,7 @@ def test_pixels_hold_exactly_the_time_of_the_spans(spans: list[tuple[float, floa
 
 
 def test_a_half_idle_pixel_is_half_coloured() -> None:
-    paint = mixed(np.array([[[1.0, 0.5, 0.0], [0.0, 0.0, 2.0]]]), ["#000000", "#ffffff"])
+    paint = mix_colours(np.array([[[1.0, 0.5, 0.0], [0.0, 0.0, 2.0]]]), ["#000000", "#ffffff"])
     assert paint[0, 0] == pytest.approx([0, 0, 0])
     assert 0.4 < paint[0, 1, 0] < 0.5
     assert paint[0, 2] == pytest.approx([1, 1, 1])
@@ -126,17 +126,17 @@ def test_steps_keep_their_extremes() -> None:
     time = np.arange(10000) * 1e-3
     value = np.where(np.arange(10000) == 5003, 7.0, 1.0)
     one = Counter(name="m", process="p", unit="B", time=time, value=value)
-    edges, least, most = stepped(one, 0.0, 10.0, 100)
+    edges, least, most = counter_steps(one, 0.0, 10.0, 100)
     assert len(edges) == 101
     assert most.max() == 7.0
     assert least.min() == least.max() == 1.0
     short = replace(one, time=time[:3], value=value[:3])
-    assert len(stepped(short, 0.0, 10.0, 100)[0]) == 4
+    assert len(counter_steps(short, 0.0, 10.0, 100)[0]) == 4
 
 
 def test_panels_show_the_highest_of_many() -> None:
     made = pipeline(8, 4)
-    memory = panels_of(made)[0]
+    memory = make_panels(made)[0]
     assert (memory.name, memory.all, len(memory.shown)) == ("memory", 8, 4)
     assert memory.shown[0].process.startswith("stage 0")
 

@@ -26,7 +26,7 @@ from podsim.results.timeline import Lane, Timeline
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.kineto_kinds import kind_of, parallelism_of
-from podsim.timeline.spans import beyond, covered
+from podsim.timeline.spans import covered_seconds, uncovered_seconds
 
 
 def seconds(step: MeasuredStep) -> dict[tuple[str, str], tuple[float, float, float, float]]:
@@ -149,8 +149,8 @@ def test_covered_time_is_counted_second_by_second(spans: list[tuple[int, int]], 
     held = np.array(spans, dtype=float).reshape(-1, 2)
     start, end = held[:, 0], held[:, 0] + held[:, 1]
     inside = [{t for a, n in part for t in range(a, a + n)} for part in (spans, spans[:cut], spans[cut:])]
-    assert covered(start, end) == len(inside[0])
-    assert beyond(start[:cut], end[:cut], start[cut:], end[cut:]) == len(inside[1] - inside[2])
+    assert covered_seconds(start, end) == len(inside[0])
+    assert uncovered_seconds(start[:cut], end[:cut], start[cut:], end[cut:]) == len(inside[1] - inside[2])
 
 
 def sim(spans: list[tuple[str, str, float, float]]) -> SimulatedStep:

@@ -18,7 +18,7 @@ from podsim.results.timeline import Counter, Lane, Timeline
 from podsim.timeline import read_timeline, write_timeline
 from podsim.timeline.protobuf import varint
 from podsim.timeline.trace_rows import label, read_label, rows_of
-from podsim.timeline.wire import doubles, flat, integers, nested
+from podsim.timeline.wire import doubles, integers, join_rows, message_blocks
 
 TRACES = (".json", ".json.gz", ".pftrace", ".pftrace.gz")
 
@@ -113,7 +113,9 @@ def test_labels_are_read_back(name: str, copies: int, depth: int) -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
 @settings(max_examples=30, deadline=None)
 def test_numbers_in_columns_are_the_numbers_one_by_one(numbers: list[int]) -> None:
-    column = flat(nested(3, [*integers(1, np.array(numbers)), *doubles(2, np.array(numbers, dtype=float))]))
+    column = join_rows(
+        message_blocks(3, [*integers(1, np.array(numbers)), *doubles(2, np.array(numbers, dtype=float))])
+    )
     expected = b""
     for number in numbers:
         inner = b"\x08" + varint(number) + b"\x11" + np.float64(number).tobytes()

@@ -14,7 +14,7 @@ from click.testing import Result
 
 import podsim as library
 from podsim.errors import PlanError, PodsimError
-from podsim.report.data import plain
+from podsim.report.data import plain_value
 from podsim.training.plan import batch_of
 
 Run = Callable[..., Result]
@@ -43,7 +43,7 @@ def test_the_command_is_the_function(podsim: Run) -> None:
         sequence_parallel=True,
         zero=1,
     )
-    assert printed == plain(made)
+    assert printed == plain_value(made)
 
 
 def test_numbers_are_numbers_in_si(podsim: Run) -> None:

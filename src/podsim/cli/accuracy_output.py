@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from podsim.accuracy.registry_sensitivity import sensitivity
 from podsim.options.output_options import JsonOutput, ValidateOutput
 from podsim.report import accuracy_page, page, render
 from podsim.report.calibration import calibration_report, sensitivity_report
@@ -21,7 +20,11 @@ _WIDTH = 140
 
 def validation_or_sensitivity(options: Mapping[str, Any], output: ValidateOutput) -> Any:
     """What the tables say, or how far constants move them."""
-    return sensitivity(list(options["tables"])) if output.sensitivity else validate(**options)
+    if not output.sensitivity:
+        return validate(**options)
+    from podsim.accuracy.registry_sensitivity import sensitivity
+
+    return sensitivity(list(options["tables"]))
 
 
 def show_validation(answer: Any, output: ValidateOutput, options: Mapping[str, Any]) -> None:

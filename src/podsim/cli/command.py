@@ -208,7 +208,7 @@ def _progress(title: str) -> Iterator[dict[str, Any]]:
     if not title:
         yield {}
         return
-    drawn = load("report.progress:doing")() if title == "doing" else load("report.progress:bar")(title)
+    drawn = load("report.progress:status_line")() if title == "doing" else load("report.progress:bar")(title)
     with drawn as progress:
         yield {"progress": progress}
 

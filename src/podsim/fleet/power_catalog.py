@@ -67,9 +67,9 @@ class Figures(BaseModel):
     cap: _Cap
     pue: _Value
     carbon: _Value
-    """kg per kWh. The carbon intensity of electricity."""
+    """The carbon intensity of electricity, in kg per kWh."""
     electricity: _Value
-    """USD per kWh. The price of electricity."""
+    """The price of electricity, in USD per kWh."""
     hpl: _Hpl
 
 

@@ -195,9 +195,9 @@ def expected_seconds(run: LongRun) -> float:
         raise PodsimError(
             "a spread of rates and slow nodes that come and go have no closed form; simulate_runs draws them"
         )
-    beside = 1.0 - (1.0 - run.slow) ** run.nodes
-    mean = (1.0 - beside) * _expected_at_pace(run, 1.0)
-    return mean + beside * _expected_at_pace(run, 1.0 + run.slowdown) if beside else mean
+    slow_chance = 1.0 - (1.0 - run.slow) ** run.nodes
+    mean = (1.0 - slow_chance) * _expected_at_pace(run, 1.0)
+    return mean + slow_chance * _expected_at_pace(run, 1.0 + run.slowdown) if slow_chance else mean
 
 
 def steady_restart_seconds(run: LongRun, mtbf: ArrayLike) -> Floats:

@@ -76,8 +76,8 @@ class _State:
         self.clock, self.restarting, self.waiting, self.slowed = np.zeros((4, runs))
         self.left = np.full(runs, full * (run.interval + run.stall) + (last + run.stall if last else 0.0))
         self.failures = np.zeros(runs, np.int64)
-        beside = rng.random(runs) < 1.0 - (1.0 - run.slow) ** run.nodes
-        self.slow = np.where(beside & (run.slowdown > 0), run.found, 0.0)
+        is_slow = rng.random(runs) < 1.0 - (1.0 - run.slow) ** run.nodes
+        self.slow = np.where(is_slow & (run.slowdown > 0), run.found, 0.0)
         self.ready_RS = np.zeros((runs, count_repair_slots(run)))
 
     def keep(self, rows: NDArray[np.bool_]) -> None:

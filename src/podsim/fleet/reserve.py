@@ -28,13 +28,13 @@ from podsim.jit import kernel, part
 
 
 @part
-def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: bool, now: float) -> None:
-    """Make missing reservations (all of them, if `anew`), and start the jobs whose reservation is due."""
+def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, again: bool, now: float) -> None:
+    """Make missing reservations (all of them, if `again`), and start the jobs whose reservation is due."""
     _forget(state, now)
     for position in range(state.number[QUEUE]):
         j = state.queue[position]
         if state.job[j].plan < inf:
-            if not anew:
+            if not again:
                 continue
             change(state, state.job[j].plan, state.job[j].plan + state.job[j].held_for, work.job[j].gpus)
         state.job[j].held_for = expected_seconds(work, rules, state, j, work.slow_JS[j, 0])

@@ -186,18 +186,18 @@ def _find_places(run: _Run, floor: Floor, j: int) -> Places | None:
     return floor.place(run.profile[j], int(run.jobs.gpus[j]), run.packer, run.kinds)
 
 
-def _job_seconds(run: _Run, j: int, places: Places, anew: bool) -> tuple[float, float]:
+def _job_seconds(run: _Run, j: int, places: Places, is_relaid: bool) -> tuple[float, float]:
     """(s until the end of a starting job, s until the end that the scheduler must expect)."""
-    lead = run.policy.start + (run.relay if anew else 0.0)
+    lead = run.policy.start + (run.relay if is_relaid else 0.0)
     runs = float(run.jobs.seconds[j] / run.jobs.slow_JS[j, run.floor.reach(places)])
     return lead + runs, lead + max(float(run.jobs.limit[j]), runs)
 
 
 def _start_job(run: _Run, j: int, places: Places, now: float) -> None:
-    anew = [run.floor.take(number, instance) for number, instance in places]
-    runs, expected = _job_seconds(run, j, places, any(anew))
-    run.relaid += sum(anew)
-    run.spent += run.relay * run.size[j] if any(anew) else 0.0
+    is_relaid = [run.floor.take(number, instance) for number, instance in places]
+    runs, expected = _job_seconds(run, j, places, any(is_relaid))
+    run.relaid += sum(is_relaid)
+    run.spent += run.relay * run.size[j] if any(is_relaid) else 0.0
     run.running[j] = (now + expected, places)
     heapq.heappush(run.ends, (now + runs, j))
     number, instance = places[0]

@@ -28,8 +28,8 @@ from podsim.timeline.protobuf import (
     double_field,
     fields,
     number_field,
-    packed,
-    signed,
+    repeated_integers,
+    signed_integer,
     varint,
     varint_at,
 )
@@ -167,7 +167,7 @@ def _node(data: bytes, at: int, end: int) -> Node:
         if number == 2 and wire == 2:
             name = _text(value)
         elif number in (4, 5) and wire in (0, 2):
-            before += packed(value)
+            before += repeated_integers(value)
         elif number == 10 and isinstance(value, bytes):
             key, content = _attribute(value)
             attributes[key] = content
@@ -201,7 +201,7 @@ def _attribute(data: bytes) -> tuple[str, Attribute]:
             name = _text(value)
         elif isinstance(value, int) and wire == 0:
             if number in _SIGNED:
-                content = signed(value)
+                content = signed_integer(value)
             elif number in _UNSIGNED:
                 content = value
             elif number in _ZIGZAG:
@@ -215,7 +215,9 @@ def _attribute(data: bytes) -> tuple[str, Attribute]:
                 content = _text(value)
             elif number in (8, 10, 12, 14):
                 content = tuple(
-                    signed(item) for _, _, part in fields(value, 0, len(value)) for item in packed(part)
+                    signed_integer(item)
+                    for _, _, part in fields(value, 0, len(value))
+                    for item in repeated_integers(part)
                 )
     return name, content
 

@@ -142,5 +142,5 @@ def _exposed_seconds(ready: Array, took: Array, backward: float, contention: flo
     for at, seconds in zip(ready.tolist(), took.tolist(), strict=False):
         done = max(done, at) + seconds
     after = max(done - backward, 0.0)
-    beside = max(float(took.sum()) - after, 0.0)
-    return max(after, beside * contention)
+    hidden = max(float(took.sum()) - after, 0.0)
+    return max(after, hidden * contention)

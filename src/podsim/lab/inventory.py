@@ -22,8 +22,6 @@ _SECTOR = 512
 """B in which sysfs counts the size of a drive, whatever its own sectors"""
 _SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-CLOSENESS = ("PIX", "PXB", "PHB", "SYS")
-"""nearest first: one PCIe switch, several, the same processor, another processor"""
 
 
 @dataclass(frozen=True, kw_only=True)

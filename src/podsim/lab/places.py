@@ -111,14 +111,14 @@ def fsspec_of(url: str) -> tuple[Any, str]:
         import_module("fsspec.asyn").reset_lock()
     _opened.add(os.getpid())
     try:
-        found: tuple[Any, str] = core.url_to_fs(url)
+        located: tuple[Any, str] = core.url_to_fs(url)
     except ImportError as problem:  # fsspec knows the protocol, but not its package
         raise LabError(f"{url}: {str(problem).splitlines()[0][:200]}") from None
     except ValueError as problem:
         raise LabError(
             f"{url}: {str(problem)[:200]}; give a folder, or a URL such as s3://bucket/folder"
         ) from None
-    return found
+    return located
 
 
 def filesystem_of(path: Path) -> str:

@@ -74,13 +74,13 @@ def _end_children() -> None:
 
 def _children() -> list[int]:
     """Processes whose parent is this one."""
-    mine, found = str(os.getpid()), []
+    mine, children = str(os.getpid()), []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it ended meanwhile
             # its name, in brackets, may hold anything; then its state and its parent
             if status.read_text("utf-8", errors="replace").rpartition(")")[2].split()[1] == mine:
-                found.append(int(status.parent.name))
-    return found
+                children.append(int(status.parent.name))
+    return children
 
 
 def fork(work: Callable[[], int]) -> int:

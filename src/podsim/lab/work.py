@@ -55,7 +55,7 @@ def _exchange(wires: Wires, board: Board, size: int, pause: float, trips: int) -
     distributed, others = wires.torch.distributed, [r for r in range(wires.world) if r != wires.rank]
     data = wires.empty(size // 4).fill_(1.0)
     into = {other: wires.empty(size // 4) for other in others}
-    found = []
+    seconds = []
     for _ in range(trips + 1):  # the first makes the connections
         wires.barrier()
         time.sleep(pause)
@@ -70,18 +70,18 @@ def _exchange(wires: Wires, board: Board, size: int, pause: float, trips: int) -
             ]
         for work in works:
             work.wait()
-        found.append(time.perf_counter() - start)
-    return _slowest(board, found[1:])
+        seconds.append(time.perf_counter() - start)
+    return _slowest(board, seconds[1:])
 
 
 def _add(wires: Wires, board: Board, trips: int) -> float:
     """Seconds in which every rank adds a buffer to another."""
     held, received = wires.empty(_SUM // 4).fill_(0.0), wires.empty(_SUM // 4).fill_(1.0)
-    found = []
+    seconds = []
     for _ in range(trips + 1):
         wires.barrier()
         start = time.perf_counter()
         for _ in range(_SUMS):
             held.add_(received)
-        found.append(time.perf_counter() - start)
-    return _slowest(board, found[1:])
+        seconds.append(time.perf_counter() - start)
+    return _slowest(board, seconds[1:])

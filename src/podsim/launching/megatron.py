@@ -20,9 +20,6 @@ ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nem
 _OLD = {"tp": ("model-parallel-size",)}
 """names that options had in releases before 2021, which are read and not written"""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
-_CHUNKS = (
-    "num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage", "pipeline-model-parallel-layout",
-)  # fmt: skip
 _DTYPES = ("fp32", "bf16", "fp16", "fp8")
 _DEGREES = {
     "tp": "tensor-model-parallel-size", "pp": "pipeline-model-parallel-size", "cp": "context-parallel-size",

@@ -26,7 +26,7 @@ from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.network.nccl import COLLECTIVES, candidate_fields, cost_CE
 from podsim.network.nccl_constants import UNITS, Fabric, Network, load_fabric
 from podsim.network.nccl_paths import candidates
-from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
+from podsim.network.nccl_tuner import Group, Wires, generation, group_layout, layout_numbers
 
 SMALLEST = 512
 """B. The smallest collective that is fitted."""
@@ -129,7 +129,7 @@ def fit_fabrics(rows: Iterable[Mapping[str, str]], *, is_own: bool = False) -> F
     for architecture in GPUS:
         part = [sample for sample in known if sample.architecture == architecture]
         if part:
-            start = load_fabric(architecture) if is_own else start_of(architecture, fabrics)
+            start = load_fabric(architecture) if is_own else start_constants(architecture, fabrics)
             fabrics[architecture] = fit_architecture(architecture, part, start)
             stages = ["own"] if is_own else _PLAN[architecture]["stages"]
             evidence[architecture] = {
@@ -148,7 +148,7 @@ def fit_fabrics(rows: Iterable[Mapping[str, str]], *, is_own: bool = False) -> F
     )
 
 
-def start_of(architecture: str, fabrics: Mapping[str, Fabric]) -> Fabric:
+def start_constants(architecture: str, fabrics: Mapping[str, Fabric]) -> Fabric:
     """Where the fit of an architecture starts from, others having been fitted."""
     start = fabrics.get("ampere", _START)
     if architecture == "blackwell" and "hopper" in fabrics:
@@ -199,7 +199,9 @@ def predicted_seconds(
         ends = WIRES[architecture]
         if not in_switch and ends.topology == "nvswitch":
             ends = replace(ends, topology="nvlink")
-        group = Group(gpus, gpus // nodes, 1.0, *placed_at(int(placed(ends, gpus // nodes, 1, None))))
+        group = Group(
+            gpus, gpus // nodes, 1.0, *group_layout(int(layout_numbers(ends, gpus // nodes, 1, None)))
+        )
         options = candidates(ends, collective, group, launch, release, fabric, network)
         sizes_E = np.array([part[at].size for at in where])
         out[where] = cost_CE(candidate_fields(options), sizes_E).min(axis=0)

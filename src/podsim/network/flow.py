@@ -125,24 +125,28 @@ def _problems(indptr: Ints, links: Ints, copies: Floats, weights: Floats, capaci
         ]
     if len(weights) != flows or len(copies) != flows:
         return [f"{len(weights)} weights and {len(copies)} copies for {flows} flows; give one of each a flow"]
-    found = []
+    problems = []
 
     def row(entry: int) -> int:
         return int(np.searchsorted(indptr, entry, side="right")) - 1
 
     for entry in np.flatnonzero((links < 0) | (links >= len(capacity)))[:1]:
-        found.append(f"flow {row(entry)} uses link {links[entry]}; there are links 0 to {len(capacity) - 1}")
+        problems.append(
+            f"flow {row(entry)} uses link {links[entry]}; there are links 0 to {len(capacity) - 1}"
+        )
     for link in np.flatnonzero(~(capacity >= 0.0))[:1]:
-        found.append(f"link {link} has capacity {capacity[link]:g}; it must be a number of B/s, not negative")
+        problems.append(
+            f"link {link} has capacity {capacity[link]:g}; it must be a number of B/s, not negative"
+        )
     for what, values in (("weight", weights), ("copies", copies)):
         for f in np.flatnonzero(~((values > 0.0) & np.isfinite(values)))[:1]:
-            found.append(f"flow {f} has {what} {values[f]:g}; it must be positive and finite")
-    if not found:
+            problems.append(f"flow {f} has {what} {values[f]:g}; it must be positive and finite")
+    if not problems:
         for entry in np.flatnonzero(capacity[links] == 0.0)[:1]:
-            found.append(
+            problems.append(
                 f"flow {row(entry)} goes through link {links[entry]} of zero capacity: it would never end"
             )
-    return found
+    return problems
 
 
 def _use_problems(indptr: Ints, use: Floats) -> list[str]:

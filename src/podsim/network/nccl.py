@@ -26,7 +26,7 @@ from podsim.hardware.nvlink import ring_shares, slot_link, socket_rate
 from podsim.network.bus import bus_factor
 from podsim.network.nccl_constants import STAND_IN
 from podsim.network.nccl_paths import Candidate, table
-from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
+from podsim.network.nccl_tuner import Group, Wires, generation, group_layout, layout_numbers
 
 Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
@@ -109,18 +109,18 @@ def collective_seconds(
     Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot
     hold.
     """
-    wires, release = wires_of(cluster), _checked(collective, launch, version)
+    wires, release = wires_of(cluster), _read_generation(collective, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(
         wires, size, members.ranks, members.ranks_per_node, members.sharing
     )
-    places = placed(wires, members_, members.stride, members.extent)
+    places = layout_numbers(wires, members_, members.stride, members.extent)
     groups, index_E = _groups(ranks_, members_, sharing_, places)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index_E.shape)
-    seconds = _fastest(tables, size_, index_E, shape)
+    seconds = _fastest_seconds(tables, size_, index_E, shape)
     if not detail:
         return seconds
-    floor = _fastest(tables, np.zeros(()), index_E, shape)
+    floor = _fastest_seconds(tables, np.zeros(()), index_E, shape)
     return np.stack([seconds, floor, seconds - floor])
 
 
@@ -164,11 +164,11 @@ def choice(
     version: str = "2.18",
 ) -> Choice:
     """NCCL's choice for one call and its cost; arguments and errors are those of collective_seconds."""
-    wires, release = wires_of(cluster), _checked(collective, launch, version)
+    wires, release = wires_of(cluster), _read_generation(collective, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
         raise PodsimError("choice looks at one call; give single numbers")
-    (group,), _ = _groups(ranks_, members_, sharing_, placed(wires, members_, 1, None))
+    (group,), _ = _groups(ranks_, members_, sharing_, layout_numbers(wires, members_, 1, None))
     options = table(wires, collective, group, launch, release)
     bytes_E = np.array([float(size_), 0.0])
     cost = cost_CE(candidate_fields(options), bytes_E)
@@ -223,8 +223,8 @@ def candidate_fields(options: tuple[Candidate, ...]) -> Array:
 
     Without the last two fields where they are zero, as they are but for point-to-point kernels and PCI Express.
     """
-    last = None if any(one.hidden or one.since for one in options) else -2
-    fields_FC1 = np.array([one[2:last] for one in options]).T[:, :, np.newaxis].copy()
+    last = None if any(option.hidden or option.since for option in options) else -2
+    fields_FC1 = np.array([option[2:last] for option in options]).T[:, :, np.newaxis].copy()
     fields_FC1.flags.writeable = False
     return fields_FC1
 
@@ -234,21 +234,23 @@ def _known_fields(wires: Wires, collective: str, group: Group, launch: str, rele
     return candidate_fields(table(wires, collective, group, launch, release))
 
 
-def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: tuple[int, ...]) -> Array:
+def _fastest_seconds(
+    fields: list[Array], size: Array, index: NDArray[np.intp], shape: tuple[int, ...]
+) -> Array:
     """Least seconds over the candidates of each element's communicator; of the given shape."""
     if len(fields) == 1:
         flat_E = size.reshape(-1)
         if flat_E.size <= _BLOCK:
-            found = cost_CE(fields[0], flat_E).min(axis=0).reshape(size.shape)
+            seconds = cost_CE(fields[0], flat_E).min(axis=0).reshape(size.shape)
         else:
             blocks = range(0, flat_E.size, _BLOCK)
             parts = [cost_CE(fields[0], flat_E[at : at + _BLOCK]).min(axis=0) for at in blocks]
-            found = np.concatenate(parts).reshape(size.shape)
-        return found if found.shape == shape else np.broadcast_to(found, shape).copy()
-    rows, most = (max(one.shape[axis] for one in fields) for axis in (0, 1))
+            seconds = np.concatenate(parts).reshape(size.shape)
+        return seconds if seconds.shape == shape else np.broadcast_to(seconds, shape).copy()
+    rows, most = (max(field.shape[axis] for field in fields) for axis in (0, 1))
     padded_FCU = np.zeros((rows, most, len(fields)))
-    for place, one in enumerate(fields):
-        padded_FCU[: one.shape[0], :, place] = one[:, np.arange(most) % one.shape[1], 0]
+    for column, field in enumerate(fields):
+        padded_FCU[: field.shape[0], :, column] = field[:, np.arange(most) % field.shape[1], 0]
     size_E = np.broadcast_to(size, shape).reshape(-1)
     index_E = np.broadcast_to(index, shape).reshape(-1)
     out_E = np.empty(size_E.size)
@@ -259,27 +261,29 @@ def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: t
 
 
 def _groups(
-    ranks: Array, members: Array, sharing: Array, place: NDArray[np.intp]
+    ranks: Array, members: Array, sharing: Array, layout: NDArray[np.intp]
 ) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
     """The distinct communicators, and the index of each argument's element among them."""
-    if ranks.size == members.size == sharing.size == place.size == 1:
-        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, place.shape)
-        one = Group(
-            int(ranks.item()), int(members.item()), float(sharing.item()), *placed_at(int(place.item()))
+    if ranks.size == members.size == sharing.size == layout.size == 1:
+        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
+        group = Group(
+            int(ranks.item()), int(members.item()), float(sharing.item()), *group_layout(int(layout.item()))
         )
-        return (one,), np.zeros(shape, dtype=np.intp)
+        return (group,), np.zeros(shape, dtype=np.intp)
     shares, share_index = np.unique(sharing, return_inverse=True)
     key = (ranks * 2.0**12 + members) * 2.0**16 + share_index.reshape(sharing.shape)
-    if place.any():
-        key = key * 2.0**7 + place
+    if layout.any():
+        key = key * 2.0**7 + layout
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
-    full = [np.broadcast_to(one, key.shape).reshape(-1)[first] for one in (ranks, members, sharing, place)]
+    full = [
+        np.broadcast_to(values, key.shape).reshape(-1)[first] for values in (ranks, members, sharing, layout)
+    ]
     assert shares.size < 2**16
-    assert int(place.max(initial=0)) < 2**7
-    found = tuple(
-        Group(int(n), int(g), float(s), *placed_at(int(p))) for n, g, s, p in zip(*full, strict=True)
+    assert int(layout.max(initial=0)) < 2**7
+    groups = tuple(
+        Group(int(n), int(g), float(s), *group_layout(int(p))) for n, g, s, p in zip(*full, strict=True)
     )
-    return found, index.reshape(key.shape)
+    return groups, index.reshape(key.shape)
 
 
 def _numbers(
@@ -288,11 +292,11 @@ def _numbers(
     """The arguments as arrays, members at most the ranks; all that is wrong with them at once."""
     size_, ranks_ = np.asarray(size, dtype=float), np.asarray(ranks, dtype=float)
     given = np.asarray(ranks_per_node, dtype=float)
-    plain = size_.size == ranks_.size == given.size == 1 and _one_fits(
+    plain = size_.size == ranks_.size == given.size == 1 and _is_valid_call(
         wires, size_.item(), ranks_.item(), given.item()
     )
     if not plain:
-        _require(wires, size_, ranks_, given)
+        _check_values(wires, size_, ranks_, given)
     members = np.minimum(given, ranks_)
     if sharing is None:
         return size_, ranks_, members, np.where(members < ranks_, np.floor(wires.gpus / members), 1.0)
@@ -302,8 +306,8 @@ def _numbers(
     return size_, ranks_, members, share
 
 
-def _one_fits(wires: Wires, size: float, ranks: float, given: float) -> bool:
-    """Whether one call is well-formed and the cluster can hold it: what `_require` says of arrays, without their cost."""
+def _is_valid_call(wires: Wires, size: float, ranks: float, given: float) -> bool:
+    """Whether one call passes `_check_values`, without the cost of arrays."""
     members = min(given, ranks)
     return (
         0.0 <= size < math.inf
@@ -314,7 +318,7 @@ def _one_fits(wires: Wires, size: float, ranks: float, given: float) -> bool:
     )
 
 
-def _require(wires: Wires, size: Array, ranks: Array, given: Array) -> None:
+def _check_values(wires: Wires, size: Array, ranks: Array, given: Array) -> None:
     """All that is wrong with the arguments at once, as an error."""
     problems = [
         f"{name}={_worst(values, good)}: {rule}"
@@ -346,13 +350,13 @@ def _worst(values: Array, good: NDArray[np.bool_]) -> str:
     return f"{bad.reshape(-1)[0]:g}"
 
 
-def _known(kind: str, name: str, known: tuple[str, ...]) -> None:
+def _check_name(kind: str, name: str, known: tuple[str, ...]) -> None:
     if name not in known:
         raise PodsimError(unknown_name(kind, str(name), known))
 
 
-def _checked(collective: str, launch: str, version: str) -> str:
+def _read_generation(collective: str, launch: str, version: str) -> str:
     """The generation of NCCL, the names being known."""
-    _known("collective", collective, COLLECTIVES)
-    _known("launch", launch, LAUNCHES)
+    _check_name("collective", collective, COLLECTIVES)
+    _check_name("launch", launch, LAUNCHES)
     return generation(version)

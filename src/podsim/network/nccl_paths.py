@@ -28,10 +28,10 @@ from podsim.network.nccl_tuner import (
     adapters,
     beliefs,
     chosen_until,
-    out_of_node,
-    over_network,
-    over_sockets,
+    network_step,
+    node_rate,
     post_overhead,
+    socket_share,
     steps,
 )
 
@@ -44,15 +44,15 @@ _NET_STEP = {"ring": (2.7, 4.0, 14.0), "tree": (5.0, 8.5, 14.0)}
 # NCCL's tree steps inside a node over its ring steps
 _TREE_STEP = (1.0, 1.25 / 1.9, 4.0 / 3.4)
 _LINE_SHARE = 120 / 128
-"""of LL128's bytes, those that are data"""
+"""The share of data in LL128's bytes."""
 _TREE_SHARE = 0.92
-"""of a ring's bandwidth: NCCL's count for trees"""
+"""The share of a ring's bandwidth that NCCL counts for trees."""
 _LINE = 4096.0
-"""bytes that one channel holds per rank before it is worth opening another: 512 threads of 8 B"""
+"""B. The bytes of one channel per rank before NCCL opens another: 512 threads of 8 B."""
 _SHORT = 16384.0
-"""bytes of a message to which pairs_line belongs"""
+"""B. The size of the message to which pairs_line belongs."""
 _LL_MOST = 2 * _SHORT
-"""largest message that goes by LL: two channels a peer, as the sweeps on Hopper and on L40S show"""
+"""B. The largest message that uses LL: two channels a peer, as sweeps on Hopper and L40S show."""
 _WINDOW = {"LL128": 5120.0, "Simple": 32768.0}
 
 
@@ -91,7 +91,7 @@ def table(wires: Wires, collective: str, group: Group, launch: str, release: str
 @lru_cache(maxsize=65536)
 def _table(wires: Wires, collective: str, group: Group, launch: str, release: str) -> tuple[Candidate, ...]:
     if wires.exchanges:
-        return (measured(wires, collective, group),)
+        return (measured_candidate(wires, collective, group),)
     fabric = load_fabric(fabric_name(wires))
     network = load_network(wires.fabric) if group.nodes > 1 else None
     return candidates(wires, collective, group, launch, release, fabric, network)
@@ -102,29 +102,29 @@ def fabric_name(wires: Wires) -> str:
     return PCIE if wires.pcie else wires.architecture
 
 
-def _hop(wires: Wires) -> float:
-    """Latency of the link between GPUs over that of the fabric's own."""
+def _hop_ratio(wires: Wires) -> float:
+    """The latency of the link between GPUs, relative to that of the fabric."""
     return wires.nvlink_latency / (PCIE_LATENCY if wires.pcie else LINK_LATENCY)
 
 
-def _link(wires: Wires, group: Group, fabric: Fabric) -> float:
-    """B/s of the link between GPUs, as far as what lies between them lets it through."""
+def _link_rate(wires: Wires, group: Group, fabric: Fabric) -> float:
+    """B/s of the link between GPUs, limited by the switches and sockets between them."""
     if wires.topology == "pcie-root":
         return wires.nvlink * (1.0, fabric.near_share, fabric.far_share)[group.apart]
-    return wires.nvlink * over_sockets(wires, group, at_once=True)
+    return wires.nvlink * socket_share(wires, group, at_once=True)
 
 
-def measured(wires: Wires, collective: str, group: Group) -> Candidate:
+def measured_candidate(wires: Wires, collective: str, group: Group) -> Candidate:
     """What a collective took on a measured machine, between the numbers of ranks that were measured by their logarithm.
 
     It is called a ring, or pairs, after what gloo and NCCL run for large messages.
     """
     if group.ranks == 1:
         return _NOTHING
-    rows = [one for one in wires.exchanges if one.collective == collective]
+    rows = [row for row in wires.exchanges if row.collective == collective]
     if not rows:
         raise ClusterError(f"{collective} was not measured on this machine: podsim measure host does so")
-    latency, per_byte = (float(one) for one in interpolate(rows, group.ranks))
+    latency, per_byte = (float(value) for value in interpolate(rows, group.ranks))
     name = "pairs" if collective in ("all_to_all", "send_recv") else "ring"
     return Candidate(name, "Simple", math.inf, latency, 0.0, 1.0, per_byte, 0.0, 1.0, 0.0, 0.0)
 
@@ -142,36 +142,36 @@ def candidates(
     if group.ranks == 1:
         return (_NOTHING,)
     if collective in ("all_to_all", "send_recv"):
-        found = _pairs(wires, collective, group, fabric, network)
+        options = _pairs(wires, collective, group, fabric, network)
     else:
         channels = _channels(wires, group, fabric)
         believed = beliefs(wires, group, collective, release, channels)
-        until = _until(wires, group, collective, release, channels)
-        found = [
+        until = _last_sizes(wires, group, collective, release, channels)
+        options = [
             _cost(wires, collective, group, belief, fabric, network, channels)._replace(until=last)
             for belief, last in zip(believed, until, strict=True)
             if last > 0
         ]
     if wires.pcie:
-        found = _in_turn(found)
-    return tuple(_launched(one, collective, group, launch, release, fabric) for one in found)
+        options = _split_ranges(options)
+    return tuple(_add_launch(option, collective, group, launch, release, fabric) for option in options)
 
 
-def _in_turn(found: list[Candidate]) -> list[Candidate]:
-    """Candidates each of which begins where the one before it ends.
+def _split_ranges(options: list[Candidate]) -> list[Candidate]:
+    """The candidates, each from the size at which the previous one ends.
 
     Elsewhere the fastest of those that NCCL still picks is taken, and is the one that NCCL picks; over PCI Express NCCL
     stays with LL for longer than pays.
     """
     last, out = 0.0, []
-    for one in sorted(found, key=lambda one: one.until):
-        out.append(one._replace(since=math.nextafter(last, math.inf) if last else 0.0))
-        last = one.until
+    for option in sorted(options, key=lambda option: option.until):
+        out.append(option._replace(since=math.nextafter(last, math.inf) if last else 0.0))
+        last = option.until
     return out
 
 
 @lru_cache(maxsize=65536)
-def _until(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[float]:
+def _last_sizes(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[float]:
     believed = beliefs(wires, group, collective, release, channels)
     return chosen_until(believed, wires, group, collective, release, channels)
 
@@ -183,18 +183,18 @@ def _channels(wires: Wires, group: Group, fabric: Fabric) -> int:
 
 
 def _line_share(network: Network | None) -> float:
-    """Of an adapter's line rate, what large messages reach."""
+    """The share of an adapter's line rate that large messages reach."""
     return 1.0 if network is None else network.share
 
 
-def _net_step(wires: Wires, algorithm: str, protocol: int) -> float:
+def _net_step_seconds(wires: Wires, algorithm: str, protocol: int) -> float:
     """Latency of a step between nodes, s."""
-    return 1e-6 * over_network(wires, protocol, _NET_STEP[algorithm][protocol])
+    return 1e-6 * network_step(wires, protocol, _NET_STEP[algorithm][protocol])
 
 
-def _outside(wires: Wires, group: Group, network: Network | None) -> float:
+def _node_rate(wires: Wires, group: Group, network: Network | None) -> float:
     """B/s that a group can push out of a node."""
-    return out_of_node(wires, group, _line_share(network) * wires.network, wires.slot)
+    return node_rate(wires, group, _line_share(network) * wires.network, wires.slot)
 
 
 def _cost(
@@ -209,9 +209,9 @@ def _cost(
     if belief.algorithm == "nvls":
         return _nvls(wires, group, fabric, channels)
     p = PROTOCOLS.index(belief.protocol)
-    hop = _hop(wires)
+    hop = _hop_ratio(wires)
     step = (fabric.step_ll, fabric.step_ll128, fabric.step_simple)[p] * hop
-    outside = _net_step(wires, belief.algorithm if group.members > 1 else "tree", p)
+    outside = _net_step_seconds(wires, belief.algorithm if group.members > 1 else "tree", p)
     if belief.algorithm == "ring":
         inner, outer = steps(collective, group)
         latency = inner * max(step, post_overhead(wires, group)[p]) + outer * outside
@@ -227,11 +227,11 @@ def _cost(
     )
     return Candidate(
         belief.algorithm, belief.protocol, math.inf, base + latency, line, window,
-        _per_byte(wires, collective, group, belief, fabric, network), tau, channels, 0.0, 0.0,
+        _byte_seconds(wires, collective, group, belief, fabric, network), tau, channels, 0.0, 0.0,
     )  # fmt: skip
 
 
-def _inside(wires: Wires, collective: str, group: Group, p: int, fabric: Fabric) -> float:
+def _ring_rate(wires: Wires, collective: str, group: Group, p: int, fabric: Fabric) -> float:
     """B/s of a ring inside a node."""
     share = (fabric.share_ll, _LINE_SHARE * fabric.share_simple, fabric.share_simple)[p]
     extra = {
@@ -242,16 +242,16 @@ def _inside(wires: Wires, collective: str, group: Group, p: int, fabric: Fabric)
     }.get(collective, (1.0, fabric.small_group))
     if wires.rings:  # what a small group loses there is links
         return wires.nvlink * wires.ringed(group) * share * extra[0]
-    return _link(wires, group, fabric) * share * extra[0] / (1 + extra[1] / group.members**2)
+    return _link_rate(wires, group, fabric) * share * extra[0] / (1 + extra[1] / group.members**2)
 
 
-def _per_byte(
+def _byte_seconds(
     wires: Wires, collective: str, group: Group, belief: Belief, fabric: Fabric, network: Network | None
 ) -> float:
     """Seconds for each byte of the collective's size."""
     p = PROTOCOLS.index(belief.protocol)
-    inside = _inside(wires, collective, group, p, fabric) if group.members > 1 else math.inf
-    outside = _outside(wires, group, network) * (0.5, _LINE_SHARE, 1.0)[p] if group.nodes > 1 else math.inf
+    inside = _ring_rate(wires, collective, group, p, fabric) if group.members > 1 else math.inf
+    outside = _node_rate(wires, group, network) * (0.5, _LINE_SHARE, 1.0)[p] if group.nodes > 1 else math.inf
     if belief.algorithm == "tree":
         each = 2.0 / min(_TREE_SHARE * inside, 2 * outside if group.nodes == 2 else outside)
     else:
@@ -273,28 +273,28 @@ def wire_rates(
         return wires.nvlink, wires.network
     fabric, p = load_fabric(fabric_name(wires)), PROTOCOLS.index(protocol)
     network = load_network(wires.fabric) if group.nodes > 1 else None
-    outside = _outside(wires, group, network) * (0.5, _LINE_SHARE, 1.0)[p]
+    outside = _node_rate(wires, group, network) * (0.5, _LINE_SHARE, 1.0)[p]
     if algorithm == "nvls":
         return fabric.nvls_share * wires.nvlink, outside
     if algorithm == "pairs":
-        return _side_by_side(wires, group, fabric), outside
-    inside = _inside(wires, collective, group, p, fabric)
+        return _pairs_rate(wires, group, fabric), outside
+    inside = _ring_rate(wires, collective, group, p, fabric)
     chain = _TREE_SHARE * ring_share(group.members)
     return (chain if algorithm == "tree" else 1.0) * inside, outside
 
 
 def _nvls(wires: Wires, group: Group, fabric: Fabric, channels: int) -> Candidate:
-    hop = _hop(wires)
+    hop = _hop_ratio(wires)
     per_byte = 1.0 / (fabric.nvls_share * wires.nvlink)
     return Candidate("nvls", "Simple", math.inf, fabric.nvls_base * hop, 0.0, _WINDOW["Simple"], per_byte,
                      fabric.nvls_ramp, channels, 0.0, 0.0)  # fmt: skip
 
 
-def _side_by_side(wires: Wires, group: Group, fabric: Fabric) -> float:
+def _pairs_rate(wires: Wires, group: Group, fabric: Fabric) -> float:
     """B/s of point-to-point kernels inside a node."""
     crossing = fabric.pairs_cross_share if wires.topology == "pcie-root" and group.apart else 1.0
     share = crossing * fabric.pairs_share / (1 + fabric.pairs_small / group.members**2)
-    return _link(wires, group, fabric) * share
+    return _link_rate(wires, group, fabric) * share
 
 
 def _pairs(
@@ -304,7 +304,7 @@ def _pairs(
 
     NCCL takes LL up to 16 KiB a channel (NCCL_P2P_LL_THRESHOLD). Between nodes nothing tells LL from Simple.
     """
-    inside = _side_by_side(wires, group, fabric)
+    inside = _pairs_rate(wires, group, fabric)
     if collective == "send_recv":
         near, far, peers = (1.0 if group.members > 1 else 0.0), 1.0, 1.0
         outside = min(_line_share(network) * wires.network, wires.slot) * min(1.0, adapters(wires, group))
@@ -314,12 +314,12 @@ def _pairs(
             group.members * (group.ranks - group.members) / group.ranks,
             float(group.ranks),
         )
-        outside = _outside(wires, group, network)
-    step = _hop(wires) * fabric.pairs_step * math.log2(group.members)
+        outside = _node_rate(wires, group, network)
+    step = _hop_ratio(wires) * fabric.pairs_step * math.log2(group.members)
     simple = Candidate("pairs", "Simple", math.inf, fabric.pairs_base + step, 0.0, _WINDOW["Simple"], near / inside,
                        fabric.pairs_ramp, 1.0, 0.0, 0.0)  # fmt: skip
     if group.nodes > 1:
-        beyond = _net_step(wires, "ring", 2) + (group.nodes - 2) * _net_step(wires, "ring", 0)
+        beyond = _net_step_seconds(wires, "ring", 2) + (group.nodes - 2) * _net_step_seconds(wires, "ring", 0)
         return [simple._replace(latency=simple.latency + beyond, per_byte=max(near / inside, far / outside))]
     hidden = min(fabric.pairs_hidden, fabric.pairs_simple)
     per_byte = max(fabric.pairs_line / _SHORT / peers, near / (fabric.pairs_ll_share * inside))
@@ -329,19 +329,19 @@ def _pairs(
     ]
 
 
-def _launched(
-    one: Candidate, collective: str, group: Group, launch: str, release: str, fabric: Fabric
+def _add_launch(
+    option: Candidate, collective: str, group: Group, launch: str, release: str, fabric: Fabric
 ) -> Candidate:
-    """The candidate with what the way of launching adds."""
+    """The candidate with the time that the way of launching adds."""
     if launch == "thread":
-        return one
+        return option
     if launch == "process":
-        return one._replace(latency=one.latency + fabric.process_wait)
+        return option._replace(latency=option.latency + fabric.process_wait)
     gpus = group.members
     start = gpus * fabric.host
-    if one.algorithm == "pairs":
+    if option.algorithm == "pairs":
         peers = group.ranks - 1 if collective == "all_to_all" else 1
-        return one._replace(start=start + gpus * peers * fabric.host_pair)
+        return option._replace(start=start + gpus * peers * fabric.host_pair)
     each = fabric.host_channel if release == "2.20" else fabric.host_channel_old
-    ramp = one.ramp + (fabric.single_ramp if release != "2.8" and one.protocol != "LL" else 0.0)
-    return one._replace(start=start, channel=gpus * each, ramp=ramp)
+    ramp = option.ramp + (fabric.single_ramp if release != "2.8" and option.protocol != "LL" else 0.0)
+    return option._replace(start=start, channel=gpus * each, ramp=ramp)

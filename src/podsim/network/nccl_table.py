@@ -89,11 +89,11 @@ def _trees(nodes: int, local: int) -> Table:
     NCCL puts a server's second child on another GPU (its balanced tree); here both are on the rail's own GPU, as the
     adapter carries the same bytes either way. Source: NCCL src/graph/{trees,connect}.cc.
     """
-    node, place = np.arange(nodes)[:, None] * local, np.arange(local)
+    node, index = np.arange(nodes)[:, None] * local, np.arange(local)
     rows, ranks = [], nodes * local
     for tree, parent in enumerate(two_trees(nodes)):
         for rail in range(local):
-            visit = (node + (rail + place) % local).ravel()
+            visit = (node + (rail + index) % local).ravel()
             above = np.roll(visit, 1)
             above[::local] = np.where(parent >= 0, parent * local + rail, -1)
             parents = np.empty(ranks, np.int64)

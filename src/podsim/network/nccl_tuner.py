@@ -176,8 +176,10 @@ def post_overhead(wires: Wires, group: Group) -> tuple[float, float, float]:
     return each, each, 3 * each
 
 
-def placed(wires: Wires, members: ArrayLike, stride: ArrayLike, extent: ArrayLike | None) -> NDArray[np.intp]:
-    """Where groups lie in their nodes, as numbers for `placed_at`, 0 where that does not matter.
+def layout_numbers(
+    wires: Wires, members: ArrayLike, stride: ArrayLike, extent: ArrayLike | None
+) -> NDArray[np.intp]:
+    """Where groups lie in their nodes, as numbers for `group_layout`, 0 where that does not matter.
 
     `extent` is how many GPUs there are from the first member to the last (default: as members and stride say).
     """
@@ -195,12 +197,12 @@ def placed(wires: Wires, members: ArrayLike, stride: ArrayLike, extent: ArrayLik
     return np.asarray(far * (2 + 4 * (np.minimum(steps, SOCKET) - 1)))
 
 
-def placed_at(place: int) -> tuple[int, int]:
-    """(Group.apart, Group.stride) of a number of `placed`."""
-    return place % 4, place // 4 + 1
+def group_layout(layout: int) -> tuple[int, int]:
+    """(Group.apart, Group.stride) of a number of `layout_numbers`."""
+    return layout % 4, layout // 4 + 1
 
 
-def over_sockets(wires: Wires, group: Group, *, at_once: bool) -> float:
+def socket_share(wires: Wires, group: Group, *, at_once: bool) -> float:
     """Bandwidth that NCCL counts on between two sockets over that of two GPUs behind switches, at most 1.
 
     `at_once`: the groups that lie between each other's members share what is between the sockets; NCCL sees one alone.
@@ -220,46 +222,46 @@ def adapters(wires: Wires, group: Group) -> float:
     return min(wires.nics / group.sharing, max(1.0, wires.nics * group.members / wires.gpus))
 
 
-def out_of_node(wires: Wires, group: Group, adapter: float, slot: float) -> float:
+def node_rate(wires: Wires, group: Group, adapter: float, slot: float) -> float:
     """B/s that a group sends out of a node: its adapters at most, and the slots of adapters and of its GPUs."""
     return min(min(adapter, slot) * adapters(wires, group), slot * group.members)
 
 
-def over_network(wires: Wires, protocol: int, step: float) -> float:
+def network_step(wires: Wires, protocol: int, step: float) -> float:
     """A step between nodes of `step` us by NCCL's constants, us, on these adapters: what their latency is above
     InfiniBand's is added, as NCCL adds an adapter's own; Simple pays it twice, as it flushes."""
     more = 1e6 * wires.network_latency - _NET_LATENCY
     return max(step + more * (2 if PROTOCOLS[protocol] == "Simple" else 1), 0.0)
 
 
-def _counted(wires: Wires, group: Group) -> float:
+def _counted_rate(wires: Wires, group: Group) -> float:
     """B/s inside a node that NCCL counts on."""
     if not wires.pcie:
         return _SHARE_COUNTED * wires.nvlink
     if wires.topology == "pcie-root":
         return _PCIE_COUNTED[group.apart] * wires.nvlink
-    return _PCIE_COUNTED[0] * wires.nvlink * over_sockets(wires, group, at_once=False)
+    return _PCIE_COUNTED[0] * wires.nvlink * socket_share(wires, group, at_once=False)
 
 
 def _row(nodes: int) -> int:
     return min(nodes, 3) - 1
 
 
-def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
+def _bus_rates(wires: Wires, group: Group, release: str) -> tuple[float, float]:
     """NCCL's bus bandwidth of rings and of trees, B/s."""
-    inside = _counted(wires, group) * wires.ringed(group)
+    inside = _counted_rate(wires, group) * wires.ringed(group)
     if release == "2.8" and wires.architecture == "ampere":
         inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:
         return inside, inside
-    outside = out_of_node(wires, group, _NIC_COUNTED * wires.network, _PCIE_COUNTED[0] * wires.slot)
+    outside = node_rate(wires, group, _NIC_COUNTED * wires.network, _PCIE_COUNTED[0] * wires.slot)
     if group.members == 1:
         return outside, (2 * outside if group.nodes == 2 else outside)
     return min(inside, outside), min(inside, 2 * outside if group.nodes == 2 else outside)
 
 
 def _ring(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
-    bus, _ = _buses(wires, group, release)
+    bus, _ = _bus_rates(wires, group, release)
     row, nodes = _row(group.nodes), group.nodes
     link = "pcie" if wires.pcie else "nvlink"
     inner, outer = steps(collective, group)
@@ -276,7 +278,7 @@ def _ring(wires: Wires, group: Group, collective: str, release: str, channels: i
     beliefs = []
     for p, (protocol, rate) in enumerate(zip(PROTOCOLS, (ll, ll128, bus), strict=True)):
         inside = max(_STEP[link, "ring"][release][p], 1e6 * overhead[p])
-        outside = over_network(wires, p, _STEP["net", "tree" if group.members == 1 else "ring"][release][p])
+        outside = network_step(wires, p, _STEP["net", "tree" if group.members == 1 else "ring"][release][p])
         latency = _BASE[release]["ring"][p] + (1 if collective in ("broadcast", "reduce") else inner) * inside
         latency += outer * outside
         share = group.ranks / (inner + outer) if collective not in ("broadcast", "reduce") else 1.0
@@ -285,7 +287,7 @@ def _ring(wires: Wires, group: Group, collective: str, release: str, channels: i
 
 
 def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belief]:
-    _, bus = _buses(wires, group, release)
+    _, bus = _bus_rates(wires, group, release)
     row, nodes, arch = _row(group.nodes), group.nodes, wires.architecture
     ll_row = (
         arch if nodes == 1 or arch in _NVLS_EFFICIENCY else "volta" if wires.vendor == "intel" else "ampere"
@@ -300,7 +302,7 @@ def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belie
     beliefs = []
     for p, (protocol, rate) in enumerate(zip(PROTOCOLS, rates, strict=True)):
         latency = (group.members - 1) * _STEP[link, "tree"][release][p]
-        latency += math.floor(math.log2(nodes)) * over_network(wires, p, _STEP["net", "tree"][release][p])
+        latency += math.floor(math.log2(nodes)) * network_step(wires, p, _STEP["net", "tree"][release][p])
         beliefs.append(Belief("tree", protocol, (_BASE[release]["tree"][p] + 2 * latency) * 1e-6, rate / 2))
     return beliefs
 
@@ -320,10 +322,12 @@ def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
 
 def beliefs(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
     """All that NCCL weighs against each other for this collective, by the constants of that release."""
-    found = _ring(wires, group, collective, release, channels)
+    options = _ring(wires, group, collective, release, channels)
     if collective == "all_reduce":
-        found += _tree(wires, group, release, channels) + _nvls(wires, group, release)
-    return [one for one in found if one.protocol != "LL128"] if wires.pcie else found  # NVLink's only
+        options += _tree(wires, group, release, channels) + _nvls(wires, group, release)
+    return (
+        [option for option in options if option.protocol != "LL128"] if wires.pcie else options
+    )  # NVLink's only
 
 
 def _forecast(
@@ -348,13 +352,13 @@ def _forecast(
 
 
 def chosen_until(
-    found: list[Belief], wires: Wires, group: Group, collective: str, release: str, channels: int
+    options: list[Belief], wires: Wires, group: Group, collective: str, release: str, channels: int
 ) -> list[float]:
     """For each belief the largest size, B, at which NCCL picks it: 0 never, infinity for the last."""
-    forecasts_BS = np.stack([_forecast(b, wires, group, collective, release, channels) for b in found])
+    forecasts_BS = np.stack([_forecast(b, wires, group, collective, release, channels) for b in options])
     picks_S = np.argmin(forecasts_BS, axis=0)
     until = []
-    for index in range(len(found)):
+    for index in range(len(options)):
         (where,) = np.nonzero(picks_S == index)
         last = int(where[-1]) if where.size else -1
         until.append(

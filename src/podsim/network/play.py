@@ -26,7 +26,17 @@ from podsim.network.play_engine import run
 from podsim.network.play_fold import fold_program
 from podsim.network.play_links import Fabric, Routes
 from podsim.network.play_program import Waits, mix, number_rows, waits
-from podsim.network.play_state import EVENTS, ROOM, SOLVED, TIGHT, Program, State, more_room, new_state, typed
+from podsim.network.play_state import (
+    EVENTS,
+    ROOM,
+    SOLVED,
+    TIGHT,
+    Program,
+    State,
+    more_room,
+    new_state,
+    typed_program,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,7 +176,7 @@ def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[s
     wake_gate = np.repeat(np.arange(gates), np.diff(wait.dep_ptr))[wake]
     delays, which = np.unique(delay, return_inverse=True)  # of lanes: far fewer than flows
     rows: dict[str, Any] = {key: getattr(table, key) for key in ("repeat", "chunk", "turn", "channel")}
-    return typed(Program(
+    return typed_program(Program(
         **rows, width=table.count, wheel=np.maximum(table.wheel, 1), chunk_bytes=table.sizes,
         chunk_ends=np.concatenate([[0.0], np.cumsum(table.sizes)]), lane=lane, delay=which[lane], delays=delays,
         before=wait.before, after=after, gate=wait.gate, dep_ptr=wait.dep_ptr, dep_group=wait.dep_group,
@@ -201,8 +211,8 @@ def _stage(table: Table, fabric: Fabric, fold: bool, times: int = 1) -> Stage:
     lane_share = np.bincount(lane, _sent_share(table), len(first))
     flow = np.arange(len(lane))
     if fold:
-        program, flow, place = fold_program(program)
-        link = np.where(link >= 0, place[link], -1)
+        program, flow, link_number = fold_program(program)
+        link = np.where(link >= 0, link_number[link], -1)
     return Stage(
         times=times, table=table, program=program, flow=flow, link=link,
         link_share=np.bincount(links, lane_share[hops], len(fabric.capacity)).astype(np.float64),
@@ -220,7 +230,7 @@ def _window(table: Table, rows: Ints, position: Ints) -> Table:
 def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
     """A table on a fabric, ready for `play` with any size: dependencies and shared links.
 
-    Equal steps of a table in lockstep are one stage, done so many times. fold: flows that nothing tells apart are
+    Equal steps of a table in lockstep are one stage with a repeat count. fold: flows that nothing tells apart are
     simulated once. Raises TableError for a row that no table may have (run `check` or `prove` for what it does
     to data) and ClusterError for a route over a link that does not exist or cannot carry anything.
     """
@@ -258,12 +268,12 @@ def play(table: Table | Prepared, size: float, fabric: Fabric | None = None, *, 
     events = simulated = solved = 0
     for stage in table.stages:
         state = _run(stage.program, size)
-        last, ends = _ends(stage, state)
+        last, ends = _end_seconds(stage, state)
         last_start = now + (stage.times - 1) * last
         finish = np.where(ends[: table.ranks] > 0.0, last_start + ends[: table.ranks], finish)
         now = last_start + last
         link_bytes += stage.times * size * stage.link_share
-        link_busy += stage.times * _busy(stage, state)
+        link_busy += stage.times * _busy_seconds(stage, state)
         events += stage.times * stage.table.transfers
         simulated += int(state.number[EVENTS])
         solved += int(state.number[SOLVED])
@@ -287,7 +297,7 @@ def _run(p: Program, size: float) -> State:
     return state
 
 
-def _ends(stage: Stage, state: State) -> tuple[float, Floats]:
+def _end_seconds(stage: Stage, state: State) -> tuple[float, Floats]:
     """(last arrival, s; when each node has received all and sent all, s, [nodes])."""
     last = state.flows["last"][stage.flow]
     ends = np.zeros(stage.table.nodes)
@@ -296,7 +306,7 @@ def _ends(stage: Stage, state: State) -> tuple[float, Floats]:
     return float(last.max()), ends
 
 
-def _busy(stage: Stage, state: State) -> Floats:
+def _busy_seconds(stage: Stage, state: State) -> Floats:
     """Seconds in which each link carried something; a link of one lane with one channel is busy when its flows are."""
     p, busy = stage.program, state.links["busy"].copy()
     own = np.bincount(p.lane, state.flows["busy"], len(p.start))

@@ -40,12 +40,12 @@ from podsim.network.play_state import (
 from podsim.network.play_time import heap_pop, schedule, unschedule
 
 PAUSE_EVENTS, PAUSE_SOLVED = 2_000_000, 2_000
-"""transfers that have ended, and sets of flows whose shares were worked out, between two looks for Ctrl-C"""
+"""The ended transfers, and the solved sets of flows, between two checks for Ctrl-C."""
 
 
 @kernel
-def _bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> float:
-    """Bytes of a flow's next transfer."""
+def _next_bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> float:
+    """The bytes of a flow's next transfer."""
     first, count = flows[f].chunk, flows[f].width
     if flows[f].turn != 0:
         wheel = flows[f].wheel
@@ -57,8 +57,8 @@ def _bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> f
 
 
 @kernel
-def _try(f: int, flows: Records, gates: Records, touched: Ints, number: Ints) -> None:
-    """Start the next transfer of a flow if it is free and all it waits for is there."""
+def _try_start(f: int, flows: Records, gates: Records, touched: Ints, number: Ints) -> None:
+    """Start the next transfer of a flow if the flow is free and its inputs have arrived."""
     k, mode = flows[f].sent, flows[f].mode
     if mode not in (IDLE, ENDED) or k >= flows[f].repeat:
         return
@@ -77,8 +77,8 @@ def _try(f: int, flows: Records, gates: Records, touched: Ints, number: Ints) ->
 
 
 @kernel
-def _opened(gate: int, gates: Records, groups: Records, deps: Records) -> int:
-    """How many transfers of its flows a gate lets through by now."""
+def _open_count(gate: int, gates: Records, groups: Records, deps: Records) -> int:
+    """The number of transfers that a gate admits on each of its flows so far."""
     opened = MANY
     for i in range(gates[gate].deps, gates[gate].deps_end):
         group = deps[i].group
@@ -89,7 +89,7 @@ def _opened(gate: int, gates: Records, groups: Records, deps: Records) -> int:
 
 @kernel
 def _arrive(f: int, now: float, s: State) -> None:
-    """A transfer is there: whoever waits for its group may start."""
+    """Record the arrival of a transfer, and start the flows that waited for its group."""
     flows, gates, groups, wakes, items = s.flows, s.gates, s.groups, s.wakes, s.items
     flows[f].got += 1
     flows[f].last = now
@@ -112,17 +112,17 @@ def _arrive(f: int, now: float, s: State) -> None:
         gate = wakes[i].gate
         if groups[group].done < groups[group].repeat and groups[group].done + wakes[i].lag <= 0:
             continue
-        opened = _opened(gate, gates, groups, s.deps)
+        opened = _open_count(gate, gates, groups, s.deps)
         if opened == gates[gate].open:
             continue
         gates[gate].open = opened
         for j in range(gates[gate].flows, gates[gate].flows_end):
-            _try(items[j], flows, gates, s.touched, s.number)
+            _try_start(items[j], flows, gates, s.touched, s.number)
 
 
 @kernel
 def _end(f: int, now: float, delays: Floats, s: State) -> None:
-    """The last byte of a transfer has left."""
+    """End the transmission of a transfer; it arrives after the latency of its links."""
     flows, touched, number, cells, waves_W2 = s.flows, s.touched, s.number, s.cells, s.waves_W2
     flows[f].sent += 1
     flows[f].mode = ENDED
@@ -145,10 +145,10 @@ def _end(f: int, now: float, delays: Floats, s: State) -> None:
         else:
             waves_W2[wave, 0] = cell
         waves_W2[wave, 1] = cell
-    _try(f, flows, s.gates, touched, number)
+    _try_start(f, flows, s.gates, touched, number)
     after = flows[f].after
     if after >= 0 and flows[f].sent == flows[f].repeat:
-        _try(after, flows, s.gates, touched, number)
+        _try_start(after, flows, s.gates, touched, number)
 
 
 @kernel
@@ -200,7 +200,7 @@ def _occupy(f: int, now: float, step: int, p: Program, s: State) -> None:
 
 @kernel
 def _solve(p: Program, s: State, n: int, sign: int) -> None:
-    """Set lane_rate for the n flows found, whose lanes' keys add up to `sign`."""
+    """Set lane_rate for the n flows of `members`, whose lanes' keys add up to `sign`."""
     slot = memo_slot(sign, s.memo)
     at = s.memo[slot].at
     if at >= 0:
@@ -208,22 +208,22 @@ def _solve(p: Program, s: State, n: int, sign: int) -> None:
             s.lane_rate[s.memo_rates[i].lane] = s.memo_rates[i].rate
         return
     for i in range(n):
-        s.todo[i] = s.flows[s.found[i]].lane
+        s.todo[i] = s.flows[s.members[i]].lane
     flows = Flows(p.start, p.middle, p.link, p.use, p.ones, p.capacity)
     fill(s.todo, n, flows, s.lane_rate, Scratch(s.left, s.load, s.users, s.full))
     s.number[SOLVED] += 1
-    remember(n, sign, s.flows, s.found, s.memo, s.memo_rates, s.lane_rate, s.number)
+    remember(n, sign, s.flows, s.members, s.memo, s.memo_rates, s.lane_rate, s.number)
 
 
 @kernel
-def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Records, link: Ints, found: Ints,
+def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Records, link: Ints, members: Ints,
           stamp: int) -> tuple[int, int]:  # fmt: skip
-    """The flows that share with a flow, over links that may be full now: (how many, sum of their lanes' keys)."""
-    found[0] = f
+    """The flows connected to a flow by links that may be full now: (their number, the sum of their lanes' keys)."""
+    members[0] = f
     flows[f].seen = stamp
     n, done, sign = 1, 0, 0
     while done < n:
-        lane = flows[found[done]].lane
+        lane = flows[members[done]].lane
         done += 1
         sign += lanes[lane].key
         for i in range(lanes[lane].first, lanes[lane].middle):
@@ -235,24 +235,24 @@ def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Recor
                 g = on_link[j].flow
                 if flows[g].seen != stamp:
                     flows[g].seen = stamp
-                    found[n] = g
+                    members[n] = g
                     n += 1
     return n, sign
 
 
 @kernel
 def _share(f: int, now: float, p: Program, s: State) -> None:
-    """New rates for a flow and all that share with it."""
+    """Set new rates for a flow and all flows that share links with it."""
     flows, buckets, number = s.flows, s.buckets, s.number
     if flows[f].seen == number[STAMP]:
         return
-    n, sign = _find(f, flows, s.lanes, s.links, s.on_link, p.link, s.found, number[STAMP])
+    n, sign = _find(f, flows, s.lanes, s.links, s.on_link, p.link, s.members, number[STAMP])
     if n == 1:
         s.lane_rate[flows[f].lane] = flows[f].limit
     else:
         _solve(p, s, n, sign)
     for i in range(n):
-        g = s.found[i]
+        g = s.members[i]
         rate = s.lane_rate[flows[g].lane]
         if flows[g].bucket < 0:
             flows[g].rate = rate
@@ -266,7 +266,7 @@ def _share(f: int, now: float, p: Program, s: State) -> None:
 
 @kernel
 def _share_all(p: Program, s: State, now: float, n: int) -> None:
-    """New rates for all that may share a link with a flow that started or ended in this batch."""
+    """Set new rates for all flows that may share a link with one that started or ended in this batch."""
     s.number[STAMP] += 1
     for d in range(s.number[DIRTY]):
         on = s.dirty[d]
@@ -283,7 +283,7 @@ def _share_all(p: Program, s: State, now: float, n: int) -> None:
 
 @kernel
 def _settle(p: Program, s: State, now: float) -> None:
-    """After a batch: links change hands, parts that changed are solved, ends are scheduled."""
+    """After a batch, update the links, solve the sets that changed, and schedule the ends."""
     flows, touched, number = s.flows, s.touched, s.number
     buckets, heap, free, recent = s.buckets, s.heap, s.free, s.recent
     n = number[TOUCHED]
@@ -296,7 +296,7 @@ def _settle(p: Program, s: State, now: float) -> None:
         f = touched[i]
         if flows[f].mode != IDLE:
             size = flows[f].bytes
-            flows[f].left = size if size >= 0.0 else _bytes(f, flows, p.chunk_bytes, p.chunk_ends)
+            flows[f].left = size if size >= 0.0 else _next_bytes(f, flows, p.chunk_bytes, p.chunk_ends)
             flows[f].since = now
             if flows[f].mode == NEW:
                 flows[f].rate = flows[f].limit
@@ -313,7 +313,7 @@ def _settle(p: Program, s: State, now: float) -> None:
 
 @kernel
 def _batch(p: Program, s: State, now: float) -> None:
-    """All that happens at one time."""
+    """Process all ends and arrivals at one time."""
     number, cells, waves_W2 = s.number, s.cells, s.waves_W2
     buckets, heap, free = s.buckets, s.heap, s.free
     limit = now + SAME * now
@@ -350,9 +350,9 @@ def run(p: Program, s: State, now: float) -> tuple[float, bool]:
     if now < 0.0:
         now = 0.0
         for gate in range(len(s.gates)):
-            s.gates[gate].open = _opened(gate, s.gates, s.groups, s.deps)
+            s.gates[gate].open = _open_count(gate, s.gates, s.groups, s.deps)
         for f in range(len(s.flows)):
-            _try(f, s.flows, s.gates, s.touched, s.number)
+            _try_start(f, s.flows, s.gates, s.touched, s.number)
         _settle(p, s, now)
     events, solved = s.number[EVENTS] + PAUSE_EVENTS, s.number[SOLVED] + PAUSE_SOLVED
     while True:

@@ -15,7 +15,7 @@ import numpy as np
 from podsim.jit import njit
 from podsim.network.collectives.table import Ints
 from podsim.network.play_program import hash_pair, mix, number_rows
-from podsim.network.play_state import Program, typed
+from podsim.network.play_state import Program, typed_program
 
 
 class Colours(NamedTuple):
@@ -131,15 +131,15 @@ def _quotient_lanes(p: Program, lane: Ints, lane_first: Ints, link: Ints) -> tup
     lanes, alone = len(p.start), len(p.capacity) - len(p.start)
     used = np.unique(p.link[p.link < alone])
     numbers, first = _classes(link[used])
-    place = np.full(len(p.capacity), -1)
-    place[used] = numbers
-    place[alone:] = len(first) + lane
+    link_number = np.full(len(p.capacity), -1)
+    link_number[used] = numbers
+    link_number[alone:] = len(first) + lane
     links = len(first) + len(lane_first)
-    size_of_link = np.bincount(place[place >= 0], minlength=links)
+    size_of_link = np.bincount(link_number[link_number >= 0], minlength=links)
     owner = np.repeat(np.arange(lanes), p.end - p.start)
     entries = np.flatnonzero(lane_first[lane[owner]] == owner)
     bound = np.where(p.link[entries] >= alone, 0, np.where(entries < p.middle[owner[entries]], 1, 2))
-    key = (lane[owner[entries]] * 3 + bound) * links + place[p.link[entries]]
+    key = (lane[owner[entries]] * 3 + bound) * links + link_number[p.link[entries]]
     rows, times = np.unique(key, return_counts=True)
     row_lane, row_kind, row_link = rows // links // 3, rows // links % 3, rows % links
     use = times * np.bincount(lane)[row_lane] / size_of_link[row_link]
@@ -156,7 +156,7 @@ def _quotient_lanes(p: Program, lane: Ints, lane_first: Ints, link: Ints) -> tup
         "key": mix(np.arange(len(lane_first))),
         "ones": np.ones(len(lane_first)),
     }
-    return columns, place
+    return columns, link_number
 
 
 def fold_program(p: Program) -> tuple[Program, Ints, Ints]:
@@ -167,7 +167,7 @@ def fold_program(p: Program) -> tuple[Program, Ints, Ints]:
     (flow, flow_1), (lane, lane_1), _, (gate, gate_1), (group, group_1) = (
         _classes(colour) for colour in colours
     )
-    lanes, place = _quotient_lanes(p, lane, lane_1, colours[2])
+    lanes, link_number = _quotient_lanes(p, lane, lane_1, colours[2])
 
     def named(numbers: Ints, of: Ints) -> Ints:
         return np.where(of >= 0, numbers[of], -1) if len(numbers) else of
@@ -190,4 +190,4 @@ def fold_program(p: Program) -> tuple[Program, Ints, Ints]:
         group_ptr=group_ptr, group_flow=members_CR[0], wake_ptr=wake_ptr, wake_gate=wake_gate,
         wake_lag=deps_CR[1][wake], **lanes,
     )  # fmt: skip
-    return typed(quotient), flow, place
+    return typed_program(quotient), flow, link_number

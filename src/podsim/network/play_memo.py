@@ -21,7 +21,7 @@ def memo_slot(sign: int, memo: Records) -> int:
 
 
 @kernel
-def remember(n: int, sign: int, flows: Records, found: Ints, memo: Records, memo_rates: Records, lane_rate: Floats,
+def remember(n: int, sign: int, flows: Records, members: Ints, memo: Records, memo_rates: Records, lane_rate: Floats,
               number: Ints) -> None:  # fmt: skip
     """Keep the rates of the n flows found; when memory is full, forget all others."""
     if number[STORED] + n > len(memo_rates) or 2 * number[MEMO] >= len(memo):
@@ -35,7 +35,7 @@ def remember(n: int, sign: int, flows: Records, found: Ints, memo: Records, memo
     memo[slot].at = at
     memo[slot].lanes = n
     for i in range(n):
-        lane = flows[found[i]].lane
+        lane = flows[members[i]].lane
         memo_rates[at + i].lane = lane
         memo_rates[at + i].rate = lane_rate[lane]
     number[STORED] += n

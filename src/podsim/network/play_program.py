@@ -70,7 +70,7 @@ def number_rows(columns_CR: Ints) -> tuple[Ints, Ints]:
         size *= 2
     slots = np.full(size, -1)
     member, first = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    found = 0
+    count = 0
     for r in range(rows):
         key = 0
         for c in range(columns_CR.shape[0]):
@@ -79,11 +79,11 @@ def number_rows(columns_CR: Ints) -> tuple[Ints, Ints]:
         while slots[at] >= 0 and not _same_rows(columns_CR, first[slots[at]], r):
             at = (at + 1) & (size - 1)
         if slots[at] < 0:
-            slots[at] = found
-            first[found] = r
-            found += 1
+            slots[at] = count
+            first[count] = r
+            count += 1
         member[r] = slots[at]
-    return member, first[:found].copy()
+    return member, first[:count].copy()
 
 
 class Trains(NamedTuple):
@@ -226,10 +226,10 @@ def waits(table: Table) -> tuple[Table, Waits]:
     while True:
         before, marked = _order(table)
         if not len(marked):
-            found = _data(table, before)
-            if isinstance(found, Waits):
-                return table, found
-            marked = found
+            dependencies = _data(table, before)
+            if isinstance(dependencies, Waits):
+                return table, dependencies
+            marked = dependencies
         table = _explode(table, marked)
 
 
@@ -248,8 +248,8 @@ def _data(table: Table, before: Ints) -> Waits | Ints:
     wheel = np.maximum(table.wheel, 1)
     low = np.where(table.repeat > 1, table.chunk // wheel * wheel, table.chunk)[writers]
     order = np.lexsort((low, table.destination[writers]))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
     writers = writers[order]
     node_ptr = np.searchsorted(table.destination[writers], np.arange(table.nodes + 1))
     widest = np.max(np.where(table.repeat > 1, wheel, table.count)[writers], initial=0)
@@ -280,7 +280,7 @@ def _data(table: Table, before: Ints) -> Waits | Ints:
         dep_ptr=np.searchsorted(dep_gate, np.arange(len(used_gates) + 1)),
         dep_group=dep_group.astype(np.int64),
         dep_lag=lags,
-        group=group_of[place[group]],
+        group=group_of[rank[group]],
         group_repeat=table.repeat[writers[used_groups]],
         before=before,
     )

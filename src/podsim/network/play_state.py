@@ -21,7 +21,7 @@ IDLE, ACTIVE, ENDED, AGAIN, NEW = range(5)
 """modes of a flow; ENDED, AGAIN and NEW only within a batch"""
 (HEAP, TOUCHED, DIRTY, MEMO, STORED, FREE_BUCKETS, FREE_CELLS, ROOM, EVENTS, RECENT, SOLVED, STAMP,
  COUNTERS) = range(13)  # fmt: skip
-"""places of counters in State.number: how many there are in a list, or how many there have been"""
+"""positions of counters in State.number: how many there are in a list, or how many there have been"""
 
 
 class Program(NamedTuple):
@@ -150,7 +150,7 @@ class State(NamedTuple):
     """The flows that ended or started in this batch."""
     dirty: Ints
     """The links that a flow left or joined in this batch."""
-    found: Ints
+    members: Ints
     """The flows that share, in the order of discovery."""
     memo: Records
     memo_rates: Records
@@ -165,7 +165,7 @@ class State(NamedTuple):
     """The counters: see HEAP to STAMP."""
 
 
-def typed(p: Program) -> Program:
+def typed_program(p: Program) -> Program:
     """The program with arrays of one kind, so that the kernels are compiled once."""
     kinds = (np.float64 if name in FLOATS else np.int64 for name in p._fields)
     return Program(*(np.require(array, kind, ["C", "W"]) for array, kind in zip(p, kinds, strict=True)))
@@ -193,7 +193,7 @@ def _limit(p: Program) -> Floats:
     return limit
 
 
-def _rooms(p: Program) -> tuple[Ints, Ints]:
+def _room_starts(p: Program) -> tuple[Ints, Ints]:
     """(first place of each link in on_link [L + A + 1], first of each flow in slots [F + 1])."""
     shared = (p.middle - p.first)[p.lane]
     slots = np.concatenate([[0], np.cumsum(shared)]).astype(np.int64)
@@ -212,7 +212,7 @@ def new_state(p: Program) -> State:
     )
     number = np.zeros(COUNTERS, np.int64)
     number[FREE_BUCKETS], number[ROOM] = buckets, in_flight
-    room, slots = _rooms(p)
+    room, slots = _room_starts(p)
     columns = {name: getattr(p, name) for name in FLOW_FIELDS}
     columns.update(bytes=_constant_bytes(p), limit=_limit(p)[p.lane], slots=slots[:-1], bucket=-1)
     bounds = {"flows": gate_at + p.group_ptr[:-1], "flows_end": gate_at + p.group_ptr[1:]}
@@ -237,7 +237,7 @@ def new_state(p: Program) -> State:
         slots=ints(int(slots[-1])), buckets=_records(BUCKET, buckets, time=-1.0, head=-1), heap=_records(DUE, buckets),
         free=np.arange(buckets), recent=_records(DUE, 8, time=-1.0), waves_W2=np.full((len(p.delays), 2), -1),
         cells=_records(CELL, in_flight, next=np.arange(1, in_flight + 1)), touched=ints(flows), dirty=ints(links),
-        found=ints(flows), memo=_records(MEMO_SLOT, memo, at=-1), memo_rates=np.empty(MEMO_LANES, MEMO_RATE),
+        members=ints(flows), memo=_records(MEMO_SLOT, memo, at=-1), memo_rates=np.empty(MEMO_LANES, MEMO_RATE),
         lane_rate=np.zeros(lanes), left=np.zeros(links), load=np.zeros(links), users=ints(links), full=ints(links),
         todo=ints(flows), number=number,
     )  # fmt: skip

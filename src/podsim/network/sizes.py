@@ -55,7 +55,7 @@ def read_sizes(sizes: str | int | Sequence[int], collective: str, ranks: int) ->
         given = list(sizes) if isinstance(sizes, Iterable) else [sizes]
         if len(given) > _MOST:
             raise PodsimError(f"sizes: {len(given)} of them; at most {_MOST}")
-        return tuple(size for one in given for size in read_sizes(str(one) or "0", collective, ranks))
+        return tuple(size for item in given for size in read_sizes(str(item) or "0", collective, ranks))
     if not sizes.strip():
         first = unit if collective in DIVIDED else 8
         return tuple(first << step for step in range(64) if first << step <= 16 << 30)
@@ -66,15 +66,15 @@ def read_sizes(sizes: str | int | Sequence[int], collective: str, ranks: int) ->
     first, last = ends[0], ends[-1]
     if last < first:
         raise PodsimError(f"sizes {sizes[:60]!r}: ends at {last} B, below its start {first} B; {_EXAMPLE}")
-    found = _steps(first, last, parts[2].strip() if len(parts) > 2 else "2", sizes)
-    for size in found:
+    steps = _steps(first, last, parts[2].strip() if len(parts) > 2 else "2", sizes)
+    for size in steps:
         if size % unit:
             each = f" for each of {ranks} ranks" if unit > ELEMENT else ""
             raise PodsimError(
                 f"sizes {sizes[:60]!r}: {size} B is no whole number of floats ({ELEMENT} B){each}; "
                 f"multiples of {unit} B are, such as {unit}:{unit << 20}:2"
             )
-    return found
+    return steps
 
 
 def _steps(first: int, last: int, step: str, sizes: str) -> tuple[int, ...]:
@@ -85,9 +85,9 @@ def _steps(first: int, last: int, step: str, sizes: str) -> tuple[int, ...]:
     by = _size(step[1:], sizes) if adds else int(step)
     if not adds and by < 2:
         raise PodsimError(f"sizes {sizes[:60]!r}: factor {by}; it must be 2 or more, or a step such as +64K")
-    found = [first]
-    while (size := found[-1] + by if adds else found[-1] * by) <= last:
-        found.append(size)
-        if len(found) > _MOST:
+    steps = [first]
+    while (size := steps[-1] + by if adds else steps[-1] * by) <= last:
+        steps.append(size)
+        if len(steps) > _MOST:
             raise PodsimError(f"sizes {sizes[:60]!r}: more than {_MOST} sizes; take a larger step")
-    return tuple(found)
+    return tuple(steps)

@@ -76,43 +76,46 @@ def shaped_rounds(
     if not rounds or calls < 1:
         return Rounds(0.0, 0.0, 0.0)
     links, capacity = len(fabric.capacity), fabric.capacity
-    plain = sum(float((np.bincount(pair_link, one.load, links) / capacity).max()) for one in rounds)
-    whole = np.asarray(buckets.bursts, np.float64)
-    bucket, fill = whole[pair_link], (capacity / np.maximum(buckets.leaves, 1))[pair_link]
+    plain = sum(float((np.bincount(pair_link, step.load, links) / capacity).max()) for step in rounds)
+    bursts = np.asarray(buckets.bursts, np.float64)
+    bucket, fill = bursts[pair_link], (capacity / np.maximum(buckets.leaves, 1))[pair_link]
 
     def spent(cost: Processors) -> float:
-        held, own, seconds = bucket, whole, 0.0
+        held, own, seconds = bucket, bursts, 0.0
         for _ in range(calls):
             copying = copied * cost.add
-            held, own = np.minimum(held + fill * copying, bucket), np.minimum(own + capacity * copying, whole)
+            held, own = (
+                np.minimum(held + fill * copying, bucket),
+                np.minimum(own + capacity * copying, bursts),
+            )
             seconds += copying
-            for one in rounds:
-                total = np.bincount(pair_link, one.load, links)
-                beyond = np.bincount(pair_link, np.maximum(one.load - held, 0.0), links)
+            for step in rounds:
+                total = np.bincount(pair_link, step.load, links)
+                beyond = np.bincount(pair_link, np.maximum(step.load - held, 0.0), links)
                 took = float(
                     (np.minimum(beyond / (1.0 - buckets.kept), np.maximum(total - own, 0.0)) / capacity).max()
                 )
-                late = _late(one, held, bucket, took, cost)
-                took += cost.add * max(float(one.added.sum()), float(one.added.max()) * cost.cores)
-                held = np.clip(held + fill * took - one.load, 0.0, bucket)
-                own = np.minimum(own + capacity * took - total, whole)
+                late = _late_seconds(step, held, bucket, took, cost)
+                took += cost.add * max(float(step.added.sum()), float(step.added.max()) * cost.cores)
+                held = np.clip(held + fill * took - step.load, 0.0, bucket)
+                own = np.minimum(own + capacity * took - total, bursts)
                 seconds += took + late
         return seconds / calls
 
     return Rounds(plain, spent(IDLE), spent(processors))
 
 
-def _late(one: _Round, held: Floats, bucket: Floats, took: float, cost: Processors) -> float:
+def _late_seconds(step: _Round, held: Floats, bucket: Floats, took: float, cost: Processors) -> float:
     """Seconds by which processors delay a round, given the seconds of its links.
 
     A full bucket gains nothing while it waits for a processor, so what goes out at once comes on top; another makes the
     time good. In all a round takes at least what its messages cost.
     """
     full = held >= bucket
-    whole = max(float(one.load.sum()), 1e-300)
-    first = float(one.load[full].sum()) / whole * one.messages * cost.message
-    at_once = float(np.minimum(one.load, held)[full].sum()) / whole * one.sent * cost.byte
-    return max(first + at_once, one.messages * cost.message + one.sent * cost.byte - took)
+    load = max(float(step.load.sum()), 1e-300)
+    first = float(step.load[full].sum()) / load * step.messages * cost.message
+    at_once = float(np.minimum(step.load, held)[full].sum()) / load * step.sent * cost.byte
+    return max(first + at_once, step.messages * cost.message + step.sent * cost.byte - took)
 
 
 class _Round(NamedTuple):
@@ -134,18 +137,18 @@ def _rounds(table: Table, fabric: Fabric, size: float) -> tuple[Ints, list[_Roun
     indptr, links = fabric.routes(units.source, units.destination)
     hops = np.diff(indptr)
     ends = np.repeat(units.source * units.nodes + units.destination, hops)
-    pairs, place = np.unique(links * units.nodes**2 + ends, return_inverse=True)
+    pairs, index = np.unique(links * units.nodes**2 + ends, return_inverse=True)
     of_row = units.step if table.lockstep else _levels(units)
     level, carried = np.repeat(of_row, hops), np.repeat(share, hops)
-    found = []
+    rounds = []
     for k in np.unique(of_row):
         rows, on_links = of_row == k, level == k
         added = np.bincount(units.destination[rows], (share * units.reduce)[rows], units.nodes)
-        found.append(_Round(
-            np.bincount(place[on_links], carried[on_links], len(pairs)).astype(np.float64), int(rows.sum()),
+        rounds.append(_Round(
+            np.bincount(index[on_links], carried[on_links], len(pairs)).astype(np.float64), int(rows.sum()),
             float(share[rows].sum()), added.astype(np.float64),
         ))  # fmt: skip
-    return pairs // units.nodes**2, found
+    return pairs // units.nodes**2, rounds
 
 
 def _levels(units: Table) -> Ints:

@@ -43,8 +43,8 @@ def link_cost(table: Table, fabric: Fabric) -> LinkCost:
     for _, steps, rows, share in windows(table):
         lanes, used = lane[rows], hops[lane[rows]]
         at = np.repeat(indptr[lanes] - np.cumsum(used) + used, used) + np.arange(used.sum())
-        carried, place = np.unique(links[at], return_inverse=True)
-        load = np.bincount(place, np.repeat(share, used))
+        carried, index = np.unique(links[at], return_inverse=True)
+        load = np.bincount(index, np.repeat(share, used))
         latency += steps * float(delay[lanes].max())
         per_byte += steps * float((load / fabric.capacity[carried]).max())
     return LinkCost(latency, per_byte)

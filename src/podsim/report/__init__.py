@@ -1,4 +1,4 @@
-"""What podsim shows: comparisons of predictions with measurements, and simulated steps.
+"""Reports: comparisons of predictions with measurements, and simulated steps.
 
     render(comparisons)          text for a terminal
     plot_svg(comparison)         predicted against measured; plot_png likewise
@@ -6,10 +6,10 @@
     accuracy_page(comparisons)   Markdown, with the errors of other tools
 
     print_simulated(step)            a simulated step as text; simulated_data(step) for JSON and CSV
-    print_measured(step)             what a profile of a real step says
+    print_measured(step)             the summary of a profile of a real step
     print_against(comparison)        a measured step next to a simulated one
 
-Nothing here computes a score: `podsim.accuracy` has put them into the comparisons.
+Nothing here computes a score: `podsim.accuracy` puts the scores into the comparisons.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _MOVED = ("plot_links", "read_timeline", "write_timeline")
-"""Names that podsim.timeline has now."""
+"""Names that moved to podsim.timeline."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`podsim verify`: the inventory, the checks, and what is wrong."""
+"""`podsim verify`: the inventory, the checks, and the problems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERDICTS = (
 )  # fmt: skip
 _BAD = _VERDICTS[1:6]
 _LONGEST = 46
-"""characters of an inventory's cell on a terminal"""
+"""The most characters of an inventory cell on a terminal."""
 
 
 def _verdict_badge(row: Part | Check) -> str:
@@ -32,7 +32,7 @@ def _share_text(share: float) -> str:
     return f"{share * 100:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -75,12 +75,12 @@ THRESHOLDS = Table(
 
 
 def has_method(check: Check) -> bool:
-    """Whether it is known what measured the figure."""
+    """Whether the method of the measurement is known."""
     return bool(check.how)
 
 
 def verdict_line(acceptance: Acceptance) -> str:
-    """One sentence: whether the machine is accepted, and how many lines have which verdict."""
+    """One sentence: whether the machine is accepted, and the number of lines by verdict."""
     verdicts = [part.verdict for part in acceptance.parts] + [check.verdict for check in acceptance.checks]
     order = sorted(
         set(verdicts), key=lambda name: _VERDICTS.index(name) if name in _VERDICTS else len(_VERDICTS)
@@ -95,7 +95,7 @@ def acceptance_report(acceptance: Acceptance) -> Iterator[Block]:
     yield acceptance.machine
     yield f"expected: {acceptance.expected}; {acceptance.started}, {acceptance.seconds:.0f} s"
     if acceptance.parts:
-        columns = (replace(column, format=_cut, align="l") for column in PARTS.columns[:-1])
+        columns = (replace(column, format=_shorten, align="l") for column in PARTS.columns[:-1])
         yield ""
         yield Rows(replace(PARTS, columns=(*columns, PARTS.columns[-1])), acceptance.parts)
     if acceptance.checks:

@@ -18,7 +18,7 @@ BROWSERS = (
     "microsoft-edge",
 )
 _PATIENCE = 120.0
-"""s that a browser gets"""
+"""s. The time limit of a browser."""
 _QUIET = (
     "--headless", "--disable-gpu", "--no-sandbox", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--disable-dev-shm-usage", "--no-pdf-header-footer", "--no-first-run",
@@ -28,7 +28,7 @@ _QUIET = (
 def print_pdf(page: str, path: Path) -> None:
     """Print an HTML page to a PDF file. PodsimError where there is no browser, or it fails.
 
-    The page is our own and fetches nothing, so the browser's sandbox, which root cannot have, is not missed.
+    The page is our own and fetches nothing, so it needs no browser sandbox, which root cannot have.
     """
     browser = next((program for name in BROWSERS if (program := shutil.which(name))), None)
     if browser is None:

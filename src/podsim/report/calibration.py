@@ -1,4 +1,4 @@
-"""What a calibration gave, and how far 5 % of each constant moves each table."""
+"""The result of a calibration, and the effect of 5 % of each constant on each table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Rows, bold, raw
 
 _SHOWN = 2
-"""tables named for each constant"""
+"""The number of tables that are named for each constant."""
 _LONGEST = 40
-"""lines of a file that is shown in full"""
+"""The most lines of a file that is shown in full."""
 _DRIFTS = Table(
     columns=(
         Column("constant", "name"),
@@ -33,7 +33,7 @@ _EFFECTS = Table(
 
 
 def calibration_report(calibration: Any, *, is_check: bool) -> Iterator[Block]:
-    """The files written, or what a check gave; what was left out; short texts in full."""
+    """The written files or the result of a check, the omissions, and short texts in full."""
     yield from (raw(f"written: {path}") for path in calibration.written)
     yield from (raw(f"not fitted: {name}: {why}") for name, why in calibration.skipped.items())
     if is_check:
@@ -46,7 +46,7 @@ def calibration_report(calibration: Any, *, is_check: bool) -> Iterator[Block]:
 
 
 def sensitivity_report(effects: Sequence[Any]) -> Iterator[Block]:
-    """The constants by how far they move a prediction, then those that move nothing."""
+    """The constants by their effect on a prediction, then those without effect."""
     moving = sorted((e for e in effects if e.moved), key=lambda effect: -effect.moved[0].prediction)
     yield Rows(_EFFECTS, moving)
     count = len(effects) - len(moving)
@@ -65,7 +65,7 @@ def _moves_text(moves: Sequence[Any]) -> str:
 
 
 def _idle_constants(effects: Sequence[Any]) -> Iterator[str]:
-    """The constants that move nothing, those of one group on a line."""
+    """The constants without effect, one line per group."""
     groups: dict[str, list[tuple[str, bool]]] = {}
     for effect in effects:
         group, _, key = effect.constant.name.rpartition(".")

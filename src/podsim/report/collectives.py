@@ -23,7 +23,7 @@ _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
 _SUMMED = ("all-reduce", "reduce-scatter", "reduce")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _SHOWN = 4
-"""sizes whose times are shown in a comparison"""
+"""The number of sizes whose times a comparison shows."""
 _NO_TIMES = f"{'N/A':>7} {'N/A':>7} {'N/A':>7} {'N/A':>6}"
 
 
@@ -64,7 +64,7 @@ def _program(collective: str) -> str:
 
 
 def _step(sizes: list[int]) -> str:
-    """How sizes follow each other: a factor, or bytes."""
+    """The step between sizes: a factor, or bytes."""
     by = sizes[1] // sizes[0] if len(sizes) > 1 else 2
     grows = all(after == by * before for before, after in pairwise(sizes))
     return f"{by}(factor)" if grows else f"{sizes[1] - sizes[0]}(bytes)"
@@ -173,7 +173,7 @@ def measured_report(run: MeasuredCollectives) -> Iterator[Block]:
 
 
 def sweep_report(sweep: Sweep) -> Iterator[Block]:
-    """A sweep as nccl-tests prints it; or, if algorithms were compared, those side by side."""
+    """A sweep as nccl-tests prints it; or the compared algorithms side by side."""
     if not sweep.algorithms:
         yield raw(nccl_tests_text(sweep))
         return
@@ -222,7 +222,7 @@ def _algorithms_table(sweep: Sweep) -> Table:
 
 
 def own_name(sweep: Sweep) -> str:
-    """What the rows of a sweep are: NCCL, or the table asked for."""
+    """The subject of a sweep's rows: NCCL, or the requested table."""
     return "NCCL" if sweep.rows[-1].protocol else sweep.rows[-1].algorithm
 
 

@@ -19,7 +19,7 @@ Format: TypeAlias = str | Callable[[Any], str]
 BAR = "bar"
 """the format of a share that is drawn as a bar"""
 BAR_WIDTH = 30
-"""columns of the bar of a whole"""
+"""The width of a full bar, in columns."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Column:
 
 
 def field_value(row: Any, path: str | Callable[[Any], Any]) -> Any:
-    """What a function or a path gives of a row: fields of objects, keys of mappings, items of tuples by number.
+    """The value of a function or a path for a row: fields of objects, keys of mappings, items of tuples by number.
 
     None where a step of the path is None, or where a mapping lacks its key.
     """
@@ -126,7 +126,7 @@ FACTS = Table(columns=(Column("", "0"), Column("", "1", align="r"), Column("", "
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown does not take for a tag or a line break."""
+    """Text with the characters escaped that Markdown would read as a tag or a line break."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
 
 
@@ -155,7 +155,7 @@ def quantity_text(number: float, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that a reader would use: 11124 as "3.09 h", 40 as "40 s", 5e6 as "57.9 d"."""
+    """Seconds in a readable unit: 11124 as "3.09 h", 40 as "40 s", 5e6 as "57.9 d"."""
     if not math.isfinite(seconds):
         return "no end"
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):

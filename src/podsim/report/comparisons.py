@@ -11,7 +11,7 @@ from podsim.report.screen import Block, Rows, bold, report_text
 from podsim.results.comparison import ClassScore, ComparedRow, Comparison, Score, Verdict
 
 _MANY = 60
-"""rows not expressed from which on they are listed by reason"""
+"""The number of rows not expressed from which they are listed by reason."""
 _LARGE_ERROR = 0.1
 
 
@@ -24,7 +24,7 @@ def _limit_text(verdict: Verdict) -> str:
 
 
 def _met_text(verdict: Verdict) -> str:
-    """Yes or NO, and what the reader should know."""
+    """Yes or NO, and a remark."""
     word = "yes" if verdict.met else "NO"
     limit = verdict.bias_limit
     if not verdict.met and limit is not None and verdict.bias is not None and abs(verdict.bias) > limit:
@@ -143,7 +143,7 @@ def rows_table(comparison: Comparison, *, has_class: bool) -> Table:
 
 
 def met_line(verdicts: Sequence[Verdict]) -> str:
-    """How many bars are met."""
+    """The number of bars that are met."""
     return f"{sum(verdict.met for verdict in verdicts)} of {len(verdicts)} bars are met."
 
 
@@ -210,7 +210,7 @@ def _comparison(comparison: Comparison, limit: int | None) -> Iterator[Block]:
 
 
 def _first_of_each_reason(missing: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The first ids of each reason, and how many there are."""
+    """The first ids of each reason, and their number."""
     return [
         (", ".join(ids[:3]) + (f", … ({len(ids)} rows)" if len(ids) > 3 else ""), reason)
         for reason, ids in ids_by_reason(missing).items()

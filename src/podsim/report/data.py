@@ -15,22 +15,22 @@ _FORMULA = re.compile(r"[=@\t\r]|[+-]+[A-Za-z(@=]|[+-].*[|!]", re.DOTALL)
 """text that a spreadsheet would run; a sign before a number, as in "+2 % time", is harmless"""
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """The value as dicts, lists, numbers and text; a number that is not finite becomes None.
 
     A field marked `optional` answers a question that not every user asks; while it is None it is left out.
     """
     if is_dataclass(value) and not isinstance(value, type):
         shown = (field for field in fields(value) if not _is_omitted(field, getattr(value, field.name)))
-        return {field.name: plain(getattr(value, field.name)) for field in shown}
+        return {field.name: plain_value(getattr(value, field.name)) for field in shown}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
+        return [plain_value(item) for item in value]
     if isinstance(value, (str, bool, int, float)) or value is None:
         return None if isinstance(value, float) and not math.isfinite(value) else value
     if hasattr(value, "tolist"):  # an array of numpy, or one number of it
-        return plain(value.tolist())
+        return plain_value(value.tolist())
     return str(value)
 
 
@@ -41,12 +41,12 @@ def _is_omitted(field: Field[Any], value: object) -> bool:
 
 def to_json(value: Any) -> str:
     """JSON text of any result."""
-    return json.dumps(plain(value), indent=2, allow_nan=False)
+    return json.dumps(plain_value(value), indent=2, allow_nan=False)
 
 
 def to_csv(value: Any) -> str:
     """CSV text: one line a row of a list, a ranking or a sheet, else one line; nested names joined by dots."""
-    rows = [_flat(row) for row in _rows(plain(value))]
+    rows = [_flatten(row) for row in _rows(plain_value(value))]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=columns, lineterminator="\n", restval="")
@@ -76,12 +76,12 @@ def _scalars(prediction: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: rest.pop(key) for key in ("model", "cluster", "gpus")}, **plan, **rest}
 
 
-def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in row.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
-            out |= _flat(value, f"{name}.")
+            out |= _flatten(value, f"{name}.")
         elif isinstance(value, list):
             out[name] = _formula_free(
                 "; ".join(str(item) for item in value if not isinstance(item, (dict, list)))

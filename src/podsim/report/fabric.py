@@ -1,4 +1,4 @@
-"""A fabric drawn: as text for a terminal, and as one SVG with a server and the layers of switches above it.
+"""Drawings of a fabric: text for a terminal, and one SVG with a server and the layers of switches above it.
 
     fabric_text(describe(fabric))     fabric_svg(describe(fabric))
 
@@ -91,7 +91,7 @@ def _matrix(drawing: Drawing) -> Iterator[str]:
 
 
 def _branch(children: dict[str, list[tuple[str, float]]], top: str, indent: str) -> Iterator[str]:
-    """The parts below a part: each switch, then devices of one rate together."""
+    """The parts below a part: each switch, then devices grouped by rate."""
     hung = children.get(top, [])
     switches = [(name, rate) for name, rate in hung if name in children]
     devices: dict[float, list[str]] = {}

@@ -19,7 +19,7 @@ _TITLES = {"gpu": "GPU", "nic": "NIC", "cpu": "CPU", "pcie": "PCIe", "nvswitch":
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a box stands."""
+    """The position of a box."""
 
     left: float
     top: float
@@ -40,32 +40,32 @@ class _Place:
 
 
 class _Layout:
-    """Where every part goes: a column for each processor, a row for each kind of part."""
+    """The position of every part: a column for each processor, a row for each kind of part."""
 
     def __init__(self, drawing: Drawing) -> None:
         self.drawing = drawing
         self.kinds = {box.name: box.kind for box in drawing.boxes}
         self.parents = self._tree()
-        self.chips = self._of("nvswitch")
+        self.chips = self._names_of("nvswitch")
         fast = [wire for wire in drawing.wires if wire.kind == "nvlink"]
         self.is_fanned = bool(self.chips) and sum("gpu0" in (wire.one, wire.other) for wire in fast) > 1
         self.longest_arc = 0 if self.chips else max((self.reach(wire) for wire in fast), default=0)
         self.places: dict[str, _Place] = {}
         self._rows()
         self.right = 0.0
-        for cpu in self._of("cpu"):
+        for cpu in self._names_of("cpu"):
             self._column(cpu)
         self._top_row()
         self.width = self.right + 10
-        self.boxes_end = max(place.bottom for place in self.places.values())
+        self.boxes_end = max(part.bottom for part in self.places.values())
 
-    def _of(self, kind: str) -> list[str]:
+    def _names_of(self, kind: str) -> list[str]:
         return [name for name, other in self.kinds.items() if other == kind]
 
     def _tree(self) -> dict[str, str]:
         """Each device or switch -> the part that connects it to a processor."""
         parents: dict[str, str] = {}
-        queue = self._of("cpu")
+        queue = self._names_of("cpu")
         for top in queue:
             for wire in self.drawing.wires:
                 other = {wire.one: wire.other, wire.other: wire.one}.get(top, "")
@@ -83,7 +83,7 @@ class _Layout:
         return [name for name in self._children(parent, "pcie") if not self._is_card(name)]
 
     def _is_card(self, switch: str) -> bool:
-        """Whether a switch leads to storage alone: then it stands below the processor."""
+        """Whether a switch leads to storage alone; such a switch is drawn below the processor."""
         kinds = {self.kinds[name] for name, top in self.parents.items() if top == switch}
         return bool(kinds) and kinds <= {"storage", "drive"}
 
@@ -93,18 +93,18 @@ class _Layout:
 
     def _rows(self) -> None:
         """The top of each row."""
-        levels = max((self._levels(cpu) for cpu in self._of("cpu")), default=0)
+        levels = max((self._levels(cpu) for cpu in self._names_of("cpu")), default=0)
         below_chips = _HIGH + (90.0 if self.is_fanned else 44.0)
         arcs = 40.0 + 15.0 * self.longest_arc if self.longest_arc else 0.0
         self.y_gpu = 6.0 + (below_chips if self.chips else arcs)
         self.y_switch = [self.y_gpu + 74.0 + 60.0 * (levels - level) for level in range(1, levels + 1)]
         self.y_nic = (self.y_switch[0] if levels else self.y_gpu) + 74.0
-        self.y_cpu = self.y_nic + (86.0 if self._of("nic") else 0.0)
+        self.y_cpu = self.y_nic + (86.0 if self._names_of("nic") else 0.0)
         self.y_low = self.y_cpu + 70.0
 
     def reach(self, wire: Wire) -> int:
-        """How many GPUs further a cable leads."""
-        gpus = self._of("gpu")
+        """The distance of a cable, in GPUs."""
+        gpus = self._names_of("gpu")
         return (
             abs(gpus.index(wire.one) - gpus.index(wire.other)) if {wire.one, wire.other} <= set(gpus) else 0
         )
@@ -120,7 +120,7 @@ class _Layout:
         self.right = start + width
 
     def _branches(self, parent: str, start: float, level: int) -> float:
-        """Place the devices and switches below a part from `start` on; where they end."""
+        """Place the devices and switches below a part, beginning at `start`; the end of the last one."""
         gpus, nics = self._children(parent, "gpu"), self._children(parent, "nic")
         end = start + max(len(gpus), len(nics)) * _SLOT
         self._spread(gpus, start, end, self.y_gpu)
@@ -154,14 +154,14 @@ class _Layout:
             self.places[card] = _Place(ports[0].left, self.y_low, ports[-1].right - ports[0].left, 26)
 
     def _top_row(self) -> None:
-        gpus = [self.places[name] for name in self._of("gpu") if name in self.places]
+        gpus = [self.places[name] for name in self._names_of("gpu") if name in self.places]
         left, right = min((p.left for p in gpus), default=0.0), max((p.right for p in gpus), default=0.0)
         step = (right - left + 12) / max(len(self.chips), 1)
         for number, chip in enumerate(self.chips):
             self.places[chip] = _Place(left + number * step, 6.0, step - 12)
 
     def legend(self) -> list[tuple[str, str]]:
-        """(kind of wire, what it carries) for each kind and rate."""
+        """(kind of wire, its rate in words) for each kind and rate."""
         return list(dict.fromkeys((wire.kind, self._wire_text(wire)) for wire in self.drawing.wires))
 
     def _wire_text(self, wire: Wire) -> str:

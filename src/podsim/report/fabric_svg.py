@@ -81,7 +81,7 @@ def _net(body: list[str], net: Net, y: float) -> float:
         )
         rows.append((layer, _places(layer, start, room), y))
         start += room + 60
-    bundles = [_bundle(layer, places, top, _above(layer, rows)) for layer, places, top in rows]
+    bundles = [_bundle(layer, places, top, _upper_layer(layer, rows)) for layer, places, top in rows]
     body += [band for bands, _ in bundles for band in bands]
     body += [line for _, lines in bundles for line in lines]
     body.append(_text(_LEFT, y + 76, "lines: cables of the first of each layer", "muted"))
@@ -91,10 +91,10 @@ def _net(body: list[str], net: Net, y: float) -> float:
     return y + 125
 
 
-def _above(
+def _upper_layer(
     layer: Layer, rows: Sequence[tuple[Layer, list[tuple[float, float]], float]]
 ) -> tuple[list[tuple[float, float]], float] | None:
-    """Places and height of the layer that a layer is wired to."""
+    """The positions and height of the layer that a layer is wired to."""
     kind = {"node": "leaf", "server": "leaf", "leaf": "spine", "spine": "core"}.get(layer.kind)
     return next(((places, top) for other, places, top in rows if other.kind == kind), None)
 
@@ -195,7 +195,7 @@ def _torus(body: list[str], drawing: Drawing, y: float) -> float:
 
 
 def taper_text(taper: float, bisection: float) -> str:
-    """What a network carries, in words: a taper of 0 is that of switches that nothing joins."""
+    """The capacity of a network, in words; a taper of 0 means that nothing joins the switches."""
     halves = f"{format_quantity(bisection, 'B/s')} between halves, one way"
     if not taper:
         return halves if bisection else "switches that nothing joins"
@@ -207,6 +207,6 @@ def taper_text(taper: float, bisection: float) -> str:
 
 
 def group_text(sizes: Sequence[int], name: str) -> str:
-    """How groups are made up: 7 units of 20."""
+    """The composition of groups: 7 units of 20."""
     low, high = min(sizes), max(sizes)
     return f"{len(sizes)} {name}s of {low}" + (f" to {high}" if high > low else "")

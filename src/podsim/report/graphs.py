@@ -46,7 +46,7 @@ def _counts(values: Mapping[str, int]) -> str:
 
 
 def captured_report(captured: Captured) -> Iterator[Block]:
-    """A capture: its ops, arithmetic, and what is kept."""
+    """A capture: its ops, its arithmetic, and its kept tensors."""
     yield bold(
         f"{captured.model}: {captured.ops} ops, {captured.parameters:,.0f} parameters, {captured.batch} samples a step"
     )
@@ -62,7 +62,7 @@ def captured_report(captured: Captured) -> Iterator[Block]:
 
 
 def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
-    """The cost of a graph: the step, where it goes, the longest ops or all, the cut."""
+    """The cost of a graph: the step, its parts, the longest ops or all, and the cut."""
     yield bold(f"{cost.model}, {cost.batch} samples, on one {cost.gpu} in {cost.precision}")
     yield from (dim(cost.source), "")
     yield from _times(cost)
@@ -71,7 +71,7 @@ def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
     yield from ("", bold("Where the GPU's time goes"), Rows(_KINDS, kinds), "")
     yield from _ops(cost, detail)
     if cost.cut is not None:
-        yield from _cut(cost.cut)
+        yield from _cut_report(cost.cut)
     if cost.data_parallel is not None:
         yield from _replicas(cost.data_parallel)
     yield from _simulation(cost)
@@ -94,7 +94,7 @@ def _times(cost: GraphCost) -> Iterator[Block]:
     )
 
 
-def _step_time(cost: GraphCost) -> float:
+def _step_seconds(cost: GraphCost) -> float:
     """Seconds of the step, on all GPUs where there are several."""
     return cost.step_time if cost.data_parallel is None else cost.data_parallel.step_time
 
@@ -109,14 +109,14 @@ def _simulation(cost: GraphCost) -> Iterator[Block]:
         text = f"on {cost.cut.devices} devices, one batch at a time: {played} a step, {ratio:.2f} times as long as on one"
         yield from ("", f"Played {text}")
         return
-    yield from ("", f"Played: {played} a step, {cost.simulated / _step_time(cost) - 1:+.1%} by simulation")
+    yield from ("", f"Played: {played} a step, {cost.simulated / _step_seconds(cost) - 1:+.1%} by simulation")
 
 
 def _band(cost: GraphCost) -> str:
     band = cost.band
     if band is None:
         return f"No error band: {cost.band_reason}"
-    low, high = (format_quantity(_step_time(cost) * (1 + share), "s") for share in (band.low, band.high))
+    low, high = (format_quantity(_step_seconds(cost) * (1 + share), "s") for share in (band.low, band.high))
     gpus = "" if cost.data_parallel is None else f" on {cost.data_parallel.gpus} GPUs"
     return f"Error band of the step{gpus} {low} to {high} ({band.low:+.0%} to {band.high:+.0%}): {band.basis}"
 
@@ -142,7 +142,7 @@ def _ops(cost: GraphCost, detail: str) -> Iterator[Block]:
     yield from (bold(title), Rows(Table(columns=columns), ops))
 
 
-def _cut(cut: Cut) -> Iterator[Block]:
+def _cut_report(cut: Cut) -> Iterator[Block]:
     yield ""
     yield bold(
         f"Cut over {cut.devices} devices: {format_quantity(cut.bytes, 'B')} sent forward in {cut.tensors} tensors "

@@ -36,7 +36,7 @@ _STORAGE_KINDS = ("compute", "write", "read", "wait", "processor", "rest")
 """parts of a prediction of storage, in their order"""
 _EXCHANGES = {"ps": "a parameter server, in step", "async": "a parameter server, nobody waits"}
 _SHOWN = 12
-"""steps of a long run that are printed"""
+"""The number of printed steps of a long run."""
 _FLOPS = {"product": 2.0, "linear": 6.0}
 """FLOP for each element of a product's three sides: once, or forward and backward"""
 _PAIRS = Table(indent=0, columns=(Column("", "0"), Column("", "1", align="r")))
@@ -50,7 +50,7 @@ def _cores(row: Any) -> float:
 
 
 def host_report(host: MeasuredHost) -> Iterator[Block]:
-    """What one rank reaches, what ranks exchange, what the disk does."""
+    """The speed of one rank, of exchanges between ranks, and of the disk."""
     yield f"{host.name}: {host.ranks} ranks on {host.device}, {host.cores} cores; {host.software}, {host.started}"
     yield f"each figure is of one rank while all {host.ranks} are busy; {host.seconds:.0f} s in all"
     yield from ("", Rows(_PAIRS, list(_host_rows(host))), "", Rows(_kernels_table(), host.kernels), "")
@@ -124,7 +124,7 @@ def _sends(host: MeasuredHost) -> Block:
 
 
 def collectives_report(compared: ComparedCollectives) -> Iterator[Block]:
-    """A run of collectives next to its predictions, and what each difference is made of."""
+    """A run of collectives next to its predictions, and the parts of each difference."""
     yield f"{compared.collective} over {compared.ranks} ranks, {compared.run}"
     yield Paragraph(f"measured on {compared.machine}", indent="  ")
     yield Paragraph(f"predicted for {compared.cluster}", indent="  ")
@@ -161,7 +161,7 @@ def _omissions(what: str, reasons: Mapping[str, str]) -> Iterator[Block]:
 
 
 def errors_line(compared: ComparedCollectives | ComparedStorage) -> str:
-    """How far the rows that can be compared are off."""
+    """The errors of the rows that can be compared."""
     if compared.mean is None or compared.worst is None:
         return "no row can be compared"
     return f"mean {percent(compared.mean)}, worst {percent(compared.worst)} of the rows that can be compared"
@@ -255,7 +255,7 @@ def layout_text(plan: Mapping[str, Any]) -> str:
 
 
 def run_name(run: MeasuredTraining) -> str:
-    """A run in few words: its layout, and how gradients are exchanged if not by an all-reduce."""
+    """A run in short: its layout, and how gradients are exchanged if not by an all-reduce."""
     way = {"bsp": "", "ssp": f", ssp {run.staleness}"}.get(run.exchange, f", {run.exchange}")
     return layout_text(run.plan) + way
 

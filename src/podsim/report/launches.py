@@ -1,4 +1,4 @@
-"""A file that starts a plan, and what one says."""
+"""A file that starts a plan, and the content of one that was read."""
 
 from __future__ import annotations
 

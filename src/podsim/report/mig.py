@@ -103,13 +103,13 @@ def layouts_report(table: LayoutTable) -> Iterator[Block]:
 
 
 def _free_text(more: Mapping[str, int], nothing: str) -> str:
-    """What could be added to a layout."""
+    """The instances that a layout has room for."""
     free = ", ".join(f"{count} x {name}" for name, count in more.items())
     return f"Could be added, each alone: {free}." if free else nothing
 
 
 def layout_report(sheet: LayoutSheet) -> Iterator[Block]:
-    """One layout: its instances as GPUs, what could be added, what makes it."""
+    """One layout: its instances as GPUs, what could be added, and the commands that create it."""
     yield from (bold(f"{sheet.gpu}: {sheet.layout}"), raw(bar(sheet.slicing, sheet.layout), indent="  "))
     yield from ("", Rows(_INSTANCES, list(zip(sheet.layout.instances, sheet.slices, strict=True))), "")
     yield from (_free_text(sheet.more, "Maximal: nothing can be added."), "")
@@ -122,7 +122,7 @@ def _commands(title: str, commands: Sequence[str]) -> Iterator[Block]:
 
 
 def plan_report(plan: MigPlan) -> Iterator[Block]:
-    """What the GPUs of a node become, and what an operator runs."""
+    """The layouts of a node's GPUs, and the commands for an operator."""
     yield bold(f"{plan.on} ({plan.gpu}): {', '.join(map(_wish_text, plan.wishes))}")
     yield f"{plan.devices} devices given out: GPUs and instances that jobs run on at once"
     columns = (
@@ -163,7 +163,7 @@ def _jobs_text(gpu: GpuPlan) -> str:
 
 
 def _equal_neighbours(gpus: Sequence[GpuPlan]) -> list[list[GpuPlan]]:
-    """GPUs that follow each other and are alike, together."""
+    """Neighbouring GPUs with the same layout, as one."""
     groups: list[list[GpuPlan]] = []
     for gpu in gpus:
         last = groups[-1][0] if groups else None
@@ -181,7 +181,7 @@ def _group_name(group: Sequence[GpuPlan], nodes: int) -> str:
 
 
 def states_report(states: Sequence[GpuState]) -> Iterator[Block]:
-    """What nvidia-smi showed of each GPU, and how what is wanted is reached."""
+    """The state of each GPU from nvidia-smi, and the way to the wanted layout."""
     for index, state in enumerate(states):
         if index:
             yield ""
@@ -229,7 +229,7 @@ def configs_report(rows: Sequence[ConfigRow], slicing: Slicing) -> Iterator[Bloc
 
 
 def law_report(report: LawReport) -> Iterator[Block]:
-    """How right the laws of slices are."""
+    """The accuracy of the laws of slices."""
     yield bold("relative speed = 1 / (f + (1 - f) / share), share = the larger of compute and memory share")
     yield from (Rows(_SCORES, report.scores), "")
     columns = (

@@ -17,7 +17,7 @@ RED = "#D55E00"
 _GREY = "#8c959f"
 _WIDTH = 8.4
 _MOST = 1.6
-"""share beyond which a bar is cut off"""
+"""The share at which a bar is cut off."""
 
 
 def checks_svg(checks: Sequence[Check]) -> bytes:
@@ -91,7 +91,7 @@ def curve_svg(curve: Curve) -> bytes:
                 axes.set_ylim(min(y for _, y in curve.measured) / 2, 2 * max(y for _, y in curve.expected))
         axes.xaxis.set_major_locator(FixedLocator(along))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _along(x, curve.over_unit)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _axis_text(x, curve.over_unit)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: quantity_text(y, curve.unit)))
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(curve.over, fontsize=8.5)
@@ -102,7 +102,7 @@ def curve_svg(curve: Curve) -> bytes:
         return figure_image(figure, "svg", is_transparent=True)
 
 
-def _along(number: float, unit: str) -> str:
+def _axis_text(number: float, unit: str) -> str:
     if unit == "B":
         return size_text(number)
     return format_quantity(number, unit) if unit else f"{number:g}"

@@ -25,7 +25,7 @@ _TICKS = {
     8640000.0: "100 d", 86400000.0: "1000 d",
 }  # fmt: skip
 _GANTT = 4000
-"""runs up to which each is drawn as a bar"""
+"""The number of runs up to which each is drawn as a bar."""
 
 
 def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
@@ -131,7 +131,7 @@ def _gantt(axes: Axes, timeline: Timeline, gpus: int, makespan: float) -> None:
 
 
 def _stretches(rows: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """(first, one past the last) of each stretch of neighbouring rows."""
+    """(first, last + 1) of each range of neighbouring rows."""
     cuts = np.flatnonzero(np.diff(rows) > 1) + 1
     return [(int(part[0]), int(part[-1]) + 1) for part in np.split(rows, cuts) if len(part)]
 

@@ -127,7 +127,7 @@ def _axes(axes: Axes, sheet: ScheduleSheet, end: float) -> None:
 
 
 def _heading(figure: Figure, sheet: ScheduleSheet, titled: bool) -> None:
-    """Title, bubble, and which colour is what."""
+    """Title, bubble ratio, and the legend of colours."""
     from matplotlib.patches import Patch
 
     wide, high = figure.get_size_inches()
@@ -149,7 +149,7 @@ def _heading(figure: Figure, sheet: ScheduleSheet, titled: bool) -> None:
 
 
 def _margin(axes: Axes, sheet: ScheduleSheet) -> None:
-    """Right of each rank: how long it waits, and what it keeps."""
+    """To the right of each rank: its idle time and its activations."""
     if sheet.ranks > 32:
         return
     across = axes.get_yaxis_transform()

@@ -85,7 +85,7 @@ def cluster_name(cluster: str, gpus: int) -> str:
 
 
 def prediction_report(prediction: Prediction) -> Iterator[Block]:
-    """One plan: its rates, where the step goes, memory, and what was assumed."""
+    """One plan: its rates, the parts of the step, memory, and assumptions."""
     yield bold(_title(prediction))
     yield from _plan_report(prediction)
 

@@ -1,4 +1,4 @@
-"""What is under way, on a terminal's standard error."""
+"""Progress bars and status lines on a terminal's standard error."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None
 
 
 @contextmanager
-def doing() -> Iterator[Callable[[str], None]]:
-    """Give a function that says what is under way."""
+def status_line() -> Iterator[Callable[[str], None]]:
+    """Give a function that shows the current activity."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

@@ -12,7 +12,7 @@ from podsim.results.queued import PackResult, QueueResult, QueueRun
 
 _HEAVY = ("jct", "timeline", "users")
 _USERS = 8
-"""users that a single policy's report lists"""
+"""The most users that a single policy's report lists."""
 
 
 def wait_text(seconds: float) -> str:
@@ -65,16 +65,16 @@ _PACKERS = Table(
 def plain_rows(result: QueueResult) -> list[dict[str, Any]]:
     """One row of numbers for each policy."""
     job = {"trace": result.trace, "machine": result.machine, "gpus": result.gpus, "jobs": result.jobs}
-    return [{**job, **_plain(run)} for run in result.runs]
+    return [{**job, **_plain_run(run)} for run in result.runs]
 
 
 def plain_result(result: QueueResult) -> dict[str, Any]:
     """The result with its users, without the arrays of every job and span."""
     summary = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "runs"}
-    return {**summary, "runs": [{**_plain(run), "users": list(run.users)} for run in result.runs]}
+    return {**summary, "runs": [{**_plain_run(run), "users": list(run.users)} for run in result.runs]}
 
 
-def _plain(run: QueueRun) -> dict[str, Any]:
+def _plain_run(run: QueueRun) -> dict[str, Any]:
     return {field.name: getattr(run, field.name) for field in fields(run) if field.name not in _HEAVY}
 
 
@@ -93,7 +93,7 @@ def queue_report(result: QueueResult) -> Iterator[Block]:
 
 
 def _omissions(result: QueueResult) -> Iterator[str]:
-    """What of the trace was not run as it stands."""
+    """The parts of the trace that were left out or changed."""
     for reason, count in result.left_out.items():
         yield f"{'Warning: ' if result.too_large else ''}{count:,} jobs left out: {reason}"
     if result.too_large:

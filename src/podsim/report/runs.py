@@ -19,7 +19,7 @@ _LOST_TIME = Table(
 
 
 def checkpoint_report(checkpoint: CheckpointTime) -> Iterator[Block]:
-    """A checkpoint: what it holds, what it costs, how often, what was assumed."""
+    """A checkpoint: its content, its cost, its interval, and assumptions."""
     yield bold(
         f"Checkpoint of {checkpoint.model} on {checkpoint.gpus} GPUs of "
         f"{cluster_name(checkpoint.cluster, checkpoint.gpus)}"
@@ -57,7 +57,7 @@ def _checkpoint_facts(checkpoint: CheckpointTime) -> Iterator[tuple[str, str, st
 
 
 def goodput_report(run: Goodput) -> Iterator[Block]:
-    """A long run: days, where they go, the interval, the checkpoint, what was assumed."""
+    """A long run: its days and their parts, the interval, the checkpoint, and assumptions."""
     yield bold(
         f"{run.model} on {run.gpus} GPUs of {cluster_name(run.cluster, run.gpus)}: "
         f"{format_quantity(run.tokens, '')} tokens"

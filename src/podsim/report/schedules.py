@@ -61,7 +61,7 @@ def groups(sheet: ScheduleSheet) -> Iterator[tuple[ScheduledAction, ...]]:
 
 
 def schedule_report(sheet: ScheduleSheet) -> Iterator[Block]:
-    """One schedule: what it is, its chart, and what each rank waits and keeps."""
+    """One schedule: its heading, its chart, and the idle time and activations of each rank."""
     yield bold(title(sheet))
     yield from _sentences(sheet)
     yield from ("", partial(_chart, sheet), "")
@@ -104,7 +104,7 @@ def _sentences(sheet: ScheduleSheet) -> Iterator[str]:
 
 
 def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Line]:
-    """Rows of ranks, in as many blocks of time as the width asks for."""
+    """Rows of ranks, in blocks of time that fit the width."""
     scale = _scale(sheet)
     rows = _cells(sheet, scale)
     total = max((row[-1][1] for row in rows if row), default=0)
@@ -154,14 +154,14 @@ def _cells(sheet: ScheduleSheet, scale: float) -> list[list[Cell]]:
 
 
 def _padded_label(label: str, width: int) -> str:
-    """A label drawn out to the width of its action, with a space behind it."""
+    """A label stretched to the width of its action, with a space behind it."""
     if len(label) >= width:
         return label[:width]
     return label + "─" * (width - len(label) - 1) + " "
 
 
 def _ruler(first: int, last: int, scale: float, margin: int) -> str:
-    """The time of the columns, every so often."""
+    """A ruler: the time at every few columns."""
     every = next(
         n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if n * scale >= 12 or n == 10**6
     )

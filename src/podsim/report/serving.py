@@ -1,4 +1,4 @@
-"""What serving a model gives, and figures of the white paper."""
+"""Reports of serving a model, and figures of the white paper."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ def _best(served: Served) -> Paragraph:
 def figure_report(figure: Figure) -> Iterator[Block]:
     """A figure of the white paper, predicted."""
 
-    def predicted(row: FigureRow) -> str:
+    def predicted_text(row: FigureRow) -> str:
         is_rate = figure.unit == "1/s"
         return f"{row.predicted:,.0f}" if is_rate else format_quantity(row.predicted, figure.unit)
 
     columns = (
         Column("", "name"),
-        Column("predicted", predicted, align="r"),
+        Column("predicted", predicted_text, align="r"),
         Column("relative", "", ":.2f"),
-        Column("printed", _printed, align="r"),
+        Column("printed", _printed_text, align="r"),
         Column("setup", "how", wrap=True),
     )
     yield from (bold(figure.title), Rows(Table(columns=columns), figure.rows))
@@ -93,7 +93,7 @@ def figure_report(figure: Figure) -> Iterator[Block]:
     yield from ("", dim(f"Source: {figure.source}"))
 
 
-def _printed(row: FigureRow) -> str:
+def _printed_text(row: FigureRow) -> str:
     if row.printed is None:
         return "-"
     return f"{row.printed:g}" + ("" if row.confirmed == "yes" else " (?)")

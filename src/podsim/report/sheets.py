@@ -12,7 +12,7 @@ from podsim.units import format_quantity
 
 
 class _Sources:
-    """Sources by number, in the order they are met."""
+    """Numbered sources, in the order of their first use."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -28,7 +28,7 @@ class _Sources:
 
 
 def sheet_report(sheet: Sheet) -> Iterator[Block]:
-    """A sheet: each figure, and how it is derived or where it comes from."""
+    """A sheet: each figure, and its derivation or source."""
     sources = _Sources()
     rows: list[Any] = []
     for section in sheet.sections:

@@ -1,4 +1,4 @@
-"""A simulated step: its time against the closed form, what it waits for, its critical path, links, and failures."""
+"""A simulated step: its time against the closed form, its waits, its critical path, links, and failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.report.columns import BAR, Column, Table, percent, short_seconds, signed_percent
-from podsim.report.data import plain
+from podsim.report.data import plain_value
 from podsim.report.predictions import cluster_name, layout, part_rows
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, report_text, show, warnings
 from podsim.results.failed import FailedStep
@@ -85,7 +85,7 @@ def _times(step: SimulatedStep) -> Iterator[Block]:
 
 
 def _failure_time(failure: FailedStep, step_time: float) -> str:
-    """How long the step took, or that it never ended."""
+    """The time of the step, or the fact that it never ended."""
     who = f"rank {failure.rank}" if failure.what == "rank" else f"the adapter of rank {failure.rank}"
     after, healthy, still = (format_quantity(s, "s") for s in (failure.time, failure.healthy, failure.still))
     if failure.standing:
@@ -95,7 +95,7 @@ def _failure_time(failure: FailedStep, step_time: float) -> str:
 
 
 def _failure(failure: FailedStep) -> Iterator[Block]:
-    """What was under way, who waits for whom, and what it costs."""
+    """The ops in progress, the waits between ranks, and the cost of a failure."""
     if not failure.standing:
         text = failure.rerouted
         if not text.startswith("nothing"):
@@ -143,7 +143,7 @@ def _critical(step: SimulatedStep) -> Iterator[Block]:
 
 
 def utilisation(use: LinkUse, seconds: float) -> float:
-    """Share of what a link could have carried in a length of time that it did carry."""
+    """Utilisation of a link: the carried share of its capacity in a length of time."""
     return use.bytes / (use.capacity * seconds) if seconds > 0 and use.capacity > 0 else 0.0
 
 
@@ -177,7 +177,7 @@ def busiest_links(step: SimulatedStep) -> list[LinkUse]:
 
 
 def carriers(use: LinkUse) -> str:
-    """Who used a link: kinds of op with their shares of its bytes, "tp 80 %, dp 20 %"."""
+    """The users of a link: kinds of op with their shares of its bytes, "tp 80 %, dp 20 %"."""
     total = sum(use.carried.values())
     order = sorted(use.carried.items(), key=lambda item: -item[1])
     shares = [f"{kind} {100 * size / total:.0f} %" for kind, size in order[:3] if size > 0.005 * total]
@@ -185,14 +185,14 @@ def carriers(use: LinkUse) -> str:
 
 
 def _busiest_tenth(use: LinkUse, seconds: float) -> str:
-    """The tenth of the step in which the link is busiest, and how busy it is there."""
+    """The tenth of the step in which the link is busiest, and its utilisation there."""
     share = use_over_time(use, seconds, 10)
     top = int(np.argmax(share))
     return f"{100 * share[top]:.0f} % from {short_seconds(top * seconds / 10)}"
 
 
 def links_report(step: SimulatedStep) -> Iterator[Block]:
-    """The busiest links with their use over time, then how many links are how busy."""
+    """The busiest links with their use over time, then the number of links by utilisation."""
     links, seconds = busiest_links(step), step.step_time
     if not links:
         yield "Links: none carried anything"
@@ -225,7 +225,7 @@ def _use_lines(links: Sequence[LinkUse], seconds: float, width: int) -> Iterator
 
 
 def _levels(links: Sequence[LinkUse], step: SimulatedStep) -> Iterator[Block]:
-    """How many links, copies counted, are how busy over the step, and how long the busiest is at each level."""
+    """The number of links (with copies) by utilisation, and the time of the busiest at each level."""
     mean = [utilisation(use, step.step_time) for use in links]
     level = np.clip(np.searchsorted(np.array(LEVELS), mean, side="right") - 1, 0, None)
     count = np.bincount(level, [use.copies for use in links], len(LEVELS)).astype(int)
@@ -253,7 +253,7 @@ def _levels(links: Sequence[LinkUse], step: SimulatedStep) -> Iterator[Block]:
 def simulated_data(step: SimulatedStep, *, spans: bool = False) -> dict[str, Any]:
     """A simulated step as dicts, lists and numbers in SI, for JSON and CSV.
 
-    The timeline is summed up by its lanes and its seconds by kind; with `spans` every span and counter is there, too,
+    The timeline is summed up by its lanes and its seconds by kind; with `spans` the data include every span and counter,
     column by column. A link has its mean `utilisation` in addition to its own fields.
     """
     held = {
@@ -261,15 +261,17 @@ def simulated_data(step: SimulatedStep, *, spans: bool = False) -> dict[str, Any
         for field in fields(step)
         if field.name not in ("timeline", "links") and not (field.name == "failure" and step.failure is None)
     }
-    data: dict[str, Any] = plain(held)
-    data["links"] = [{**plain(use), "utilisation": utilisation(use, step.step_time)} for use in step.links]
-    data["timeline"] = plain(step.timeline) if spans else _summary(step.timeline)
+    data: dict[str, Any] = plain_value(held)
+    data["links"] = [
+        {**plain_value(use), "utilisation": utilisation(use, step.step_time)} for use in step.links
+    ]
+    data["timeline"] = plain_value(step.timeline) if spans else _summary(step.timeline)
     return data
 
 
 def _summary(timeline: Timeline) -> dict[str, Any]:
     lanes = [
-        {**plain(lane), "busy": float(busy)}
+        {**plain_value(lane), "busy": float(busy)}
         for lane, busy in zip(timeline.lanes, timeline.busy("lane"), strict=True)
     ]
     kinds = {kind: float(busy) for kind, busy in zip(timeline.kinds, timeline.busy(), strict=True)}

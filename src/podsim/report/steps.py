@@ -16,7 +16,7 @@ def print_against(comparison: StepComparison) -> None:
 
 
 def print_measured(step: MeasuredStep) -> None:
-    """Print what a trace says of a step on a screen."""
+    """Print a measured step on a screen."""
     show(measured_report(step))
 
 
@@ -51,7 +51,7 @@ def against_report(comparison: StepComparison) -> Iterator[Block]:
 
 
 def measured_report(step: MeasuredStep) -> Iterator[Block]:
-    """Seconds of a measured step by kind, and how many of them are exposed."""
+    """Seconds of a measured step by kind, and the exposed part of them."""
     rank = f", rank {step.rank} of {step.ranks:,}" if step.ranks > 1 else ""
     yield bold(f"{step.source}: {step.device}{rank}")
     count, spread = len(step.step_times), ""

@@ -1,4 +1,4 @@
-"""Storage systems: their sheets, fio and mdtest, lost servers, the input pipeline, and what a job asks of storage."""
+"""Storage systems: their sheets, fio and mdtest, lost servers, the input pipeline, and the storage needs of a job."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def fail_report(run: FailRun) -> Iterator[Block]:
 
 
 def input_report(run: InputRun) -> Iterator[Block]:
-    """An input pipeline: its stages, epochs, what may shrink, the time to the target."""
+    """An input pipeline: its stages, epochs, possible savings, and the time to the target."""
     yield (
         f"{run.title}: {run.clients:,} node(s), {run.accelerators:,} x {run.accelerator}, {run.batch:,} sample(s) each, "
         f"on {run.system}; {run.shuffle} shuffle"
@@ -268,7 +268,7 @@ def _training(time: TrainingTime) -> Iterator[Block]:
 
 
 def size_report(run: SizeRun) -> Iterator[Block]:
-    """What a job asks of storage, next to the guidance and the systems that would do."""
+    """The storage needs of a job, next to the guidance and the systems that meet them."""
     yield f"{run.workload} on {run.cluster}: {run.nodes:,} node(s), {run.accelerators:,} accelerators"
     yield from ("", Rows(_JOB, run.needs), "")
     yield from (f"{note}." for note in run.notes)

@@ -13,7 +13,7 @@ from podsim.report.plots import BLUE, INK, MUTED
 
 
 def render_page(template: str, *, package: str = "podsim.report", **values: Any) -> str:
-    """A template of a package's `templates/` with these values. Jinja2 escapes every value that it puts into HTML."""
+    """A template of a package's `templates/`, filled with values. Jinja2 escapes every value in HTML."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     loader = ChoiceLoader([PackageLoader(package), PackageLoader("podsim.report")])

@@ -7,14 +7,14 @@ from dataclasses import fields
 from typing import Any
 
 from podsim.report.columns import BAR, Column, Table, percent
-from podsim.report.data import plain
+from podsim.report.data import plain_value
 from podsim.report.screen import Block, Rows, bold, dim
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
 
 _BINS = 10
 _ALIKE = 0.0005
-"""shares of idle time that print alike"""
+"""The difference below which shares of idle time print alike."""
 _SHARES = Table(columns=(Column("", "0"), Column("", "1", percent), Column("", "1", BAR)))
 _STALENESS = Table(columns=(Column("", "0", align="r"), Column("", "1", percent), Column("", "1", BAR)))
 
@@ -26,7 +26,7 @@ def exchange_data(run: ExchangeRun) -> dict[str, Any]:
         for field in fields(run)
         if field.name not in ("links", "timeline")
     }
-    data: dict[str, Any] = plain(held)
+    data: dict[str, Any] = plain_value(held)
     for use in run.links:
         data[f"server_{use.name.split()[0]}"] = {
             "bytes": use.bytes, "busy": use.busy / run.seconds,
@@ -36,7 +36,7 @@ def exchange_data(run: ExchangeRun) -> dict[str, Any]:
 
 
 def bound_name(run: ExchangeRun) -> str:
-    """ "all-reduce", "0", "4", "none": what a run's bound is called."""
+    """ "all-reduce", "0", "4", "none": the name of a run's bound."""
     if not run.servers:
         return "all-reduce"
     return "none" if run.bound is None else f"{run.bound:,}"
@@ -74,7 +74,7 @@ def _workers_text(run: ExchangeRun) -> str:
 
 
 def exchange_report(run: ExchangeRun) -> Iterator[Block]:
-    """One exchange: speed, what a worker does with its time, staleness, links."""
+    """One exchange: speed, the parts of a worker's time, staleness, links."""
     yield from (bold(f"{run.name}: {_exchange_text(run)}"), _workers_text(run), "")
     samples = (
         "" if run.samples_per_second is None else f", {_rate_text(run.samples_per_second)} samples/s of all"

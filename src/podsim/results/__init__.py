@@ -1,1 +1,1 @@
-"""What podsim says: plain values in SI that name no formula, for reports, verification and files."""
+"""Results: plain values in SI that name no formula, for reports, verification and files."""

@@ -23,7 +23,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """How much of what is expected must be reached, and why so much."""
+    """The share of the expected figure that must be reached, and the reason."""
 
     name: str
     least: float

@@ -1,4 +1,4 @@
-"""What is said of a captured graph and of execution traces: plain values in SI that name no formula."""
+"""The results of a captured graph and of execution traces: plain values in SI that name no formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a long training run: its checkpoints, its failures, the days it takes. Plain values in SI."""
+"""The results of a long training run: its checkpoints, its failures, the days it takes. Plain values in SI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of pipeline schedules: one played out, or all side by side. Plain values that name no formula."""
+"""The results of pipeline schedules: one simulated schedule, or all side by side. Plain values that name no formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a model that is served: a row for each batch, and the batch that answers in time."""
+"""The results of serving a model: a row for each batch, and the batch that answers in time."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Program:
         )
 
 
-def counted(keys: Ints) -> Ints:
+def occurrence_numbers(keys: Ints) -> Ints:
     """How often each value occurred before: [3, 5, 3, 3] gives [0, 0, 1, 2]."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
@@ -218,7 +218,7 @@ def program(phases: Sequence[Phase]) -> Program:
     """Phases with their micro-batches: the n-th pass of a chunk is of micro-batch n."""
     work, chunk, beside = repeat(phases)
     kind = np.where(work == Work.BACKWARD, Work.INPUT, work)  # both take the next gradient that comes in
-    micro = counted(kind * (chunk.max(initial=0) + 2) + chunk + 1)
+    micro = occurrence_numbers(kind * (chunk.max(initial=0) + 2) + chunk + 1)
     waiting = (work == Work.WEIGHT) & (chunk < 0)
     made = np.flatnonzero(work == Work.INPUT)[: int(waiting.sum())]
     chunk, micro = chunk.copy(), micro.copy()

@@ -42,14 +42,14 @@ def schedule_problems(table: ScheduleTable) -> list[str]:
     return problems
 
 
-def _some(actions: list[str]) -> str:
+def _some_text(actions: list[str]) -> str:
     """The first few of a list."""
     more = len(actions) - _SHOWN
     return ", ".join(actions[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _named(table: ScheduleTable, wrong: Bools) -> str:
-    return _some([action_text(table, a) for a in np.flatnonzero(wrong)[: _SHOWN + 1].tolist()]) + _count(
+def _action_names(table: ScheduleTable, wrong: Bools) -> str:
+    return _some_text([action_text(table, a) for a in np.flatnonzero(wrong)[: _SHOWN + 1].tolist()]) + _count(
         wrong
     )
 
@@ -75,7 +75,7 @@ def _numbers(table: ScheduleTable) -> list[str]:
         if len(wrong):
             low = -1 if "before" in name or "after" in name else 0
             problems.append(
-                f"{name} {_some([str(x + low) for x in wrong])}: it may be {low} to {end - 1 + low}"
+                f"{name} {_some_text([str(x + low) for x in wrong])}: it may be {low} to {end - 1 + low}"
             )
     if (np.diff(table.pointer) < 0).any():
         problems.append("pointer falls: it gives where the actions of each rank begin and must rise")
@@ -92,12 +92,12 @@ def _stages(table: ScheduleTable) -> list[str]:
     problems = []
     if wrong.any():
         problems.append(
-            f"stages {_some([str(s) for s in stages[wrong]])}: stage_after and stage_before do not agree"
+            f"stages {_some_text([str(s) for s in stages[wrong]])}: stage_after and stage_before do not agree"
         )
     expected = np.where(first, 0, table.stage_part[table.stage_before] + 1)
     skipped = (table.stage_part != expected) | (last & (table.stage_part != table.parts - 1))
     if skipped.any() and not problems:
-        names = _some([f"{s} (part {table.stage_part[s]})" for s in stages[skipped]])
+        names = _some_text([f"{s} (part {table.stage_part[s]})" for s in stages[skipped]])
         problems.append(f"stages {names}: a direction must run through parts 0 to {table.parts - 1} in order")
     return problems
 
@@ -111,7 +111,7 @@ def _placement(table: ScheduleTable) -> list[str]:
         f"{table.stage[a]}"
         for a in np.flatnonzero(wrong).tolist()
     ]
-    return [f"wrong rank: {_some(names)}"]
+    return [f"wrong rank: {_some_text(names)}"]
 
 
 def _counts(table: ScheduleTable) -> list[str]:
@@ -143,7 +143,7 @@ def _counts(table: ScheduleTable) -> list[str]:
 
 
 def _cells(wrong_WSM: Bools) -> str:
-    return _some([f"{s}{LETTERS[w]}{m}" for w, s, m in np.argwhere(wrong_WSM)])
+    return _some_text([f"{s}{LETTERS[w]}{m}" for w, s, m in np.argwhere(wrong_WSM)])
 
 
 def _order(table: ScheduleTable) -> list[str]:
@@ -158,22 +158,21 @@ def _order(table: ScheduleTable) -> list[str]:
     early = (gradient_SM < forward_SM) & (forward_SM < far)
     if early.any():
         names = [f"{s}F{x}" for s, x in np.argwhere(early)]
-        problems.append(f"forward after its own backward: {_some(names)}")
+        problems.append(f"forward after its own backward: {_some_text(names)}")
     hasty = (weight_SM < gradient_SM) & (gradient_SM < far)
     if hasty.any():
         problems.append(
-            f"weight gradient before its input gradient: {_some([f'{s}W{x}' for s, x in np.argwhere(hasty)])}"
+            f"weight gradient before its input gradient: {_some_text([f'{s}W{x}' for s, x in np.argwhere(hasty)])}"
         )
     beside = np.flatnonzero(table.beside)
     alone = beside[np.isin(beside, table.pointer[:-1])]
     if len(alone):
-        problems.append(
-            f"first on its rank, with nothing to run beside: {_some([action_text(table, a) for a in alone.tolist()])}"
-        )
+        names = [action_text(table, action) for action in alone.tolist()]
+        problems.append(f"first on its rank, with nothing to run beside: {_some_text(names)}")
     same = table.beside.copy()
     same[1:] &= (table.stage[1:] == table.stage[:-1]) & (table.micro[1:] == table.micro[:-1])
     if same[1:].any():
-        problems.append(f"beside what it depends on: {_named(table, same)}")
+        problems.append(f"beside what it depends on: {_action_names(table, same)}")
     return problems
 
 
@@ -197,8 +196,8 @@ def _versions(table: ScheduleTable) -> list[str]:
     other = table.version != forward_SM[table.stage, table.micro]
     problems = []
     if other.any():
-        problems.append(f"backward with other weights than its forward: {_named(table, other)}")
+        problems.append(f"backward with other weights than its forward: {_action_names(table, other)}")
     early = table.version > updates_before(table)
     if early.any():
-        problems.append(f"weights that are not made yet: {_named(table, early)}")
+        problems.append(f"weights that are not made yet: {_action_names(table, early)}")
     return problems

@@ -14,13 +14,13 @@ from podsim.schedules.actions import Ints, Placement, ScheduleTable, Work, loop
 def gpipe(p: int, v: int, m: int) -> ScheduleTable:
     """All forwards, then all backwards (Huang et al. 2019), oldest micro-batch first as Megatron-LM draws it."""
     micro = np.arange(m)
-    return _in_turn("gpipe", m, loop(p, 1), np.full(p, m), (micro * 0, micro), (micro * 0, micro))
+    return _interleave("gpipe", m, loop(p, 1), np.full(p, m), (micro * 0, micro), (micro * 0, micro))
 
 
 def one_f_one_b(p: int, v: int, m: int) -> ScheduleTable:
     """PipeDream-flush (Narayanan et al. 2021): rank r starts p - r - 1 forwards ahead, then one each in turn."""
     micro = np.arange(m)
-    return _in_turn("1f1b", m, loop(p, 1), np.arange(p)[::-1], (micro * 0, micro), (micro * 0, micro))
+    return _interleave("1f1b", m, loop(p, 1), np.arange(p)[::-1], (micro * 0, micro), (micro * 0, micro))
 
 
 def interleaved(p: int, v: int, m: int) -> ScheduleTable:
@@ -31,7 +31,7 @@ def interleaved(p: int, v: int, m: int) -> ScheduleTable:
     turn = np.arange(m * v)
     chunk, micro = turn // p % v, turn // (p * v) * p + turn % p
     warm = 2 * np.arange(p)[::-1] + (v - 1) * p
-    return _in_turn("interleaved", m, loop(p, v), warm, (chunk, micro), (v - 1 - chunk, micro))
+    return _interleave("interleaved", m, loop(p, v), warm, (chunk, micro), (v - 1 - chunk, micro))
 
 
 def breadth_first(p: int, v: int, m: int) -> ScheduleTable:
@@ -41,10 +41,10 @@ def breadth_first(p: int, v: int, m: int) -> ScheduleTable:
     """
     chunk, micro = np.repeat(np.arange(v), m), np.tile(np.arange(m), v)
     youngest_first = (v - 1 - chunk, m - 1 - micro)
-    return _in_turn("breadth-first", m, loop(p, v), np.full(p, m * v), (chunk, micro), youngest_first)
+    return _interleave("breadth-first", m, loop(p, v), np.full(p, m * v), (chunk, micro), youngest_first)
 
 
-def _in_turn(
+def _interleave(
     name: str,
     m: int,
     placement: Placement,

@@ -6,7 +6,7 @@ The schedules there are: what builds each, for which sizes it exists, what it ke
 
 A new schedule is one entry: the tests of tables, the rules of plans, the search and the command line run over them.
 Letters: p pipeline ranks, v chunks of a rank, m micro-batches, r a rank; F, I, W seconds of a chunk's forward, input
-and weight gradient, B = I + W, F&B a forward and a backward beside each other.
+and weight gradient, B = I + W, F&B a forward and a backward side by side.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def held(table: ScheduleTable, *, freed_by_input: float = 0.0) -> Floats:
     (activations that no weight gradient needs) and the weight gradient the rest. A backward still holds what it frees
     while it runs, and so does a forward beside it. The order on a rank decides, not durations.
     """
-    group = np.cumsum(~table.beside) - 1  # actions that run beside each other
+    group = np.cumsum(~table.beside) - 1  # actions that run side by side
     rank = table.rank[~table.beside]
     stored = np.bincount(group, table.work == Work.FORWARD)
     freed_of = np.array([0.0, 1.0, freed_by_input, 1.0 - freed_by_input])

@@ -4,7 +4,7 @@ Ranks of all tables take their next actions together, round by round, each when 
 quick enough for a search, which plays hundreds of tables: loading a compiler takes longer than all the plays. Several
 durations are played at once.
 
-A node is an action, or the actions that a rank runs beside each other.
+A node is an action, or the actions that a rank runs side by side.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Joined:
     def node_seconds(self, seconds: Floats, overlap: float = 0.0) -> Floats:
         """Seconds of each node, [nodes, durations], of those of each Work on each stage, [4, stages, durations].
 
-        Actions beside each other take their sum (`overlap` 0), as long as the longest (1), or between.
+        Actions side by side take their sum (`overlap` 0), as long as the longest (1), or between.
         """
         total = seconds[self.work[self.lead], self.stage[self.lead]]
         longest = total.copy() if overlap else total
@@ -175,7 +175,7 @@ def play_nodes(joined: Joined, seconds: Floats, send: Floats) -> Play:
     return Play(end[:-1], before, is_done[:-1])
 
 
-def begin_of(joined: Joined, end: Floats, send: float) -> Floats:
+def begin_seconds(joined: Joined, end: Floats, send: float) -> Floats:
     """When each node begins, of when all end, one duration: [nodes]."""
     begin = np.append(0.0, end[:-1])
     begin[joined.rank_node[joined.rank_node < len(end)]] = 0.0

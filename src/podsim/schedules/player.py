@@ -6,7 +6,7 @@ import numpy as np
 
 from podsim.errors import ScheduleError
 from podsim.schedules.actions import Bools, Floats, ScheduleTable, Work, action_text
-from podsim.schedules.joined import Joined, begin_of, play_nodes
+from podsim.schedules.joined import Joined, begin_seconds, play_nodes
 
 
 def unit_seconds(
@@ -23,7 +23,7 @@ def play_table(
     """(start, end) of each action, s from the start of the step, [actions].
 
     `seconds` [4, stages] is the duration of each Work on each stage and `send` the latency from one rank to another.
-    Actions that run beside each other start and end together: after their sum (`overlap` 0: arithmetic adds up, and
+    Actions that run side by side start and end together: after their sum (`overlap` 0: arithmetic adds up, and
     what is gained is that sends hide), after the longest of them (1), or between. Raises ScheduleError if ranks wait
     for each other, naming what each waits for.
     """
@@ -31,12 +31,12 @@ def play_table(
     node_seconds = joined.node_seconds(np.asarray(seconds, dtype=float)[:, :, None], overlap)
     play = play_nodes(joined, node_seconds, np.array([float(send)]))
     if not play.is_done.all():
-        raise ScheduleError([_circle(table, ~np.repeat(play.is_done, joined.size))])
+        raise ScheduleError([_cycle_text(table, ~np.repeat(play.is_done, joined.size))])
     end = play.end[:, 0]
-    return np.repeat(begin_of(joined, end, send), joined.size), np.repeat(end, joined.size)
+    return np.repeat(begin_seconds(joined, end, send), joined.size), np.repeat(end, joined.size)
 
 
-def _circle(table: ScheduleTable, waits: Bools) -> str:
+def _cycle_text(table: ScheduleTable, waits: Bools) -> str:
     """One circle of ranks that wait for each other, in words; `waits` are the actions that never run."""
     need = table.need
     blocked: dict[int, tuple[int, int]] = {}
@@ -45,22 +45,22 @@ def _circle(table: ScheduleTable, waits: Bools) -> str:
         late = np.flatnonzero(waits[table.row(rank)])
         if len(late):
             first = int(table.pointer[rank] + late[0])
-            group = [first, *_besides(table, first)]
+            group = [first, *_partners(table, first)]
             culprit = next(a for a in group if need[a] >= 0 and waits[need[a]])
             blocked[rank] = (culprit, int(need[culprit]))
     path = [next(iter(blocked))]
     while (after := int(table.rank[blocked[path[-1]][1]])) not in path:
         path.append(after)
     circle = path[path.index(after) :]
-    said = [
+    waits_text = [
         f"rank {rank} waits at {action_text(table, blocked[rank][0])} for {action_text(table, blocked[rank][1])} "
         f"of rank {table.rank[blocked[rank][1]]}"
         for rank in circle
     ]
-    return f"deadlock: {'; '.join(said)}; {int(waits.sum())} of {len(table)} actions never run"
+    return f"deadlock: {'; '.join(waits_text)}; {int(waits.sum())} of {len(table)} actions never run"
 
 
-def _besides(table: ScheduleTable, action: int) -> list[int]:
+def _partners(table: ScheduleTable, action: int) -> list[int]:
     """The actions that overlap with one, after it in its rank's order."""
     end = int(table.pointer[table.rank[action] + 1])
     out = []

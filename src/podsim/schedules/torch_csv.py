@@ -1,7 +1,7 @@
 """Tables as the compute-only CSV that torch.distributed.pipelining reads: one line a rank, "0F0,1F0,0B0".
 
 F forward, B whole backward, I input gradient, W weight gradient; a number before it is the stage, after it the
-micro-batch; "(0F4;1B2)OVERLAP_F_B" runs both beside each other. PyTorch 2.13 loads it with
+micro-batch; "(0F4;1B2)OVERLAP_F_B" runs both side by side. PyTorch 2.13 loads it with
 `_PipelineScheduleRuntime._load_csv(file)`, which adds sends and receives itself. An empty cell is a pause.
 """
 

@@ -1,8 +1,8 @@
-"""Seconds of an inference's kernels: the training kernels' laws, with what an engine folds and compresses.
+"""Seconds of inference kernels: the laws of training kernels, with the fusion and compression of an engine.
 
-Products go by the law alone, never by the correction of one GPU's measured grid: a slice has no such grid, and a whole
-GPU and its slices must be held against each other by one law.  A 2:4 sparse product has the sparse peak, and reads half
-of the weights and two bits for the place of each.
+Products follow the law alone, without the correction of a GPU's measured grid. A slice has no such grid, and one law must
+compare a GPU with its slices. A 2:4 sparse product has the sparse peak, and reads half of the weights and two bits for
+the position of each.
 
 Axes: B batches.
 """
@@ -26,11 +26,11 @@ from podsim.workload.graph import TensorOp
 Floats = npt.NDArray[np.float64]
 
 _WHOLE = 512
-"""tokens up to which TensorRT has kernels that hold all keys of a head (plugin/bertQKVToContextPlugin)"""
+"""The number of tokens up to which TensorRT's kernels hold all keys of a head (plugin/bertQKVToContextPlugin)."""
 
 
 def runs_on(gpu: Gpu, precision: str, sparse: bool) -> Gpu:
-    """The GPU with the peaks that products have: its sparse ones if so asked.
+    """The GPU with the peaks of its products: the sparse ones if `sparse`.
 
     Raises PlanError where the GPU has no such arithmetic.
     """
@@ -93,7 +93,7 @@ def product_seconds(
     )
 
 
-def holds_whole(gpu: Gpu, tokens: float) -> bool:
+def is_single_block(gpu: Gpu, tokens: float) -> bool:
     """Whether an encoder's attention runs in one thread block for each head of a sequence."""
     return tokens <= _WHOLE and gpu.compute_capability >= 7.5
 
@@ -109,7 +109,7 @@ def core_seconds(gpu: Gpu, op: TensorOp, batch: Floats, tokens: float, precision
     run in the fused kernel that the GPU has, before compute capability 7.5 in batched products.
     """
     value_dim = op.value_dim or op.head_dim
-    if not op.causal and holds_whole(gpu, tokens):
+    if not op.causal and is_single_block(gpu, tokens):
         work = 2.0 * tokens**2 * (op.head_dim + value_dim)
         return np.maximum(batch * op.heads, gpu.sms) * work / peak_of(gpu, precision)
     fused = gpu.compute_capability >= 7.5

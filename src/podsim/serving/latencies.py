@@ -14,7 +14,7 @@ from podsim.serving.passes import Pass, prompt_pass
 from podsim.workload.catalog import load_model
 
 REVISIONS = {"tensorrt-2021": "ab20a8ac26", "tensorrt-2026": "9973b2f4ab"}
-"""revision of TensorRT's demo/BERT/README.md that each engine is fitted to"""
+"""The revision of TensorRT's demo/BERT/README.md that each engine is fitted to."""
 _GPUS = {"A100-40GB": "a100-sxm4-40gb", "V100-16GB": "v100-sxm2-16gb"}
 _SPARSE = "Megatron Large with Sparsity"
 """BERT-Large in size, pruned 2:4 and quantised"""
@@ -22,7 +22,7 @@ _SPARSE = "Megatron Large with Sparsity"
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyRows:
-    """Latencies of one network, GPU, precision and length, at rising batches."""
+    """Latencies of one network, GPU, precision and length, at increasing batches."""
 
     model: str
     gpu: str

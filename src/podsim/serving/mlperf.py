@@ -1,4 +1,4 @@
-"""One smallest instance against a seventh of its whole GPU: MLPerf Inference offline, predicted and measured."""
+"""The smallest instance compared with a seventh of its GPU: MLPerf Inference offline, predicted and measured."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Seventh:
 def sevenths() -> tuple[Seventh, ...]:
     """Every measured pair of MLPerf Inference offline, 0.7 (40 GB) and 1.1 (80 GB); none is fitted.
 
-    Networks that are not known here are bound by SMs: 98 of 108.
+    Unknown networks are bound by SMs: 98 of 108.
     """
     rates = {
         (row.gpu, row.model, row.slice): row.value
@@ -47,7 +47,7 @@ def sevenths() -> tuple[Seventh, ...]:
     for (gpu, model, name), value in rates.items():
         if name == "full" or "busy" in name or (gpu, model, "full") not in rates:
             continue
-        predicted, how = _predicted(_GPUS[gpu], model, name)
+        predicted, how = _predict_sevenths(_GPUS[gpu], model, name)
         made.append(
             Seventh(
                 model=model, gpu=_GPUS[gpu], predicted=predicted, measured=7 * value / rates[gpu, model, "full"], how=how
@@ -56,7 +56,7 @@ def sevenths() -> tuple[Seventh, ...]:
     return tuple(made)
 
 
-def _predicted(gpu: str, model: str, profile: str) -> tuple[float, str]:
+def _predict_sevenths(gpu: str, model: str, profile: str) -> tuple[float, str]:
     full_gpu, instance = load_gpu(gpu), load_gpu(f"{gpu}/{profile}")
     if model not in ("bert-99", "resnet50"):
         return slicing_of(full_gpu).compute_slices * instance.sms / full_gpu.sms, "SMs alone"

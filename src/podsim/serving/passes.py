@@ -1,7 +1,7 @@
 """One pass of a network over a batch, kernel by kernel: a prompt (or a whole sequence), one more token, an image.
 
-What an engine folds away is not there: activations, biases and residual sums belong to the product or norm beside them.
-A pass is given by seconds of three kinds, and by the number of its kernels.
+Engines fuse activations, biases and residual sums into the adjacent product or norm, so they do not count. A pass is
+seconds of three kinds, and the number of its kernels.
 
 Axes: B batches.
 """
@@ -19,7 +19,7 @@ from podsim.serving.kernels import (
     Floats,
     Moved,
     core_seconds,
-    holds_whole,
+    is_single_block,
     moved_seconds,
     product_seconds,
     weight_bytes,
@@ -42,28 +42,28 @@ class Pass:
     """s. The time of memory-bound kernels: norms, embeddings, pooling."""
     kernels: int
     """The number of launched kernels."""
-    whole: bool = False
+    is_single_block: bool = False
     """Whether attention ran in the engine's kernel for whole sequences, which has a fitted speed."""
 
     def seconds(self, engine: Engine, precision: str, sparse: bool) -> dict[str, Floats]:
         """s of each part under an engine, [B]: products, attention, memory, kernels."""
         return {
             "products": self.products_B / engine.product_speed(precision, sparse),
-            "attention": self.attention_B / (engine.attention_speed if self.whole else 1.0),
+            "attention": self.attention_B / (engine.attention_speed if self.is_single_block else 1.0),
             "memory": self.memory_B,
             "kernels": np.full_like(self.products_B, self.kernels * engine.kernel),
         }
 
 
 def check(model: Model) -> None:
-    """Raise ModelError for a network that cannot be served so."""
+    """Raise ModelError for a network that cannot be served this way."""
     if any(block.encoder for block in model.layers):
         raise ModelError(
             f"{model.name} has an encoder and a decoder; served are decoders, encoders and ResNet-50"
         )
 
 
-def encodes(model: Model) -> bool:
+def is_encoder(model: Model) -> bool:
     """Whether it reads a whole sequence at once and produces no tokens (BERT)."""
     return any(op.kind == "attention" and not op.causal for block in model.layers for op in block.ops)
 
@@ -71,7 +71,7 @@ def encodes(model: Model) -> bool:
 def prompt_pass(
     model: Model, gpu: Gpu, batch_B: Floats, tokens: float, *, precision: str, sparse: bool
 ) -> Pass:
-    """A whole sequence of `tokens` through the network: what BERT does, and the prompt of a language model.
+    """A whole sequence of `tokens` through the network: a pass of BERT, or the prompt of a language model.
 
     Logits are computed for the last token alone; an encoder has no head (its task's is too small to matter).
     """
@@ -80,7 +80,7 @@ def prompt_pass(
     for block in model.layers:
         for op in block.ops:
             if op.kind == "gemm":
-                products = products + block.count * _product(
+                products = products + block.count * _op_seconds(
                     gpu, op, block, batch_B * tokens, precision, sparse
                 )
             elif op.kind == "attention":
@@ -92,7 +92,7 @@ def prompt_pass(
     head, launched = _head(model, gpu, batch_B, precision)
     return Pass(
         products_B=products + head, attention_B=attention, memory_B=memory, kernels=kernels + launched,
-        whole=encodes(model) and holds_whole(gpu, tokens),
+        is_single_block=is_encoder(model) and is_single_block(gpu, tokens),
     )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def token_pass(
     for block in model.layers:
         for op in block.ops:
             if op.kind == "gemm":
-                products = products + block.count * _product(gpu, op, block, batch_B, precision, sparse)
+                products = products + block.count * _op_seconds(gpu, op, block, batch_B, precision, sparse)
             elif op.kind == "attention":
                 seen = min(context, op.window) if op.window else context
                 attention = attention + block.count * moved_seconds(gpu, _cache(model, op) * seen * batch_B)
@@ -151,13 +151,15 @@ def _embedding(model: Model, gpu: Gpu, tokens_B: Floats) -> tuple[Floats, Floats
 def _head(model: Model, gpu: Gpu, batch_B: Floats, precision: str) -> tuple[Floats, int]:
     """Seconds and kernels of the logits of one token a sequence; none of an encoder."""
     logits = [op for op in model.head.ops if op.name == "head.logits"]
-    if encodes(model) or not logits:
+    if is_encoder(model) or not logits:
         return np.zeros_like(batch_B), 0
     half = precision if precision in ("fp32", "tf32", "bf16", "fp16") else "fp16"
     return product_seconds(gpu, batch_B, logits[0].n, logits[0].k, precision=half), 1
 
 
-def _product(gpu: Gpu, op: TensorOp, block: Block, tokens_B: Floats, precision: str, sparse: bool) -> Floats:
+def _op_seconds(
+    gpu: Gpu, op: TensorOp, block: Block, tokens_B: Floats, precision: str, sparse: bool
+) -> Floats:
     """Seconds of one product; an expert's covers the tokens of the mean number of active experts."""
     if not op.expert:
         return product_seconds(gpu, tokens_B, op.n, op.k, precision=precision, sparse=sparse)
@@ -167,7 +169,7 @@ def _product(gpu: Gpu, op: TensorOp, block: Block, tokens_B: Floats, precision: 
 
 
 def _is_kernel(op: TensorOp) -> bool:
-    """Whether an engine launches a kernel for it: not for what it folds into its neighbours."""
+    """Whether an engine launches a kernel for it; fused ops have none."""
     return not (op.kind in _FOLDED or (op.kind == "elementwise" and op.fused))
 
 
@@ -178,7 +180,7 @@ def _traffic(op: TensorOp, precision: str) -> float:
 
 
 def _core_precision(precision: str) -> str:
-    """What attention computes in: no kernel of it has 4 bits."""
+    """The precision of attention, which has no 4-bit kernel."""
     return "int8" if precision == "int4" else precision
 
 
@@ -192,7 +194,7 @@ def _cache(model: Model, op: TensorOp) -> float:
 
 def cache_bytes(model: Model, tokens: float) -> float:
     """B of keys and values of one sequence of `tokens`, in all layers, 16 bits each."""
-    if encodes(model):
+    if is_encoder(model):
         return 0.0
     return sum(
         block.count * _cache(model, op) * (min(tokens, op.window) if op.window else tokens)
@@ -202,7 +204,7 @@ def cache_bytes(model: Model, tokens: float) -> float:
     )
 
 
-def weights_of(model: Model, precision: str, sparse: bool) -> float:
+def model_weight_bytes(model: Model, precision: str, sparse: bool) -> float:
     """B of weights: the layers' products in the precision, all others in 16 bits (32 in fp32 and tf32)."""
     plain = max(min(weight_bytes(precision, False), 4.0), 2.0)
     total = 0.0

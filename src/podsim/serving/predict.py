@@ -14,12 +14,20 @@ from podsim.kernels.gemm import peak_of
 from podsim.results.served import Served, ServedBatch
 from podsim.serving.engine import Engine
 from podsim.serving.kernels import Floats, runs_on, weight_bytes
-from podsim.serving.passes import Pass, cache_bytes, encodes, image_pass, prompt_pass, token_pass, weights_of
+from podsim.serving.passes import (
+    Pass,
+    cache_bytes,
+    image_pass,
+    is_encoder,
+    model_weight_bytes,
+    prompt_pass,
+    token_pass,
+)
 from podsim.workload.convolution import ConvNet
 from podsim.workload.graph import Model
 
 LARGEST_BATCH = 65_536
-"""sequences at once, beyond what any engine is built for"""
+"""The largest number of concurrent sequences, above any engine's limit."""
 
 Network: TypeAlias = "Model | ConvNet"
 
@@ -42,14 +50,14 @@ class Task:
         """encoder, generator or images."""
         if isinstance(self.network, ConvNet):
             return "images"
-        return "encoder" if encodes(self.network) else "generator"
+        return "encoder" if is_encoder(self.network) else "generator"
 
     @property
     def weights(self) -> float:
         """B of weights."""
         if isinstance(self.network, ConvNet):
             return self.network.parameters * weight_bytes(self.precision, self.sparse)
-        return weights_of(self.network, self.precision, self.sparse)
+        return model_weight_bytes(self.network, self.precision, self.sparse)
 
     @property
     def cache(self) -> float:
@@ -60,7 +68,7 @@ class Task:
 
     @property
     def activations(self) -> float:
-        """B of the largest pair of tensors that stand side by side, for one sequence or image."""
+        """B of the largest pair of tensors that are in memory together, for one sequence or image."""
         if isinstance(self.network, ConvNet):
             widest = max(
                 layer.read + 2 * layer.outputs * layer.size**2 for layer in self.network.convolutions
@@ -89,7 +97,7 @@ class Task:
 
 
 def _passes(task: Task, gpu: Gpu, batch_B: Floats) -> tuple[Pass, Pass | None]:
-    """The pass over what is given, and for a generator that of one more token at the mean length of the cache."""
+    """The pass over the input, and for a generator the pass of one more token at the mean length of the cache."""
     if isinstance(task.network, ConvNet):
         return image_pass(task.network, gpu, batch_B, precision=task.precision, sparse=task.sparse), None
     first = prompt_pass(task.network, gpu, batch_B, task.tokens, precision=task.precision, sparse=task.sparse)
@@ -115,7 +123,7 @@ def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -
     made = []
     for index, batch in enumerate(batches):
         latency = float(total_B[index])
-        memory = memory_of(task, batch)
+        memory = memory_bytes(task, batch)
         made.append(
             ServedBatch(
                 batch=batch, latency=latency, throughput=batch / latency,
@@ -129,7 +137,7 @@ def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -
     return tuple(made)
 
 
-def memory_of(task: Task, batch: int) -> float:
+def memory_bytes(task: Task, batch: int) -> float:
     """B on one instance: weights, caches, activations, and the floor of the engine."""
     return task.weights + batch * (task.cache + task.activations) + task.engine.memory_floor
 
@@ -149,10 +157,10 @@ def serve_on(
     instances: int = 1,
     neighbours: float = 0.0,
 ) -> Served:
-    """What serving the task on `instances` GPUs like this one gives; `neighbours` is the share that busy ones cost.
+    """The result of serving the task on `instances` GPUs like this one; `neighbours` is the share that busy ones cost.
 
-    The best batch is the one of the rows with the greatest throughput that fits and is in time; with a limit, the
-    largest batch in time is looked for between the rows, too.
+    The best batch has the greatest throughput of the rows that fit and are in time. With a limit, the search for the
+    largest batch in time covers batches between the rows, too.
     """
     if task.output and task.kind != "generator":
         raise ModelError(
@@ -175,7 +183,7 @@ def serve_on(
 
 
 def _last_in_time(task: Task, gpu: Gpu, low: int, high: int, limit: float) -> ServedBatch:
-    """The largest batch in time from `low`, which is, to `high`: by halving, as a larger batch takes longer."""
+    """The largest batch in time from `low`, which is in time, to `high`; by bisection, as larger batches take longer."""
     largest = rows_of(task, gpu, [low], limit)[0]
     while low < high:
         middle = (low + high + 1) // 2
@@ -188,5 +196,5 @@ def _last_in_time(task: Task, gpu: Gpu, low: int, high: int, limit: float) -> Se
 
 
 def with_words(served: Served, assumptions: Sequence[str], warnings: Sequence[str]) -> Served:
-    """The same with what makes it believable."""
+    """The result with its assumptions."""
     return replace(served, assumptions=tuple(assumptions), warnings=tuple(warnings))

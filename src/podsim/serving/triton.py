@@ -22,8 +22,8 @@ def model_name(served: Served) -> str:
 def config_text(served: Served, *, classes: int = 1000, delay: float | None = None) -> str:
     """The text of config.pbtxt at the best batch: shapes, instance groups, dynamic batching.
 
-    `delay` is how long, s, the server may wait for a batch to fill: half of what the limit leaves over two batches, if
-    there is one, else half of a batch.
+    `delay` is the time, s, that the server may wait for a full batch: half of the limit minus two batches, or half of a
+    batch without a limit.
     """
     assert served.best is not None
     batch = served.best.batch

@@ -1,4 +1,4 @@
-"""Figures 7 and 12 of the DGX A100 white paper, made again from the catalog and the laws."""
+"""Figures 7 and 12 of the DGX A100 white paper, reproduced from the catalog and the laws."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from podsim.workload.catalog import load_model
 
 FIGURES = (7, 12)
 _LENGTHS = (32, 64, 128, 256, 384)
-"""tokens of a sequence over which figure 7 is tried"""
+"""The sequence lengths, in tokens, at which figure 7 is evaluated."""
 Bar: TypeAlias = tuple[str, str, str, str, bool, int, str]
-"""name, entry of white_paper.toml, GPU, precision, 2:4 sparse, how many, engine"""
+"""name, entry of white_paper.toml, GPU, precision, 2:4 sparse, count, engine"""
 
 
 @cache
-def _printed() -> dict[str, dict[str, Any]]:
+def _read_figures() -> dict[str, dict[str, Any]]:
     return tomllib.loads(files("podsim.serving").joinpath("white_paper.toml").read_text("utf-8"))
 
 
@@ -51,7 +51,7 @@ def _rate(gpu: str, precision: str, sparse: bool, batch: int, tokens: int, engin
 
 def _figure_7() -> Figure:
     """BERT-Large inference: T4, V100, one slice of an A100 and seven."""
-    printed = _printed()["figure-7"]
+    printed = _read_figures()["figure-7"]
     tokens = int(printed["tokens"])
     busy = 1 - sum(interference().values()) / len(interference())
     bars: list[Bar] = [
@@ -90,8 +90,8 @@ def _figure_7() -> Figure:
         ),
         not_reproduced=(
             f"the seven: the laws give {seven:.1f} times a V100, and {old:.1f} with the software of 2021",
-            f"published latencies at batch 128 give {_measured():.1f} for a whole A100 of 2026 over a V100 of 2021; "
-            "none of the paper's own date is known here",
+            f"published latencies at batch 128 give {_measured_ratio():.1f} for a whole A100 of 2026 over a V100 of "
+            "2021; none of the paper's own date is known here",
             f"one slice gives {slice_ratio:.2f} of a V100 (printed: 1, unconfirmed)",
             f"the length of a sequence, which the paper does not say; {tokens} tokens are taken, and {least:.1f} to"
             f" {most:.1f} times a V100 come of {_LENGTHS[0]} to {_LENGTHS[-1]}: no length gives the seven, and no"
@@ -117,7 +117,7 @@ def _by_length(seven: Bar, base: Bar, printed: Mapping[str, Any], busy: float) -
     return min(ratios), max(ratios)
 
 
-def _measured() -> float:
+def _measured_ratio() -> float:
     """Sequences/s of a whole A100 (int8, 2:4 sparse, 2026) over a V100's (fp16, 2021), for BERT-Large at batch 128."""
     rates = [
         float((rows.batch_B / rows.seconds_B)[rows.batch_B == 128][0])
@@ -134,7 +134,7 @@ def _measured() -> float:
 
 def _figure_12() -> Figure:
     """INT8 peak of a DGX A100 against two Xeon Platinum 8280."""
-    printed = _printed()["figure-12"]
+    printed = _read_figures()["figure-12"]
     cpu = printed["cpu"]
     dgx = load_system("dgx-a100-40gb")
     lanes = cpu["sockets"] * cpu["cores"] * cpu["operations"]

@@ -43,7 +43,7 @@ class Draft:
         """Continue with pieces one after the other; those marked `beside` overlap with the next."""
         for piece in pieces:
             if piece.beside:
-                self.aside(piece)
+                self.add_aside(piece)
                 continue
             at = len(self.pieces)
             self.pieces.append(piece)
@@ -54,7 +54,7 @@ class Draft:
             self.first = at if self.first < 0 else self.first
             self.last = at
 
-    def aside(self, piece: Piece) -> int:
+    def add_aside(self, piece: Piece) -> int:
         """A piece that starts when the chain has come here and that the chain does not wait for; its op."""
         self.pieces.append(piece)
         at = len(self.pieces) - 1

@@ -105,11 +105,11 @@ def _successors(before: Small, after: Small, n: int) -> tuple[Ints, Small, Small
         need[after[e]] += 1
     for i in range(n):
         pointer[i + 1] += pointer[i]
-    place = pointer[:-1].copy()
+    cursor = pointer[:-1].copy()
     out = np.empty(len(before), np.int32)
     for e in range(len(before)):
-        out[place[before[e]]] = after[e]
-        place[before[e]] += 1
+        out[cursor[before[e]]] = after[e]
+        cursor[before[e]] += 1
     return pointer, out, need
 
 
@@ -121,48 +121,48 @@ def _orders(stream: Small, streams: int) -> tuple[Ints, Small]:
         pointer[stream[i] + 1] += 1
     for s in range(streams):
         pointer[s + 1] += pointer[s]
-    place = pointer[:-1].copy()
+    cursor = pointer[:-1].copy()
     order = np.empty(len(stream), np.int32)
     for i in range(len(stream)):
-        order[place[stream[i]]] = i
-        place[stream[i]] += 1
+        order[cursor[stream[i]]] = i
+        cursor[stream[i]] += 1
     return pointer, order
 
 
-def _first(wrong: NDArray[np.bool_], said: Callable[[int], str]) -> list[str]:
-    """What is said of the first that is wrong."""
-    return [said(int(i)) for i in np.flatnonzero(wrong)[:1]]
+def _first_problem(wrong: NDArray[np.bool_], text_of: Callable[[int], str]) -> list[str]:
+    """The text of the first problem, if there is one."""
+    return [text_of(int(i)) for i in np.flatnonzero(wrong)[:1]]
 
 
 def _problems(ops: Ops, n: int, join: Small, transfer: Small) -> list[str]:
     """What is wrong with the ops, the first of each kind named."""
     sizes = [(name, len(getattr(ops, name))) for name in ("seconds", "join", "transfer")]
-    found = [
+    problems = [
         f"{size} {name} for {n} ops; give one of each an op"
         for name, size in sizes
         if size != n and (size or name == "seconds")
     ]
     if len(ops.before) != len(ops.after):
-        found.append(f"{len(ops.before)} ops before and {len(ops.after)} after; an edge has one of each")
-    if found:
-        return found
+        problems.append(f"{len(ops.before)} ops before and {len(ops.after)} after; an edge has one of each")
+    if problems:
+        return problems
     for ends in (ops.before, ops.after):
-        found += _first(
+        problems += _first_problem(
             (ends < 0) | (ends >= n),
             lambda e, ends=ends: f"edge {e}: op {ends[e]} does not exist; there are ops 0 to {n - 1}",  # type: ignore[misc]
         )
     seconds, stream, kinds = ops.seconds, ops.stream, len(ops.transfers.peak)
-    found += _first(
+    problems += _first_problem(
         ~((seconds >= 0) & np.isfinite(seconds)),
         lambda i: f"op {i} takes {seconds[i]:g} s; it must be finite and not negative",
     )
-    found += _first(stream < 0, lambda i: f"op {i} is on stream {stream[i]}; streams count from 0")
-    found += _first(
+    problems += _first_problem(stream < 0, lambda i: f"op {i} is on stream {stream[i]}; streams count from 0")
+    problems += _first_problem(
         transfer >= kinds, lambda i: f"op {i} is a transfer of kind {transfer[i]}; there are {kinds} kinds"
     )
-    if not found and ops.streams:
-        found = _stream_problems(ops.streams, stream, transfer)
-    return found + _link_problems(ops.transfers)
+    if not problems and ops.streams:
+        problems = _stream_problems(ops.streams, stream, transfer)
+    return problems + _link_problems(ops.transfers)
 
 
 def _stream_problems(streams: Streams, stream: Small, transfer: Small) -> list[str]:
@@ -170,12 +170,12 @@ def _stream_problems(streams: Streams, stream: Small, transfer: Small) -> list[s
     count = int(stream.max(initial=-1)) + 1
     if len(set(sizes)) > 1 or sizes[0] < count:
         return [f"{sizes} domains, slows and slowed for {count} streams; give one of each a stream"]
-    found = _first(
+    problems = _first_problem(
         streams.domain < 0, lambda s: f"stream {s} is of domain {streams.domain[s]}; they count from 0"
     )
     if not 0 <= streams.share < 1:
-        found.append(f"share {streams.share:g}: ops can lose 0 to (less than) 1 of their speed")
-    return found + _first(
+        problems.append(f"share {streams.share:g}: ops can lose 0 to (less than) 1 of their speed")
+    return problems + _first_problem(
         (transfer >= 0) & streams.slowed[stream],
         lambda i: (
             f"op {i} is a transfer on stream {stream[i]}, which others slow; transfers only share links"
@@ -194,23 +194,25 @@ def _link_problems(transfers: Transfers) -> list[str]:
     if pointer[0] != 0 or pointer[-1] != len(links) or np.any(np.diff(pointer) < 0):
         return [f"routes must rise from 0 to {len(links)}, the number of their links"]
     outside = (links < 0) | (links >= len(capacity))
-    found = _first(outside, lambda i: f"a route uses link {links[i]}; there are {len(capacity)} links")
-    if not found:
-        found = _first(
+    problems = _first_problem(
+        outside, lambda i: f"a route uses link {links[i]}; there are {len(capacity)} links"
+    )
+    if not problems:
+        problems = _first_problem(
             ~(capacity[links] > 0),
             lambda i: (
                 f"link {links[i]} has a capacity of {capacity[links[i]]:g} B/s and is used; it must be positive"
             ),
         )
-    found += _first(
+    problems += _first_problem(
         ~((latency >= 0) & np.isfinite(latency)),
         lambda k: f"transfer {k} has a latency of {latency[k]:g} s; it must be finite and not negative",
     )
-    found += _first(
+    problems += _first_problem(
         ~((use > 0) & np.isfinite(use)),
         lambda i: f"link {links[i]} of a route is used {use[i]:g} times; it must be positive and finite",
     )
-    return found + _first(
+    return problems + _first_problem(
         ~((peak > 0) & np.isfinite(peak)),
         lambda k: f"transfer {k} has a peak of {peak[k]:g} B/s; it must be positive and finite",
     )
@@ -260,13 +262,13 @@ def play(ops: Ops) -> Played:
     state = new_state(program, need)
     seconds = run(program, state)
     if state.number[EVENTS] < n:
-        raise SimulationError(_stuck(ops, state.end, join))
+        raise SimulationError(_find_cycle(ops, state.end, join))
     return Played(
         start=state.start, end=state.end, why=state.why, seconds=seconds, solved=int(state.number[SOLVED])
     )
 
 
-def _stuck(ops: Ops, end: Floats, join: Small) -> str:
+def _find_cycle(ops: Ops, end: Floats, join: Small) -> str:
     """A circle of ops that wait for each other."""
     waits = np.isnan(end)
     blocking: dict[int, int] = {}

@@ -129,8 +129,10 @@ def _facts(lowered: Lowered, plan: Plan, piece: Piece) -> _Fact:
     if piece.stream not in (Stream.GROUP, Stream.DATA):
         return _Fact("compute")
     if piece.kind == "dp":
-        one = "all_reduce" if "gradients" in piece.name and not int(plan.zero) else _OF_NAME[piece.name]
-        return _Fact("collective", one, piece.message, group_of(piece) or "dp")
+        collective = (
+            "all_reduce" if "gradients" in piece.name and not int(plan.zero) else _OF_NAME[piece.name]
+        )
+        return _Fact("collective", collective, piece.message, group_of(piece) or "dp")
     if piece.kind == "cp":
         size = max(float(cp_bytes(model, block, wide)[0]) for block in model.layers)
     elif piece.kind == "ep":
@@ -151,6 +153,9 @@ def _groups(plan: Plan, lowered: Lowered, c: int) -> tuple[CommGroup, ...]:
         "dp": [(pipeline, x, tensor) for x in range(every)],
         "ends": [(0, data, tensor), (int(plan.pp) - 1, data, tensor)],
     }
-    members = {name: tuple(int(rank_number(plan, *one)) for one in ones) for name, ones in places.items()}
+    members = {
+        name: tuple(int(rank_number(plan, *coordinates)) for coordinates in ones)
+        for name, ones in places.items()
+    }
     members["all"] = tuple(range(int(plan.gpus)))
     return tuple(CommGroup(name=name, ranks=ranks) for name, ranks in members.items() if len(set(ranks)) > 1)

@@ -33,19 +33,19 @@ class Failing:
     """s. The time between checkpoints; 0 if unknown."""
 
 
-def failing(
+def read_failure(
     ranks: dict[int, float], links: dict[int, float], watchdog: float | None, interval: float
 ) -> Failing | None:
     """What fails, of the ranks and adapters given with their times: at most one. Raises PodsimError."""
     given = [(r, t, False) for r, t in ranks.items()] + [(r, t, True) for r, t in links.items()]
     default = recovery()["timeout"].value
-    told = default if watchdog is None else watchdog
+    seconds = default if watchdog is None else watchdog
     problems = [
         f"{'adapter' if adapter else 'rank'} {r} fails after {t:g} s; give a time of 0 s or more"
         for r, t, adapter in given
         if not 0 <= t < 1e9
     ]
-    problems += [f"watchdog={told:g} s; it must be above 0 and finite"] * (not 0 < told < 1e9)
+    problems += [f"watchdog={seconds:g} s; it must be above 0 and finite"] * (not 0 < seconds < 1e9)
     problems += [f"checkpoint_every={interval:g} s; it must not be negative"] * (not 0 <= interval < 1e9)
     if len(given) > 1:
         problems.append(f"{len(given)} failures in one step; the first ends it or slows it: give one")
@@ -56,7 +56,7 @@ def failing(
     if not given:
         return None
     rank, time, adapter = given[0]
-    return Failing(rank=rank, time=time, adapter=adapter, watchdog=told, interval=interval)
+    return Failing(rank=rank, time=time, adapter=adapter, watchdog=seconds, interval=interval)
 
 
 def failing_step(
@@ -64,7 +64,7 @@ def failing_step(
 ) -> SimulatedStep:
     """The step of a plan in which something fails: until all stand still, or on by a detour."""
     from podsim.simulation.events import play
-    from podsim.simulation.failures import cut_off, detour, not_within, stop
+    from podsim.simulation.failures import cut_off, detour, outside_step_error, stop
     from podsim.simulation.lower import lower
     from podsim.simulation.outcome import outcome
 
@@ -76,16 +76,16 @@ def failing_step(
         )
     if fault.adapter and not cluster.nics:
         raise PodsimError(f"{cluster.name} has no adapters that could fail: nothing leaves its node")
-    alike, beside = _touched(fault, node, cluster.nics, int(plan.gpus))
+    alike, beside = _affected_ranks(fault, node, cluster.nics, int(plan.gpus))
     trouble = replace(trouble, fail=tuple(alike))
 
-    def made(trouble: Trouble) -> Lowered:
+    def lower_with(trouble: Trouble) -> Lowered:
         return lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
 
-    lowered = made(trouble)
+    lowered = lower_with(trouble)
     played = play(lowered.ops)
     if fault.time >= played.seconds:
-        raise not_within(fault.time, played.seconds)
+        raise outside_step_error(fault.time, played.seconds)
     common: dict[str, Any] = {
         "what": "adapter" if fault.adapter else "rank", "rank": fault.rank, "time": fault.time, "healthy": played.seconds,
         "watchdog": fault.watchdog,
@@ -95,23 +95,25 @@ def failing_step(
         if lowered.link_names:
             half = dict.fromkeys((fault.rank, *beside), 0.5)
             half = {r: share * trouble.link.get(r, 1.0) for r, share in half.items()}
-            step = detour(lowered, played, made(replace(trouble, link={**trouble.link, **half})), fault.time)
+            step = detour(
+                lowered, played, lower_with(replace(trouble, link={**trouble.link, **half})), fault.time
+            )
             text = f"the adapter of rank {beside[0]}"
-        found = outcome(model, cluster, plan, step, play(step.ops), closed_form)
-        told = FailedStep(
+        result = outcome(model, cluster, plan, step, play(step.ops), closed_form)
+        failure = FailedStep(
             **common, rerouted=text, under_way=(), standing=(), still=0.0, noticed=0.0,
-            lost=found.step_time - played.seconds,
+            lost=result.step_time - played.seconds,
         )  # fmt: skip
-        return replace(found, failure=told)
+        return replace(result, failure=failure)
     ended = (
         cut_off(lowered, played, plan, alike, fault.time)
         if fault.adapter
         else stop(lowered, played, plan, fault.rank, fault.time)
     )
-    return _stood(setting, fault, ended, played, common, closed_form)
+    return _stopped_step(setting, fault, ended, played, common, closed_form)
 
 
-def _touched(fault: Failing, node: int, nics: int, gpus: int) -> tuple[list[int], list[int]]:
+def _affected_ranks(fault: Failing, node: int, nics: int, gpus: int) -> tuple[list[int], list[int]]:
     """(ranks to tell apart, the failed one first; the rank whose adapter takes over, if there is one)."""
     if not fault.adapter:
         return [fault.rank], []
@@ -123,17 +125,17 @@ def _touched(fault: Failing, node: int, nics: int, gpus: int) -> tuple[list[int]
     return [fault.rank, *peers], []
 
 
-def _stood(
+def _stopped_step(
     setting: Setting, fault: Failing, ended: Stopped, played: Played, common: dict[str, Any], closed_form: float
 ) -> SimulatedStep:  # fmt: skip
     """A step that stops short."""
     from podsim.simulation.outcome import outcome
 
     model, cluster, plan = setting[:3]
-    found = outcome(model, cluster, plan, ended.lowered, ended.played, closed_form)
+    result = outcome(model, cluster, plan, ended.lowered, ended.played, closed_form)
     noticed = ended.hung + fault.watchdog
-    told = FailedStep(
+    failure = FailedStep(
         **common, rerouted="", under_way=ended.under_way, standing=ended.standing, still=ended.played.seconds,
         noticed=noticed, lost=noticed + fault.interval / 2,
     )  # fmt: skip
-    return replace(found, failure=told, critical=())
+    return replace(result, failure=failure, critical=())

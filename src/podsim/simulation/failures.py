@@ -54,7 +54,7 @@ def stop(lowered: Lowered, played: Played, plan: Plan, rank: int, time: float) -
     # a message to a rank that is gone is never taken
     into = (owner[ops.after] == c) & (owner[ops.before] != c)
     first[ops.before[into]] |= late[ops.before[into]]
-    return _stopped(lowered, played, plan, first, time, gone=owner == c)
+    return _stop_ops(lowered, played, plan, first, time, gone=owner == c)
 
 
 def cut_off(lowered: Lowered, played: Played, plan: Plan, ranks: list[int], time: float) -> Stopped:
@@ -67,7 +67,7 @@ def cut_off(lowered: Lowered, played: Played, plan: Plan, ranks: list[int], time
     into = np.zeros(len(ops.stream), bool)
     into[used] = np.isin(links[ops.transfer[used], 1] // 2, classes)
     first = (mine | into) & (played.end > time)
-    return _stopped(lowered, played, plan, first, time, gone=np.zeros(len(first), bool))
+    return _stop_ops(lowered, played, plan, first, time, gone=np.zeros(len(first), bool))
 
 
 def detour(lowered: Lowered, played: Played, slower: Lowered, time: float) -> Lowered:
@@ -78,7 +78,7 @@ def detour(lowered: Lowered, played: Played, slower: Lowered, time: float) -> Lo
     ops, other = lowered.ops, slower.ops
     first, second = ops.transfers, other.transfers
     after = played.start >= time
-    pace = _pace(ops, other)
+    pace = _slowdowns(ops, other)
     left = np.clip((played.end - time) / np.maximum(played.end - played.start, 1e-30), 0.0, 1.0)
     seconds = ops.seconds * (1 - left + left * pace)
     links, offset = len(first.capacity), len(first.peak)
@@ -97,7 +97,7 @@ def detour(lowered: Lowered, played: Played, slower: Lowered, time: float) -> Lo
     ))  # fmt: skip
 
 
-def _pace(ops: Ops, other: Ops) -> Floats:
+def _slowdowns(ops: Ops, other: Ops) -> Floats:
     """Times as long as each op takes on the other links."""
     pace = np.ones(len(ops.seconds))
     moved = np.flatnonzero(ops.transfer >= 0)
@@ -115,18 +115,18 @@ def _owners(lowered: Lowered) -> Ints:
     return np.repeat(np.arange(lowered.classes.count), np.diff(lowered.base))
 
 
-def _stopped(
+def _stop_ops(
     lowered: Lowered, played: Played, plan: Plan, first: Bools, time: float, *, gone: Bools
 ) -> Stopped:
     """`gone`: ops of the rank that does nothing more; others hang until all stand still."""
     ops = lowered.ops
-    never = _reached(ops, first)
+    never = _blocked_ops(ops, first)
     hangs = never & (played.start < time)
     share = np.where(
         hangs, np.clip((time - played.start) / np.maximum(played.end - played.start, 1e-30), 0, 1), 1.0
     )
     kept = ~never | hangs
-    part = play(_kept(ops, kept, np.where(hangs, -1, _joins(ops)), ops.seconds * share))
+    part = play(_keep_ops(ops, kept, np.where(hangs, -1, _joins(ops)), ops.seconds * share))
     still = float(part.end[~never[kept]].max(initial=time))
     start, end = np.full(len(never), still), np.full(len(never), still)
     start[kept] = part.start
@@ -136,13 +136,13 @@ def _stopped(
     places = np.flatnonzero(kept)
     why[kept] = np.where(part.why >= 0, places[np.maximum(part.why, 0)], -1)
     done = replace(ops, seconds=np.where(never & ~hangs, 0.0, ops.seconds * share))
-    found = Played(start=start, end=end, why=why, seconds=still, solved=part.solved)
+    partial = Played(start=start, end=end, why=why, seconds=still, solved=part.solved)
     lowered = replace(lowered, ops=done)
-    standing = _standing(lowered, plan, never, found)
+    standing = _standstills(lowered, plan, never, partial)
     exchanged = hangs & (ops.stream % STREAMS != Stream.COMPUTE)
-    waiting = [one.since for one in standing if one.waits_for]
+    waiting = [wait.since for wait in standing if wait.waits_for]
     return Stopped(
-        lowered=lowered, played=found, under_way=_under_way(lowered, plan, hangs), standing=standing,
+        lowered=lowered, played=partial, under_way=_hanging_ops(lowered, plan, hangs), standing=standing,
         hung=float(min([*start[exchanged], *waiting], default=time)),
     )  # fmt: skip
 
@@ -151,7 +151,7 @@ def _joins(ops: Ops) -> Small:
     return ops.join if len(ops.join) else np.full(len(ops.stream), -1, np.int32)
 
 
-def _kept(ops: Ops, kept: Bools, join: Small, seconds: Floats) -> Ops:
+def _keep_ops(ops: Ops, kept: Bools, join: Small, seconds: Floats) -> Ops:
     """Some of the ops, with all edges among them."""
     number = np.cumsum(kept) - 1
     inside = kept[ops.before] & kept[ops.after]
@@ -165,7 +165,7 @@ def _kept(ops: Ops, kept: Bools, join: Small, seconds: Floats) -> Ops:
     )  # fmt: skip
 
 
-def _reached(ops: Ops, first: Bools) -> Bools:
+def _blocked_ops(ops: Ops, first: Bools) -> Bools:
     """The ops that never end: these, those that wait for them, later ones on their streams, and the others of their
     joins.
     """
@@ -175,7 +175,7 @@ def _reached(ops: Ops, first: Bools) -> Bools:
     same = ops.stream[order][1:] == ops.stream[order][:-1]
     following[order[:-1][same]] = order[1:][same]
     join = _joins(ops).astype(np.int64)
-    return _spread(
+    return _mark_blocked(
         first.copy(), *_rows(ops.before, ops.after, n), following, join,
         *_rows(join[join >= 0], np.flatnonzero(join >= 0), int(join.max(initial=-1)) + 1),
     )  # fmt: skip
@@ -189,7 +189,7 @@ def _rows(key: Ints | Small, value: Ints | Small, n: int) -> tuple[Ints, Ints]:
 
 
 @njit
-def _spread(
+def _mark_blocked(
     never: Bools, pointer: Ints, after: Ints, following: Ints, join: Ints, join_pointer: Ints, joined: Ints
 ) -> Bools:
     stack = np.flatnonzero(never)
@@ -217,7 +217,7 @@ def _spread(
     return never
 
 
-def _under_way(lowered: Lowered, plan: Plan, hangs: Bools) -> tuple[str, ...]:
+def _hanging_ops(lowered: Lowered, plan: Plan, hangs: Bools) -> tuple[str, ...]:
     """Ops that had begun and never end, in words."""
     owner = _owners(lowered)
     return tuple(
@@ -228,7 +228,7 @@ def _under_way(lowered: Lowered, plan: Plan, hangs: Bools) -> tuple[str, ...]:
     )
 
 
-def _standing(lowered: Lowered, plan: Plan, never: Bools, played: Played) -> tuple[Standing, ...]:
+def _standstills(lowered: Lowered, plan: Plan, never: Bools, played: Played) -> tuple[Standing, ...]:
     """Since when each class stands still, at what, and for whom; in the order in which they stop."""
     ops, owner, join = lowered.ops, _owners(lowered), _joins(lowered.ops)
     sources: dict[int, list[int]] = {}
@@ -246,7 +246,7 @@ def _standing(lowered: Lowered, plan: Plan, never: Bools, played: Played) -> tup
         blocked = [op for stream, op in heads.items() if stream // STREAMS == c]
         if not blocked:
             continue
-        op, other = _awaited(blocked, c, owner, join, sources, heads, ops.stream)
+        op, other = _blockers(blocked, c, owner, join, sources, heads, ops.stream)
         out.append(
             Standing(
                 ranks=ranks_text(lowered.classes, plan, c),
@@ -255,10 +255,10 @@ def _standing(lowered: Lowered, plan: Plan, never: Bools, played: Played) -> tup
                 waits_for="" if other < 0 else ranks_text(lowered.classes, plan, other),
             )
         )
-    return tuple(sorted(out, key=lambda one: one.since))
+    return tuple(sorted(out, key=lambda wait: wait.since))
 
 
-def _awaited(
+def _blockers(
     blocked: list[int], c: int, owner: Ints, join: Small, sources: dict[int, list[int]], heads: dict[int, int],
     stream: Small,
 ) -> tuple[int, int]:  # fmt: skip
@@ -279,7 +279,7 @@ def _awaited(
     return min(blocked), -1
 
 
-def not_within(time: float, seconds: float) -> SimulationError:
+def outside_step_error(time: float, seconds: float) -> SimulationError:
     """A failure that the step does not see."""
     return SimulationError(
         f"a failure after {time:g} s: the step is over after {seconds:g} s; give a time from 0 to less than that"

@@ -49,7 +49,7 @@ class _Draft:
         return at
 
 
-def played_graph(
+def play_graph(
     graph: OpGraph, costs: OpCosts, step: ReplicasStep, software: Software, *, part: Ints | None = None,
     sends: Floats | None = None,
 ) -> tuple[float, Timeline]:  # fmt: skip
@@ -64,8 +64,8 @@ def played_graph(
     if reduction is not None and step.tables > 0.0:
         draft.add("tables", "ep", 0, "compute", step.tables, [])
     factor = [
-        whole / max(float(alone.sum()), 1e-30)
-        for whole, alone in zip(costs.passes, (costs.forward, costs.backward), strict=True)
+        total / max(float(alone.sum()), 1e-30)
+        for total, alone in zip(costs.passes, (costs.forward, costs.backward), strict=True)
     ]
     ahead = _pass(draft, graph, names, device, costs.forward * factor[0], sends, back=None)
     back = _pass(draft, graph, names, device, costs.backward * factor[1], sends, back=ahead)
@@ -140,10 +140,10 @@ def _timeline(draft: _Draft, played: Played, devices: int) -> Timeline:
     names, name = np.unique(np.array(draft.name, dtype=str)[long], return_inverse=True)
     kinds, kind = np.unique(np.array(draft.kind, dtype=str)[long], return_inverse=True)
     used, lane = np.unique(np.array(draft.stream)[long], return_inverse=True)
-    lanes = [divmod(int(one), len(_LANES)) for one in used]
-    one = "a replica" if devices == 1 else ""
+    lanes = [divmod(int(process), len(_LANES)) for process in used]
+    process = "a replica" if devices == 1 else ""
     return Timeline(
-        lanes=tuple(Lane(process=one or f"device {d}", name=_LANES[k]) for d, k in lanes),
+        lanes=tuple(Lane(process=process or f"device {d}", name=_LANES[k]) for d, k in lanes),
         names=tuple(names.tolist()), kinds=tuple(kinds.tolist()), lane=lane.astype(np.int64), name=name.astype(np.int64),
         kind=kind.astype(np.int64), start=played.start[long], end=played.end[long],
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """A heap of streams by the time of their next event, in which a stream can be moved or taken out.
 
-Transfers on links: max-min shares, worked out anew only for those joined by links that may be full.
+Transfers on links: max-min shares, solved again only for those connected by links that may be full.
 
 The event kernel in machine code: ops start when what they wait for has ended and their stream is free.
 
@@ -22,7 +22,7 @@ def _earlier(time: float, stream: int, other: float, other_stream: int) -> bool:
 
 
 @kernel
-def _up(at: int, time: float, stream: int, times: Floats, streams: Ints, place: Ints) -> int:
+def _up(at: int, time: float, stream: int, times: Floats, streams: Ints, heap_index: Ints) -> int:
     """Move a hole towards the root as long as its parent comes later; where it ends."""
     while at > 0:
         parent = (at - 1) >> 2
@@ -30,13 +30,13 @@ def _up(at: int, time: float, stream: int, times: Floats, streams: Ints, place: 
             break
         times[at] = times[parent]
         streams[at] = streams[parent]
-        place[streams[at]] = at
+        heap_index[streams[at]] = at
         at = parent
     return at
 
 
 @kernel
-def _down(at: int, n: int, time: float, stream: int, times: Floats, streams: Ints, place: Ints) -> int:
+def _down(at: int, n: int, time: float, stream: int, times: Floats, streams: Ints, heap_index: Ints) -> int:
     """Move a hole away from the root as long as a child comes earlier; where it ends."""
     while True:
         child = 4 * at + 1
@@ -50,42 +50,42 @@ def _down(at: int, n: int, time: float, stream: int, times: Floats, streams: Int
             break
         times[at] = times[least]
         streams[at] = streams[least]
-        place[streams[at]] = at
+        heap_index[streams[at]] = at
         at = least
     return at
 
 
 @kernel
 def _settle_at(
-    at: int, time: float, stream: int, times: Floats, streams: Ints, place: Ints, number: Ints
+    at: int, time: float, stream: int, times: Floats, streams: Ints, heap_index: Ints, number: Ints
 ) -> None:
-    at = _up(at, time, stream, times, streams, place)
-    at = _down(at, number[HEAP], time, stream, times, streams, place)
+    at = _up(at, time, stream, times, streams, heap_index)
+    at = _down(at, number[HEAP], time, stream, times, streams, heap_index)
     times[at] = time
     streams[at] = stream
-    place[stream] = at
+    heap_index[stream] = at
 
 
 @kernel
-def put(stream: int, time: float, times: Floats, streams: Ints, place: Ints, number: Ints) -> None:
+def put(stream: int, time: float, times: Floats, streams: Ints, heap_index: Ints, number: Ints) -> None:
     """Set the time of a stream's next event, whether it is in the heap or not."""
-    at = place[stream]
+    at = heap_index[stream]
     if at < 0:
         at = number[HEAP]
         number[HEAP] += 1
-    _settle_at(at, time, stream, times, streams, place, number)
+    _settle_at(at, time, stream, times, streams, heap_index, number)
 
 
 @kernel
-def drop(stream: int, times: Floats, streams: Ints, place: Ints, number: Ints) -> None:
+def drop(stream: int, times: Floats, streams: Ints, heap_index: Ints, number: Ints) -> None:
     """Take a stream out of the heap, if it is there."""
-    at = place[stream]
+    at = heap_index[stream]
     if at >= 0:
-        place[stream] = -1
+        heap_index[stream] = -1
         number[HEAP] -= 1
         n = number[HEAP]
         if at < n:
-            _settle_at(at, times[n], streams[n], times, streams, place, number)
+            _settle_at(at, times[n], streams[n], times, streams, heap_index, number)
 
 
 TIGHT = 1.0 + 1e-10
@@ -147,13 +147,13 @@ def leave(s: int, p: Program, st: State) -> None:
 
 @kernel
 def _find(s: int, room: int, p: Program, st: State) -> int:
-    """The transfers that share with that of a stream over links that may be full: how many of State.found."""
+    """The transfers that share with that of a stream over links that may be full: how many of State.members."""
     stamp = st.number[STAMP]
-    st.found[0] = s
+    st.members[0] = s
     st.seen[s] = stamp
     n, done = 1, 0
     while done < n:
-        other = st.found[done]
+        other = st.members[done]
         done += 1
         for at in range(st.starts[other] + 1, st.ends[other]):
             link = st.lane[at]
@@ -165,7 +165,7 @@ def _find(s: int, room: int, p: Program, st: State) -> int:
                 g = entry // room
                 if st.seen[g] != stamp:
                     st.seen[g] = stamp
-                    st.found[n] = g
+                    st.members[n] = g
                     n += 1
                 entry = st.following[entry]
     return n
@@ -179,7 +179,7 @@ def _share(s: int, now: float, room: int, p: Program, st: State) -> None:
     n = _find(s, room, p, st)
     if n > 1:
         for i in range(n):
-            st.todo[i] = st.found[i]
+            st.todo[i] = st.members[i]
         flows = Flows(st.starts, st.ends, st.lane, st.lane_use, st.ones, st.capacity)
         fill(st.todo, n, flows, st.flow_rate, Scratch(st.left_over, st.load, st.users, st.busy))
         st.number[SOLVED] += 1
@@ -189,13 +189,13 @@ def _share(s: int, now: float, room: int, p: Program, st: State) -> None:
             rate = min(rate, p.capacity[st.lane[at]] / st.lane_use[at])
         st.flow_rate[s] = rate
     for i in range(n):
-        g = st.found[i]
+        g = st.members[i]
         rate = st.flow_rate[g] / p.peak[st.flowing[g]]
         if rate != st.rate[g]:
             st.left[g] = max(0.0, st.left[g] - (now - st.since[g]) * st.rate[g])
             st.since[g] = now
             st.rate[g] = rate
-            put(g, now + st.left[g] / rate, st.heap_time, st.heap_stream, st.place, st.number)
+            put(g, now + st.left[g] / rate, st.heap_time, st.heap_stream, st.heap_index, st.number)
 
 
 @kernel
@@ -229,7 +229,7 @@ def _retime(s: int, rate: float, now: float, st: State) -> None:
     st.left[s] = max(0.0, st.left[s] - (now - st.since[s]) * st.rate[s])
     st.since[s] = now
     st.rate[s] = rate
-    put(s, now + st.left[s] / rate, st.heap_time, st.heap_stream, st.place, st.number)
+    put(s, now + st.left[s] / rate, st.heap_time, st.heap_stream, st.heap_index, st.number)
 
 
 @kernel
@@ -259,12 +259,12 @@ def _start(s: int, op: int, cause: int, now: float, p: Program, st: State) -> No
     if kind >= 0 and p.seconds[op] > 0.0:
         st.rate[s] = 0.0
         if p.latency[kind] > 0.0:
-            put(s, now + p.latency[kind], st.heap_time, st.heap_stream, st.place, st.number)
+            put(s, now + p.latency[kind], st.heap_time, st.heap_stream, st.heap_index, st.number)
         else:
             enter(s, kind, p, st)
     else:
         st.rate[s] = 1.0 - p.share[0] if p.slowed[s] and st.active[p.domain[s]] > 0 else 1.0
-        put(s, now + st.left[s] / st.rate[s], st.heap_time, st.heap_stream, st.place, st.number)
+        put(s, now + st.left[s] / st.rate[s], st.heap_time, st.heap_stream, st.heap_index, st.number)
     if p.slows[s]:
         _slow(s, 1, now, p, st)
 
@@ -326,7 +326,7 @@ def run(p: Program, st: State) -> float:
         limit = now + SAME * now
         while st.number[HEAP] > 0 and st.heap_time[0] <= limit:
             s = st.heap_stream[0]
-            drop(s, st.heap_time, st.heap_stream, st.place, st.number)
+            drop(s, st.heap_time, st.heap_stream, st.heap_index, st.number)
             op = st.running[s]
             if p.transfer[op] >= 0 and st.flowing[s] < 0 and st.left[s] > 0.0 and st.rate[s] == 0.0:
                 enter(s, p.transfer[op], p, st)  # its latency is over

@@ -29,10 +29,10 @@ from podsim.simulation.lower_links import (
     divide,
     marks_of,
     rank_number,
-    throttled,
+    throttled_seconds,
     transfers_of,
 )
-from podsim.simulation.passes import Row, Stage, Writer, row_of
+from podsim.simulation.passes import Row, Stage, Writer, write_row
 from podsim.simulation.pieces import Piece, Stream, block_pieces
 from podsim.simulation.state import Small
 from podsim.training.batch import PlanTables, prepare
@@ -76,8 +76,8 @@ def _stage(
     weights = weight_table(model, wide)
     blocks = np.concatenate([np.array(part, np.int64) for part in parts])
     counts_BK = np.bincount(blocks, minlength=len(model.kinds)).astype(float)[:, None]
-    found = stage_exchanges(model, cluster, wide, software, weights, counts_BK)
-    reduce, gather, layer_gather, layer_reduce = (float(value[0]) for value in found[:4])
+    exchanges = stage_exchanges(model, cluster, wide, software, weights, counts_BK)
+    reduce, gather, layer_gather, layer_reduce = (float(value[0]) for value in exchanges[:4])
     update = optimizer_seconds(
         cluster.gpu, owned_parameters(wide, weights, counts_BK), software.optimizer_traffic
     )
@@ -103,7 +103,7 @@ def _stage(
     if zero in (1, 2) and not plan.overlap_param and gather > 0.0:
         closing.append(data("weights", gather, sizes[1]))
     closing.append(Piece(name="host", kind="host", seconds=software.host_step))
-    homes = 2 if wide.placement == Placement.TWO_WAYS else 1  # what is recomputed is told of one part
+    homes = 2 if wide.placement == Placement.TWO_WAYS else 1  # the recomputation is of one part
     share = recomputed_share(wide, counts_BK[None] / homes)
     charge = float(sends.mean_seconds[0]) * software.pipeline_exposed + software.host_send
     sent = float(send_bytes(model, wide, software)[1][0])
@@ -137,11 +137,11 @@ def _bytes(
     nodes = max(ranks // members, 1)
     share = ring_share(nodes) / members
     per_block_B = (weights.dense + weights.expert)[:, 0]
-    whole, layer = float(counts_BK[:, 0] @ per_block_B), float(per_block_B[1:-1].max())
+    stage, layer = float(counts_BK[:, 0] @ per_block_B), float(per_block_B[1:-1].max())
     times = 1.0 if int(plan.zero) else 2.0
     stored, gradient = element_bytes(plan.precision), software.gradient_bytes
     edges = float(per_block_B[0] + per_block_B[-1])
-    messages = (whole * gradient, whole * stored, layer * stored, layer * gradient, edges * gradient)
+    messages = (stage * gradient, stage * stored, layer * stored, layer * gradient, edges * gradient)
     return [(size, size * share * more) for size, more in zip(messages, (times, 1, 1, 1, 1), strict=True)]
 
 
@@ -200,17 +200,17 @@ def lower(
     made = {
         gpu: cluster.having(gpu) if gpu else cluster for gpu in dict.fromkeys(["", *(g for g, _ in kinds)])
     }
-    readies = {gpu: prepare(model, one, plan) for gpu, one in made.items()}
+    readies = {gpu: prepare(model, pool, plan) for gpu, pool in made.items()}
     ready, tables = readies[""], [schedule_table(plan, count) for _, count in kinds]
     rows: list[Row] = []
     for (gpu, _), table in zip(kinds, tables, strict=True):
-        one, own = made[gpu], readies[gpu]
+        pool, own = made[gpu], readies[gpu]
         common: dict[str, Any] = {
-            "software": own.software, "table": table, "blocks": block_pieces(own, one), "kernels": kernels,
+            "software": own.software, "table": table, "blocks": block_pieces(own, pool), "kernels": kernels,
         }  # fmt: skip
         rows += [
-            row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
-            for rank, stage in enumerate(stages_of(model, one, plan, own, table))
+            write_row(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
+            for rank, stage in enumerate(stages_of(model, pool, plan, own, table))
         ]
     classes = divide(plan, marks, unfold=unfold or trouble.jitter > 0)
     stage_of = classes.first[:, 0] + kind[tuple(classes.first.T)] * int(plan.pp)
@@ -224,10 +224,10 @@ def lower(
     stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)]).astype(np.int32)
     before, after = _edges(rows, stage_of, tables, classes, base)
     wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
-    seconds = _seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
+    seconds = _op_seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
     join = _joins(catalog.pieces, rows, stage_of, classes, base)
     if len(readies) > 1:
-        seconds = _as_the_slowest(seconds, join)
+        seconds = _slowest_seconds(seconds, join)
     ops = Ops(
         stream=stream, seconds=seconds, before=before, after=after, join=join,
         transfer=wired.kind, transfers=wired.transfers, streams=_streams(classes.count, ready.software.contention),
@@ -256,8 +256,8 @@ def _edges(
         senders = classes.line_CR[c, owner[source]]
         types = row_of[senders] // ranks  # a pipeline may have GPUs of several types, not several tables
         ops = np.empty(len(source), np.int64)
-        for one in np.unique(types).tolist():
-            ops[types == one] = sent[one][source[types == one]]
+        for kind in np.unique(types).tolist():
+            ops[types == kind] = sent[kind][source[types == kind]]
         assert np.all(ops >= 0)
         before.append(base[senders] + ops)
         after.append(base[c] + first)
@@ -270,7 +270,7 @@ def row_edges(row: Row) -> tuple[Ints, Ints]:
     return row.before[apart], row.after[apart]
 
 
-def _seconds(
+def _op_seconds(
     pieces: list[Piece], what: Ints, classes: Classes, base: Ints, trouble: Trouble
 ) -> NDArray[np.float64]:
     """Seconds of every op, slow and hot GPUs and noise counted."""
@@ -288,11 +288,11 @@ def _seconds(
     for rank, (factor, tau) in trouble.throttle.items():
         c = int(classes.label_RXT.ravel()[rank])
         own = int(base[c]) + np.flatnonzero(kernels[what[base[c] : base[c + 1]]])
-        seconds[own] = throttled(seconds[own], factor, tau)
+        seconds[own] = throttled_seconds(seconds[own], factor, tau)
     return np.asarray(seconds)
 
 
-def _as_the_slowest(seconds: NDArray[np.float64], join: Small) -> NDArray[np.float64]:
+def _slowest_seconds(seconds: NDArray[np.float64], join: Small) -> NDArray[np.float64]:
     """Collectives of unequal ranks go at the pace of the slowest of them."""
     met = join >= 0
     longest = np.zeros(int(join.max(initial=-1)) + 1)

@@ -75,19 +75,19 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
     gpu = [trouble.nodes.get(rank // per, "") for rank in range(ranks)]
     share = np.broadcast_to(_micro_batches_of_ranks(plan, trouble)[None, :, None], shape).ravel().tolist()
     kinds: list[Kind] = list(dict.fromkeys(zip(gpu, share, strict=True)))
-    kinds.sort(key=lambda one: one != ("", 0))
-    kind = np.array([kinds.index(one) for one in zip(gpu, share, strict=True)], np.int64)
+    kinds.sort(key=lambda mark: mark != ("", 0))
+    kind = np.array([kinds.index(mark) for mark in zip(gpu, share, strict=True)], np.int64)
     flat = np.zeros(ranks, np.int64)
     known: dict[object, int] = {}
     for r in sorted({*special, *np.flatnonzero(kind).tolist()}):
         failed = trouble.fail.index(r) + 1 if r in trouble.fail else 0
         hot = trouble.throttle.get(r)
-        one = (trouble.slow.get(r, 1.0), hot, trouble.link.get(r, 1.0), failed, int(kind[r]))
-        flat[r] = known.setdefault(one, len(known) + 1)
+        mark = (trouble.slow.get(r, 1.0), hot, trouble.link.get(r, 1.0), failed, int(kind[r]))
+        flat[r] = known.setdefault(mark, len(known) + 1)
     return flat.reshape(shape), kind.reshape(shape), kinds
 
 
-def throttled(seconds: NDArray[np.float64], factor: float, tau: float) -> NDArray[np.float64]:
+def throttled_seconds(seconds: NDArray[np.float64], factor: float, tau: float) -> NDArray[np.float64]:
     """Seconds of consecutive kernels on a GPU that grows hot, which take `seconds` on a cool one.
 
     After b seconds of computing they take 1 + (factor - 1) (1 - exp(-b / tau)) times as long: work w is done after
@@ -147,7 +147,7 @@ def transfers_of(
     """
     if not cluster.nics or not cluster.network.bandwidth:
         return Wired(np.empty(0, np.int32), NO_TRANSFERS, (), np.ones(1))
-    alone = _beside_links(cluster, pieces, what, classes, base, left)
+    alone = _collective_slowdowns(cluster, pieces, what, classes, base, left)
     none = Wired(np.empty(0, np.int32), NO_TRANSFERS, (), alone)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     crosses = dict.fromkeys((Stream.AHEAD, Stream.BACK), bool(grid.pipeline_crosses))
@@ -160,7 +160,7 @@ def transfers_of(
     ]
     if not wide:
         return none
-    whole = adapter(cluster)
+    line_rate = adapter_rate(cluster)
     slot = np.full(len(pieces), -1)
     slot[wide] = np.arange(len(wide))
     seconds = np.array([pieces[i].seconds for i in wide])
@@ -169,12 +169,12 @@ def transfers_of(
     worst_C = np.ones(classes.count)
     np.minimum.at(worst_C, classes.groups["dp"], share_C)
     shared = np.array([pieces[i].stream == Stream.DATA for i in wide])
-    peak_CW = np.broadcast_to(np.minimum(bytes_ / seconds, whole), (classes.count, len(wide)))
+    peak_CW = np.broadcast_to(np.minimum(bytes_ / seconds, line_rate), (classes.count, len(wide)))
     pace_CW = np.where(
-        shared, np.maximum(peak_CW / (whole * worst_C[classes.groups["dp"]][:, None]), 1.0), 1.0
+        shared, np.maximum(peak_CW / (line_rate * worst_C[classes.groups["dp"]][:, None]), 1.0), 1.0
     )
     peak_CW = peak_CW / pace_CW
-    capacity = np.repeat(whole * share_C, 2)
+    capacity = np.repeat(line_rate * share_C, 2)
     out_CW = np.broadcast_to(2 * np.arange(classes.count)[:, None], peak_CW.shape)
     into_CW = _partners(pieces, wide, classes)
     links = np.stack([out_CW, 2 * into_CW + 1], axis=-1).reshape(-1).astype(np.int64)
@@ -191,7 +191,7 @@ def transfers_of(
     return Wired(kind, transfers, names, stretch)
 
 
-def adapter(cluster: Cluster) -> float:
+def adapter_rate(cluster: Cluster) -> float:
     """B/s of a rank's share of its node's adapters."""
     return cluster.network.bandwidth * min(1.0, cluster.nics / cluster.gpus_per_node)
 
@@ -204,7 +204,7 @@ def _shares(classes: Classes, left: dict[int, float]) -> NDArray[np.float64]:
     return share_C
 
 
-def _beside_links(
+def _collective_slowdowns(
     cluster: Cluster, pieces: list[Piece], what: Ints, classes: Classes, base: Ints, left: dict[int, float]
 ) -> NDArray[np.float64]:
     """[N] (or 1) times as long as collectives of tensor, context and expert groups take where a member's adapter is slow.
@@ -221,7 +221,7 @@ def _beside_links(
         worst_G = np.ones(int(number.max()) + 1)
         np.minimum.at(worst_G, number, share_C)
         speed = pieces[i].bytes / pieces[i].seconds
-        pace_CP[:, i] = np.maximum(speed / (adapter(cluster) * worst_G[number]), 1.0)
+        pace_CP[:, i] = np.maximum(speed / (adapter_rate(cluster) * worst_G[number]), 1.0)
     return np.asarray(pace_CP[owner, what])
 
 
@@ -284,9 +284,9 @@ def _signature(members: Ints, ordered: bool, n: int) -> Ints:
     """A number for each rank that is equal where the members of its group are: their classes, counted."""
     rng = np.random.default_rng(len(members) + members.shape[-1])
     weight = rng.integers(1, 2**62, (members.shape[-1] if ordered else 1, n))
-    place = np.arange(members.shape[-1]) if ordered else np.zeros(members.shape[-1], np.int64)
+    position = np.arange(members.shape[-1]) if ordered else np.zeros(members.shape[-1], np.int64)
     with np.errstate(over="ignore"):
-        return np.asarray(weight[place, members].sum(axis=-1))
+        return np.asarray(weight[position, members].sum(axis=-1))
 
 
 def _refine(plan: Plan, label_RXT: Ints) -> Ints:
@@ -296,10 +296,10 @@ def _refine(plan: Plan, label_RXT: Ints) -> Ints:
     for name, members in _axes(plan, label_RXT).items():
         if members.shape[-1] > 1:
             keys.append(_signature(members, name == "line", n))
-    return _numbered(np.stack([key.ravel() for key in keys]), label_RXT.shape)
+    return _number_columns(np.stack([key.ravel() for key in keys]), label_RXT.shape)
 
 
-def _numbered(rows: Ints, shape: tuple[int, ...]) -> Ints:
+def _number_columns(rows: Ints, shape: tuple[int, ...]) -> Ints:
     """Equal columns as one number, counted in the order in which they come."""
     _, first, inverse = np.unique(rows, axis=1, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -317,7 +317,7 @@ def divide(plan: Plan, mark_RXT: NDArray[Any], *, unfold: bool = False) -> Class
         label = np.arange(mark_RXT.size).reshape(shape)
     else:
         stage = np.broadcast_to(np.arange(shape[0])[:, None, None], shape)
-        label = _numbered(np.stack([stage.ravel(), mark_RXT.ravel()]), shape)
+        label = _number_columns(np.stack([stage.ravel(), mark_RXT.ravel()]), shape)
         while True:
             finer = _refine(plan, label) if np.any(mark_RXT) else label
             if finer.max() == label.max():
@@ -325,22 +325,22 @@ def divide(plan: Plan, mark_RXT: NDArray[Any], *, unfold: bool = False) -> Class
             label = finer
     count = int(label.max()) + 1
     _, first = np.unique(label, return_index=True)
-    place = np.stack(np.unravel_index(first, shape), axis=1)
+    coordinates = np.stack(np.unravel_index(first, shape), axis=1)
     return Classes(
-        label_RXT=label, copies=np.bincount(label.ravel(), minlength=count), first=place,
-        line_CR=label[:, place[:, 1], place[:, 2]].T, groups=_groups(plan, label, place),
+        label_RXT=label, copies=np.bincount(label.ravel(), minlength=count), first=coordinates,
+        line_CR=label[:, coordinates[:, 1], coordinates[:, 2]].T, groups=_groups(plan, label, coordinates),
     )  # fmt: skip
 
 
-def _groups(plan: Plan, label_RXT: Ints, place: Ints) -> dict[str, Ints]:
+def _groups(plan: Plan, label_RXT: Ints, coordinates: Ints) -> dict[str, Ints]:
     """Number of the group that each class is in: groups made of the same classes are one."""
-    where = tuple(place.T)
+    where = tuple(coordinates.T)
     out = {}
     for name, members in _axes(plan, label_RXT).items():
         if name != "line":
             smallest = members.min(axis=-1)[where]
             out[name] = np.unique(smallest, return_inverse=True)[1]
-    out["all"] = np.zeros(len(place), np.int64)
-    ends = label_RXT[0, place[:, 1], place[:, 2]]
+    out["all"] = np.zeros(len(coordinates), np.int64)
+    ends = label_RXT[0, coordinates[:, 1], coordinates[:, 2]]
     out["ends"] = np.unique(ends, return_inverse=True)[1]
     return out

@@ -17,7 +17,7 @@ from podsim.results.timeline import Counter, Lane, Timeline
 from podsim.schedules import Work
 from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
-from podsim.simulation.lower_links import adapter
+from podsim.simulation.lower_links import adapter_rate
 from podsim.simulation.pieces import Stream
 from podsim.training.batch import cost_slice
 from podsim.training.memory import KINDS
@@ -51,11 +51,11 @@ def outcome(
     return SimulatedStep(
         model=model.name, cluster=cluster.name, plan=plan.describe(), gpus=int(plan.gpus), step_time=played.seconds,
         closed_form=closed_form, parts=dict(zip(SPLIT, parts_CX[busiest].tolist(), strict=True)),
-        bubble=_bubble(lowered, played, parts_CX), ranks=lowered.classes.count, ops=len(lowered.what),
+        bubble=_bubble_ratio(lowered, played, parts_CX), ranks=lowered.classes.count, ops=len(lowered.what),
         represented=int((np.diff(lowered.base) * copies).sum()),
         timeline=_timeline(lowered, played, plan, gaps, counters),
-        links=_links(lowered, played, plan, adapter(cluster)), critical=_critical(lowered, played, plan), memory=memory,
-        memory_limit=cluster.gpu.memory,
+        links=_links(lowered, played, plan, adapter_rate(cluster)), critical=_critical(lowered, played, plan),
+        memory=memory, memory_limit=cluster.gpu.memory,
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def _gaps(lowered: Lowered, played: Played) -> Gaps:
     low, high, who = before[waits], start[waits], owner[waits]
     sends, exchanges = (kind == SPLIT.index(name) for name in ("pp", "dp"))
     left = np.where(sends, np.clip(played.start[np.maximum(cause, 0)], low, high), low)
-    under_way = _under_way(lowered, played, who[exchanges], low[exchanges], high[exchanges])
+    under_way = _exchange_seconds(lowered, played, who[exchanges], low[exchanges], high[exchanges])
     left[exchanges] = np.clip(high[exchanges] - under_way, low[exchanges], high[exchanges])
     last = np.concatenate([owner[1:] != owner[:-1], [True]])
     rest = np.full(int(last.sum()), SPLIT.index("bubble"))
@@ -99,7 +99,7 @@ def _gaps(lowered: Lowered, played: Played) -> Gaps:
     return Gaps(*(column[wide] for column in joined))
 
 
-def _under_way(lowered: Lowered, played: Played, owner: Ints, low: Floats, high: Floats) -> Floats:
+def _exchange_seconds(lowered: Lowered, played: Played, owner: Ints, low: Floats, high: Floats) -> Floats:
     """Seconds between two times in which the DATA stream of a class has something under way."""
     data = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.DATA)
     apart = 2 * max(played.seconds, 1e-30)  # times of one class after those of another
@@ -107,12 +107,12 @@ def _under_way(lowered: Lowered, played: Played, owner: Ints, low: Floats, high:
     start, end = played.start[data] + shift, played.end[data] + shift
     done = np.concatenate([[0.0], np.cumsum(played.end[data] - played.start[data])])
 
-    def until(time: Floats) -> Floats:
+    def busy_until(time: Floats) -> Floats:
         begun = np.searchsorted(start, time, side="right")
         rest = np.maximum(end[np.maximum(begun - 1, 0)] - time, 0.0) if len(data) else np.zeros(len(time))
         return np.asarray(done[begun] - np.where(begun > 0, rest, 0.0))
 
-    return until(high + owner * apart) - until(low + owner * apart)
+    return busy_until(high + owner * apart) - busy_until(low + owner * apart)
 
 
 def _cause(kind: str) -> int:
@@ -138,7 +138,7 @@ def part_seconds(lowered: Lowered, played: Played, gaps: Gaps | None = None) -> 
     return np.asarray(parts)
 
 
-def _bubble(lowered: Lowered, played: Played, parts_CX: Floats) -> float:
+def _bubble_ratio(lowered: Lowered, played: Played, parts_CX: Floats) -> float:
     """Share of the passes' time in which a rank waits for its neighbours, mean over ranks."""
     weight = lowered.classes.copies / lowered.classes.copies.sum()
     ends = [SPLIT.index(name) for name in ("optimizer", "host")]
@@ -146,7 +146,7 @@ def _bubble(lowered: Lowered, played: Played, parts_CX: Floats) -> float:
     return float((weight * parts_CX[:, SPLIT.index("bubble")] / np.maximum(passes, 1e-30)).sum())
 
 
-def _process(lowered: Lowered, plan: Plan, c: int) -> str:
+def _process_name(lowered: Lowered, plan: Plan, c: int) -> str:
     return f"stage {int(lowered.classes.first[c, 0])}: {ranks_text(lowered.classes, plan, c)}"
 
 
@@ -154,11 +154,11 @@ def _timeline(lowered: Lowered, played: Played, plan: Plan, gaps: Gaps, counters
     """Spans of every op, and of the compute streams' waiting."""
     stream = lowered.ops.stream
     used = np.unique(stream)
-    place = np.full(int(stream.max()) + 1, -1)
-    place[used] = np.arange(len(used))
+    lane_of = np.full(int(stream.max()) + 1, -1)
+    lane_of[used] = np.arange(len(used))
     lanes = tuple(
         Lane(
-            process=_process(lowered, plan, int(s) // STREAMS), name=_NAMES[Stream(int(s) % STREAMS)],
+            process=_process_name(lowered, plan, int(s) // STREAMS), name=_NAMES[Stream(int(s) % STREAMS)],
             copies=int(lowered.classes.copies[int(s) // STREAMS]),
         )
         for s in used
@@ -173,7 +173,7 @@ def _timeline(lowered: Lowered, played: Played, plan: Plan, gaps: Gaps, counters
     waits = len(gaps.owner)
     return Timeline(
         lanes=lanes, names=tuple(names), kinds=tuple(kinds),
-        lane=np.concatenate([place[stream[long]], place[gaps.owner * STREAMS + Stream.COMPUTE]]),
+        lane=np.concatenate([lane_of[stream[long]], lane_of[gaps.owner * STREAMS + Stream.COMPUTE]]),
         name=np.concatenate([name_of[what], np.full(waits, len(names) - 1)]),
         kind=np.concatenate([kind_of[what], part_of[gaps.part]]),
         start=np.concatenate([played.start[long], gaps.start]), end=np.concatenate([played.end[long], gaps.end]),
@@ -200,8 +200,8 @@ def _critical(lowered: Lowered, played: Played, plan: Plan) -> tuple[CriticalOps
     )
 
 
-def _links(lowered: Lowered, played: Played, plan: Plan, whole: float) -> tuple[LinkUse, ...]:
-    """What each class's adapters carried, busiest first; `whole`: B/s of an adapter.
+def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tuple[LinkUse, ...]:
+    """What each class's adapters carried, busiest first; `line_rate`: B/s of an adapter.
 
     Collectives of tensor, context and expert groups do not share links in the play; what leaves a node is counted here.
     """
@@ -228,9 +228,9 @@ def _links(lowered: Lowered, played: Played, plan: Plan, whole: float) -> tuple[
             chosen = link == number
             c = number // 2 % lowered.classes.count  # links after a failure follow those before it
             later = " since it failed" if number // 2 >= lowered.classes.count else ""
-            name = f"{text} {_process(lowered, plan, c)}{later}"
+            name = f"{text} {_process_name(lowered, plan, c)}{later}"
             copies = int(lowered.classes.copies[c])
-            capacity = float(transfers.capacity[number]) if len(transfers.capacity) else whole
+            capacity = float(transfers.capacity[number]) if len(transfers.capacity) else line_rate
             out.append(
                 link_use(name, copies, capacity, kind[chosen], amount[chosen], start[chosen], end[chosen])
             )
@@ -251,15 +251,15 @@ def link_use(
     first, last = np.searchsorted(time, start), np.searchsorted(time, end)
     speed = amount / np.maximum(end - start, 1e-30)
     rates = {}
-    for one in np.unique(kind).tolist():
-        mine = kind == one
+    for label in np.unique(kind).tolist():
+        mine = kind == label
         change = np.bincount(first[mine], speed[mine], len(time)) - np.bincount(
             last[mine], speed[mine], len(time)
         )
-        rates[one] = np.maximum(np.cumsum(change), 0.0)
+        rates[label] = np.maximum(np.cumsum(change), 0.0)
     total = np.sum(list(rates.values()), axis=0)
     busy = float(np.diff(time)[total[:-1] > 1e-6 * capacity].sum())
-    carried = {one: float(amount[kind == one].sum()) for one in rates}
+    carried = {label: float(amount[kind == label].sum()) for label in rates}
     return LinkUse(
         name=name, copies=copies, capacity=capacity, bytes=float(amount.sum()), busy=busy, carried=carried, time=time,
         rate=total, rates=rates,
@@ -272,8 +272,8 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
     What does not change in a step is what the closed form says of the class's stage; activations come with each
     forward pass and go with its backward pass (with its gradient of the weights, where these are apart).
     """
-    static_R = _static(lowered, plan)
-    kept_P = _kept(lowered, plan)
+    static_R = _static_bytes(lowered, plan)
+    kept_P = _activation_bytes(lowered, plan)
     high, counters = 0.0, []
     sign = np.array([1.0, -1.0, 0.0, -1.0])
     for c in range(lowered.classes.count):
@@ -302,7 +302,7 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
     return high, counters
 
 
-def _static(lowered: Lowered, plan: Plan) -> Floats:
+def _static_bytes(lowered: Lowered, plan: Plan) -> Floats:
     """B of each pipeline rank without the activations of its micro-batches (but with the layer computed again)."""
     model = lowered.ready.model
     cost = cost_slice(lowered.ready, slice(0, 1))
@@ -317,7 +317,7 @@ def _static(lowered: Lowered, plan: Plan) -> Floats:
     return np.asarray(kinds_MR.sum(axis=0) - kinds_MR[KINDS.index("activations")] + working)
 
 
-def _kept(lowered: Lowered, plan: Plan) -> Floats:
+def _activation_bytes(lowered: Lowered, plan: Plan) -> Floats:
     """B that one micro-batch's forward pass leaves, of each model part."""
     model = lowered.ready.model
     kept_RB = lowered.ready.activations.table.kept[..., 0]

@@ -16,7 +16,7 @@ import numpy as np
 
 from podsim.jit import njit
 from podsim.simulation.drafts import Draft, Floats, Ints
-from podsim.simulation.pieces import Piece, Stream, merged
+from podsim.simulation.pieces import Piece, Stream, merge_pieces
 
 WAVE = 25e-6
 """s of a slice of a kernel, between which another kernel may run: a tile of 128 x 256 over k = 1,024 takes an SM of an
@@ -27,21 +27,21 @@ _MEETING = Piece(name="beside each other", kind="compute", seconds=0.0)
 """when both passes can begin, and when both are over"""
 
 
-def together(drafts: list[Draft], *, kernels: bool) -> Draft:
+def pair_drafts(drafts: list[Draft], *, kernels: bool) -> Draft:
     """Two simultaneous actions as one, their pieces in the order that ends soonest.
 
     Both begin when both can, and are over when both are. `kernels` false: what no exchange parts is one piece, which
     changes no time.
     """
     assert len(drafts) == 2, len(drafts)  # no schedule has more
-    cut = [_Cut.of(draft) for draft in drafts]
-    starts = shortest(cut[0].seconds, cut[0].stream, cut[1].seconds, cut[1].stream)
+    cut = [_Cut.from_draft(draft) for draft in drafts]
+    starts = shortest_starts(cut[0].seconds, cut[0].stream, cut[1].seconds, cut[1].stream)
     rows = sorted(
         (float(time), d, at)
-        for d, one in enumerate(cut)
-        for at, time in enumerate(one.all_starts(starts[d], drafts[d]))
+        for d, pieces in enumerate(cut)
+        for at, time in enumerate(pieces.start_seconds(starts[d], drafts[d]))
     )
-    return _joined(drafts, cut, [(d, at) for _, d, at in rows], kernels)
+    return _join_slices(drafts, cut, [(d, at) for _, d, at in rows], kernels)
 
 
 @dataclass(frozen=True)
@@ -59,27 +59,27 @@ class _Cut:
     stream: Ints
 
     @classmethod
-    def of(cls, draft: Draft) -> _Cut:
+    def from_draft(cls, draft: Draft) -> _Cut:
         """Kernels cut, exchanges whole."""
         busy = sum(p.seconds for p in draft.pieces if p.stream == Stream.COMPUTE)
         wave = max(WAVE, busy / SLICES)
         piece: list[int] = []
         share: list[float] = []
-        for at, one in enumerate(draft.pieces):
-            parts = max(int(np.ceil(one.seconds / wave)), 1) if one.stream == Stream.COMPUTE else 1
+        for at, item in enumerate(draft.pieces):
+            parts = max(int(np.ceil(item.seconds / wave)), 1) if item.stream == Stream.COMPUTE else 1
             piece += [at] * parts
             share += [1 / parts] * parts
-        loose = _loose(draft)
+        loose = _side_ops(draft)
         chain = [i for i, at in enumerate(piece) if at not in loose]
         seconds = np.array([draft.pieces[piece[i]].seconds * share[i] for i in chain])
         stream = np.array([int(draft.pieces[piece[i]].stream) for i in chain], np.int64)
         return cls(piece, share, chain, seconds, stream)
 
-    def all_starts(self, starts: Floats, draft: Draft) -> list[float]:
+    def start_seconds(self, starts: Floats, draft: Draft) -> list[float]:
         """The start of each slice; ops outside the chain start as soon as the chain is there."""
         out = [0.0] * len(self.piece)
-        for place, i in enumerate(self.chain):
-            out[i] = float(starts[place])
+        for position, i in enumerate(self.chain):
+            out[i] = float(starts[position])
         ends = dict(zip(self.chain, (starts + self.seconds).tolist(), strict=True))
         last = 0.0
         for i in range(len(self.piece)):
@@ -89,7 +89,7 @@ class _Cut:
         return out
 
 
-def _loose(draft: Draft) -> set[int]:
+def _side_ops(draft: Draft) -> set[int]:
     """Ops that overlap with the chain, except those that its very next op waits for: these are part of it."""
     loose, edges = set(draft.loose), set(draft.edges)
     following = len(draft.pieces)
@@ -101,7 +101,7 @@ def _loose(draft: Draft) -> set[int]:
     return loose
 
 
-def _joined(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], kernels: bool) -> Draft:
+def _join_slices(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], kernels: bool) -> Draft:
     """One draft of the slices in their order, those that follow each other undisturbed as one piece."""
     after = [{a for a, _ in draft.edges} for draft in drafts]
     waiting = [
@@ -120,7 +120,7 @@ def _joined(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], 
         same = owner == d and cut[d].piece[before] == at
         free = owner == d and not kernels and cut[d].piece[before] not in after[d] and at not in waiting[d]
         if piece.stream == Stream.COMPUTE and (same or free):
-            out.pieces[op] = _more(out.pieces[op], piece, same)
+            out.pieces[op] = _extend_piece(out.pieces[op], piece, same)
         else:
             op = len(out.pieces)
             out.pieces.append(piece)
@@ -136,15 +136,17 @@ def _joined(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], 
     return out
 
 
-def _more(piece: Piece, slice_: Piece, same: bool) -> Piece:
+def _extend_piece(piece: Piece, slice_: Piece, same: bool) -> Piece:
     """A piece that continues with a slice: of itself, or of what follows it."""
     if not same:
-        return merged([piece, slice_])[0]
+        return merge_pieces([piece, slice_])[0]
     mix = None if piece.mix is None or slice_.mix is None else piece.mix + slice_.mix
     return replace(piece, seconds=piece.seconds + slice_.seconds, mix=mix)
 
 
-def shortest(seconds: Floats, stream: Ints, others: Floats, other_stream: Ints) -> tuple[Floats, Floats]:
+def shortest_starts(
+    seconds: Floats, stream: Ints, others: Floats, other_stream: Ints
+) -> tuple[Floats, Floats]:
     """When each op of two chains starts so that both end soonest, s; ops of one stream never run at once."""
     corners = _corners(seconds, stream, others, other_stream)
     out = (np.zeros(len(seconds)), np.zeros(len(others)))

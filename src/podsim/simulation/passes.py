@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from podsim.schedules import ScheduleTable, Work
 from podsim.simulation.drafts import Catalog, Draft, Packed, Ticket, pack
-from podsim.simulation.pairs import together
-from podsim.simulation.pieces import BlockPieces, Piece, Stream, merged
+from podsim.simulation.pairs import pair_drafts
+from podsim.simulation.pieces import BlockPieces, Piece, Stream, merge_pieces
 from podsim.training.plan import Plan
 from podsim.training.software import Software
 
 _FULL = 3
-"""ZeRO 3: weights are divided too"""
+"""The ZeRO level that also divides weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +56,13 @@ class Stage:
         return max(sum(len(self.inner(part)) for part in self.parts), 1)
 
     def inner(self, part: int) -> list[int]:
-        """Places in a part that hold layers, not embedding or head."""
+        """The positions of the layers in a part, without embedding and head."""
         return [i for i, block in enumerate(self.parts[part]) if block not in self.edges]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Writer:
-    """What is needed to write down the actions of one rank."""
+    """The inputs to write the actions of one rank as ops."""
 
     plan: Plan
     software: Software
@@ -79,15 +79,15 @@ class Writer:
         return int(self.plan.zero)
 
     def pieces(self, block: int, work: int) -> Iterable[Piece]:
-        """A pass through a block."""
-        found = self.blocks[block].of(work, self.stage.again)
-        return found if self.kernels else merged(found)
+        """The pieces of a pass through a block."""
+        pieces = self.blocks[block].action_pieces(work, self.stage.again)
+        return pieces if self.kernels else merge_pieces(pieces)
 
-    def abroad(self, stage: int) -> bool:
-        """Whether a stage is there and on another rank."""
+    def is_abroad(self, stage: int) -> bool:
+        """Whether a stage exists and is on another rank."""
         return stage >= 0 and int(self.table.stage_rank[stage]) != self.rank
 
-    def together(self, actions: list[tuple[int, bool, bool]]) -> Draft:
+    def write(self, actions: list[tuple[int, bool, bool]]) -> Draft:
         """Simultaneous actions, or one alone: (action, opening, closing).
 
         `opening`: the first pass of its stage in this step, `closing`: the last of that kind. What two passes beside each
@@ -97,49 +97,49 @@ class Writer:
         if len(actions) == 1:
             draft = self._action(*actions[0])
         else:  # every kernel counts: what hides what depends on them
-            whole = replace(self, kernels=True)
-            draft = together([whole._action(*action) for action in actions], kernels=self.kernels)
-        ways = [(action, self._way(action)[1]) for action, _, _ in actions]
-        sends = [action for action, target in ways if self._moves(action) and self.abroad(target)]
+            writer = replace(self, kernels=True)
+            draft = pair_drafts([writer._action(*action) for action in actions], kernels=self.kernels)
+        ways = [(action, self._route(action)[1]) for action, _, _ in actions]
+        sends = [action for action, target in ways if self._is_exchanging(action) and self.is_abroad(target)]
         draft.chain([self.stage.charge] * (len(sends) - 1))
         for action, _ in ways:
-            draft.sent.append(draft.aside(self._send(action)) if action in sends else -1)
+            draft.sent.append(draft.add_aside(self._send_piece(action)) if action in sends else -1)
         draft.chain([self.stage.charge] * min(len(sends), 1))
         return draft
 
-    def _send(self, action: int) -> Piece:
-        """What an action sends on."""
-        other, beside = int(self.table.stage_rank[self._way(action)[1]]), self.stage.beside
+    def _send_piece(self, action: int) -> Piece:
+        """The send of an action's output."""
+        other, beside = int(self.table.stage_rank[self._route(action)[1]]), self.stage.beside
         piece = self.stage.near if other // beside == self.rank // beside else self.stage.far
         stream = Stream.AHEAD if self.table.work[action] == Work.FORWARD else Stream.BACK
         return replace(piece, stream=stream)
 
-    def _way(self, action: int) -> tuple[int, int]:
+    def _route(self, action: int) -> tuple[int, int]:
         """The stages that an action's input comes from and its output goes to, -1 for none."""
         stage = int(self.table.stage[action])
         ends = (int(self.table.stage_before[stage]), int(self.table.stage_after[stage]))
         return ends if self.table.work[action] == Work.FORWARD else ends[::-1]
 
-    def _moves(self, action: int) -> bool:
+    def _is_exchanging(self, action: int) -> bool:
         return int(self.table.work[action]) != Work.WEIGHT
 
     def _action(self, action: int, opening: bool, closing: bool) -> Draft:
-        """One action, without what it sends."""
+        """The draft of one action, without its send."""
         work, stage = int(self.table.work[action]), int(self.table.stage[action])
-        source, target = self._way(action)
+        source, target = self._route(action)
         part = int(self.table.stage_part[stage])
         draft = Draft()
-        if self._moves(action) and self.abroad(source) and not self.abroad(target):
+        if self._is_exchanging(action) and self.is_abroad(source) and not self.is_abroad(target):
             draft.chain([self.stage.charge])
         layers = self.stage.parts[part]
         order = list(range(len(layers)))[:: 1 if work == Work.FORWARD else -1]
         inner = self.stage.inner(part)
         hooks = Hooks(self, work, part, opening, closing, [i for i in order if i in inner])
         for i in order:
-            hooks.before(draft, i)
+            hooks.before_layer(draft, i)
             draft.chain(self.pieces(layers[i], work))
-            hooks.behind(draft, i)
-        hooks.end(draft)
+            hooks.after_layer(draft, i)
+        hooks.end_pass(draft)
         draft.heads.append(draft.first)
         return draft
 
@@ -149,8 +149,8 @@ class Writer:
         if self.zero in (1, 2) and self.plan.overlap_param and self.stage.gather.seconds > 0.0:
             bucket = self.stage.gather.times(1 / self.stage.layers)
             for part in self.stage.parts:
-                for place in range(len(self.stage.inner(part))):
-                    draft.tickets["weights", part, place] = len(draft.pieces)
+                for position in range(len(self.stage.inner(part))):
+                    draft.tickets["weights", part, position] = len(draft.pieces)
                     draft.pieces.append(bucket)
         return draft
 
@@ -169,7 +169,7 @@ class Hooks:
     def __init__(
         self, writer: Writer, work: int, part: int, opening: bool, closing: bool, order: list[int]
     ) -> None:
-        """`order`: places of layers (not embedding nor head) in the order of the pass."""
+        """`order`: the positions of layers in the order of the pass, without embedding and head."""
         plan, stage, zero = writer.plan, writer.stage, writer.zero
         forward, full = work == Work.FORWARD, zero == _FULL
         every = full and (writer.software.regather or int(plan.pp) == 1)
@@ -184,47 +184,47 @@ class Hooks:
         self.beside = bool(plan.overlap_param if full else plan.overlap_grad)
         self.late, self.early = stage.layer_gather.times(late), stage.layer_gather.times(1 - late)
         self.bucket = stage.layer_reduce if full else stage.reduce.times(1 / stage.layers)
-        self.whole = stage.reduce.times(len(order) / stage.layers)
+        self.full_reduce = stage.reduce.times(len(order) / stage.layers)
         self.gathered: dict[int, int] = {}
         self.reduced = -1
 
-    def _gather(self, draft: Draft, place: int) -> None:
-        if place < len(self.order) and self.early.seconds > 0.0:
-            self.gathered[place] = draft.aside(self.early)
+    def _gather(self, draft: Draft, position: int) -> None:
+        if position < len(self.order) and self.early.seconds > 0.0:
+            self.gathered[position] = draft.add_aside(self.early)
 
-    def before(self, draft: Draft, layer: int) -> None:
+    def before_layer(self, draft: Draft, layer: int) -> None:
         """The exchanges before the pass through a layer: its weights, and those of the next layer in flight."""
         if layer not in self.order:
             return
-        place = self.order.index(layer)
+        position = self.order.index(layer)
         if self.gated:
-            draft.waits.append((len(draft.pieces), ("weights", self.part, place)))
+            draft.waits.append((len(draft.pieces), ("weights", self.part, position)))
         if not self.gathers:
             return
-        if (place == 0 and not self.backward) or (place > 0 and not self.beside):
-            self._gather(draft, place)  # backwards, the weights of the last layer are still there
-        if self.late.seconds > 0.0 and place > 0:
+        if (position == 0 and not self.backward) or (position > 0 and not self.beside):
+            self._gather(draft, position)  # backwards, the weights of the last layer are still there
+        if self.late.seconds > 0.0 and position > 0:
             draft.chain([replace(self.late, stream=Stream.GROUP)])
-        if place in self.gathered:
-            draft.pending.append(self.gathered[place])
+        if position in self.gathered:
+            draft.pending.append(self.gathered[position])
         if self.beside:
-            self._gather(draft, place + 1)
+            self._gather(draft, position + 1)
 
-    def behind(self, draft: Draft, layer: int) -> None:
-        """What stands behind it: its gradients."""
+    def after_layer(self, draft: Draft, layer: int) -> None:
+        """Add the reduction of the layer's gradients."""
         if not self.reduces or layer not in self.order or self.bucket.seconds <= 0.0:
             return
         if self.beside or self.zero == _FULL:
-            self.reduced = draft.aside(self.bucket)
+            self.reduced = draft.add_aside(self.bucket)
             if not self.beside:
                 draft.pending.append(self.reduced)
 
-    def end(self, draft: Draft) -> None:
+    def end_pass(self, draft: Draft) -> None:
         """The end of the pass: ZeRO 2 and 3 wait for the gradients of every micro-batch."""
-        if not self.reduces or self.zero < 2 or self.whole.seconds + self.bucket.seconds <= 0.0:
+        if not self.reduces or self.zero < 2 or self.full_reduce.seconds + self.bucket.seconds <= 0.0:
             return
         if self.zero == 2 and not self.beside:
-            self.reduced = draft.aside(self.whole)
+            self.reduced = draft.add_aside(self.full_reduce)
         if self.reduced >= 0 and self.reduced not in draft.pending:
             draft.pending.append(self.reduced)
 
@@ -268,8 +268,8 @@ def _passes(table: ScheduleTable, rank: int) -> Iterator[list[tuple[int, bool, b
         yield group
 
 
-def row_of(writer: Writer, catalog: Catalog) -> Row:
-    """All ops of a rank; their pieces are entered in the catalog."""
+def write_row(writer: Writer, catalog: Catalog) -> Row:
+    """All ops of a rank; adds their pieces to the catalog."""
     drafts: dict[tuple[tuple[int, int, bool, bool], ...], Packed] = {}
     script: list[tuple[list[int], Packed]] = [([], pack(writer.opening(), catalog))]
     table = writer.table
@@ -278,14 +278,14 @@ def row_of(writer: Writer, catalog: Catalog) -> Row:
             (int(table.work[a]), int(table.stage[a]), opening, closing) for a, opening, closing in group
         )
         if key not in drafts:
-            drafts[key] = pack(writer.together(group), catalog)
+            drafts[key] = pack(writer.write(group), catalog)
         script.append(([a for a, _, _ in group], drafts[key]))
     script.append(([], pack(writer.closing(), catalog)))
-    return _assembled(writer, script)
+    return _assemble(writer, script)
 
 
-def _assembled(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
-    """The drafts one after the other, with what links them."""
+def _assemble(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
+    """The drafts one after the other, with the edges between them."""
     sizes = np.array([len(packed.what) for _, packed in script])
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     start = int(writer.table.pointer[writer.rank])

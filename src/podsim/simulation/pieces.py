@@ -1,7 +1,7 @@
 """A pass of one micro-batch through one block, piece by piece: the kernels and exposed collectives in their order.
 
-The pieces of a pass add up, part by part, to what podsim.training.layers says of it: the closed form and the
-simulation cost a pass alike, and differ in what happens between passes.
+The pieces of a pass add up, part by part, to its cost in podsim.training.layers. The closed form and the simulation
+therefore agree on a pass, and differ only between passes.
 """
 
 from __future__ import annotations
@@ -39,18 +39,17 @@ class Stream(IntEnum):
 
     COMPUTE = 0
     GROUP = 1
-    """collectives of the tensor-, context- and expert-parallel groups"""
+    """The collectives of the tensor-, context- and expert-parallel groups."""
     AHEAD = 2
-    """activations to the next stage"""
+    """The activations to the next stage."""
     BACK = 3
-    """their gradients to the stage before"""
+    """The gradients of activations to the previous stage."""
     DATA = 4
-    """gradients and weights among data-parallel ranks"""
+    """The gradients and weights among data-parallel ranks."""
 
 
 MIX = dict(zip(SPLIT, np.eye(len(SPLIT)), strict=True))
-"""a part of the step as a vector over all parts"""
-_PART = dict(zip(PARTS, ("compute", "memory", "launch", "tp", "cp", "ep"), strict=True))
+"""The unit vector of each part of the step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,7 @@ class Piece:
 
     @property
     def parts(self) -> Array:
-        """Seconds by part of the step; work that hides behind others is in none."""
+        """Seconds by part of the step; hidden work counts in none."""
         if self.mix is not None:
             return self.mix
         return MIX[self.kind] * self.seconds if self.kind in MIX else np.zeros(len(SPLIT))
@@ -106,7 +105,7 @@ class BlockPieces:
     gaps: tuple[float, float]
     """s. The time that the GPU waits for the host in a backward pass: without, and with all of the recomputation."""
 
-    def of(self, work: int, again: float) -> Iterable[Piece]:
+    def action_pieces(self, work: int, again: float) -> Iterable[Piece]:
         """The pieces of an action; `again` is the share of its recomputation that is done."""
         if work == Work.FORWARD:
             return self.forward
@@ -121,7 +120,7 @@ class BlockPieces:
 
 @dataclass(frozen=True)
 class _Timed:
-    """An op of a block with its seconds."""
+    """An op of a block and the seconds of its passes."""
 
     op: TensorOp
     forward: float
@@ -134,23 +133,23 @@ class _Timed:
 
 
 def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
-    """Pieces of each distinct block of the model, for the one plan that was prepared."""
+    """The pieces of each distinct block of the model under the prepared plan."""
     model, plan, software = ready.model, ready.plan, ready.software
     timed: list[list[_Timed]] = [[] for _ in model.kinds]
-    found = {}
+    timings = {}
     for items, _, times in op_times(model, cluster, plan.wide(), software):
         weight_OK = np.broadcast_to(times.weight, times.forward.shape)
         for i, item in enumerate(items):
-            found[id(item.op), id(item.block)] = _Timed(
+            timings[id(item.op), id(item.block)] = _Timed(
                 item.op, float(times.forward[i, 0]), float(times.backward[i, 0]), float(weight_OK[i, 0])
             )
     for position, block in enumerate(model.kinds):
-        timed[position] = [found[id(op), id(block)] for op in block.ops]
+        timed[position] = [timings[id(op), id(block)] for op in block.ops]
     once = float(tp_sync_seconds(model, cluster, plan.wide(), software)[0])
     tail = last_ops(model) if software.early_stop else frozenset()
     table_YXB = ready.layers.table[..., ready.layers.index[0]]
     return [
-        _sent(
+        _add_bytes(
             _block(model, block, plan, software.selective, timed[b], table_YXB[:, :, b], once, tail),
             _rates(ready, cluster, block, once, 0.5 * float(table_YXB[Pass.FORWARD, PARTS.index("ep"), b])),
         )
@@ -185,17 +184,17 @@ def _rates(
     return out
 
 
-def _sent(block: BlockPieces, rates: dict[str, float]) -> BlockPieces:
-    """The block with what its collectives send out of the node."""
+def _add_bytes(block: BlockPieces, rates: dict[str, float]) -> BlockPieces:
+    """The block with the bytes that its collectives send out of the node."""
 
-    def marked(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    def add_bytes(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         return tuple(replace(p, bytes=p.seconds * rates[p.kind]) if p.kind in rates else p for p in pieces)
 
     if not rates:
         return block
     return replace(
-        block, forward=marked(block.forward), input=marked(block.input), weight=marked(block.weight),
-        backward=marked(block.backward), again=marked(block.again),
+        block, forward=add_bytes(block.forward), input=add_bytes(block.input), weight=add_bytes(block.weight),
+        backward=add_bytes(block.backward), again=add_bytes(block.again),
     )  # fmt: skip
 
 
@@ -213,9 +212,9 @@ def _block(
     if edge or mode == Recompute.NONE:
         again: list[Piece] = []
     elif mode == Recompute.SELECTIVE:
-        again = _selective(timed, selective)
+        again = _selective_recompute(timed, selective)
     else:
-        again = _full(forward, timed, tail)
+        again = _full_recompute(forward, timed, tail)
         scale = parts[Pass.BACKWARD_FULL]["tp"] - parts[Pass.BACKWARD]["tp"]
         again = [p.times(scale / parts[Pass.FORWARD]["tp"]) if p.kind == "tp" else p for p in again]
     if parts[Pass.FORWARD]["launch"] > 0.0:
@@ -234,7 +233,7 @@ def _gap(seconds: float) -> Piece:
     return Piece(name="launch gap", kind="launch", seconds=seconds)
 
 
-def _places(chosen: Sequence[int], wanted: int, last: int) -> list[int]:
+def _sync_positions(chosen: Sequence[int], wanted: int, last: int) -> list[int]:
     """The last of the chosen positions, a number of them; the end of the pass for any beyond."""
     return [*[last] * max(wanted - len(chosen), 0), *(chosen[-wanted:] if wanted else [])]
 
@@ -243,7 +242,7 @@ def _collective(name: str, kind: str, seconds: float) -> Piece:
     return Piece(name=name, kind=kind, seconds=seconds, stream=Stream.GROUP)
 
 
-def _beside(timed: list[_Timed], hidden: float, weight: bool) -> dict[int, Piece]:
+def _hidden_syncs(timed: list[_Timed], hidden: float, weight: bool) -> dict[int, Piece]:
     """The part of the tensor-parallel collectives that overlaps with each GEMM, in proportion to its time."""
     if hidden <= 0.0:
         return {}
@@ -262,10 +261,10 @@ def _forward(timed: list[_Timed], parts: dict[str, float], syncs: int, hidden: f
     """Kernels in order; a sync after each row-parallel product, keys before the core, all-to-alls around experts."""
     rows = [i for i, t in enumerate(timed) if t.op.kind == "gemm" and t.op.split == "row"]
     rows = rows or [i for i, t in enumerate(timed) if t.op.kind == "embedding"][:syncs]
-    after = _places(rows, syncs, len(timed) - 1)
+    after = _sync_positions(rows, syncs, len(timed) - 1)
     cores = [i for i, t in enumerate(timed) if t.op.kind == "attention"]
     experts = [i for i, t in enumerate(timed) if t.op.expert]
-    beside = _beside(timed, hidden, weight=False)
+    beside = _hidden_syncs(timed, hidden, weight=False)
     out: list[Piece] = []
     for i, t in enumerate(timed):
         if i in cores and parts["cp"] > 0.0:
@@ -287,10 +286,10 @@ def _backward(
 ) -> tuple[list[Piece], list[Piece], list[Piece]]:
     """(input gradients, weight gradients, both in turn), last op first; a sync follows each column-parallel product."""
     columns = [i for i, t in enumerate(timed) if t.op.kind == "gemm" and t.op.split in ("column", "vocab")]
-    after = _places(columns[::-1], syncs, 0)
+    after = _sync_positions(columns[::-1], syncs, 0)
     cores = [i for i, t in enumerate(timed) if t.op.kind == "attention"]
     experts = [i for i, t in enumerate(timed) if t.op.expert]
-    beside = _beside(timed, hidden, weight=True)
+    beside = _hidden_syncs(timed, hidden, weight=True)
     inputs: list[Piece] = []
     weights: list[Piece] = []
     both: list[Piece] = []
@@ -319,30 +318,30 @@ def _backward(
     return inputs, weights, both
 
 
-def _full(forward: list[Piece], timed: list[_Timed], tail: frozenset[int]) -> list[Piece]:
+def _full_recompute(forward: list[Piece], timed: list[_Timed], tail: frozenset[int]) -> list[Piece]:
     """The forward pass again, without what no gradient needs."""
     spare = {t.op.name for t in timed if id(t.op) in tail}
-    return [_again(p) for p in forward if p.name not in spare and p.kind != "launch" and not p.beside]
+    return [_repeat_piece(p) for p in forward if p.name not in spare and p.kind != "launch" and not p.beside]
 
 
-def _selective(timed: list[_Timed], what: str) -> list[Piece]:
+def _selective_recompute(timed: list[_Timed], what: str) -> list[Piece]:
     """The attention core again ("core"), or half of the products and all that is bound by memory ("ops")."""
     core = [t for t in timed if t.op.core or t.op.kind == "attention"]
     if what == "core":
-        return [_again(Piece(name=t.op.name, kind=t.kind, seconds=t.forward)) for t in core]
+        return [_repeat_piece(Piece(name=t.op.name, kind=t.kind, seconds=t.forward)) for t in core]
     share = {"compute": 0.5, "memory": 1.0}
     return [
-        _again(Piece(name=t.op.name, kind=t.kind, seconds=share[t.kind] * t.forward))
+        _repeat_piece(Piece(name=t.op.name, kind=t.kind, seconds=share[t.kind] * t.forward))
         for t in timed
         if t not in core
     ]
 
 
-def _again(piece: Piece) -> Piece:
+def _repeat_piece(piece: Piece) -> Piece:
     return replace(piece, name=f"{piece.name}, again")
 
 
-def merged(pieces: Iterable[Piece]) -> list[Piece]:
+def merge_pieces(pieces: Iterable[Piece]) -> list[Piece]:
     """The same pass with neighbours on one stream as one piece: exact, as nothing else waits for what is between.
 
     Its kind is what most of it is. Collectives of different groups stay apart: others wait for each.

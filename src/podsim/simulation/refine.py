@@ -13,7 +13,7 @@ AGREES = 0.03
 """share of a step within which closed form and simulation agree"""
 
 
-def refined(
+def refine_ranking(
     model: Model, cluster: Cluster, ranked: tuple[Ranked, ...], plans: list[Plan]
 ) -> tuple[Ranked, ...]:
     """The ranking with the simulated step time of each plan, in the order of the simulation.
@@ -25,23 +25,26 @@ def refined(
     from podsim.simulation.lower import lower
 
     played = [play(lower(model, cluster, plan, kernels=False).ops).seconds for plan in plans]
-    order = sorted(range(len(ranked)), key=lambda place: played[place])
+    order = sorted(range(len(ranked)), key=lambda position: played[position])
     return tuple(
         replace(
-            ranked[i], rank=place + 1, simulated=played[i], reason=_reason(ranked[i], played[i], place + 1)
+            ranked[i],
+            rank=position + 1,
+            simulated=played[i],
+            reason=_reason(ranked[i], played[i], position + 1),
         )
-        for place, i in enumerate(order)
+        for position, i in enumerate(order)
     )
 
 
-def _reason(one: Ranked, seconds: float, rank: int) -> str:
+def _reason(plan: Ranked, seconds: float, rank: int) -> str:
     """The reason of a plan with what the simulation says of it, where that is something else."""
-    off = seconds / one.prediction.step_time - 1
-    told = [one.reason]
+    off = seconds / plan.prediction.step_time - 1
+    reasons = [plan.reason]
     if abs(off) > AGREES:
-        told.append(
+        reasons.append(
             f"the simulation says {off:+.1%}: what is sent shares adapters, or comes late to other ranks"
         )
-    if rank != one.rank:
-        told.append(f"by the closed form it is number {one.rank}")
-    return "; ".join(told)
+    if rank != plan.rank:
+        reasons.append(f"by the closed form it is number {plan.rank}")
+    return "; ".join(reasons)

@@ -37,12 +37,14 @@ def shares(model: Model, cluster: Cluster, plan: Plan, trouble: Trouble) -> tupl
     ])  # fmt: skip
     speed = 1 / each.reshape(shape).max(axis=(0, 2)).reshape(dp, cp).max(axis=1)
     wanted = total * speed / speed.sum()
-    found = np.maximum(np.floor(wanted), 1).astype(int)
+    counts = np.maximum(np.floor(wanted), 1).astype(int)
     if total < dp:
         raise PodsimError(f"{total} micro-batches for dp={dp} replicas; each needs one")
-    while (left := total - int(found.sum())) != 0:
+    while (left := total - int(counts.sum())) != 0:
         best = (
-            np.argmax(wanted - found) if left > 0 else np.argmin(np.where(found > 1, wanted - found, np.inf))
+            np.argmax(wanted - counts)
+            if left > 0
+            else np.argmin(np.where(counts > 1, wanted - counts, np.inf))
         )
-        found[best] += 1 if left > 0 else -1
-    return tuple(found.tolist())
+        counts[best] += 1 if left > 0 else -1
+    return tuple(counts.tolist())

@@ -15,7 +15,7 @@ Small: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float64]
 
 HEAP, DIRTY, FRESH, STAMP, SOLVED, EVENTS, COUNTERS = range(7)
-"""places of counters in State.number"""
+"""positions of counters in State.number"""
 
 
 class Program(NamedTuple):
@@ -95,7 +95,7 @@ class State(NamedTuple):
     """The number of running ops that slow others, [D]."""
     heap_time: Floats
     heap_stream: Ints
-    place: Ints
+    heap_index: Ints
     """The position in the heap; -1: not there, [S]."""
     lane: Ints
     """The links of the transfer on each stream: its own limit first, then those of its kind, [S x room]."""
@@ -118,7 +118,7 @@ class State(NamedTuple):
     seen: Ints
     """The stamp of each stream, [S]."""
     seen_link: Ints
-    found: Ints
+    members: Ints
     todo: Ints
     capacity: Floats
     """B/s. The capacity of links, then of each stream alone, [L + S]."""
@@ -152,10 +152,11 @@ def new_state(p: Program, need: Small) -> State:
         join_head=small(len(p.join_size), -1), join_next=small(streams, -1), held=flags(streams),
         at=p.order_ptr[:-1].copy(), running=small(streams, -1), left=np.zeros(streams), since=np.zeros(streams),
         rate=np.zeros(streams), flowing=small(streams, -1), active=small(domains), heap_time=np.zeros(streams),
-        heap_stream=ints(streams), place=ints(streams, -1), lane=ints(streams * room), lane_use=np.ones(streams * room),
-        starts=starts, ends=starts.copy(), following=ints(streams * room, -1), previous=ints(streams * room, -1),
+        heap_stream=ints(streams), heap_index=ints(streams, -1), lane=ints(streams * room),
+        lane_use=np.ones(streams * room), starts=starts, ends=starts.copy(), following=ints(streams * room, -1),
+        previous=ints(streams * room, -1),
         head=ints(links, -1), demand=np.zeros(links), was_tight=flags(links), marked=flags(links), dirty=ints(links),
-        fresh=ints(streams), seen=ints(streams), seen_link=ints(links), found=ints(streams), todo=ints(streams),
+        fresh=ints(streams), seen=ints(streams), seen_link=ints(links), members=ints(streams), todo=ints(streams),
         capacity=np.concatenate([p.capacity, np.zeros(streams)]), ones=np.ones(streams), flow_rate=np.zeros(streams),
         left_over=np.zeros(links + streams), load=np.zeros(links + streams), users=ints(links + streams),
         busy=ints(links + streams), number=ints(COUNTERS),

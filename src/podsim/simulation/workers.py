@@ -70,26 +70,26 @@ class Rounds:
     parts: int
     """The number of servers that are played; 0 for an all-reduce."""
 
-    def of_workers(self, column: Floats) -> Floats:
+    def worker_columns(self, column: Floats) -> Floats:
         """A column of the ops as (R, W, K), without those that belong to no worker."""
         kinds = 3 + 2 * self.parts if self.parts else 2
         count = self.rounds * self.workers * kinds
         return column[:count].reshape(self.rounds, self.workers, kinds)
 
-    def of_all(self, column: Floats) -> Floats:
+    def shared_columns(self, column: Floats) -> Floats:
         """A column of the ops of all workers together, (., R): an all-reduce and the end of its round, or a clock."""
         kinds = 3 + 2 * self.parts if self.parts else 2
         return column[self.rounds * self.workers * kinds :].reshape(-1, self.rounds)
 
 
-def _checked(count: int) -> None:
+def _check_size(count: int) -> None:
     if count > MOST_OPS:
         raise SimulationError(
             f"{count:,} ops to play, more than {MOST_OPS:,}: fewer steps, workers or servers beside them"
         )
 
 
-def _small(array: Ints) -> NDArray[np.int32]:
+def _as_small(array: Ints) -> NDArray[np.int32]:
     return np.ascontiguousarray(array.ravel(), np.int32)
 
 
@@ -97,8 +97,8 @@ def _edges(pairs: list[tuple[Ints, Ints]]) -> tuple[NDArray[np.int32], NDArray[n
     """Edges of all pairs of arrays, each broadcast against the other."""
     wide = [np.broadcast_arrays(before, after) for before, after in pairs]
     return (
-        np.concatenate([_small(before) for before, _ in wide]),
-        np.concatenate([_small(after) for _, after in wide]),
+        np.concatenate([_as_small(before) for before, _ in wide]),
+        np.concatenate([_as_small(after) for _, after in wide]),
     )
 
 
@@ -109,7 +109,7 @@ def lower_all_reduce(compute_RW: Floats, seconds: float, tail_RW: Floats | None 
     all tails have, as the last gradients are those of the slowest worker.
     """
     rounds, workers = compute_RW.shape
-    _checked(rounds * (2 * workers + 2))
+    _check_size(rounds * (2 * workers + 2))
     op_RWK = np.arange(rounds * workers * 2).reshape(rounds, workers, 2)
     reduce_R1 = op_RWK.size + np.arange(rounds)[:, None]
     end_R1 = reduce_R1 + rounds
@@ -123,7 +123,7 @@ def lower_all_reduce(compute_RW: Floats, seconds: float, tail_RW: Floats | None 
     )
     stream_RWK = np.broadcast_to(np.arange(workers)[:, None], op_RWK.shape)
     ops = Ops(
-        stream=_small(np.concatenate([stream_RWK.ravel(), np.repeat([workers, workers + 1], rounds)])),
+        stream=_as_small(np.concatenate([stream_RWK.ravel(), np.repeat([workers, workers + 1], rounds)])),
         seconds=np.concatenate([_halves(compute_RW, tail_RW).ravel(), np.repeat([seconds, 0.0], rounds)]),
         before=before, after=after,
     )  # fmt: skip
@@ -144,7 +144,7 @@ def lower_servers(compute_RW: Floats, exchange: Exchange, tail_RW: Floats | None
     rounds, workers = compute_RW.shape
     parts = exchange.played
     kinds = 3 + 2 * parts
-    _checked(rounds * (workers * kinds + 1))
+    _check_size(rounds * (workers * kinds + 1))
     if 2 * rounds * workers * parts * workers > MOST_SHARES:
         raise SimulationError(
             f"{2 * rounds * workers * parts:,} transfers of {workers:,} workers that share links: too many to play; fewer"
@@ -169,9 +169,9 @@ def lower_servers(compute_RW: Floats, exchange: Exchange, tail_RW: Floats | None
     seconds_RWK[:, :, :2] = _halves(compute_RW, tail_RW)
     kind_RWK = np.broadcast_to(kind_WK, op_RWK.shape)
     ops = Ops(
-        stream=_small(np.concatenate([stream_RWK.ravel(), np.full(rounds, workers * (parts + 1))])),
+        stream=_as_small(np.concatenate([stream_RWK.ravel(), np.full(rounds, workers * (parts + 1))])),
         seconds=np.concatenate([seconds_RWK.ravel(), np.zeros(rounds)]), before=before, after=after,
-        transfer=_small(np.concatenate([kind_RWK.ravel(), np.full(rounds, -1)])),
+        transfer=_as_small(np.concatenate([kind_RWK.ravel(), np.full(rounds, -1)])),
         transfers=_transfers(exchange, workers),
     )  # fmt: skip
     return Rounds(ops=ops, rounds=rounds, workers=workers, parts=parts)

@@ -70,7 +70,7 @@ class Given(NamedTuple):
         return value
 
 
-def of_numbers(
+def read_workers(
     given: Given, workers: int | None, samples: float | None, on: str, overrides: Mapping[str, str] | None
 ) -> Workforce:
     """Workers as given by numbers; with a cluster each is one of its GPUs, and exchanges as NCCL would.
@@ -86,7 +86,7 @@ def of_numbers(
         raise PodsimError("workers is not given; give it, as workers=16, or a model and a cluster")
     count = _count(workers if workers is not None else cluster.gpus if cluster else 0)
     own = cluster.node_bandwidth / cluster.gpus_per_node if cluster and cluster.nics else None
-    whole = cluster.node_bandwidth if cluster and cluster.nics else None
+    node_bandwidth = cluster.node_bandwidth if cluster and cluster.nics else None
     compute, gradients = given.read("compute", "s"), given.read("gradients", "B")
     bandwidth = given.read("bandwidth", "B/s", own)
     latency = given.read("latency", "s", cluster.network.latency if cluster else 0.0, zero=True)
@@ -100,7 +100,7 @@ def of_numbers(
         replicas=count, members=1,
         compute=compute, inside=0.0, all_reduce=seconds, gradients=gradients,
         weights=given.read("weights", "B", gradients), bandwidth=bandwidth, latency=latency,
-        server_bandwidth=given.read("server_bandwidth", "B/s", whole or bandwidth), samples=samples,
+        server_bandwidth=given.read("server_bandwidth", "B/s", node_bandwidth or bandwidth), samples=samples,
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def _nccl(cluster: Cluster, gradients: float) -> float:
     return float(collective_seconds("all_reduce", gradients, cluster, members))
 
 
-def of_plan(setting: Setting, given: Given, hierarchical: bool) -> Workforce:
+def plan_workers(setting: Setting, given: Given, hierarchical: bool) -> Workforce:
     """The data-parallel replicas of a plan: what a step takes them, without its exposed exchange of gradients.
 
     A replica's adapters are its GPUs' share of the node's. `hierarchical` makes the replicas of a node one worker.

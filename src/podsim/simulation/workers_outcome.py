@@ -40,8 +40,8 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """The part of a run's result that repeats the question."""
+class RunInputs:
+    """The inputs that the result of a run repeats."""
 
     name: str
     exchange: str
@@ -55,21 +55,21 @@ class Told:
     """share. The share of a step's compute during which its gradients may already leave."""
 
 
-def play_all_reduce(compute_RW: Floats, seconds: float, told: Told) -> ExchangeRun:
+def play_all_reduce(compute_RW: Floats, seconds: float, settings: RunInputs) -> ExchangeRun:
     """Rounds that end in an all-reduce of `seconds`."""
-    rounds = lower_all_reduce(compute_RW, seconds, _tails(compute_RW, told))
+    rounds = lower_all_reduce(compute_RW, seconds, _tail_seconds(compute_RW, settings))
     played = play(rounds.ops)
-    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
     begun, computed = start_RWK[:, :, 0], end_RWK[:, :, 1]
     last = np.broadcast_to(computed.max(axis=1, keepdims=True), computed.shape)
-    done = np.broadcast_to(rounds.of_all(played.end)[1][:, None], computed.shape)
+    done = np.broadcast_to(rounds.shared_columns(played.end)[1][:, None], computed.shape)
     spans = [(COMPUTE, begun, computed), (WAIT, computed, last), (REDUCE, last, done)]
-    return _run(told, Moments(begun, computed, done, done, done), spans, compute_RW, None, ())
+    return _run(settings, Moments(begun, computed, done, done, done), spans, compute_RW, None, ())
 
 
-def play_servers(compute_RW: Floats, exchange: Exchange, told: Told) -> ExchangeRun:
+def play_servers(compute_RW: Floats, exchange: Exchange, settings: RunInputs) -> ExchangeRun:
     """Rounds over parameter servers."""
-    rounds = lower_servers(compute_RW, exchange, _tails(compute_RW, told))
+    rounds = lower_servers(compute_RW, exchange, _tail_seconds(compute_RW, settings))
     played = play(rounds.ops)
     moments = _moments(rounds, played)
     spans = [
@@ -77,16 +77,16 @@ def play_servers(compute_RW: Floats, exchange: Exchange, told: Told) -> Exchange
         (WAIT, moments.written, moments.read), (PULL, moments.read, moments.done),
     ]  # fmt: skip
     links = _links(rounds, played, exchange, float(moments.done[-1].min()))
-    return _run(told, moments, spans, compute_RW, exchange, links)
+    return _run(settings, moments, spans, compute_RW, exchange, links)
 
 
-def _tails(compute_RW: Floats, told: Told) -> Floats:
+def _tail_seconds(compute_RW: Floats, settings: RunInputs) -> Floats:
     """Seconds of each round in which gradients may already leave: of its last step, since all steps are equal."""
-    return compute_RW * (told.overlap / told.every)
+    return compute_RW * (settings.overlap / settings.every)
 
 
 def _moments(rounds: Rounds, played: Played) -> Moments:
-    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
     written = rounds.parts + 2
     return Moments(
         begun=start_RWK[:, :, 0], computed=end_RWK[:, :, 1], written=end_RWK[:, :, written],
@@ -115,7 +115,7 @@ def staleness_of(written_RW: Floats, read_RW: Floats) -> Ints:
 
 
 def _run(
-    told: Told, moments: Moments, spans: list[tuple[int, Floats, Floats]], compute_RW: Floats,
+    settings: RunInputs, moments: Moments, spans: list[tuple[int, Floats, Floats]], compute_RW: Floats,
     exchange: Exchange | None, links: tuple[LinkUse, ...],
 ) -> ExchangeRun:  # fmt: skip
     rounds, workers = compute_RW.shape
@@ -124,8 +124,8 @@ def _run(
     last_W = moments.done[np.maximum(finished_W - 1, 0), np.arange(workers)]
     window_W = np.where(finished_W > 0, last_W, seconds)
     rate_W = finished_W / window_W
-    spent = np.stack([_within(begin, end, window_W) for _, begin, end in spans]) / window_W
-    share = {kind: spent[place] for place, (kind, _, _) in enumerate(spans)}
+    spent = np.stack([_window_seconds(begin, end, window_W) for _, begin, end in spans]) / window_W
+    share = {kind: spent[position] for position, (kind, _, _) in enumerate(spans)}
     moving_W = np.sum([share.get(kind, np.zeros(workers)) for kind in (PUSH, PULL, REDUCE)], axis=0)
     idle_W = 1.0 - share[COMPUTE]
     together = exchange is None or exchange.bound == 0
@@ -133,14 +133,14 @@ def _run(
     stale = np.zeros_like(stale) if together else stale
     behind = np.searchsorted(moments.written.max(axis=1), moments.read.ravel(), side="right")
     ahead = np.arange(1, rounds + 1)[:, None] - behind.reshape(rounds, workers)
-    steps = told.every * float(rate_W.mean())
+    steps = settings.every * float(rate_W.mean())
     return ExchangeRun(
-        name=told.name, exchange=told.exchange, bound=exchange.bound if exchange else 0, workers=workers,
-        members=told.members, servers=exchange.servers if exchange else 0, beside=bool(exchange and exchange.beside),
-        every=told.every, overlap=told.overlap, steps=rounds * told.every, gradients=told.gradients, weights=told.weights,
-        compute=float(compute_RW.mean()) / told.every, seconds=seconds, steps_per_second=steps,
-        updates_per_second=float(rate_W.sum()),
-        samples_per_second=None if told.samples is None else steps * workers * told.samples,
+        name=settings.name, exchange=settings.exchange, bound=exchange.bound if exchange else 0, workers=workers,
+        members=settings.members, servers=exchange.servers if exchange else 0, beside=bool(exchange and exchange.beside),
+        every=settings.every, overlap=settings.overlap, steps=rounds * settings.every,
+        gradients=settings.gradients, weights=settings.weights, compute=float(compute_RW.mean()) / settings.every,
+        seconds=seconds, steps_per_second=steps, updates_per_second=float(rate_W.sum()),
+        samples_per_second=None if settings.samples is None else steps * workers * settings.samples,
         idle=float(idle_W.mean()), moving=float(moving_W.mean()), waiting=float(share[WAIT].mean()),
         idle_each=tuple(idle_W.tolist()), staleness=float(stale.mean()) if len(stale) else 0.0,
         staleness_p99=float(np.quantile(stale, 0.99, method="inverted_cdf")) if len(stale) else 0.0,
@@ -150,7 +150,7 @@ def _run(
     )  # fmt: skip
 
 
-def _within(begin_RW: Floats, end_RW: Floats, window_W: Floats) -> Floats:
+def _window_seconds(begin_RW: Floats, end_RW: Floats, window_W: Floats) -> Floats:
     """Seconds of spans before the end of each worker's window, (W,)."""
     return np.asarray(np.maximum(np.minimum(end_RW, window_W) - begin_RW, 0.0).sum(axis=0))
 
@@ -160,29 +160,29 @@ def _links(rounds: Rounds, played: Played, exchange: Exchange, seconds: float) -
 
     Beside workers, rates are means over each transfer; elsewhere they are what the link carried.
     """
-    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
     others = slice(1, None) if exchange.beside else slice(None)
     own_RW = np.broadcast_to(exchange.bandwidth, start_RWK.shape[:2])[:, others].ravel() / exchange.servers
-    found = []
-    for name, place, size in (
+    uses = []
+    for name, column, size in (
         ("pushes into a server", 2, exchange.gradients),
         ("pulls out of a server", rounds.parts + 3, exchange.weights),
     ):
-        start = start_RWK[:, others, place].ravel() + exchange.latency
-        end = end_RWK[:, others, place].ravel()
+        start = start_RWK[:, others, column].ravel() + exchange.latency
+        end = end_RWK[:, others, column].ravel()
         inside = np.flatnonzero((start < seconds) & (end > start))
         start, end, own = start[inside], end[inside], own_RW[inside]
         stop = np.minimum(end, seconds)
         if exchange.beside:
             amount = size / exchange.servers * (stop - start) / (end - start)
             kind, capacity = np.full(len(inside), "dp"), float(exchange.bandwidth[0])
-            found.append(link_use(name, exchange.servers, capacity, kind, amount, start, stop))
+            uses.append(link_use(name, exchange.servers, capacity, kind, amount, start, stop))
         else:
-            found.append(_shared(name, exchange.servers, exchange.server_bandwidth, own, start, stop))
-    return tuple(found)
+            uses.append(_shared_link(name, exchange.servers, exchange.server_bandwidth, own, start, stop))
+    return tuple(uses)
 
 
-def _shared(name: str, copies: int, capacity: float, own: Floats, start: Floats, end: Floats) -> LinkUse:
+def _shared_link(name: str, copies: int, capacity: float, own: Floats, start: Floats, end: Floats) -> LinkUse:
     """A link that each transfer shares with others, and is limited by nothing else but its own speed.
 
     Max-min shares fill it, or give each transfer its own speed: it carries the smaller of capacity and sum of speeds.
@@ -190,12 +190,12 @@ def _shared(name: str, copies: int, capacity: float, own: Floats, start: Floats,
     time = np.unique(np.concatenate([start, end]))
     first, last = np.searchsorted(time, start), np.searchsorted(time, end)
 
-    def under_way(weight: Floats) -> Floats:
+    def load_at(weight: Floats) -> Floats:
         change = np.bincount(first, weight, len(time)) - np.bincount(last, weight, len(time))
         return np.asarray(np.cumsum(change))
 
-    users = np.rint(under_way(np.ones(len(start))))
-    rate = np.where(users > 0, np.minimum(under_way(own), capacity), 0.0)
+    users = np.rint(load_at(np.ones(len(start))))
+    rate = np.where(users > 0, np.minimum(load_at(own), capacity), 0.0)
     wide = np.diff(time)
     carried = float((rate[:-1] * wide).sum())
     return LinkUse(

@@ -1,11 +1,11 @@
-"""What nodes keep of the data, epoch by epoch.
+"""The share of the data that nodes find in their caches, epoch by epoch.
 
-    global    every node draws from all the data each epoch, so after e epochs a share 1 - (1 - 1/N)^e has passed through
-              it, and it keeps what its cache can hold:  hits = min(cache / data, 1 - (1 - 1/N)^e)
-    shard     a node reads the same N-th each epoch:     hits = min(cache / (data / N), 1) from the second epoch on
+    global    every node draws from all the data each epoch. After e epochs a share 1 - (1 - 1/N)^e has passed through
+              it, and it keeps what fits its cache:        hits = min(cache / data, 1 - (1 - 1/N)^e)
+    shard     a node reads the same N-th each epoch:       hits = min(cache / (data / N), 1) from the second epoch on
 
-Source: counting. Known error: none is measured. Stops being true: a cache that evicts what is read next (least recently
-used under one fixed order keeps nothing of what does not fit), memory that the job itself takes from the page cache.
+Source: counting. Known error: none is measured. Stops being true: a cache that evicts the data that is read next (under
+one fixed order, least recently used keeps none of the excess), and memory that the job takes from the page cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a checkpoint of a plan holds, rank by rank: weights and the optimizer's state, in B.
+"""The content of a plan's checkpoint, rank by rank: weights and the optimizer's state, in B.
 
-Bytes per parameter are those of `training.memory`: weights in the plan's precision, and beside them fp32 master weights
-(where the weights are shorter) and Adam's two moments. Gradients and activations are not kept.
+Bytes per parameter are those of `training.memory`: weights in the plan's precision, fp32 master weights (for shorter
+weights) and Adam's two moments. A checkpoint has no gradients and no activations.
 
 Axes: P pipeline stages, Q data and context ranks of a stage, R ranks (tensor-parallel innermost, then Q, then P).
 """
@@ -43,7 +43,7 @@ class State:
 
 
 def state_of(model: Model, plan: Plan, *, writers: str = "all") -> State:
-    """What a checkpoint of a scalar plan holds.
+    """The content of a checkpoint of a scalar plan.
 
     With writers="all" the data-parallel ranks divide what they hold in common (Megatron-Core's fully parallel save,
     PyTorch's distributed checkpoints); with "replica" the first of them writes it, as frameworks did until 2022. What

@@ -1,9 +1,9 @@
 """Seconds of a checkpoint: every rank's bytes flow over the links of its server and of the store, shared max-min.
 
 Routes inside a server are those of its fabric: PCI Express slots, switches, processors, drives, adapters. Servers
-whose ranks carry the same bytes are one class: their links are one row with so many times the capacity, and the
-store is one link for all. As flows end, the others speed up. To a neighbour, every server sends what it holds to the
-next and receives as much: adapters are full duplex, so only the sending side is laid out.
+whose ranks carry equal bytes form a class: one set of links with the capacity of all of them. The store is one link for
+all. As flows end, the others speed up. To a neighbour, every server sends its bytes to the next and receives as many.
+Adapters are full duplex, so only the sending side counts.
 
 Axes: C classes of servers, G GPUs of a server, F flows.
 """

@@ -1,4 +1,4 @@
-"""Stores that checkpoints go to: a bandwidth each way, of the whole and of one node; named ones with their source."""
+"""The stores of checkpoints: read and write bandwidths in total and per node, with named stores and their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a checkpoint stops training, how long until it is complete, and how long reading it back takes."""
+"""The times of a checkpoint: the stop of training, the time until it is complete, and the time to read it back."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def checkpoint_times(model: Model, cluster: Cluster, plan: Plan, saving: Saving)
     """Seconds of a checkpoint of a scalar plan that fills the cluster.
 
     sync: training stops until the last byte is at its place. async: it stops while GPUs copy to the memory of their
-    servers; the rest flows from there beside training. Raises NoFitError where memory or drives are too small, and
+    servers; the rest flows from there during training. Raises NoFitError where memory or drives are too small, and
     PodsimError where there is no way to the place.
 
     Links and the store are all that counts: making the files (serialisation, opening, metadata) is not, so a store's

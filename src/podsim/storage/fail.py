@@ -1,10 +1,10 @@
-"""A storage system that has lost servers: what its clients still read and write, and how long it stays in danger.
+"""A storage system with lost servers: the rates of its clients, and the time in danger.
 
-The servers that are left carry every stream, and blocks of the lost ones are read as the rest of their stripe
-(podsim.storage.stripe). A rebuild reads D blocks and writes one for each that was lost, from and to all servers at once,
-those stripes first that no further failure may touch; its time is that of the servers' software and drives doing nothing
-else. Source: the documentation's rules (any-to-any rebuild, most exposed first). Known error: none is measured.
-Stops being true: a rebuild that is throttled, clients that saturate the servers meanwhile.
+The remaining servers carry every stream, and reads of lost blocks read the rest of their stripe
+(podsim.storage.stripe). A rebuild reads D blocks and writes one for each lost block, from and to all servers at once. It
+starts with the stripes that no further failure may touch. Its time is that of the servers' software and drives without
+other work. Source: the documentation's rules (any-to-any rebuild, most exposed first). Known error: none is measured.
+Stops being true: a throttled rebuild, and clients that saturate the servers meanwhile.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""What fio would find: accesses of one size from some clients, as one stream through the links of a storage system.
+"""The predicted results of fio: accesses of one size from clients, as one stream through the links of a storage system.
 
     rate = max-min share of every link, and of
     outstanding     jobs x depth accesses at once, each of which takes `alone` seconds on an idle system (Little's law)
-    threads         jobs x what one thread was seen to move, where that is known
-    latency         outstanding accesses / rate of accesses, or `alone` where that is longer
+    threads         jobs x the demonstrated speed of one thread, if it is known
+    latency         outstanding accesses / rate of accesses, or `alone` if that is longer
 
-`alone` is the system's latency of a small access and the time of the rest of the block in the client and on one port; at
-least that of one thread.
+`alone` is the system's latency of a small access plus the time of the rest of the block in the client and on one port;
+at least that of one thread.
 Source: Little 1961; the defaults of jobs and depth are wekatester's (github.com/weka/tools). Known error: the published
-totals are met by construction, the text's statements on scaling are not put in. Stops being true: distributions (only
-means are given), bursts, caches (fio is taken to run with direct=1), and loads past what was measured.
+totals are met by construction; the text's statements on scaling are not used. Stops being true: distributions (only
+means are given), bursts, caches (fio must run with direct=1), and loads beyond the measured ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reads what fio wrote with --output-format=json (or json+): its jobs and clients added up.
+"""A reader of fio's output with --output-format=json (or json+), summed over jobs and clients.
 
-Bandwidth is `bw_bytes` (B/s); older releases give `bw` in KiB/s only. Equal jobs that run at once are one: their rates
-add up, their mean latencies are weighted by the accesses they finished. Different jobs, and jobs one after another
-(stonewall), are refused. Options of a job stand before global ones; engines that wait for each access have a depth of
-one, whatever iodepth says, as fio itself has it.
+Bandwidth is `bw_bytes` (B/s); older releases give only `bw` in KiB/s. Equal jobs that run at once count as one: their
+rates are summed, and their mean latencies are weighted by accesses. Different jobs, and jobs one after another
+(stonewall), are rejected. A job's options override global ones. Engines that wait for each access have a depth of one,
+whatever iodepth is, as in fio itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LATENCIES = (("lat_ns", 1e-9), ("lat", 1e-6), ("clat_ns", 1e-9), ("clat", 1e-6)
 
 
 def read_fio(path: str | Path) -> FioMeasured:
-    """What a fio run measured.
+    """The measurements of a fio run.
 
     Raises TableError for a file that cannot be read, is no JSON of fio, holds no job, a job that failed, or numbers that
     are none.

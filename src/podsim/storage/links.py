@@ -1,11 +1,11 @@
 """A storage system as links, and streams of bytes, operations and processor time through them.
 
-Every limit is one link with a capacity: ports in B/s, software in cores (seconds of work a second), drives in B/s and in
-operations a second. A stream takes so much of each link for a unit of its rate. Who gets what is podsim.network.flow's
-max-min law, and what holds a stream back is the link that it shares and that is full.
+Each limit is a link with a capacity: ports in B/s, software in cores (seconds of work per second), drives in B/s and in
+operations per second. A stream uses an amount of each link per unit of its rate. Rates follow the max-min law of
+podsim.network.flow. A stream's limit is the full link on its way.
 
-Files are striped over all servers, so equal servers are one link of their sum; equal clients are one stream with as many
-copies. A link that nothing is known of is left out: the answer is then that of the parts that are known.
+Files are striped over all servers, so equal servers are one link with their total capacity. Equal clients are one stream
+with copies. Unknown links are left out, so the answer covers the known parts only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Flow:
 
 
 def share(links: Links, streams: Sequence[Stream]) -> list[Flow]:
-    """Rates of streams that share links, under the max-min law; what is full holds a stream back.
+    """The flows of streams that share links, under the max-min law. A full link limits a stream.
 
     One stream alone gets its bottleneck, which is the same and needs no filling (a test holds the two together).
     Raises StorageError for a stream through a link of no capacity.
@@ -147,7 +147,7 @@ def access(
     sequential: bool = True,
     read_factor: float = 1.0,
 ) -> dict[str, float]:
-    """What a byte of an access of `block` bytes takes of each link, in the order from client to drive.
+    """The use of each link by a byte of an access of `block` bytes, in the order from client to drive.
 
     `read_factor`: bytes read from servers for one asked for (podsim.storage.stripe.read_work). Sequential accesses are
     gathered before they reach the drives, random ones are operations of at least 4 KiB there.

@@ -1,8 +1,7 @@
-"""What the lab's loader and its checkpoints would take on a storage system: podsim.storage.pipeline's law, for processes.
+"""The lab's loader and its checkpoints on a storage system: podsim.storage.pipeline's law, for processes.
 
-A sample takes bytes of the store or of the cache, a worker for as long as it waits for the first of them and computes, a
-core of the processor, and a part of a step. All flow at once, so rates count; the first batch is read by one worker
-while everything else waits for it:
+A sample uses bytes of the store or of the cache, the time of a worker that waits and computes, a core of the processor,
+and a part of a step. All flow at once, so rates count. One worker reads the first batch while all others wait for it:
 
     seconds = samples / rate + batch x (latency + processor seconds of a sample)
     rate    = max-min share of every link; workers / (latency + processor seconds) is one of them
@@ -12,11 +11,11 @@ A checkpoint's parts flow through the links that all ranks share:
     written   bytes / rate + latency + processor seconds of a rank     the copy to the page cache, then the flush
     read      max(bytes / rate, processor seconds of a rank) + latency     the kernel reads ahead while a rank copies
 
-Processor seconds are what the run itself took: the law is of storage, and says what the rest of the time is.
+Processor seconds come from the measured run: the law predicts the storage's share of the time.
 
-Source: counting. Known error: `podsim compare` prints it, run by run. Stops being true: checkpoints beyond the tenth of
-memory from which on the kernel flushes while a rank still copies (written is then too slow), drives that are fast at
-first and slow when their own cache is full, a store that other programs use.
+Source: counting. Known error: `podsim compare` prints it, run by run. Stops being true: checkpoints beyond a tenth of
+memory, which the kernel flushes while a rank still copies (written is then too slow), drives that slow down when their
+cache is full, and a store with other users.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""What mdtest would find: each operation on names as small reads and logged writes on the servers.
+"""The predicted results of mdtest: each operation on names as small reads and logged writes on the servers.
 
-    operation            reads   writes        why
-    file creation          1       2           looked up; the file and its name in the directory
+    operation            reads   writes        reason
+    file creation          1       2           a lookup; the file and its name in the directory
     directory creation     1       2
     file stat              1       0
     directory stat         1       0
-    file read              2       0           opened, and its data
-    file removal           1       2           looked up; the name and the file
-    directory removal      2       2           it must be seen to be empty, too
+    file read              2       0           the opening, and its data
+    file removal           1       2           a lookup; the name and the file
+    directory removal      2       2           also a check that it is empty
 
-A read is the work of a 4 KiB read, a write that of a logged 4 KiB write (podsim.storage.stripe); files written with data
-(-w) add its accesses. A task waits for each operation, so the rate is also tasks over the sum of latencies. Source: this
-module's reasoning. Known error: none is known, as no mdtest rate of an all-flash cluster of A100 servers was published.
-Stops being true: metadata servers apart from those of data, directories with a lock of their own (mdtest without -u).
+A read is the work of a 4 KiB read, a write that of a logged 4 KiB write (podsim.storage.stripe). Files with data (-w) add
+its accesses. A task waits for each operation, so the rate is also tasks over the sum of latencies. Source: this module's
+reasoning. Known error: none is known, as no mdtest rate of an all-flash cluster of A100 servers was published.
+Stops being true: separate metadata servers, and directories with locks (mdtest without -u).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads what mdtest printed: operations a second, by operation.
+"""A reader of mdtest's output: operations per second, by operation.
 
-Releases differ in the title ("SUMMARY rate:", "SUMMARY rate (in ops/sec):") and in a colon after the name; columns
-are Max, Min, Mean and Std Dev in all. Format: github.com/hpc/ior, src/mdtest.c.
+Releases differ in the title ("SUMMARY rate:", "SUMMARY rate (in ops/sec):") and in a colon after the name; all have
+the columns Max, Min, Mean and Std Dev. Format: github.com/hpc/ior, src/mdtest.c.
 """
 
 from __future__ import annotations

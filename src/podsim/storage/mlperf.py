@@ -1,21 +1,21 @@
-"""The results of MLPerf Storage v1.0, and what is predicted of them where the storage is not the limit.
+"""The results of MLPerf Storage v1.0, with predictions for storage that is not the limit.
 
 An emulated accelerator sleeps for its step, so a system that keeps up gives
 
     samples/s of one accelerator = batch / (step + host),    host = host_step + batch x record / host_bandwidth
 
-and a result whose utilisation AU is known gives AU x batch / step, by the benchmark's definition. What the benchmark
-counts is the rate of all accelerators together, at a utilisation that must be reached; so who submits adds accelerators
-for as long as it is, and a result on several is one of a system at its limit:
+A result with a known utilisation AU gives AU x batch / step, by the benchmark's definition. The benchmark counts the
+rate of all accelerators together, at a minimum utilisation. So submitters add accelerators while the utilisation allows
+it, and a result on several accelerators is that of a system at its limit:
 
     between  threshold x batch / step  and  batch / (step + host)
 
 `at_limit` gives the lower end, for one accelerator the upper. `fit_host` gives the two constants: the least mean |error|
 over the results on one accelerator (six, three workloads), on a grid. All other results are only reported on.
 
-Source: github.com/mlcommons/storage_results_v1.0. Known error: `podsim storage validate`. Stops being true: results close
-to the utilisation that must be reached (0.9, CosmoFlow 0.7) lie near the lower end; those of systems that had more to
-give, or of submitters who had no more accelerators, near the upper.
+Source: github.com/mlcommons/storage_results_v1.0. Known error: `podsim storage validate`. Stops being true: results
+close to the minimum utilisation (0.9, CosmoFlow 0.7) are near the lower end. Those of systems with more to give, or of
+submitters without more accelerators, are near the upper.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The parts of a storage system: servers, stripes, clients. SI inside: B, B/s, 1/s, s.
 
-Speeds of software are kept as the time of a processor: a byte costs `per_byte` seconds and an operation `per_operation`
-seconds of one core (or of one server, where its cores are not told apart). Both follow from two published figures, a
-bandwidth at 1 MiB and a rate of operations at 4 KiB, and give every size between.
+Speeds of software are processor times: a byte costs `per_byte` seconds and an operation `per_operation` seconds of one
+core (or of one server without separate cores). Both follow from two published figures, a bandwidth at 1 MiB and a rate
+of operations at 4 KiB, and cover all sizes between.
 """
 
 from __future__ import annotations

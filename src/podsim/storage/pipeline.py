@@ -1,16 +1,15 @@
 """The input pipeline as one stream of samples through the links of nodes and storage.
 
-A sample takes bytes of ports, servers and drives, seconds of processor cores, of a reader that waits for it, and of an
-accelerator. Each is a link; the stage runs at the max-min rate (podsim.storage.links.share), and the link that is full
-says what limits it. Prefetching makes the stages of one sample overlap with those of others, so rates, not sums, count;
-readers x latency is the one place where waiting shows. Data beyond the room of the storage stay on the object store (the
-least used leave first) and come back each epoch.
+A sample uses bytes of ports, servers and drives, and seconds of processor cores, of a waiting reader, and of an
+accelerator. Each is a link. The stage runs at the max-min rate (podsim.storage.links.share), and the full link is its
+limit. Prefetching overlaps the stages of different samples, so rates count, not sums; only readers x latency shows the
+waiting. Data beyond the room of the storage stay on the object store (the least used leave first) and return each epoch.
 
-Epochs differ by what the caches hold (podsim.storage.cache); the stages are podsim.storage.stages.
+Epochs differ by the content of the caches (podsim.storage.cache); the stages are those of podsim.storage.stages.
 
-Source: counting. Known error: MLPerf Storage v1.0, in
-podsim.storage.mlperf. Stops being true: readers that hold a lock (Python), network traffic of the training itself on the
-storage ports, batches whose slowest sample counts (UNet3D's sizes vary by half).
+Source: counting. Known error: MLPerf Storage v1.0, in podsim.storage.mlperf. Stops being true: readers that hold a lock
+(Python), network traffic of the training itself on the storage ports, and batches whose slowest sample counts (UNet3D's
+sizes vary by half).
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ def epoch_flow(setting: Setting, epoch: int) -> tuple[Flow, float]:
 
 
 def most_accelerators(setting: Setting, utilisation: float) -> int:
-    """Accelerators of one node that the links feed so that each computes a share `utilisation` of the time; 0 for none.
+    """The number of accelerators of a node that the links can feed at a `utilisation`, a share of time; 0 for none.
 
     The accelerators themselves, and readers, which come with them, are no limit here.
     """

@@ -1,4 +1,4 @@
-"""Published rates of storage systems, to hold predictions against: catalog/published.toml."""
+"""Published rates of storage systems, for comparison with predictions: catalog/published.toml."""
 
 from __future__ import annotations
 

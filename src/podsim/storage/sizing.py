@@ -1,13 +1,13 @@
-"""How much storage a job needs, against the guidance for a SuperPOD, and how many servers of each system would do.
+"""The storage that a job needs, against the guidance for a SuperPOD, and the number of servers of each system.
 
-    read      the least rate R at which the run's epochs take (1 + slower) times what they take at full speed, where an
-              epoch takes max(1, misses x full / R) of its own time; the nodes' page caches fill as podsim.storage.cache
-              says, so if each keeps its own part of the data, R = full / (1 + slower x epochs)
-    write     checkpoints: bytes a parameter (MLPerf Storage v2.0: 13.1) within a twentieth of the time between two
+    read      the smallest rate R at which the run's epochs take (1 + slower) times their time at full speed. An epoch
+              takes max(1, misses x full / R) of its full-speed time; the nodes' page caches fill as in
+              podsim.storage.cache. If each node keeps its part of the data, R = full / (1 + slower x epochs)
+    write     checkpoints: bytes per parameter (MLPerf Storage v2.0: 13.1) in a twentieth of the time between two
     capacity  the data, raw and as records, and ten checkpoints
     tokens    at most peak arithmetic / (6 x active parameters): a bound, not a prediction, and still little to read
 
-Between the guidance's 1, 32 and 127 nodes its figures are interpolated over nodes, beyond them kept in proportion.
+The guidance is for 1, 32 and 127 nodes: figures between are interpolated over nodes, beyond them in proportion.
 Source: DGX SuperPOD H100 reference architecture, table 6; github.com/mlcommons/storage v2.0 for checkpoints. Known error:
 none measured, as the guidance is advice.
 """

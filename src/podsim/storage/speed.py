@@ -1,22 +1,22 @@
-"""How fast accelerators take samples, and how long a run takes from start to target.
+"""The speed at which accelerators take samples, and the time of a run from start to target.
 
 A step of b samples on every accelerator of N nodes, from a run measured with b0 on one node:
 
     seconds(b, N) = seconds(b0, 1) x (b + half) / (b0 + half) + all-reduce(N) - all-reduce(1)
 
-`half` is the batch that takes as long as a step's fixed part, from the rate of inference over batches; the all-reduces
-are podsim.network.nccl's, taken to be exposed. An emulated accelerator (MLPerf Storage) sleeps for its step; the host
+`half` is the batch that takes as long as a step's fixed part, from the rate of inference over batches. The all-reduces
+are those of podsim.network.nccl, without overlap. An emulated accelerator (MLPerf Storage) sleeps for its step; the host
 adds
 
     host_step + batch x record / host_bandwidth.
 
 From start to target: (epochs + start) x epoch + evaluations. Epochs rise with the logarithm of the global batch,
-through the runs of one era, and are no fewer below them; `start`, in epochs, and the cost of an evaluated sample, in
-trained ones, are means over the runs.
+through the runs of one software, and stay constant below them. `start`, in epochs, and the cost of an evaluated sample,
+in trained ones, are means over the runs.
 
 Source: rows with role `calibrate` of the MLPerf Training logs (catalog/workloads.toml). Known error (rows with role
 `test`): docs/storage.md. Stops being true: MXNet's code of v0.7 on several nodes with less than its full batch was a
-tenth to a quarter slower than this, which its code of v1.1 is not.
+tenth to a quarter slower than this; its code of v1.1 is not.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def _emulated_step(workload: Workload, gpu: str, batch: int | None, accelerator:
     if kind not in workload.steps:
         known = ", ".join(workload.steps)
         raise StorageError(
-            f"{workload.name} lays down no step for {kind[:60]!r}; give --accelerator, one of {known}"
+            f"{workload.name} prescribes no step for {kind[:60]!r}; give --accelerator, one of {known}"
         )
     count = batch or workload.batch
     compute = workload.steps[kind] * count / workload.batch
     host = workload.host_step + count * workload.record / workload.host_bandwidth
     given = f"{workload.steps[kind]:g} s for {workload.batch} sample(s)"
     if workload.threshold:
-        given += f", laid down by the benchmark; {host * 1e3:.3g} ms of the host beside it"
+        given += f", prescribed by the benchmark; plus {host * 1e3:.3g} ms of the host"
     else:
         given += f", taken from its source: {workload.title}"
     return Step(accelerator=kind, batch=count, seconds=compute + host, compute=compute, origin=given)

@@ -1,12 +1,12 @@
-"""The six stages of the pipeline, each alone and all at once, and how far each resource may shrink.
+"""The six stages of the pipeline, each alone and all at once, and the headroom of each resource.
 
     ingest      raw samples written                     validate    as training, at the cost of an evaluated sample
     transform   read, packed, written as records        inference   read and decoded, and a forward pass
     train       the first epoch                         tiering     records copied to the object store
 
-All at once they share every link, and no stage gains a sample a second at the cost of a slower one (max-min).
+All at once they share every link, and no stage gains a sample per second at the cost of a slower one (max-min).
 Source: the stages are those of the reference architecture; the law is podsim.storage.pipeline's. Known error: only
-training was ever measured apart. Stops being true: stages that wait for one another.
+training was ever measured separately. Stops being true: stages that wait for one another.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def stage_rows(setting: Setting) -> tuple[StageRow, ...]:
         for stage in stages
     ]
     rows = []
-    for stage, stream, beside in zip(stages, streams, share(links, streams), strict=True):
+    for stage, stream, flow in zip(stages, streams, share(links, streams), strict=True):
         alone = share(links, [stream])[0]
         rate = alone.rate * nodes
         rows.append(StageRow(
             stage=stage.name, samples=float(stage.samples), bytes_per_sample=stage.moved, cpu=stage.cpu, rate=rate,
-            seconds=stage.samples / rate, limit=alone.limit, together=beside.rate * nodes,
+            seconds=stage.samples / rate, limit=alone.limit, together=flow.rate * nodes,
         ))  # fmt: skip
     return tuple(rows)
 

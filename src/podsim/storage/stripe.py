@@ -1,17 +1,17 @@
 """Stripes of data and parity over servers: space, the work of writing, and the effect of lost servers.
 
-A stripe of D data and P parity blocks lies on D+P servers chosen anew each time, so that all servers share every load.
+A stripe of D data and P parity blocks is on D+P servers, another choice each time, so that all servers share every load.
 
     net space     raw x (n - spares) / n x D / (D+P) x usable                          (Weka documentation)
-    writing       a byte comes in once, and (D+P)/D bytes go out to the stripe's servers and are taken in there:
+    writing       a byte comes in once, and (D+P)/D bytes go out to the stripe's servers and come in there:
                   1 + 2 (D+P)/D times the work of reading it
     a small write is logged on P+1 servers, so that P may fail before it is written out: P+1 operations
     reading with f of n servers lost: a share f/n of the blocks is read as D others, so 1 + f/n (D-1) times the work;
-                  at best, when the rest of the stripe is wanted anyway, no more than before
+                  at best, if the rest of the stripe is needed anyway, no more than before
 
-Source: github.com/weka/docs-weka-io for space, widths and protection; the counts of transfers are this module's own
-reasoning and fit what the reference architecture says of its ceilings. Known error: none is measured for lost servers.
-Stops being true: writes that fill no stripe after they were gathered, and a system that sends parity from the client.
+Source: github.com/weka/docs-weka-io for space, widths and protection; the counts of transfers are this module's
+reasoning and fit the ceilings of the reference architecture. Known error: none is measured for lost servers.
+Stops being true: writes that fill no stripe even after gathering, and a system whose clients send parity.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Damage:
 
 
 def damage(system: StorageSystem, failed: int, *, fill: float = FILL) -> Damage:
-    """What `failed` servers leave, with a share `fill` of the net space in use.
+    """The effect of `failed` lost servers, with a share `fill` of the net space in use.
 
     Raises StorageError for more servers than there are, a fill outside 0 to 1, a system of unknown protection.
     """

@@ -1,4 +1,4 @@
-"""From start to target: the epochs of the pipeline, evaluations and start-up of a workload whose runs are known."""
+"""The time from start to target: the epochs of the pipeline, evaluations and start-up of a workload with known runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training reads, and how fast an accelerator takes it: catalog/workloads.toml.
+"""The data that training reads, and the speed of an accelerator on it: catalog/workloads.toml.
 
 load_workload("resnet50")
 """

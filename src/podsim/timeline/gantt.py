@@ -1,7 +1,7 @@
-"""A timeline drawn: a row for each lane, a colour for each kind, memory and link use below. Needs podsim[report].
+"""A Gantt chart of a timeline: a row per lane, a colour per kind, memory and link use below. Needs podsim[report].
 
-A few thousand spans are drawn as shapes, with their micro-batch in them where there is room. More become a picture whose
-pixels are mixed exactly from what covers them, so that a lane that is half idle looks half idle at any width.
+A few thousand spans are drawn as shapes, labelled with their micro-batch where there is room. More spans become a picture
+whose pixels mix the colours in proportion to the covered time. A lane that is half idle looks half idle at any width.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from podsim.errors import TimelineError
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.timeline import Timeline
-from podsim.timeline.gantt_counters import draw_counters, panels_of
-from podsim.timeline.gantt_raster import PAPER, coverage, mixed
+from podsim.timeline.gantt_counters import draw_counters, make_panels
+from podsim.timeline.gantt_raster import PAPER, coverage, mix_colours
 from podsim.timeline.kind_colours import colours, ink_on
 from podsim.units import format_quantity
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 12.2, 2.55, 1.75, 0.75, 0.5
 """inches: the figure and its margins; lanes are named left, kinds right"""
 _LEGEND = 1.45
-"""inches: the legend of as few kinds as it is cut to, its title, and how many more there are"""
+"""inches: the legend at its shortest, with its title and the number of omitted kinds"""
 _TALL, _ROW, _THIN, _PANEL, _GAP = 11.0, 0.24, 0.011, 0.75, 0.16
 """inches: all rows at most, one row at best and at least, a panel of counters, between panels"""
 _SHAPES = 4000
-"""spans above which they are drawn as a picture"""
+"""the number of spans above which they are drawn as a picture"""
 _PIXELS = 1600
 
 
@@ -47,7 +47,7 @@ class _Layout:
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """(s, name) of a unit in which a length of time is a handy number."""
+    """(s, name) of the unit that suits a length of time."""
     for size, name in (
         (86400.0, "days"),
         (3600.0, "h"),
@@ -82,7 +82,7 @@ def gantt_figure(timeline: Timeline, *, title: str = "") -> Figure:
     if not len(timeline) or timeline.seconds <= timeline.start.min():
         raise TimelineError("the timeline holds no span that takes time; there is nothing to draw")
     matplotlib = load_matplotlib()
-    panels = panels_of(timeline)
+    panels = make_panels(timeline)
     layout = _layout(len(timeline.lanes))
     below = len(panels) * (_PANEL + _GAP)
     filled = layout.rows * layout.pitch + below
@@ -131,7 +131,7 @@ def _draw_rows(axes: Axes, timeline: Timeline, layout: _Layout, low: float, high
     row = timeline.lane // layout.merged
     covers_RKW = coverage(timeline, row, layout.rows, _PIXELS, low, high)
     lanes_R = np.bincount(np.arange(len(timeline.lanes)) // layout.merged, minlength=layout.rows)
-    picture_RWC = mixed(covers_RKW / lanes_R[:, None, None], [colour[kind] for kind in timeline.kinds])
+    picture_RWC = mix_colours(covers_RKW / lanes_R[:, None, None], [colour[kind] for kind in timeline.kinds])
     axes.imshow(
         picture_RWC, extent=(low, high, layout.rows, 0), aspect="auto", interpolation="nearest", zorder=1
     )
@@ -187,7 +187,7 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
     if room >= 0.1 and not alone:
         for row, lane in enumerate(lanes):
             label = lane.name + (f" x{lane.copies}" if lane.copies > 1 else "")
-            axes.text(put, row + 0.5, _short(label, 18), ha="right", va="center", fontsize=7.5, color=INK)
+            axes.text(put, row + 0.5, _shorten(label, 18), ha="right", va="center", fontsize=7.5, color=INK)
     last = -1.0
     for first, end in pairwise(edges):
         top = first * room
@@ -203,7 +203,7 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
         axes.text(
             far,
             at,
-            _short(label, 24 if not alone else 36),
+            _shorten(label, 24 if not alone else 36),
             ha="left",
             va="center",
             fontsize=7.5,
@@ -211,7 +211,7 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
         )
 
 
-def _short(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -238,7 +238,7 @@ def _legend(figure: Figure, timeline: Timeline, height: float) -> None:
     marks = [
         Patch(
             color=colour[timeline.kinds[kind]],
-            label=f"{_short(timeline.kinds[kind], 14)} {_percent(busy[kind] / total)}",
+            label=f"{_shorten(timeline.kinds[kind], 14)} {_percent(busy[kind] / total)}",
         )
         for kind in order[:most]
     ]
@@ -260,5 +260,7 @@ def _title(figure: Figure, timeline: Timeline, layout: _Layout, title: str, heig
         what += f"; each row is the mean of {layout.merged} lanes"
     left = 0.12 / _WIDTH
     if title:
-        figure.text(left, 1 - 0.25 / height, _short(title, 120), fontsize=11, fontweight="bold", va="center")
+        figure.text(
+            left, 1 - 0.25 / height, _shorten(title, 120), fontsize=11, fontweight="bold", va="center"
+        )
     figure.text(left, 1 - 0.5 / height, what, fontsize=8.5, va="center")

@@ -31,7 +31,7 @@ class Panel:
     all: int
 
 
-def panels_of(timeline: Timeline) -> tuple[Panel, ...]:
+def make_panels(timeline: Timeline) -> tuple[Panel, ...]:
     """Panels in the order of the counters, six at most."""
     groups: dict[tuple[str, str], list[Counter]] = {}
     for counter in timeline.counters:
@@ -45,7 +45,7 @@ def panels_of(timeline: Timeline) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def stepped(counter: Counter, low: float, high: float, width: int) -> tuple[Floats, Floats, Floats]:
+def counter_steps(counter: Counter, low: float, high: float, width: int) -> tuple[Floats, Floats, Floats]:
     """(time, least, most) of a counter in each of `width` equal parts, or at each change if these are fewer."""
     if len(counter.time) <= 2 * width:
         time = np.append(counter.time, max(high, float(counter.time[-1])))
@@ -72,7 +72,7 @@ def draw_counters(drawn: list[Axes], panels: tuple[Panel, ...], low: float, high
     for axes, panel in zip(drawn, panels, strict=True):
         for counter in panel.shown:
             look: dict[str, Any] = {"color": colours[counter.process], "label": counter.process[:24]}
-            time, least, most = stepped(counter, low, high, width)
+            time, least, most = counter_steps(counter, low, high, width)
             if np.array_equal(least, most):
                 axes.step(time, most, where="post", lw=1.1, **look)
             else:

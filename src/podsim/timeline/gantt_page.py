@@ -45,7 +45,7 @@ def gantt_page(timeline: Timeline, *, title: str = "") -> str:
 
 
 def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
-    """What the script reads: a description, and all arrays one after the other, packed."""
+    """The input of the page's script: a description, and all arrays, packed one after the other."""
     rows = rows_of(timeline)
     order = rows.order
     arrays: dict[str, NDArray[np.generic]] = {
@@ -69,7 +69,7 @@ def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
     for index, counter in enumerate(timeline.counters):
         arrays[f"counter {index} time"], arrays[f"counter {index} value"] = counter.time, counter.value
     colour = colours(timeline.kinds)
-    offsets, packed = _packed(arrays)
+    offsets, packed = _pack_arrays(arrays)
     described: dict[str, object] = {
         "rows": [
             {"process": timeline.lanes[lane].process, "name": label(timeline.lanes[lane], depth)}
@@ -85,8 +85,8 @@ def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
     return described, packed
 
 
-def _packed(arrays: dict[str, NDArray[np.generic]]) -> tuple[dict[str, tuple[str, int, int]], str]:
-    """Where each array is (type, byte, length), and base64 of the gzip of all, each from a multiple of 8 bytes."""
+def _pack_arrays(arrays: dict[str, NDArray[np.generic]]) -> tuple[dict[str, tuple[str, int, int]], str]:
+    """The position of each array (type, byte, length), and all arrays as base64 of gzip, aligned to 8 bytes."""
     places: dict[str, tuple[str, int, int]] = {}
     parts: list[bytes] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Spans too narrow to draw: how much of each pixel each kind covers, exactly, and the mixture of colours that this is.
+"""Spans too narrow to draw: the exact share of each pixel that each kind covers, and the mixture of their colours.
 
 Letters of array names: R rows, K kinds, W pixels of the width, C colour channels.
 """
@@ -22,8 +22,8 @@ PAPER = (0.955, 0.96, 0.965)
 def coverage(timeline: Timeline, row: Ints, rows: int, width: int, low: float, high: float) -> Floats:
     """Share of each pixel that the spans of each row and kind cover, [R, K, W]; `row` is the row of each span.
 
-    Exact, whatever the width of a span: a span adds 1 to the pixels inside it and its part to those at its ends. Spans
-    of a row that overlap may add up to more than 1.
+    The shares are exact at any width: a span adds 1 to each pixel inside it, and its part to the pixels at its ends.
+    Overlapping spans of a row may add up to more than 1.
     """
     scale = width / (high - low)
     kinds = len(timeline.kinds)
@@ -39,7 +39,7 @@ def coverage(timeline: Timeline, row: Ints, rows: int, width: int, low: float, h
     return np.asarray(np.cumsum(covers_RKW, axis=2)[:, :, :width])
 
 
-def mixed(covers_RKW: Floats, colours: list[str]) -> Floats:
+def mix_colours(covers_RKW: Floats, colours: list[str]) -> Floats:
     """The picture [R, W, C]: each pixel the colours of its kinds in proportion, and paper for the time left over."""
     colours_KC = np.array([rgb(colour) for colour in colours])
     whole_RW = covers_RKW.sum(axis=1)

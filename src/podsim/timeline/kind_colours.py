@@ -19,9 +19,9 @@ _OTHERS = (
 
 
 def colours(kinds: Iterable[str]) -> Mapping[str, str]:
-    """Colour of each kind as "#rrggbb": its own if it is well known, else one that no other kind here has.
+    """Colour of each kind as "#rrggbb": a fixed colour for well-known kinds, otherwise one that no other kind here has.
 
-    Past twenty kinds colours are used again, from the first on.
+    Beyond twenty kinds the colours repeat.
     """
     named = list(dict.fromkeys(kinds))
     taken = {_KNOWN[kind] for kind in named if kind in _KNOWN}
@@ -39,6 +39,6 @@ def rgb(colour: str) -> tuple[float, float, float]:
 
 
 def ink_on(colour: str) -> str:
-    """Black or white: what is read more easily on a colour."""
+    """Black or white, whichever is easier to read on a colour."""
     red, green, blue = rgb(colour)
     return "#ffffff" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.6 else "#1f2328"

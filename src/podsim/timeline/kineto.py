@@ -1,9 +1,9 @@
 """Steps of a real run, from a profile of torch.profiler: seconds by kind of op, hidden time and idle time.
 
-Work is told apart by name (`kineto_kinds`), and laid to a step and a phase by the call that launched it: backward is what
-autograd launched (one of its functions, or a thread of its own), optimizer what was launched in Optimizer.step.
+Names give the kind of an op (`kineto_kinds`). The call that launched an op gives its step and its phase: backward if
+autograd launched it (one of its functions, or its thread), optimizer if Optimizer.step did.
 
-Known error: files that count microseconds since 1970 hold times to a quarter of a microsecond only.
+Known error: files that count microseconds since 1970 resolve times to a quarter of a microsecond only.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from podsim.errors import TimelineError
 from podsim.results.measured import KindTime, MeasuredStep
 from podsim.results.timeline import Lane, Timeline
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES, kind_of, parallelism_of
-from podsim.timeline.kineto_read import Found, Work, gather
-from podsim.timeline.spans import beyond, covered
+from podsim.timeline.kineto_read import Profile, Work, read_profile
+from podsim.timeline.spans import covered_seconds, uncovered_seconds
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 _NONE: Floats = np.zeros((0, 2))
 _UNKNOWN = 0.05
-"""share of the time from which kernels of unknown names are worth a warning"""
+"""the share of the time above which kernels with unknown names cause a warning"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,18 +49,17 @@ def read_kineto(
 ) -> MeasuredStep:
     """The steps of a profile, or step number `step` alone; figures are means over them.
 
-    The last step, which ends where the recording does, is left out if there are others: how long the GPU idles after it
-    is not known.
+    The last step ends with the recording, so the idle time after it is unknown. It is left out if there are other steps.
 
     A trace without work on a GPU is refused, unless `cpu` asks for the outermost ops of its threads instead. `progress`
     gets (characters read, of all). Raises TimelineError on a file that is truncated, of another kind, or without the
     step asked for.
     """
     name = Path(path).name
-    profile = gather(path, progress)
+    profile = read_profile(path, progress)
     work = profile.work or (_outermost(profile.ops) if cpu else [])
     if not work:
-        raise TimelineError(_nothing(name, profile))
+        raise TimelineError(_no_kernel_text(name, profile))
     warnings: list[str] = []
     steps = _steps(name, profile, work, step, warnings)
     chosen = np.flatnonzero(steps.of >= 0)
@@ -68,10 +67,10 @@ def read_kineto(
         profile, [work[k] for k in chosen.tolist()], steps.of[chosen], float(steps.start[0])
     )
     lengths = steps.end - steps.start
-    return _measured(name, profile, steps, lengths, timeline, groups, warnings)
+    return _make_step(name, profile, steps, lengths, timeline, groups, warnings)
 
 
-def _nothing(name: str, profile: Found) -> str:
+def _no_kernel_text(name: str, profile: Profile) -> str:
     if profile.ops:
         return (
             f"{name}: {len(profile.ops):,} ops of the CPU and no GPU kernel; profile on a GPU with activities=[CPU, "
@@ -84,7 +83,7 @@ def _nothing(name: str, profile: Found) -> str:
 
 
 def _outermost(ops: Sequence[Work]) -> list[Work]:
-    """Ops of the CPU that stand in no other op of their thread; autograd's frames are opened."""
+    """CPU ops that are in no other op of their thread; the ops inside autograd's frames count instead of the frames."""
     kept: list[Work] = []
     until: dict[int, float] = {}
     for op in sorted(ops, key=lambda op: (op.start, -op.end)):
@@ -96,7 +95,7 @@ def _outermost(ops: Sequence[Work]) -> list[Work]:
 
 
 def _steps(
-    name: str, profile: Found, work: Sequence[Work], wanted: int | None, warnings: list[str]
+    name: str, profile: Profile, work: Sequence[Work], wanted: int | None, warnings: list[str]
 ) -> _Steps:
     """The steps to read, and the ops of each."""
     ranges = profile.steps or profile.gpu_steps
@@ -114,14 +113,16 @@ def _steps(
             names=("whole trace",), of=of, start=start.min(keepdims=True), end=end.max(keepdims=True)
         )
     edges = np.array([ranges[step] for step in known])
-    when, exact = _launched(profile, work, start)
+    when, exact = _launch_seconds(profile, work, start)
     step_of_op = np.searchsorted(edges[:, 0], when, side="right") - 1
     step_of_op[(step_of_op < 0) | (exact & (when > edges[np.clip(step_of_op, 0, None), 1]))] = -1
     return _bounds(name, known, edges, step_of_op, start, end, wanted, cpu=not profile.work)
 
 
-def _launched(profile: Found, work: Sequence[Work], start: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """When each op was launched, s; its start, where the file does not tell, and the GPU may be behind the ranges."""
+def _launch_seconds(
+    profile: Profile, work: Sequence[Work], start: Floats
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """s. The launch time of each op, or its start where the file has no launch; and whether that time is exact."""
     if not profile.steps:
         return start, np.ones(len(work), dtype=bool)
     launches = [profile.launches.get(op.correlation) for op in work]
@@ -142,7 +143,7 @@ def _bounds(
     *,
     cpu: bool,
 ) -> _Steps:
-    """Each step from its first op to the first of the next: whole steps, if there are any, unless one is asked for.
+    """Each step, from its first op to the first op of the next: complete steps if there are any, or the requested step.
 
     The last step of a file ends with its last op, or is as long as its range on the CPU.
     """
@@ -175,8 +176,8 @@ def _number(step: str) -> int:
     return int(digits[0]) if digits else -1
 
 
-def _timeline(profile: Found, work: Sequence[Work], step: Ints, zero: float) -> tuple[Timeline, list[str]]:
-    """The ops on a lane for each stream, and the group of each."""
+def _timeline(profile: Profile, work: Sequence[Work], step: Ints, zero: float) -> tuple[Timeline, list[str]]:
+    """The ops, on one lane per stream, and the group of each op."""
     where = [(op.device, op.stream) for op in work]
     lanes = {key: index for index, key in enumerate(sorted(set(where)))}
     cpu = not profile.work
@@ -199,10 +200,10 @@ def _timeline(profile: Found, work: Sequence[Work], step: Ints, zero: float) -> 
     return timeline, groups
 
 
-def _groups(profile: Found, work: Sequence[Work], kinds: Sequence[str]) -> list[str]:
-    """forward, backward, optimizer or compute of arithmetic, the parallelism of communication, copy."""
-    steps = _merged(profile.optimizer)
-    backward = {thread: _merged(ranges) for thread, ranges in profile.backward.items()}
+def _groups(profile: Profile, work: Sequence[Work], kinds: Sequence[str]) -> list[str]:
+    """The group of each op: forward, backward, optimizer or compute; the parallelism of communication; or copy."""
+    steps = _merge_ranges(profile.optimizer)
+    backward = {thread: _merge_ranges(ranges) for thread, ranges in profile.backward.items()}
     alone = set(backward) - profile.main
     groups = []
     for op, kind in zip(work, kinds, strict=True):
@@ -211,17 +212,17 @@ def _groups(profile: Found, work: Sequence[Work], kinds: Sequence[str]) -> list[
             groups.append(parallelism_of(kind, op.arguments))
         elif kind not in ARITHMETIC:
             groups.append("copy")
-        elif kind == "optimizer" or (launch is not None and _inside(steps, launch[0])):
+        elif kind == "optimizer" or (launch is not None and _is_inside(steps, launch[0])):
             groups.append("optimizer")
         elif launch is None or not backward:
             groups.append("compute")
         else:
-            ours = launch[1] in alone or _inside(backward.get(launch[1], _NONE), launch[0])
+            ours = launch[1] in alone or _is_inside(backward.get(launch[1], _NONE), launch[0])
             groups.append("backward" if ours else "forward")
     return groups
 
 
-def _merged(ranges: Sequence[tuple[float, float]]) -> Floats:
+def _merge_ranges(ranges: Sequence[tuple[float, float]]) -> Floats:
     """Ranges in order, without those inside others, [ranges, 2]."""
     held: list[tuple[float, float]] = []
     for start, end in sorted(ranges):
@@ -230,14 +231,14 @@ def _merged(ranges: Sequence[tuple[float, float]]) -> Floats:
     return np.array(held).reshape(-1, 2)
 
 
-def _inside(ranges: Floats, time: float) -> bool:
+def _is_inside(ranges: Floats, time: float) -> bool:
     last = int(np.searchsorted(ranges[:, 0], time, side="right")) - 1
     return last >= 0 and time <= float(ranges[last, 1])
 
 
-def _measured(
+def _make_step(
     name: str,
-    profile: Found,
+    profile: Profile,
     steps: _Steps,
     lengths: Floats,
     timeline: Timeline,
@@ -263,14 +264,14 @@ def _measured(
         ranks=int(distributed.get("world_size", 1)), steps=steps.names,
         step_times=tuple(lengths.tolist()), step_time=float(lengths.mean()),
         kinds=_kinds(timeline, kinds, np.array(groups), arithmetic, many),
-        arithmetic=covered(start[arithmetic], end[arithmetic]) / many,
-        exposed=beyond(start[talks], end[talks], start[arithmetic], end[arithmetic]) / many,
-        idle=max(0.0, float(lengths.sum()) - covered(start, end)) / many,
+        arithmetic=covered_seconds(start[arithmetic], end[arithmetic]) / many,
+        exposed=uncovered_seconds(start[talks], end[talks], start[arithmetic], end[arithmetic]) / many,
+        idle=max(0.0, float(lengths.sum()) - covered_seconds(start, end)) / many,
         timeline=timeline, warnings=tuple(warnings),
     )  # fmt: skip
 
 
-def _device(profile: Found) -> str:
+def _device(profile: Profile) -> str:
     if not profile.work:
         return "CPU"
     properties = profile.header.get("deviceProperties") or []
@@ -292,9 +293,11 @@ def _kinds(
     start, end = timeline.start, timeline.end
     for kind, group in dict.fromkeys(zip(kinds.tolist(), groups.tolist(), strict=True)):
         here = (kinds == kind) & (groups == group)
-        wall = covered(start[here], end[here])
+        wall = covered_seconds(start[here], end[here])
         hidden = not arithmetic[here][0]
-        exposed = beyond(start[here], end[here], start[arithmetic], end[arithmetic]) if hidden else wall
+        exposed = (
+            uncovered_seconds(start[here], end[here], start[arithmetic], end[arithmetic]) if hidden else wall
+        )
         times.append(
             KindTime(
                 kind=kind,

@@ -13,7 +13,7 @@ from podsim.results.measured import MeasuredStep, StepComparison, StepRow
 from podsim.results.simulated import SimulatedStep
 from podsim.results.timeline import Timeline
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES
-from podsim.timeline.spans import beyond, covered
+from podsim.timeline.spans import covered_seconds, uncovered_seconds
 
 Texts: TypeAlias = NDArray[np.str_]
 GROUPS: Mapping[str, str] = {
@@ -22,7 +22,7 @@ GROUPS: Mapping[str, str] = {
     "dp": "dp", "gradients": "dp", "weights": "dp", "cp": "cp", "ep": "ep", "communication": "communication",
     "copy": "copy",
 }  # fmt: skip
-"""group of a simulated kind; a kind that is not here is arithmetic, or a collective, by its name"""
+"""the group of each simulated kind; any other kind is arithmetic or a collective, by its name"""
 _PHASES = ("forward", "backward", "compute")
 _TALKS = ("tp", "dp", "cp", "ep", "communication")
 
@@ -38,9 +38,9 @@ def busiest_process(timeline: Timeline) -> str:
 def compare_steps(measured: MeasuredStep, simulated: SimulatedStep, *, process: str = "") -> StepComparison:
     """A row for each kind that both know, and for each group of the others; seconds in which at least one op ran.
 
-    `process` names the rank (or class of ranks) of the simulation that the trace is of; default the one that is busy
-    longest. Where the trace does not tell forward from backward, or whose collective one is, these are one row on both
-    sides. Raises TimelineError on an unknown process and on an empty simulation.
+    `process` names the simulated rank (or class of ranks) that the trace corresponds to; default: the busiest one. If the
+    trace does not separate forward from backward, or collectives by parallelism, they share one row on both sides.
+    Raises TimelineError on an unknown process and on an empty simulation.
     """
     timeline = simulated.timeline
     if not len(timeline):
@@ -57,8 +57,8 @@ def compare_steps(measured: MeasuredStep, simulated: SimulatedStep, *, process: 
         measured.timeline.end, many,
     )  # fmt: skip
     rows = _rows(theirs, ours)
-    exposed = _row("exposed communication", measured.exposed, ours.exposed())
-    idle = _row("idle", measured.idle, max(0.0, simulated.step_time - covered(ours.start, ours.end)))
+    exposed = _row("exposed communication", measured.exposed, ours.exposed_seconds())
+    idle = _row("idle", measured.idle, max(0.0, simulated.step_time - covered_seconds(ours.start, ours.end)))
     return StepComparison(
         source=measured.source, device=measured.device, model=simulated.model, cluster=simulated.cluster,
         process=process, measured=measured.step_time, simulated=simulated.step_time,
@@ -76,14 +76,17 @@ class _Side:
         self.kinds, self.groups, self.start, self.end, self.many = kinds, groups, start, end, many
 
     def wall(self, chosen: NDArray[np.bool_]) -> float | None:
-        """Seconds of a step in which one of some spans runs; None without any."""
-        return covered(self.start[chosen], self.end[chosen]) / self.many if chosen.any() else None
+        """Seconds of a step in which at least one of the chosen spans runs; None if there is none."""
+        return covered_seconds(self.start[chosen], self.end[chosen]) / self.many if chosen.any() else None
 
-    def exposed(self) -> float:
-        """Seconds of a step in which communication runs and no arithmetic."""
+    def exposed_seconds(self) -> float:
+        """Seconds of a step in which communication runs without arithmetic."""
         talks = np.isin(self.groups, (*_TALKS, "pp"))
         works = np.isin(self.groups, (*_PHASES, "optimizer"))
-        return beyond(self.start[talks], self.end[talks], self.start[works], self.end[works]) / self.many
+        return (
+            uncovered_seconds(self.start[talks], self.end[talks], self.start[works], self.end[works])
+            / self.many
+        )
 
 
 def _of_process(timeline: Timeline, process: str) -> _Side:

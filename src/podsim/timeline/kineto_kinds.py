@@ -1,8 +1,8 @@
 """The kind of a kernel by its name: rules in order, and the first that matches decides.
 
-Names are those of cuBLAS and CUTLASS, cuDNN, FlashAttention, PyTorch's own kernels, Triton as torch.compile writes it,
-Apex and Transformer Engine, NCCL, and the driver's copies, as profiles of PyTorch 1.9 to 2.9 show them; the ops of
-a trace without GPU are named as in aten. A name that no rule knows is "other", and the report says how much time that is.
+The rules cover profiles of PyTorch 1.9 to 2.9: cuBLAS and CUTLASS, cuDNN, FlashAttention, PyTorch's own kernels, Triton
+from torch.compile, Apex and Transformer Engine, NCCL, and the driver's copies. They also cover aten ops of traces without
+a GPU. A name that no rule matches is "other", and the report gives its share of the time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RULES: tuple[tuple[str, str], ...] = (
      r"aten::(add|mul|div|sub|relu|gelu|silu|copy|fill|zero|to|tanh|sigmoid|neg|threshold)"),
     ("fused", r"^triton_"),
 )  # fmt: skip
-"""kind and what its names look like, without regard to case"""
+"""The kinds and the patterns of their names, ignoring case."""
 COLLECTIVES = frozenset({
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv", "reduce", "communication",
 })  # fmt: skip
@@ -62,17 +62,17 @@ _GROUPS = (
 def kind_of(name: str, collective: str = "") -> str:
     """Kind of a kernel, a copy or an op, by its name: the first of RULES that matches, or "other".
 
-    `collective` is what the profile calls it ("Collective name"), for NCCL's kernels that do several.
+    `collective` is the profile's "Collective name", for NCCL kernels that run several collectives.
     """
     kind = next((kind for kind, pattern in RULES if re.search(pattern, name, re.IGNORECASE)), "other")
     return kind_of(f"nccl {collective}") if kind == "communication" and collective else kind
 
 
 def parallelism_of(kind: str, arguments: Mapping[str, object]) -> str:
-    """tp, pp, dp, cp or ep of a collective, by what its process group is called; "communication" if that does not tell.
+    """The parallelism of a collective (tp, pp, dp, cp, ep), from its process group's name; else "communication".
 
-    PyTorch writes the description of the group ("Process Group Description") from 2.4 on; Megatron-LM and torchtitan
-    name their groups. A send is of the pipeline, as nothing else sends to a single rank.
+    PyTorch writes "Process Group Description" from 2.4 on; Megatron-LM and torchtitan name their groups. A send belongs
+    to the pipeline, because nothing else sends to a single rank.
     """
     group = f"{arguments.get('Process Group Description', '')} {arguments.get('Process Group Name', '')}"
     for name, pattern in _GROUPS:

@@ -1,4 +1,4 @@
-"""The events of a PyTorch profile that matter: what ran on the GPU, who launched it, and where the steps lie.
+"""The relevant events of a PyTorch profile: GPU work, its launches, and the ranges of steps.
 
 Format: torch.profiler's export_chrome_trace (Kineto). GPU work has cat kernel, gpu_memcpy or gpu_memset and names its
 stream; args.correlation leads to the runtime call (cuda_runtime, cuda_driver) that launched it. Steps and the optimizer
@@ -32,7 +32,7 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One op: a kernel, a copy, or in a trace without GPU an op of the CPU. Times in s."""
+    """One op: a kernel, a copy, or a CPU op in a trace without a GPU. Times in s."""
 
     name: str
     start: float
@@ -44,7 +44,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Found:
+class Profile:
     """The content of a file; lists grow as it is read. Ranges are (start, end, …) in s."""
 
     work: list[Work] = field(default_factory=list)
@@ -64,9 +64,9 @@ class Found:
     header: dict[str, Any] = field(default_factory=dict)
 
 
-def gather(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Found:
-    """What a file holds. Raises TimelineError on a file that cannot be read or whose events break the format."""
-    profile = Found()
+def read_profile(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Profile:
+    """The content of a profile. Raises TimelineError on a file that cannot be read or whose events break the format."""
+    profile = Profile()
     name = Path(path).name
     threads: dict[Any, int] = {}
 
@@ -86,8 +86,8 @@ def gather(path: str | Path, progress: Callable[[int, int], None] | None = None)
     return profile
 
 
-def _take(profile: Found, event: Mapping[str, Any], threads: dict[Any, int]) -> None:
-    """Sort one event of a length of time in."""
+def _take(profile: Profile, event: Mapping[str, Any], threads: dict[Any, int]) -> None:
+    """Add one event that has a duration."""
     kind = str(event.get("cat", "")).lower()
     if kind not in _GPU | _RUNTIME | _ANNOTATION and kind not in ("cpu_op", "operator"):
         return
@@ -114,7 +114,7 @@ def _take(profile: Found, event: Mapping[str, Any], threads: dict[Any, int]) -> 
         profile.ops.append(Work(name, start, end, 0, thread, -1, {}))
 
 
-def _annotation(profile: Found, kind: str, name: str, start: float, end: float, thread: int) -> None:
+def _annotation(profile: Profile, kind: str, name: str, start: float, end: float, thread: int) -> None:
     step = _STEP.search(name)
     if kind == "user_annotation" and (step or name.startswith("Optimizer.step")):
         profile.main.add(thread)
@@ -128,7 +128,7 @@ def _annotation(profile: Found, kind: str, name: str, start: float, end: float, 
 
 
 def _number(value: Any) -> int:
-    """A whole number, also out of text as "stream 7"; -1 if there is none."""
+    """A whole number, also from text such as "stream 7"; -1 if there is none."""
     if isinstance(value, (int, float)):
         return int(value)
     digits = re.search(r"-?\d+", str(value))

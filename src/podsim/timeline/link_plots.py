@@ -1,4 +1,4 @@
-"""Use of the busiest links over a simulated step, drawn: who used each, when, and how long it was how busy."""
+"""Plots of the busiest links of a simulated step: their users, their use over time, and a histogram of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MOST, _BINS = 10, 240
 _WIDTH, _LEFT, _ROW, _GAP, _TOP, _BOTTOM = 12.0, 2.75, 0.62, 0.2, 0.95, 0.55
 _TIME, _SIDE = 6.6, 1.75
-"""inches: the axis of time, and the histogram beside it"""
+"""inches: the axis of time, and the histogram next to it"""
 
 
 def plot_links(step: SimulatedStep, path: str | Path) -> None:
@@ -46,7 +46,7 @@ def links_image(step: SimulatedStep, kind: str, *, dpi: int = 150) -> bytes:
 
 
 def links_figure(step: SimulatedStep) -> Figure:
-    """A row for each of the ten busiest links: utilisation over time, coloured by who sent, and its histogram."""
+    """A row for each of the ten busiest links: utilisation over time, coloured by sender, and its histogram."""
     links = busiest_links(step)
     if not links:
         raise TimelineError("no link carried anything in this step; there is nothing to draw")
@@ -65,7 +65,7 @@ def links_figure(step: SimulatedStep) -> Figure:
             last = row == len(shown) - 1
             _draw(axes, use, step.step_time, colour, last=last)
             _histogram(side, use, step.step_time, last=last)
-            _named(figure, use, step.step_time, bottom + 0.5 * _ROW / height)
+            _name_link(figure, use, step.step_time, bottom + 0.5 * _ROW / height)
         _title(figure, step, len(links), height)
         _legend(figure, shown, colour, height)
         return figure
@@ -120,8 +120,8 @@ def _histogram(axes: Axes, use: LinkUse, seconds: float, *, last: bool) -> None:
         axes.set_xlabel("share of the step at\neach utilisation, %", fontsize=8)
 
 
-def _named(figure: Figure, use: LinkUse, seconds: float, at: float) -> None:
-    """What a link is, where, and for whom it worked."""
+def _name_link(figure: Figure, use: LinkUse, seconds: float, at: float) -> None:
+    """Write the name of a link, its position, and its users."""
     copies = f" x{use.copies:,}" if use.copies > 1 else ""
     text = (
         f"{use.name[:34]}{copies}\n{format_quantity(use.capacity, 'B/s')}, {utilisation(use, seconds):.0%} used\n"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from podsim.errors import TraceError
 
 Value = int | bytes
-"""what a field holds: a varint as an int, all else as its bytes"""
+"""The value of a field: an int for a varint, otherwise bytes."""
 
 
 def varint_at(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -55,8 +55,8 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, Value]]:
         at += size
 
 
-def packed(value: Value) -> list[int]:
-    """Numbers of a repeated field, packed or alone."""
+def repeated_integers(value: Value) -> list[int]:
+    """The integers of a repeated field, packed or single."""
     if isinstance(value, int):
         return [value]
     numbers, at = [], 0
@@ -66,8 +66,8 @@ def packed(value: Value) -> list[int]:
     return numbers
 
 
-def signed(value: int) -> int:
-    """A varint read as a whole number with a sign, in 64 bits."""
+def signed_integer(value: int) -> int:
+    """A varint as a signed 64-bit integer."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
@@ -83,7 +83,7 @@ def varint(value: int) -> bytes:
 
 
 def tag(number: int, wire: int) -> bytes:
-    """What stands before a field's value: its number and wire type."""
+    """The tag before a field's value: its number and wire type."""
     return varint(number << 3 | wire)
 
 

@@ -1,4 +1,4 @@
-"""Lengths of time that spans cover together, however many overlap."""
+"""Time that overlapping spans cover together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def covered(start: Floats, end: Floats) -> float:
+def covered_seconds(start: Floats, end: Floats) -> float:
     """Seconds in which at least one span runs."""
     if not len(start):
         return 0.0
@@ -20,7 +20,7 @@ def covered(start: Floats, end: Floats) -> float:
     return float(np.maximum(ends - np.maximum(starts, reached), 0.0).sum())
 
 
-def beyond(start: Floats, end: Floats, other_start: Floats, other_end: Floats) -> float:
-    """Seconds in which a span runs and none of the others: those of both together, minus those of the others."""
-    both = covered(np.concatenate([start, other_start]), np.concatenate([end, other_end]))
-    return max(0.0, both - covered(other_start, other_end))
+def uncovered_seconds(start: Floats, end: Floats, other_start: Floats, other_end: Floats) -> float:
+    """Seconds in which a span runs and none of the others: the union of both, minus the others."""
+    both = covered_seconds(np.concatenate([start, other_start]), np.concatenate([end, other_end]))
+    return max(0.0, both - covered_seconds(other_start, other_end))

@@ -1,4 +1,4 @@
-"""A timeline to a file and back; what kind of file its name says."""
+"""Writing a timeline to a file and reading it back; the file's name gives its format."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from podsim.timeline.trace_perfetto_read import read_perfetto
 
 Progress = Callable[[int, int], None]
 SUFFIXES = (".json", ".json.gz", ".pftrace", ".pftrace.gz", ".png", ".svg", ".html")
-"""what `write_timeline` can write"""
+"""The formats of `write_timeline`."""
 _READABLE = (".json", ".json.gz", ".pftrace", ".pftrace.gz", ".perfetto-trace")
 _LEVEL = 3
-"""of gzip: a fifth larger than the best, in a quarter of the time"""
+"""The level of gzip: files a fifth larger than the best, in a quarter of the time."""
 
 
 def suffix_of(path: str | Path, known: tuple[str, ...], what: str) -> str:
-    """The end of a file's name that says what it is; TimelineError if it is none of the known ones."""
+    """The end of a file's name, which gives its format; TimelineError if the format is unknown."""
     name = Path(path).name.lower()
     suffix = max((end for end in known if name.endswith(end)), key=len, default="")
     if not suffix or name == suffix:

@@ -1,4 +1,4 @@
-"""A timeline in the trace event format, as Chrome, Perfetto and PyTorch read and write it; and read back.
+"""Writing and reading timelines in the trace event format of Chrome, Perfetto and PyTorch.
 
 One event a line: processes and threads are named first, then come spans ("X", times in microseconds with the
 nanoseconds as decimals) and counters ("C").
@@ -29,7 +29,7 @@ _CHUNK = 1 << 15
 def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
     """The text of a trace, some megabytes at a time; `progress` gets (spans written, of all).
 
-    Spans of a lane that overlap stand on further rows of it. Arguments that are no number (NaN) are left out.
+    Overlapping spans of a lane go to further rows of it. Arguments that are NaN are left out.
     """
     rows = rows_of(timeline)
     processes = processes_of(timeline)
@@ -54,19 +54,19 @@ def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None 
 def _names(timeline: Timeline, rows: Rows, processes: tuple[str, ...]) -> Iterator[str]:
     """Events that name processes and threads and keep them in order."""
 
-    def named(what: str, pid: int, tid: int, **held: object) -> str:
+    def metadata(what: str, pid: int, tid: int, **held: object) -> str:
         event = {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": held}
         return json.dumps(event, separators=(",", ":"))
 
     pids = {process: 1 + index for index, process in enumerate(processes)}
-    yield named("podsim_timeline", 1, 1, version=1)
+    yield metadata("podsim_timeline", 1, 1, version=1)
     for process, pid in pids.items():
-        yield named("process_name", pid, pid, name=process)
-        yield named("process_sort_index", pid, pid, sort_index=pid)
+        yield metadata("process_name", pid, pid, name=process)
+        yield metadata("process_sort_index", pid, pid, sort_index=pid)
     for row, (lane, depth) in enumerate(zip(rows.lane, rows.depth, strict=True)):
         owner, tid = timeline.lanes[lane], 1 + len(processes) + row
-        yield named("thread_name", pids[owner.process], tid, name=label(owner, depth))
-        yield named("thread_sort_index", pids[owner.process], tid, sort_index=row)
+        yield metadata("thread_name", pids[owner.process], tid, name=label(owner, depth))
+        yield metadata("thread_sort_index", pids[owner.process], tid, sort_index=row)
 
 
 def _microseconds(nanoseconds: NDArray[np.int64]) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _spans(
 
 
 def _argument(name: str, values: NDArray[np.generic]) -> list[str]:
-    """An argument of each span as text; "" where it is no number."""
+    """The text of an argument of each span; "" for NaN."""
     key = json.dumps(name)
     if values.dtype.kind in "iub":
         return [f"{key}:{value}" for value in values.astype(np.int64).tolist()]
@@ -118,7 +118,7 @@ def _values(counter: Counter, pid: int) -> Iterator[str]:
 
 
 def read_chrome(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Timeline:
-    """The timeline of a file of trace events, "X" or "B" and "E", gzip or not; other events are passed over.
+    """The timeline of a file of trace events, "X" or "B" and "E", gzip or not; other events are skipped.
 
     A thread is a lane, its process that thread's process; equal names are one lane, as rows of `chrome_text` are.
     Raises TimelineError on what cannot be read, and on a file without a span.
@@ -129,27 +129,29 @@ def read_chrome(path: str | Path, progress: Callable[[int, int], None] | None = 
     def each(event: Mapping[str, Any]) -> None:
         phase = event.get("ph")
         if phase == "X":
-            spans.span(event, _us(event, "ts"), _us(event, "dur"))
+            spans.span(event, _event_seconds(event, "ts"), _event_seconds(event, "dur"))
         elif phase == "B":
             open_spans.setdefault((event.get("pid"), event.get("tid")), []).append(event)
         elif phase == "E":
             stack = open_spans.get((event.get("pid"), event.get("tid")))
             if stack:
                 begun = stack.pop()
-                start = _us(begun, "ts")
-                spans.span(begun, start, _us(event, "ts") - start)
+                start = _event_seconds(begun, "ts")
+                spans.span(begun, start, _event_seconds(event, "ts") - start)
         elif phase == "C":
             for unit, value in (event.get("args") or {}).items():
                 if isinstance(value, (int, float)):
-                    spans.value(event.get("pid"), str(event.get("name", "")), unit, _us(event, "ts"), value)
+                    spans.value(
+                        event.get("pid"), str(event.get("name", "")), unit, _event_seconds(event, "ts"), value
+                    )
         elif phase == "M":
-            spans.named(event)
+            spans.take_name(event)
 
     read_events(path, each, progress)
     return spans.timeline()
 
 
-def _us(event: Mapping[str, Any], key: str) -> float:
+def _event_seconds(event: Mapping[str, Any], key: str) -> float:
     """Seconds of a time in microseconds."""
     value = event.get(key, 0.0)
     return float(value) / 1e6

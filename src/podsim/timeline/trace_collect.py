@@ -1,4 +1,4 @@
-"""A timeline gathered span by span, as readers of traces find them."""
+"""A timeline built span by span by the readers of traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from podsim.timeline.trace_rows import read_label
 
 
 class Collected:
-    """Columns that grow; `timeline` makes arrays of them. Lanes, names and kinds keep the order they are met in."""
+    """Columns that grow, and that `timeline` turns into arrays. Lanes, names and kinds keep their order in the file."""
 
     def __init__(self, source: str) -> None:
         """Start with nothing; `source` names the file in errors."""
@@ -28,7 +28,7 @@ class Collected:
         self._arguments: dict[str, dict[int, Any]] = {}
         self._counters: dict[tuple[Any, str, str], tuple[list[float], list[float]]] = {}
 
-    def named(self, event: Mapping[str, Any]) -> None:
+    def take_name(self, event: Mapping[str, Any]) -> None:
         """Take the name of a process or a thread."""
         name = (event.get("args") or {}).get("name")
         if event.get("name") == "process_name":
@@ -58,7 +58,7 @@ class Collected:
         values.append(float(value))
 
     def timeline(self) -> Timeline:
-        """What was gathered; TimelineError without a span."""
+        """The collected timeline; TimelineError without a span."""
         row, name, kind, start, end = self._columns
         if not row:
             raise TimelineError(

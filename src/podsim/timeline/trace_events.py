@@ -1,7 +1,7 @@
 """Files of the trace event format (Chrome, Perfetto, PyTorch's Kineto), read one event at a time.
 
-A file is an array of events or an object that holds one as `traceEvents`, as text or gzip. The text is in memory once;
-events are not kept, so that a profile of a gigabyte needs a gigabyte and what the caller keeps.
+A file is an array of events or an object that holds one as `traceEvents`, as text or gzip. Memory holds
+the text once and no events: a profile of a gigabyte needs a gigabyte, plus what the caller keeps.
 
 Format: "Trace Event Format", the document of the Chromium project; its array may lack the closing bracket.
 """
@@ -22,21 +22,21 @@ from podsim.errors import TimelineError
 _SPACE = re.compile(r"[ \t\n\r]*")
 _AHEAD = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
 _TAIL = 24
-"""characters before the end of a file in which an unreadable place means that the rest is missing"""
+"""The number of characters at the end of a file in which an unreadable position means that the file is truncated."""
 
 
 def read_file(path: str | Path) -> bytes:
-    """Bytes of a file, unpacked if it is gzip; TimelineError if it cannot be read or ends too early."""
+    """Bytes of a file, decompressed if it is gzip; TimelineError if it cannot be read or ends too early."""
     path = Path(path)
     try:
         held = path.read_bytes()
         return gzip.decompress(held) if held[:2] == b"\x1f\x8b" else held
     except EOFError:
         raise TimelineError(
-            f"{path.name}: truncated: the gzip data end too early; copy the file anew"
+            f"{path.name}: truncated: the gzip data end too early; copy the file again"
         ) from None
     except (zlib.error, gzip.BadGzipFile) as problem:
-        raise TimelineError(f"{path.name}: damaged gzip data ({problem}); copy the file anew") from None
+        raise TimelineError(f"{path.name}: damaged gzip data ({problem}); copy the file again") from None
     except OSError as problem:
         raise TimelineError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
 
@@ -48,7 +48,7 @@ def read_events(
 ) -> dict[str, Any]:
     """Call `each` with every event of a file; the rest of the file's object, {} of an array.
 
-    `progress` gets (characters read, of all). Raises TimelineError on a file that is truncated, is no JSON, or is JSON
+    `progress` gets (characters read, of all). Raises TimelineError on a file that is truncated, is not JSON, or is JSON
     without trace events.
     """
     name = Path(path).name
@@ -125,7 +125,7 @@ def _array(
     *,
     inner: bool = False,
 ) -> int:
-    """Read the array that opens at a place; the place after it."""
+    """Read the array that opens at a position; the position after it."""
     decode, ahead = json.JSONDecoder().raw_decode, _AHEAD.match
     count = 0
     position = _space(text, position + 1)
@@ -149,11 +149,11 @@ def _array(
 
 
 def _unreadable(text: str, position: int, name: str, what: str) -> TimelineError:
-    """The error for text that is no JSON at a place: it says truncated where the text ends there."""
+    """The error for text that is no JSON at a position: "truncated" where the text ends there."""
     rest = text[position : position + _TAIL].strip()
     if not rest or "Unterminated" in what or (len(rest) < _TAIL and text.rstrip()[-1] not in "}]"):
         return TimelineError(
-            f"{name}: truncated ({what}); let the program that writes it finish, or copy it anew"
+            f"{name}: truncated ({what}); let the program that writes it finish, or copy it again"
         )
     line = text.count("\n", 0, position) + 1
     return TimelineError(f"{name}: no JSON at line {line:,} ({what}): {text[position : position + 40]!r}")

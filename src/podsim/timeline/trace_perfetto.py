@@ -18,7 +18,7 @@ from podsim.errors import TimelineError
 from podsim.results.timeline import Counter, Timeline
 from podsim.timeline.protobuf import bytes_field, message_field, number_field
 from podsim.timeline.trace_rows import Rows, label, nanoseconds, rows_of
-from podsim.timeline.wire import Block, constant, doubles, flat, integers, nested, only
+from podsim.timeline.wire import Block, constant, doubles, integers, join_rows, message_blocks, select_rows
 
 Ints: TypeAlias = NDArray[np.int64]
 _PACKET = 1
@@ -27,7 +27,7 @@ _CLEARED, _NEEDED = 1, 2
 _TYPE, _TRACK, _CATEGORY, _NAME, _ANNOTATION, _VALUE = 9, 11, 3, 10, 4, 44
 _BEGIN, _END, _COUNTER = 1, 2, 4
 _CHUNK = 1 << 15
-"""spans turned into bytes at once: some 5 MB of work"""
+"""The number of spans encoded at once: some 5 MB of memory."""
 
 
 def processes_of(timeline: Timeline) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def processes_of(timeline: Timeline) -> tuple[str, ...]:
 def packets(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[bytes]:
     """The bytes of a trace, some megabytes at a time; `progress` gets (spans written, of all).
 
-    Times are whole nanoseconds. Spans of a lane that overlap stand on further rows of it. Raises TimelineError on
+    Times are whole nanoseconds. Overlapping spans of a lane go to further rows of it. Raises TimelineError on
     times before 0.
     """
     rows = rows_of(timeline)
@@ -101,7 +101,7 @@ Column: TypeAlias = tuple[str, NDArray[np.generic]]
 
 
 def _columns(timeline: Timeline) -> tuple[tuple[str, ...], dict[str, Column]]:
-    """The texts of arguments, and each argument as (what it is, its values): texts by number from 1."""
+    """The texts of arguments, and each argument as (type, values); texts are numbered from 1."""
     words: list[str] = []
     columns: dict[str, Column] = {}
     for name, values in timeline.arguments.items():
@@ -139,7 +139,9 @@ def _texts(timeline: Timeline, words: tuple[str, ...]) -> bytes:
 
 def _packet(stamp: Ints, event: list[Block]) -> list[Block]:
     same = number_field(_SEQUENCE, 1) + number_field(_FLAGS, _NEEDED)
-    return nested(_PACKET, [*integers(_TIMESTAMP, stamp), constant(same, len(stamp)), *nested(_EVENT, event)])
+    return message_blocks(
+        _PACKET, [*integers(_TIMESTAMP, stamp), constant(same, len(stamp)), *message_blocks(_EVENT, event)]
+    )
 
 
 def _spans(timeline: Timeline, rows: Rows, part: slice, first_row: int, columns: dict[str, Column]) -> bytes:
@@ -155,7 +157,7 @@ def _spans(timeline: Timeline, rows: Rows, part: slice, first_row: int, columns:
     for index, (what, values) in enumerate(columns.values()):
         begin += _annotation(index + 1, what, values[order])
     end = [constant(number_field(_TYPE, _END), n), *integers(_TRACK, track)]
-    return flat([*_packet(rows.start[part], begin), *_packet(rows.end[part], end)])
+    return join_rows([*_packet(rows.start[part], begin), *_packet(rows.end[part], end)])
 
 
 def _annotation(name: int, what: str, values: NDArray[np.generic]) -> list[Block]:
@@ -163,10 +165,12 @@ def _annotation(name: int, what: str, values: NDArray[np.generic]) -> list[Block
     named = constant(number_field(1, name), len(values))
     if what == "float":
         numbers = values.astype(np.float64)
-        blocks = nested(_ANNOTATION, [named, *doubles(5, numbers)])
+        blocks = message_blocks(_ANNOTATION, [named, *doubles(5, numbers)])
         gone = np.isnan(numbers)
-        return only(blocks, ~gone) if gone.any() else blocks
-    return nested(_ANNOTATION, [named, *integers(17 if what == "text" else 4, values.astype(np.int64))])
+        return select_rows(blocks, ~gone) if gone.any() else blocks
+    return message_blocks(
+        _ANNOTATION, [named, *integers(17 if what == "text" else 4, values.astype(np.int64))]
+    )
 
 
 def _values(counter: Counter, track: int) -> Iterator[bytes]:
@@ -178,4 +182,4 @@ def _values(counter: Counter, track: int) -> Iterator[bytes]:
     for first in range(0, len(stamps), _CHUNK):
         part = slice(first, first + _CHUNK)
         event = [constant(head, len(stamps[part])), *doubles(_VALUE, counter.value[part])]
-        yield flat(_packet(stamps[part], event))
+        yield join_rows(_packet(stamps[part], event))

@@ -1,6 +1,6 @@
-"""Perfetto's own format, read back: slices and counters of tracks, whoever wrote them.
+"""Reading Perfetto's own format: slices and counters of tracks, from any program.
 
-Only what stands on tracks is read (TrackEvent); packets of other kinds, such as scheduling of a kernel, are passed over.
+Only events on tracks (TrackEvent) are read; other packets, such as a kernel's scheduling, are skipped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from podsim.errors import TimelineError, TraceError
 from podsim.results.timeline import Timeline
-from podsim.timeline.protobuf import fields, signed, varint_at
+from podsim.timeline.protobuf import fields, signed_integer, varint_at
 from podsim.timeline.trace_collect import Collected
 from podsim.timeline.trace_events import read_file
 
@@ -37,11 +37,11 @@ def read_perfetto(path: str | Path, progress: Callable[[int, int], None] | None 
                 progress(end, len(data))
     except (TraceError, struct.error, UnicodeDecodeError, TypeError, AttributeError):
         raise TimelineError(f"{name}: not a Perfetto trace, or damaged; its packets cannot be read") from None
-    return reader.found.timeline()
+    return reader.spans.timeline()
 
 
 def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
-    """(place after it, bytes) of each packet."""
+    """(position after it, bytes) of each packet."""
     position = 0
     while position < len(data):
         if data[position] != 0x0A:
@@ -55,13 +55,13 @@ def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
         position = start + length
         if position > len(data):
             raise TimelineError(
-                f"{name}: truncated: the last packet ends {position - len(data):,} bytes after the file; copy it anew"
+                f"{name}: truncated: the last packet ends {position - len(data):,} bytes after the file; copy it again"
             )
         yield position, data[start:position]
 
 
 def _fields(data: bytes) -> Fields:
-    """Fields of a message; eight bytes are a double, four are nothing that is needed."""
+    """Fields of a message; eight bytes are a double, and four-byte fields are not needed."""
     return [
         (number, _DOUBLE.unpack(value)[0] if wire == 1 and isinstance(value, bytes) else value)
         for number, wire, value in fields(data, 0, len(data))
@@ -70,13 +70,13 @@ def _fields(data: bytes) -> Fields:
 
 
 class _Reader:
-    """Tracks and texts met so far, and the spans that are open."""
+    """Tracks and texts read so far, and open spans."""
 
     def __init__(self, name: str) -> None:
-        self.found = Collected(name)
+        self.spans = Collected(name)
         self.texts: dict[tuple[int, str], dict[int, str]] = {}
         self.pid_of_process_track: dict[int, int] = {}
-        self.place: dict[int, tuple[Any, Any]] = {}
+        self.threads: dict[int, tuple[Any, Any]] = {}
         self.counter: dict[int, tuple[Any, str, str]] = {}
         self.open: dict[int, list[tuple[float, dict[str, Any]]]] = {}
 
@@ -100,13 +100,13 @@ class _Reader:
         if flags & 1:
             self.texts = {key: held for key, held in self.texts.items() if key[0] != sequence}
         if interned is not None:
-            self._interned(interned, sequence)
+            self._take_texts(interned, sequence)
         if descriptor is not None:
             self._track(dict(_fields(descriptor)))
         if event is not None:
             self._event(stamp / 1e9, _fields(event), sequence)
 
-    def _interned(self, data: bytes, sequence: int) -> None:
+    def _take_texts(self, data: bytes, sequence: int) -> None:
         for table, entry in _fields(data):
             if table in _TABLES:
                 held = dict(_fields(entry))
@@ -120,23 +120,25 @@ class _Reader:
         if 3 in held:
             process = dict(_fields(held[3]))
             self.pid_of_process_track[uuid] = process.get(1, uuid)
-            self._named("process_name", process.get(1, uuid), 0, process.get(6))
+            self._take_name("process_name", process.get(1, uuid), 0, process.get(6))
         if 4 in held:
             thread = dict(_fields(held[4]))
-            self.place[uuid] = thread.get(1, 0), thread.get(2, uuid)
-            self._named("thread_name", *self.place[uuid], thread.get(5, held.get(2)))
+            self.threads[uuid] = thread.get(1, 0), thread.get(2, uuid)
+            self._take_name("thread_name", *self.threads[uuid], thread.get(5, held.get(2)))
             return
         pid = self.pid_of_process_track.get(parent, parent) if parent is not None else uuid
         if 8 in held:
             unit = dict(_fields(held[8])).get(6, b"")
             self.counter[uuid] = pid, held.get(2, b"").decode("utf-8"), unit.decode("utf-8")
         elif 3 not in held:
-            self.place[uuid] = pid, f"track {uuid}"
-            self._named("thread_name", pid, f"track {uuid}", held.get(2))
+            self.threads[uuid] = pid, f"track {uuid}"
+            self._take_name("thread_name", pid, f"track {uuid}", held.get(2))
 
-    def _named(self, what: str, pid: Any, tid: Any, name: bytes | None) -> None:
+    def _take_name(self, what: str, pid: Any, tid: Any, name: bytes | None) -> None:
         if name is not None:
-            self.found.named({"name": what, "pid": pid, "tid": tid, "args": {"name": name.decode("utf-8")}})
+            self.spans.take_name(
+                {"name": what, "pid": pid, "tid": tid, "args": {"name": name.decode("utf-8")}}
+            )
 
     def _event(self, time: float, content: Fields, sequence: int) -> None:
         """Take the begin or the end of a span, or a value of a counter."""
@@ -159,16 +161,16 @@ class _Reader:
             elif number == 4:
                 arguments |= self._argument(held, sequence)
             elif number in (30, 44):
-                value = float(signed(held)) if number == 30 else held
+                value = float(signed_integer(held)) if number == 30 else held
         if kind == 1:
-            pid, tid = self.place.get(track, (self.pid_of_process_track.get(track, 0), f"track {track}"))
+            pid, tid = self.threads.get(track, (self.pid_of_process_track.get(track, 0), f"track {track}"))
             event = {**words, "pid": pid, "tid": tid, "args": arguments}
             self.open.setdefault(track, []).append((time, event))
         elif kind == 2 and self.open.get(track):
             start, event = self.open[track].pop()
-            self.found.span(event, start, time - start)
+            self.spans.span(event, start, time - start)
         elif kind == 4 and value is not None and track in self.counter:
-            self.found.value(*self.counter[track], time, value)
+            self.spans.value(*self.counter[track], time, value)
 
     def _argument(self, data: bytes, sequence: int) -> dict[str, Any]:
         held = dict(_fields(data))
@@ -186,5 +188,5 @@ class _Reader:
         for number in (3, 4, 5, 2):
             if number in held:
                 value = held[number]
-                return {name: signed(value) if number == 4 else bool(value) if number == 2 else value}
+                return {name: signed_integer(value) if number == 4 else bool(value) if number == 2 else value}
         return {}

@@ -1,4 +1,4 @@
-"""What both trace formats share: whole nanoseconds, rows on which nothing overlaps, and labels that can be read back."""
+"""The rows of both trace formats: whole nanoseconds, no overlap on a row, and labels that can be read back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LABEL = re.compile(r"(.*?)(?: \((\d+) alike\))?(?: \(row (\d+)\))?\Z", re.DOTAL
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """A timeline as trace viewers want it: sorted by row and start, in ns, no two spans of a row at once."""
+    """A timeline for trace viewers: sorted by row and start, in ns, without overlap on a row."""
 
     order: Ints
     """The span at each position, [spans]."""
@@ -36,7 +36,7 @@ class Rows:
 
 
 def nanoseconds(seconds: NDArray[np.float64]) -> Ints:
-    """Whole nanoseconds nearest to times in s: what the formats can hold, for 292 years."""
+    """Times in s, rounded to whole nanoseconds; the formats hold up to 292 years."""
     if not np.all(np.isfinite(seconds)) or np.any(np.abs(seconds) > 9.2e9):
         raise TimelineError(
             "a time is not finite or beyond 292 years; trace files count nanoseconds in 64 bits"
@@ -54,7 +54,7 @@ def rows_of(timeline: Timeline) -> Rows:
     depth = np.zeros(len(order), dtype=np.int64)
     bounds = np.searchsorted(lane, [overlapping, overlapping + 1])
     for first, last in bounds.T.tolist():
-        depth[first:last] = _stacked(start[first:last], end[first:last])
+        depth[first:last] = _stack_rows(start[first:last], end[first:last])
     depths = np.zeros(len(timeline.lanes), dtype=np.int64)
     np.maximum.at(depths, lane, depth)
     first_row = np.concatenate([[0], np.cumsum(depths + 1)[:-1]]).astype(np.int64)
@@ -67,7 +67,7 @@ def rows_of(timeline: Timeline) -> Rows:
     )  # fmt: skip
 
 
-def _stacked(start: Ints, end: Ints) -> list[int]:
+def _stack_rows(start: Ints, end: Ints) -> list[int]:
     """For spans sorted by start, the lowest row that is free when each starts."""
     busy: list[tuple[int, int]] = []
     free: list[int] = []
@@ -91,7 +91,7 @@ def label(lane: Lane, depth: int = 0) -> str:
 
 
 def read_label(text: str, process: str) -> Lane:
-    """The lane that a viewer's name stands for, whichever its row."""
+    """The lane that a viewer's label names, on any row."""
     match = _LABEL.match(text)
     assert match is not None
     return Lane(process=process, name=match[1], copies=int(match[2] or 1))

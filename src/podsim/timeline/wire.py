@@ -1,8 +1,8 @@
-"""Bytes of protobuf messages, millions at a time: columns of bytes side by side, rows cut to what each needs.
+"""Encoding millions of protobuf messages at once: columns of bytes, and rows cut to the needed bytes.
 
-A block is a pair of arrays [rows, columns]: bytes, and which of them are there. Messages are lists of blocks; a row of
-all of them, one after the other, is a message. A variable-length number is as wide as the widest of its column, and the
-bytes that a row does not need are left out when `flat` joins everything. This is the wire format as documented at
+A block is a pair of arrays [rows, columns]: bytes, and a mask of the bytes in use. A list of blocks holds one message
+per row. A variable-length number is as wide as the widest of its column, and the
+bytes that a row does not need are left out when `join_rows` joins everything. This is the wire format as documented at
 protobuf.dev/programming-guides/encoding; nothing of the protobuf library is needed to write it.
 podsim.timeline.protobuf has it one message at a time.
 """
@@ -50,7 +50,7 @@ def doubles(field: int, values: NDArray[np.floating]) -> list[Block]:
     return [constant(tag(field, _FIXED64), len(values)), (held, np.broadcast_to(np.True_, held.shape))]
 
 
-def nested(field: int, blocks: Sequence[Block]) -> list[Block]:
+def message_blocks(field: int, blocks: Sequence[Block]) -> list[Block]:
     """A message in each row, made of blocks."""
     rows = len(blocks[0][0])
     length = np.zeros(rows, dtype=np.int64)
@@ -59,12 +59,12 @@ def nested(field: int, blocks: Sequence[Block]) -> list[Block]:
     return [constant(tag(field, _BYTES), rows), _varints(length), *blocks]
 
 
-def only(blocks: Sequence[Block], rows: NDArray[np.bool_]) -> list[Block]:
-    """The blocks in some rows, nothing in the others."""
+def select_rows(blocks: Sequence[Block], rows: NDArray[np.bool_]) -> list[Block]:
+    """The blocks in the chosen rows, and nothing in the others."""
     return [(held, there & rows[:, None]) for held, there in blocks]
 
 
-def flat(blocks: Sequence[Block]) -> bytes:
+def join_rows(blocks: Sequence[Block]) -> bytes:
     """All rows, one after the other."""
     held = np.concatenate([block[0] for block in blocks], axis=1)
     there = np.concatenate([block[1] for block in blocks], axis=1)

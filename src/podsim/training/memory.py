@@ -73,7 +73,7 @@ def weight_table(model: Model, plan: Plan) -> Weights:
     expert = np.zeros_like(dense)
     for position, shares in enumerate(model.shares):
         for share, table in zip(shares, (dense, expert), strict=True):
-            table[position] = share.whole + share.divided / tp
+            table[position] = share.replicated + share.divided / tp
             for heads, held in share.kv:
                 table[position] += held * repeated_share(heads, tp)
     shared = 0

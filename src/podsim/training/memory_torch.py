@@ -304,9 +304,9 @@ def highest_moment(plan: Plan, software: Software, layout: TorchLayout) -> Momen
     elif not is_whole.any():
         moment = _divided_moment(plan, software, layout, sizes)
     else:
-        whole = _whole_moment(plan, software, layout, sizes)
+        undivided = _whole_moment(plan, software, layout, sizes)
         divided = _divided_moment(plan, software, layout, sizes)
-        moment = Moment(*(np.where(is_whole, *pair) for pair in zip(whole, divided, strict=True)))
+        moment = Moment(*(np.where(is_whole, *pair) for pair in zip(undivided, divided, strict=True)))
     states = 2 * _chunks(plan) - (layout.blocks[:, 0] > 0) - (layout.blocks[:, -1] > 0)
     received = np.asarray(plan.micro_batches, dtype=float) * layout.state_bytes * states
     shard = np.asarray(plan.shard_ranks, dtype=float)

@@ -25,14 +25,16 @@ def op_reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ..
     """One row an op, in the order of the model, for one micro-batch on one rank of a scalar plan."""
     software = load_software(plan.software, cluster.gpu)
     arrays = plan.arrays()
-    order = {id(item.op): place for place, item in enumerate(items_of(model)[0])}
-    found = []
+    order = {id(item.op): position for position, item in enumerate(items_of(model)[0])}
+    reports = []
     for items, _, times in op_times(model, cluster, arrays, software):
-        for place, item in enumerate(items):
-            seconds = float(times.forward[place, 0])
-            back = float(times.backward[place, 0])
-            found.append((order[id(item.op)], _report(item, cluster, arrays, model, software, seconds, back)))
-    return tuple(report for _, report in sorted(found, key=lambda pair: pair[0]))
+        for position, item in enumerate(items):
+            seconds = float(times.forward[position, 0])
+            back = float(times.backward[position, 0])
+            reports.append(
+                (order[id(item.op)], _report(item, cluster, arrays, model, software, seconds, back))
+            )
+    return tuple(report for _, report in sorted(reports, key=lambda pair: pair[0]))
 
 
 def _report(

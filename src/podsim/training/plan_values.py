@@ -131,8 +131,8 @@ class PlanValues(TrainedFields, LayoutFields):
     @property
     def shard_ranks(self) -> Ints:
         """Ranks over which ZeRO divides what it divides."""
-        whole = self.dp * self.cp
-        return np.where(np.asarray(self.shard) > 0, np.minimum(self.shard, whole), np.asarray(whole))
+        replicas = self.dp * self.cp
+        return np.where(np.asarray(self.shard) > 0, np.minimum(self.shard, replicas), np.asarray(replicas))
 
     def length(self, model: Model) -> int:
         """Tokens of a sequence."""

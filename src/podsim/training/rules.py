@@ -68,9 +68,9 @@ def facts(model: Model, cluster: Cluster, length: int) -> Facts:
 
 
 def _divisors(number: int, limit: int = 1 << 16) -> str:
-    found = [d for d in range(1, min(number, limit) + 1) if number % d == 0]
-    shown = ", ".join(str(d) for d in found[:12])
-    return shown + (", …" if len(found) > 12 else "")
+    divisors = [d for d in range(1, min(number, limit) + 1) if number % d == 0]
+    shown = ", ".join(str(d) for d in divisors[:12])
+    return shown + (", …" if len(divisors) > 12 else "")
 
 
 def _mod(a: Any, b: Any) -> Any:
@@ -117,14 +117,14 @@ def _size_broken(of: str) -> Callable[[PlanValues, Facts], Any]:
 
     def broken(plan: PlanValues, f: Facts) -> Any:
         schedule, m = np.asarray(plan.schedule), _micro_batches(plan)
-        found: Any = np.False_
+        broken_plans: Any = np.False_
         for code, entry in _ENTRIES:
             rules = [rule for rule in entry.rules if rule.of == of]
             chosen = schedule == code
             if rules and chosen.any():
                 wrong = np.logical_or.reduce([rule.broken(plan.pp, plan.virtual_stages, m) for rule in rules])
-                found = found | (chosen & wrong)
-        return found
+                broken_plans = broken_plans | (chosen & wrong)
+        return broken_plans
 
     return broken
 
@@ -296,8 +296,8 @@ def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
     if not isinstance(length, int) or not 1 <= length <= 1 << 30:
         return [f"sequence={length!r}: a sequence has 1 to {1 << 30} tokens"]
     f = facts(model, cluster, length)
-    found = [say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f)))]
-    return found + _text_problems(plan, f)
+    broken = [say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f)))]
+    return broken + _text_problems(plan, f)
 
 
 def _whole(value: Any) -> bool:
@@ -305,14 +305,14 @@ def _whole(value: Any) -> bool:
 
 
 def _text_problems(plan: PlanValues, f: Facts) -> list[str]:
-    found = []
+    unknown = []
     if plan.precision not in f.precisions:
-        found.append(f"precision={plan.precision!r}: this GPU trains in {', '.join(f.precisions)}")
+        unknown.append(f"precision={plan.precision!r}: this GPU trains in {', '.join(f.precisions)}")
     if plan.optimizer_precision not in ("fp32", "bf16", "fp16", "fp8"):
-        found.append(f"optimizer_precision={plan.optimizer_precision!r} may be fp32, bf16, fp16, fp8")
+        unknown.append(f"optimizer_precision={plan.optimizer_precision!r} may be fp32, bf16, fp16, fp8")
     if plan.software not in software_names():
-        found.append(f"software={plan.software!r} may be {', '.join(software_names())}")
-    return found
+        unknown.append(f"software={plan.software!r} may be {', '.join(software_names())}")
+    return unknown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,15 +20,6 @@ _FLAGS = {
     "off": False,
     "0": False,
 }
-_SWITCHES = ("sequence_parallel", "flash", "overlap_grad", "overlap_param", "overlap_tp")
-_LOWEST = {"zero": 0, "shard": 0, "recompute_layers": 0}
-_HIGHEST = {
-    "zero": 3,
-    "micro_batch": 1024,
-    "virtual_stages": 10_000,
-    "ep": 10_000,
-    "recompute_layers": 10_000,
-}
 
 
 def read_limits(limit: Limit | None, gpus: int) -> Space:

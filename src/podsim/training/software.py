@@ -175,7 +175,9 @@ def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:
             below = base.get(part) or base.get(_precise(part), base[""])
             merged[part] = below | own | parts.get(_precise(part), {}) | parts.get(part, {})
         plain[name] = merged
-    return {name: {a: _software(name, entry) for a, entry in found.items()} for name, found in plain.items()}
+    return {
+        name: {a: _software(name, entry) for a, entry in entries.items()} for name, entries in plain.items()
+    }
 
 
 def _precise(part: str) -> str:
@@ -203,10 +205,10 @@ def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Sof
     catalog = _catalog()
     if name not in catalog:
         raise CatalogError(unknown_name("software", str(name), catalog))
-    found = catalog[name]
+    entry = catalog[name]
     if gpu is None:
-        return found[""]
-    known = found[holds(found, gpu, precision)]
+        return entry[""]
+    known = entry[holds(entry, gpu, precision)]
     own: Mapping[str, Any] = _measured(gpu.kernels, name) if gpu.kernels.endswith(".toml") else {}
     return replace(known, **own) if own else known
 

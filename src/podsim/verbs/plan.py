@@ -14,7 +14,7 @@ from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.plan_options import ReplayOptions, SearchOptions
 from podsim.options.question import question, values_of, wrong_choices
 from podsim.results.prediction import ParetoPoint, PlanResult, Prediction, Ranked
-from podsim.simulation.refine import refined
+from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import Job, read_tokens
 from podsim.training.plan import Plan, batch_of, precision_of, read_inputs, software_of
 from podsim.training.search import SearchResult, search
@@ -181,7 +181,7 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
     )
     if not options.simulate:
         return ranked
-    return refined(model, cluster, ranked, [result.plan(position) for position in positions])
+    return refine_ranking(model, cluster, ranked, [result.plan(position) for position in positions])
 
 
 def best_job(options: SavedJobOptions) -> Job:

@@ -11,7 +11,7 @@ from podsim.graphs.trace_graph import TraceGraph
 from podsim.options.question import question, wrong_choices
 from podsim.options.step_options import SimulateOptions
 from podsim.results.simulated import SimulatedStep
-from podsim.simulation.failed_steps import Failing, failing, failing_step
+from podsim.simulation.failed_steps import Failing, failing_step, read_failure
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.shares import shares
 from podsim.training.plan import Setting, read_plan
@@ -32,7 +32,7 @@ def simulate(options: SimulateOptions) -> SimulatedStep:
     """
     from dataclasses import replace
 
-    fault = failing(
+    fault = read_failure(
         dict(options.fail or {}), dict(options.fail_link or {}), options.watchdog, options.checkpoint_every
     )
     trouble = Trouble(

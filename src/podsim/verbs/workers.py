@@ -10,7 +10,7 @@ from podsim.options.plan_options import PlanOptions
 from podsim.options.question import options_of, question, values_of, wrong_choices
 from podsim.options.step_options import WorkersOptions
 from podsim.results.exchanged import ExchangeRun, Tradeoff
-from podsim.simulation.workers_inputs import Given, Workforce, of_numbers, of_plan
+from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan
 
@@ -65,11 +65,11 @@ def _workforce(options: WorkersOptions) -> Workforce:
         if not options.on:
             raise PodsimError("a model needs a cluster: give on, as dgx-a100:4")
         setting = read_plan(PlanOptions(**values_of(options, PlanOptions)))
-        return of_plan(setting, given, options.hierarchical)
+        return plan_workers(setting, given, options.hierarchical)
     known = options_of(WorkersOptions)
     if unused := [name for name in _OF_A_PLAN if getattr(options, name) != known[name].default]:
         raise PodsimError(f"{', '.join(unused)}: of a model's plan, and no model is given")
-    return of_numbers(given, options.workers, options.samples, options.on, options.overrides)
+    return read_workers(given, options.workers, options.samples, options.on, options.overrides)
 
 
 def _exchange_problems(options: WorkersOptions) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
     import numpy as np
 
     from podsim.simulation.workers import Exchange
-    from podsim.simulation.workers_outcome import Told, play_all_reduce, play_servers
+    from podsim.simulation.workers_outcome import RunInputs, play_all_reduce, play_servers
 
     servers, slow_link = options.servers or 1, dict(options.slow_link or {})
     count = force.replicas // force.members
@@ -151,7 +151,7 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
         bandwidth[worker] *= share
 
     def run(kind: str, bound: int | None) -> ExchangeRun:
-        labels = Told(
+        labels = RunInputs(
             name=force.name, exchange=kind, members=force.members, every=options.every, gradients=force.gradients,
             weights=force.weights, overlap=options.overlap,
             samples=None if force.samples is None else force.samples * force.members,

@@ -1,1 +1,1 @@
-"""What there is to compute: neural networks as tensor ops, from a catalog or from a config.json."""
+"""Workloads: neural networks as tensor ops, from a catalog or from a config.json."""

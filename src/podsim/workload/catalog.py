@@ -1,4 +1,4 @@
-"""Models by name, and what the user changes of them."""
+"""Models by name, and the user's changes to them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Entry:
 def load_model(name_or_path: str | Path, overrides: Mapping[str, Value] | None = None) -> Model:
     """A Model by its name in the catalog, or from a config.json (a file, or the folder that holds it).
 
-    A name of the catalog comes first; a path is what exists, holds a slash or ends in .json. `overrides`
+    Names of the catalog come first; a path is a text that exists as a file, has a slash or ends in .json. `overrides`
     changes fields of the Transformer, as text or as values: {"sequence": "8192", "model.layers": 12}. Raises
     ModelError for an unknown name (with the closest ones), a broken config, or overrides that do not fit.
     """
@@ -97,15 +97,15 @@ def _value(name: str, value: Value) -> Value:
     kind = _TYPES[name]
     if kind.startswith("tuple") and isinstance(value, (str, list, int)) and not isinstance(value, bool):
         items = [x for x in value.split(",") if x.strip()] if isinstance(value, str) else value
-        return tuple(_whole(name, x) for x in (items if isinstance(items, list) else [items]))
+        return tuple(_read_integer(name, x) for x in (items if isinstance(items, list) else [items]))
     if not isinstance(value, str):
         return value
     if kind == "bool":
-        return _flag(name, value)
-    return _whole(name, value) if kind == "int" else value
+        return _read_flag(name, value)
+    return _read_integer(name, value) if kind == "int" else value
 
 
-def _flag(name: str, text: str) -> bool:
+def _read_flag(name: str, text: str) -> bool:
     known = {
         "true": True,
         "yes": True,
@@ -121,7 +121,7 @@ def _flag(name: str, text: str) -> bool:
     return known[text.strip().lower()]
 
 
-def _whole(name: str, value: object) -> int:
+def _read_integer(name: str, value: object) -> int:
     if type(value) is int:
         return value
     text = value.strip().replace("_", "").removeprefix("+") if isinstance(value, str) else ""

@@ -40,10 +40,10 @@ def load_json(path: Path) -> dict[str, Any]:
             raise
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelError(f"{str(path)[:200]}: cannot read a config.json: {reason}") from error
-    return _parsed(text, str(path))
+    return _parse(text, str(path))
 
 
-def _parsed(text: str, where: str) -> dict[str, Any]:
+def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except RecursionError as error:
@@ -62,7 +62,7 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Typed access to a JSON object; what is wrong collects in `problems`, so that all mistakes are reported at once.
+    """Typed access to a JSON object; `problems` collects all mistakes, which are reported at once.
 
     A key may have synonyms (the first one present counts); null means absent.
     """
@@ -77,8 +77,8 @@ class Config:
                 return name, self.raw[name]
         return names[0], None
 
-    def has(self, name: str) -> bool:
-        """Whether the key is there, null or not."""
+    def has_key(self, name: str) -> bool:
+        """Whether the object has the key, null or not."""
         return name in self.raw
 
     def complain(self, problem: str) -> None:
@@ -86,7 +86,7 @@ class Config:
         if len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(problem)
 
-    def whole(self, limit: str, *names: str, default: int = _REQUIRED, least: int = 1) -> int:
+    def integer(self, limit: str, *names: str, default: int = _REQUIRED, least: int = 1) -> int:
         """Whole number from `least` to the limit of the field `limit`; without a default it is required."""
         name, value = self._find(names)
         most = LIMITS[limit]
@@ -116,7 +116,7 @@ class Config:
         name, value = self._find(names)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not _finite(value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_finite(value):
             self.complain(f"{self.prefix}{name}={shown(value)} must be a finite number")
             return default
         return float(value)
@@ -173,7 +173,7 @@ class Config:
         return Config(raw=value or {}, prefix=f"{self.prefix}{name}.", problems=self.problems)
 
 
-def _finite(value: float) -> bool:
+def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond the largest float

@@ -16,37 +16,37 @@ Fields = dict[str, Any]
 def common(c: Config, *, length: int = -1) -> Fields:
     """What every family has, under all its names; `length` is the class default of the sequence, if any."""
     return {
-        "layers": c.whole("layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-        "hidden": c.whole("hidden", "hidden_size", "n_embd", "d_model", "n_embed"),
-        "heads": c.whole("heads", "num_attention_heads", "n_head", "n_heads", "num_heads"),
-        "vocab": c.whole("vocab", "vocab_size"),
+        "layers": c.integer("layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+        "hidden": c.integer("hidden", "hidden_size", "n_embd", "d_model", "n_embed"),
+        "heads": c.integer("heads", "num_attention_heads", "n_head", "n_heads", "num_heads"),
+        "vocab": c.integer("vocab", "vocab_size"),
         "sequence": trained_length(c, default=length),
     }
 
 
 def trained_length(c: Config, *, default: int = -1) -> int:
     """Tokens per training sequence: the length before any later stretching of the rotary positions."""
-    longest = c.whole(
+    longest = c.integer(
         "sequence", "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length",
         "max_sequence_length", "seq_len", default=default,
     )  # fmt: skip
     scaling = c.table("rope_scaling") if c.raw.get("rope_scaling") is not None else c.table("rope_parameters")
     original = "original_max_position_embeddings"
-    first = c.whole("sequence", original, default=longest)
-    return min(longest, first, scaling.whole("sequence", original, default=longest))
+    first = c.integer("sequence", original, default=longest)
+    return min(longest, first, scaling.integer("sequence", original, default=longest))
 
 
-def dropped(c: Config, *names: str, default: float = 0.0) -> bool:
+def has_dropout(c: Config, *names: str, default: float = 0.0) -> bool:
     """Whether any of these dropouts is above zero."""
     return max(c.probability(name, default=default) for name in names) > 0
 
 
-def _gated(c: Config, *, bias: bool = False) -> Fields:
-    """The layer that LLaMA set: RMSNorm, rotary positions, a gated MLP, no biases."""
+def _gated_fields(c: Config, *, bias: bool = False) -> Fields:
+    """The layer that LLaMA introduced: RMSNorm, rotary positions, a gated MLP, no biases."""
     return common(c) | {
-        "kv_heads": c.whole("kv_heads", "num_key_value_heads", default=0),
-        "head_dim": c.whole("head_dim", "head_dim", default=0),
-        "ffn": c.whole("ffn", "intermediate_size"),
+        "kv_heads": c.integer("kv_heads", "num_key_value_heads", default=0),
+        "head_dim": c.integer("head_dim", "head_dim", default=0),
+        "ffn": c.integer("ffn", "intermediate_size"),
         "gated": True,
         "activation": c.text("hidden_act", "hidden_activation", default="silu"),
         "norm": "rmsnorm",
@@ -60,27 +60,27 @@ def _gated(c: Config, *, bias: bool = False) -> Fields:
 
 def llama(c: Config) -> Fields:
     """LLaMA 1 to 3, and those that took its code: Yi, Vicuna, DeepSeek LLM, SmolLM."""
-    fields = _gated(c, bias=c.flag("attention_bias", default=False))
+    fields = _gated_fields(c, bias=c.flag("attention_bias", default=False))
     return fields | {"mlp_bias": c.flag("mlp_bias", default=False)}
 
 
 def _window(c: Config, *, default: int = 0) -> tuple[int, ...]:
     """One window for all layers; a null one is none."""
-    window = c.whole("sequence", "sliding_window", default=0 if c.has("sliding_window") else default)
+    window = c.integer("sequence", "sliding_window", default=0 if c.has_key("sliding_window") else default)
     return (window,) if window else ()
 
 
 def mistral(c: Config) -> Fields:
     """Mistral: LLaMA with a sliding window."""
-    return _gated(c) | {"windows": _window(c, default=4096)}
+    return _gated_fields(c) | {"windows": _window(c, default=4096)}
 
 
 def mixtral(c: Config) -> Fields:
     """Mixtral: Mistral with a mixture in every layer."""
-    return _gated(c) | {
+    return _gated_fields(c) | {
         "windows": _window(c),
-        "experts": c.whole("experts", "num_local_experts"),
-        "top_k": c.whole("top_k", "num_experts_per_tok"),
+        "experts": c.integer("experts", "num_local_experts"),
+        "top_k": c.integer("top_k", "num_experts_per_tok"),
     }
 
 
@@ -99,8 +99,8 @@ def _qwen_windows(c: Config, layers: int) -> tuple[int, ...]:
     """Qwen: windows above `max_window_layers`, and only if switched on."""
     if not c.flag("use_sliding_window", default=False):
         return ()
-    window = c.whole("sequence", "sliding_window", default=4096)
-    full = c.whole("layers", "max_window_layers", default=28, least=0)
+    window = c.integer("sequence", "sliding_window", default=4096)
+    full = c.integer("layers", "max_window_layers", default=28, least=0)
     typed = _typed_windows(c, layers, window)
     if typed is not None:
         return typed
@@ -109,24 +109,24 @@ def _qwen_windows(c: Config, layers: int) -> tuple[int, ...]:
 
 def qwen2(c: Config) -> Fields:
     """Qwen 1.5, 2, 2.5: LLaMA with biases on queries, keys and values."""
-    fields = _gated(c)
+    fields = _gated_fields(c)
     return fields | {"qkv_bias": True, "windows": _qwen_windows(c, fields["layers"])}
 
 
 def qwen3(c: Config) -> Fields:
     """Qwen 3: LLaMA with norms on the heads of queries and keys."""
-    fields = _gated(c, bias=c.flag("attention_bias", default=False))
+    fields = _gated_fields(c, bias=c.flag("attention_bias", default=False))
     fields["head_dim"] = fields["head_dim"] or 128
     return fields | {"qk_norm": "head", "windows": _qwen_windows(c, fields["layers"])}
 
 
 def _qwen_mixture(c: Config, layers: int) -> Fields:
-    step = c.whole("layers", "decoder_sparse_step", default=1)
+    step = c.integer("layers", "decoder_sparse_step", default=1)
     plain = set(c.indices("mlp_only_layers"))
     return {
-        "experts": c.whole("experts", "num_experts"),
-        "top_k": c.whole("top_k", "num_experts_per_tok"),
-        "expert_ffn": c.whole("expert_ffn", "moe_intermediate_size"),
+        "experts": c.integer("experts", "num_experts"),
+        "top_k": c.integer("top_k", "num_experts_per_tok"),
+        "expert_ffn": c.integer("expert_ffn", "moe_intermediate_size"),
         "dense_layers": tuple(i for i in range(layers) if i in plain or (i + 1) % step),
     }
 
@@ -134,21 +134,21 @@ def _qwen_mixture(c: Config, layers: int) -> Fields:
 def qwen2_moe(c: Config) -> Fields:
     """Qwen 1.5, 2 with a mixture: one gated shared expert."""
     fields = qwen2(c)
-    shared = c.whole("shared_ffn", "shared_expert_intermediate_size")
+    shared = c.integer("shared_ffn", "shared_expert_intermediate_size")
     mixture = _qwen_mixture(c, fields["layers"])
     return fields | mixture | {"shared_ffn": shared, "shared_experts": 1, "shared_gate": True}
 
 
 def qwen3_moe(c: Config) -> Fields:
     """Qwen 3 with a mixture: no shared expert."""
-    fields = _gated(c, bias=c.flag("attention_bias", default=False)) | {"qk_norm": "head"}
+    fields = _gated_fields(c, bias=c.flag("attention_bias", default=False)) | {"qk_norm": "head"}
     windows = _window(c) if c.flag("use_sliding_window", default=False) else ()
     return fields | _qwen_mixture(c, fields["layers"]) | {"windows": windows}
 
 
 def gemma(c: Config) -> Fields:
     """Gemma 1: LLaMA with wide heads, GeGLU and tied embeddings."""
-    fields = _gated(c, bias=c.flag("attention_bias", default=False))
+    fields = _gated_fields(c, bias=c.flag("attention_bias", default=False))
     gate = c.text("hidden_activation", "hidden_act", default="gelu_pytorch_tanh")
     tied = c.flag("tie_word_embeddings", default=True)
     return fields | {"head_dim": fields["head_dim"] or 256, "activation": gate, "tied": tied}
@@ -156,7 +156,7 @@ def gemma(c: Config) -> Fields:
 
 def gemma2(c: Config) -> Fields:
     """Gemma 2: norms on both sides of each branch, a window in every other layer."""
-    window = c.whole("sequence", "sliding_window", default=4096)
+    window = c.integer("sequence", "sliding_window", default=4096)
     fields = gemma(c)
     typed = _typed_windows(c, fields["layers"], window)
     return fields | {"sandwich_norms": True, "windows": typed or (window, 0)}
@@ -171,8 +171,8 @@ def gemma3(c: Config) -> Fields:
                 "num_key_value_heads": 4, "head_dim": 256}  # fmt: skip
     known = {**defaults, **{key: value for key, value in c.raw.items() if value is not None}}
     full = Config(raw=known, prefix=c.prefix, problems=c.problems)
-    window = c.whole("sequence", "sliding_window", default=4096)
-    period = c.whole("layers", "sliding_window_pattern", "_sliding_window_pattern", default=6)
+    window = c.integer("sequence", "sliding_window", default=4096)
+    period = c.integer("layers", "sliding_window_pattern", "_sliding_window_pattern", default=6)
     fields = gemma(full)
     typed = _typed_windows(c, fields["layers"], window)
     return fields | {
@@ -184,9 +184,9 @@ def gemma3(c: Config) -> Fields:
 
 def phi3(c: Config) -> Fields:
     """Phi-3, Phi-4: LLaMA with a window in some."""
-    return _gated(c) | {
+    return _gated_fields(c) | {
         "windows": _window(c),
-        "dropout": dropped(c, "resid_pdrop", "embd_pdrop"),
+        "dropout": has_dropout(c, "resid_pdrop", "embd_pdrop"),
     }
 
 
@@ -194,14 +194,14 @@ def _deepseek(c: Config) -> Fields:
     """The mixture of all DeepSeek models: shared experts, the first layers dense."""
     if c.flag("mlp_bias", default=False):
         c.complain("mlp_bias=True is not supported for DeepSeek: its experts have no biases")
-    fields = _gated(c, bias=c.flag("attention_bias", default=False))
-    first = c.whole("layers", "first_k_dense_replace", default=0, least=0)
-    period = c.whole("layers", "moe_layer_freq", default=1)
-    width = c.whole("expert_ffn", "moe_intermediate_size")
-    shared = c.whole("shared_experts", "n_shared_experts", default=0, least=0)
+    fields = _gated_fields(c, bias=c.flag("attention_bias", default=False))
+    first = c.integer("layers", "first_k_dense_replace", default=0, least=0)
+    period = c.integer("layers", "moe_layer_freq", default=1)
+    width = c.integer("expert_ffn", "moe_intermediate_size")
+    shared = c.integer("shared_experts", "n_shared_experts", default=0, least=0)
     return fields | {
-        "experts": c.whole("experts", "n_routed_experts"),
-        "top_k": c.whole("top_k", "num_experts_per_tok"),
+        "experts": c.integer("experts", "n_routed_experts"),
+        "top_k": c.integer("top_k", "num_experts_per_tok"),
         "expert_ffn": width,
         "shared_ffn": shared * width,
         "shared_experts": shared,
@@ -211,16 +211,16 @@ def _deepseek(c: Config) -> Fields:
 
 def deepseek_v2(c: Config) -> Fields:
     """DeepSeek-V2: latent attention; a null q_lora_rank leaves queries uncompressed (V2-Lite)."""
-    q_rank = c.whole("q_rank", "q_lora_rank", default=0 if c.has("q_lora_rank") else -1)
+    q_rank = c.integer("q_rank", "q_lora_rank", default=0 if c.has_key("q_lora_rank") else -1)
     fields = _deepseek(c)
     return fields | {
         "kv_heads": fields["heads"],
         "head_dim": 0,
-        "value_dim": c.whole("value_dim", "v_head_dim"),
-        "kv_rank": c.whole("kv_rank", "kv_lora_rank"),
+        "value_dim": c.integer("value_dim", "v_head_dim"),
+        "kv_rank": c.integer("kv_rank", "kv_lora_rank"),
         "q_rank": q_rank,
-        "nope_dim": c.whole("nope_dim", "qk_nope_head_dim"),
-        "rope_dim": c.whole("rope_dim", "qk_rope_head_dim"),
+        "nope_dim": c.integer("nope_dim", "qk_nope_head_dim"),
+        "rope_dim": c.integer("rope_dim", "qk_rope_head_dim"),
     }
 
 

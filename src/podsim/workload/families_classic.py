@@ -6,43 +6,43 @@ Each function gives fields of a Transformer; defaults are those of the family's 
 from __future__ import annotations
 
 from podsim.workload.config_json import Config
-from podsim.workload.families import Fields, common, dropped
+from podsim.workload.families import Fields, common, has_dropout
 
 
-def _tied(c: Config, *, default: bool) -> Fields:
+def _tie_fields(c: Config, *, default: bool) -> Fields:
     return {"tied": c.flag("tie_word_embeddings", default=default)}
 
 
 def _ffn(c: Config, *names: str) -> int:
     """Inner width of the MLP; absent or null is four times hidden."""
-    return c.whole("ffn", *names, default=0)
+    return c.integer("ffn", *names, default=0)
 
 
 def gpt2(c: Config) -> Fields:
     """GPT-2."""
     if c.flag("add_cross_attention", default=False):
         c.complain("add_cross_attention=True is not supported: remove it for the plain decoder")
-    fields = common(c) | _tied(c, default=True)
+    fields = common(c) | _tie_fields(c, default=True)
     return fields | {
         "ffn": _ffn(c, "n_inner", "intermediate_size"),
         "activation": c.text("activation_function", default="gelu_new"),
         "positions": fields["sequence"],
-        "dropout": dropped(c, "resid_pdrop", "embd_pdrop", default=0.1),
+        "dropout": has_dropout(c, "resid_pdrop", "embd_pdrop", default=0.1),
     }
 
 
 def gpt_neo(c: Config) -> Fields:
     """GPT-Neo: GPT-2 with a window in every other layer and no bias on queries, keys and values."""
-    fields = common(c) | _tied(c, default=True)
+    fields = common(c) | _tie_fields(c, default=True)
     kinds = _neo_kinds(c, fields["layers"])
-    window = c.whole("sequence", "window_size", default=256)
+    window = c.integer("sequence", "window_size", default=256)
     return fields | {
         "ffn": _ffn(c, "intermediate_size"),
         "activation": c.text("activation_function", default="gelu_new"),
         "positions": fields["sequence"],
         "qkv_bias": False,
         "windows": tuple(window if kind == "local" else 0 for kind in kinds),
-        "dropout": dropped(c, "resid_dropout", "embed_dropout"),
+        "dropout": has_dropout(c, "resid_dropout", "embed_dropout"),
     }
 
 
@@ -65,7 +65,7 @@ def _neo_kinds(c: Config, layers: int) -> list[str]:
 
 def gptj(c: Config) -> Fields:
     """GPT-J: parallel branches behind one norm; biases on the MLP and the logits only."""
-    return common(c) | _tied(c, default=False) | {
+    return common(c) | _tie_fields(c, default=False) | {
         "ffn": _ffn(c, "n_inner"),
         "activation": c.text("activation_function", default="gelu_new"),
         "position": "rope",
@@ -74,21 +74,21 @@ def gptj(c: Config) -> Fields:
         "head_bias": True,
         "parallel_residual": True,
         "shared_norm": True,
-        "dropout": dropped(c, "resid_pdrop", "embd_pdrop"),
+        "dropout": has_dropout(c, "resid_pdrop", "embd_pdrop"),
     }  # fmt: skip
 
 
 def gpt_neox(c: Config) -> Fields:
     """GPT-NeoX, Pythia: parallel branches, each behind its own norm."""
     bias = c.flag("attention_bias", default=True)
-    return common(c) | _tied(c, default=False) | {
-        "ffn": c.whole("ffn", "intermediate_size"),
+    return common(c) | _tie_fields(c, default=False) | {
+        "ffn": c.integer("ffn", "intermediate_size"),
         "activation": c.text("hidden_act", default="gelu"),
         "position": "rope",
         "qkv_bias": bias,
         "proj_bias": bias,
         "parallel_residual": c.flag("use_parallel_residual", default=True),
-        "dropout": dropped(c, "hidden_dropout"),
+        "dropout": has_dropout(c, "hidden_dropout"),
     }  # fmt: skip
 
 
@@ -101,12 +101,12 @@ def opt(c: Config) -> Fields:
     removed = c.flag("_remove_final_layer_norm", default=False)
     biased = c.flag("enable_bias", default=True)
     affine = c.flag("layer_norm_elementwise_affine", default=True)
-    fields = common(c) | _tied(c, default=True)
+    fields = common(c) | _tie_fields(c, default=True)
     return fields | {
-        "ffn": c.whole("ffn", "ffn_dim", "intermediate_size"),
+        "ffn": c.integer("ffn", "ffn_dim", "intermediate_size"),
         "activation": c.text("activation_function", default="relu"),
         "positions": fields["sequence"] + 2,
-        "embedding_width": c.whole("embedding_width", "word_embed_proj_dim", default=0),
+        "embedding_width": c.integer("embedding_width", "word_embed_proj_dim", default=0),
         "norm_first": first,
         "final_norm": first and not removed,
         "norm_scale": affine,
@@ -114,18 +114,18 @@ def opt(c: Config) -> Fields:
         "qkv_bias": biased,
         "proj_bias": biased,
         "mlp_bias": biased,
-        "dropout": dropped(c, "dropout", default=0.1),
+        "dropout": has_dropout(c, "dropout", default=0.1),
     }
 
 
 def bloom(c: Config) -> Fields:
     """BLOOM: GPT with ALiBi and a norm on the embedding."""
-    return common(c, length=2048) | _tied(c, default=True) | {
+    return common(c, length=2048) | _tie_fields(c, default=True) | {
         "ffn": _ffn(c, "n_inner"),
         "activation": "gelu",
         "position": "alibi",
         "embedding_norm": True,
-        "dropout": dropped(c, "hidden_dropout"),
+        "dropout": has_dropout(c, "hidden_dropout"),
     }  # fmt: skip
 
 
@@ -140,13 +140,13 @@ def refined_web(c: Config) -> Fields:
 
 
 def _falcon(c: Config, *, grouped: bool) -> Fields:
-    fields = common(c, length=2048) | _tied(c, default=True)
+    fields = common(c, length=2048) | _tie_fields(c, default=True)
     bias = c.flag("bias", default=False)
     parallel = c.flag("parallel_attn", default=True)
     kv_heads = 1 if c.flag("multi_query", default=True) else fields["heads"]
     if grouped:
-        kv_heads = c.whole("kv_heads", "num_kv_heads", "n_head_kv", default=fields["heads"])
-    norms = c.whole("layers", "num_ln_in_parallel_attn", default=2 if grouped else 1)
+        kv_heads = c.integer("kv_heads", "num_kv_heads", "n_head_kv", default=fields["heads"])
+    norms = c.integer("layers", "num_ln_in_parallel_attn", default=2 if grouped else 1)
     return fields | {
         "kv_heads": kv_heads,
         "ffn": _ffn(c, "ffn_hidden_size"),
@@ -157,23 +157,23 @@ def _falcon(c: Config, *, grouped: bool) -> Fields:
         "mlp_bias": bias,
         "parallel_residual": parallel or grouped,
         "shared_norm": parallel and norms == 1,
-        "dropout": dropped(c, "hidden_dropout"),
+        "dropout": has_dropout(c, "hidden_dropout"),
     }
 
 
 def mpt(c: Config) -> Fields:
     """MPT of llm-foundry: GPT without biases, with ALiBi or learned positions; the MLP's width is a ratio."""
     attention = c.table("attn_config")
-    fields = common(c) | _tied(c, default=True)
+    fields = common(c) | _tie_fields(c, default=True)
     kind = attention.choice(
         "attn_type", ("multihead_attention", "multiquery_attention", "grouped_query_attention"),
         default="multihead_attention",
     )  # fmt: skip
     kv_heads = {"multiquery_attention": 1, "multihead_attention": fields["heads"]}.get(kind, 0)
     if kind == "grouped_query_attention":
-        kv_heads = attention.whole("kv_heads", "kv_n_heads")
+        kv_heads = attention.integer("kv_heads", "kv_n_heads")
     c.table("ffn_config").choice("ffn_type", ("mptmlp",), default="mptmlp")
-    ratio = c.whole("kv_heads", "expansion_ratio", default=4)
+    ratio = c.integer("kv_heads", "expansion_ratio", default=4)
     bias = not c.flag("no_bias", default=True)
     alibi = attention.flag("alibi", default=True)
     rotary = attention.flag("rope", default=False)
@@ -188,14 +188,14 @@ def mpt(c: Config) -> Fields:
         "position": "learned" if learned else "alibi" if alibi else "rope" if rotary else "none",
         "positions": fields["sequence"] if learned else 0,
         "qk_norm": "full" if attention.flag("qk_ln", default=False) else "none",
-        "dropout": dropped(c, "resid_pdrop", "emb_pdrop"),
+        "dropout": has_dropout(c, "resid_pdrop", "emb_pdrop"),
     }
 
 
 def phi(c: Config) -> Fields:
     """Phi-1, 1.5, 2: parallel branches behind one norm, biases everywhere."""
-    return common(c) | _tied(c, default=False) | {
-        "kv_heads": c.whole("kv_heads", "num_key_value_heads", default=0),
+    return common(c) | _tie_fields(c, default=False) | {
+        "kv_heads": c.integer("kv_heads", "num_key_value_heads", default=0),
         "ffn": _ffn(c, "intermediate_size"),
         "activation": c.text("hidden_act", default="gelu_new"),
         "position": "rope",
@@ -203,7 +203,7 @@ def phi(c: Config) -> Fields:
         "parallel_residual": True,
         "shared_norm": True,
         "qk_norm": "head" if c.flag("qk_layernorm", default=False) else "none",
-        "dropout": dropped(c, "resid_pdrop", "embd_pdrop"),
+        "dropout": has_dropout(c, "resid_pdrop", "embd_pdrop"),
     }  # fmt: skip
 
 
@@ -212,18 +212,18 @@ def bert(c: Config) -> Fields:
     c.choice("position_embedding_type", ("absolute",), default="absolute")
     if c.flag("is_decoder", default=False):
         c.complain("is_decoder=True is not supported: BERT is read as an encoder")
-    fields = common(c) | _tied(c, default=True)
+    fields = common(c) | _tie_fields(c, default=True)
     return fields | {
-        "ffn": c.whole("ffn", "intermediate_size"),
+        "ffn": c.integer("ffn", "intermediate_size"),
         "activation": c.text("hidden_act", default="gelu"),
         "positions": fields["sequence"],
-        "token_types": c.whole("token_types", "type_vocab_size", default=2),
+        "token_types": c.integer("token_types", "type_vocab_size", default=2),
         "embedding_norm": True,
         "norm_first": False,
         "final_norm": False,
         "bidirectional": True,
         "head_bias": True,
-        "dropout": dropped(c, "hidden_dropout_prob", default=0.1),
+        "dropout": has_dropout(c, "hidden_dropout_prob", default=0.1),
     }
 
 
@@ -237,26 +237,26 @@ def roberta(c: Config) -> Fields:
 def _t5(c: Config, *, feed: str, tied: bool) -> Fields:
     feed = c.text("feed_forward_proj", default=feed)
     gated = feed.startswith("gated-")
-    layers = c.whole("layers", "num_layers")
+    layers = c.integer("layers", "num_layers")
     return {
-        "layers": c.whole("layers", "num_decoder_layers", default=layers),
+        "layers": c.integer("layers", "num_decoder_layers", default=layers),
         "encoder_layers": layers,
-        "hidden": c.whole("hidden", "d_model", "hidden_size"),
-        "heads": c.whole("heads", "num_heads", "num_attention_heads"),
-        "head_dim": c.whole("head_dim", "d_kv", "head_dim"),
-        "ffn": c.whole("ffn", "d_ff"),
-        "vocab": c.whole("vocab", "vocab_size"),
-        "sequence": c.whole("sequence", "n_positions", default=512),
+        "hidden": c.integer("hidden", "d_model", "hidden_size"),
+        "heads": c.integer("heads", "num_heads", "num_attention_heads"),
+        "head_dim": c.integer("head_dim", "d_kv", "head_dim"),
+        "ffn": c.integer("ffn", "d_ff"),
+        "vocab": c.integer("vocab", "vocab_size"),
+        "sequence": c.integer("sequence", "n_positions", default=512),
         "gated": gated,
         "activation": feed.removeprefix("gated-"),
         "norm": "rmsnorm",
         "position": "relative",
-        "relative_buckets": c.whole("relative_buckets", "relative_attention_num_buckets", default=32),
+        "relative_buckets": c.integer("relative_buckets", "relative_attention_num_buckets", default=32),
         "qkv_bias": False,
         "proj_bias": False,
         "mlp_bias": False,
-        "dropout": dropped(c, "dropout_rate", default=0.1),
-    } | _tied(c, default=tied)
+        "dropout": has_dropout(c, "dropout_rate", default=0.1),
+    } | _tie_fields(c, default=tied)
 
 
 def t5(c: Config) -> Fields:

@@ -115,15 +115,15 @@ class Block:
         return self.count * sum(op.weight + op.bias for op in self.ops)
 
 
-def _alike(block: Block) -> tuple[object, ...]:
-    """What makes two layers cost the same."""
+def _cost_key(block: Block) -> tuple[object, ...]:
+    """The key of a layer's cost: layers with equal keys cost the same."""
     return (block.ops, block.syncs, block.experts, block.top_k)
 
 
 class Share(NamedTuple):
-    """Parameters of one copy of a block, by what tensor parallelism does with them."""
+    """Parameters of one copy of a block, by their treatment under tensor parallelism."""
 
-    whole: int
+    replicated: int
     """kept by every rank"""
     divided: int
     kv: tuple[tuple[int, int], ...]
@@ -136,7 +136,7 @@ def _share(block: Block, *, expert: bool) -> Share:
     divided += sum(op.bias for op in ops if op.split in ("column", "vocab"))
     heads = [op for op in ops if op.kind == "gemm" and op.kv_heads]
     return Share(
-        whole=sum(op.weight + op.bias for op in ops) - divided,
+        replicated=sum(op.weight + op.bias for op in ops) - divided,
         divided=divided,
         kv=tuple(
             (op.kv_heads, op.kv_heads * (op.head_dim + op.value_dim) * (op.k + (op.bias > 0))) for op in heads
@@ -182,7 +182,7 @@ class Model:
     def order(self) -> tuple[int, ...]:
         """For each layer, in order, the position of its kind in `kinds`."""
         positions = {key: position for position, key in enumerate(self._distinct, start=1)}
-        return tuple(positions[_alike(block)] for block in self.layers for _ in range(block.count))
+        return tuple(positions[_cost_key(block)] for block in self.layers for _ in range(block.count))
 
     @cached_property
     def shares(self) -> tuple[tuple[Share, Share], ...]:
@@ -193,8 +193,8 @@ class Model:
     def _distinct(self) -> dict[tuple[object, ...], tuple[Block, int]]:
         kinds: dict[tuple[object, ...], tuple[Block, int]] = {}
         for block in self.layers:
-            kind, count = kinds.get(_alike(block), (block, 0))
-            kinds[_alike(block)] = (kind, count + block.count)
+            kind, count = kinds.get(_cost_key(block), (block, 0))
+            kinds[_cost_key(block)] = (kind, count + block.count)
         return kinds
 
     @property

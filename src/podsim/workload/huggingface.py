@@ -140,7 +140,7 @@ def _labels(c: Config) -> int:
     labels = c.raw.get("id2label")
     if isinstance(labels, dict) and labels:
         return len(labels)
-    return c.whole("classes", "num_labels", default=2)
+    return c.integer("classes", "num_labels", default=2)
 
 
 def _refuse_quantised(c: Config) -> None:

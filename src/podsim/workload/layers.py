@@ -130,7 +130,7 @@ def rotary(width: int) -> TensorOp:
     )
 
 
-def core(spec: Transformer, name: str, *, causal: bool, window: int = 0) -> TensorOp:
+def attention_core(spec: Transformer, name: str, *, causal: bool, window: int = 0) -> TensorOp:
     """Softmax(QK)V; keeps queries, keys and values (what an unfused core adds is the plan's to say)."""
     keep = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.value_dim)
     return TensorOp(
@@ -174,7 +174,7 @@ def _attention(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp
         ops.append(rotary(queries + keys))
     return [
         *ops,
-        core(spec, "attention.core", causal=causal, window=window),
+        attention_core(spec, "attention.core", causal=causal, window=window),
         _projection(spec, "attention.proj"),
     ]
 
@@ -226,7 +226,7 @@ def _latent_attention(spec: Transformer, *, causal: bool, window: int) -> list[T
             keep=(Saved(elements=spec.kv_rank, split="sequence"),),
         ),
         rotary((heads + 1) * spec.rope_dim),
-        core(spec, "attention.core", causal=causal, window=window),
+        attention_core(spec, "attention.core", causal=causal, window=window),
         _projection(spec, "attention.proj"),
     ]
 
@@ -239,7 +239,7 @@ def _cross_attention(spec: Transformer) -> list[TensorOp]:
         norm(spec, "cross.norm", spec.hidden),
         linear("cross.q", "column", spec.hidden, queries, bias=spec.qkv_bias, keep=_input(spec)),
         linear("cross.kv", "column", spec.hidden, keys, bias=spec.qkv_bias),
-        core(spec, "cross.core", causal=False),
+        attention_core(spec, "cross.core", causal=False),
         _projection(spec, "cross.proj"),
         residual(spec, "cross.dropout_add"),
     ]
@@ -281,7 +281,9 @@ def _mixture(spec: Transformer) -> list[TensorOp]:
         bias=experts * spec.router_bias,
         saved=_input(spec),
     )
-    dispatch = _moving("moe.dispatch", read=h + 2.0 * experts, write=k * h + 2.0 * experts, back=(k * h, h))
+    dispatch = _router_op(
+        "moe.dispatch", read=h + 2.0 * experts, write=k * h + 2.0 * experts, back=(k * h, h)
+    )
     inner = (Saved(elements=f, split="column", expert=True),)
     outer = (Saved(elements=h, split="sequence", expert=True),)
     ops = [
@@ -290,7 +292,7 @@ def _mixture(spec: Transformer) -> list[TensorOp]:
         _expert(linear("moe.up", "column", h, wide * f, bias=spec.mlp_bias, copies=experts, keep=outer)),
         activation(spec, "moe.activation", f, expert=True),
         _expert(linear("moe.down", "row", f, h, bias=spec.mlp_bias, copies=experts, keep=inner)),
-        _moving("moe.combine", read=k * h, write=h, back=(h, k * h)),
+        _router_op("moe.combine", read=k * h, write=h, back=(h, k * h)),
     ]
     return ops + _shared_experts(spec)
 
@@ -321,7 +323,7 @@ def _expert(op: TensorOp) -> TensorOp:
     return op if op.expert else TensorOp(**{**vars(op), "expert": True})
 
 
-def _moving(name: str, *, read: float, write: float, back: tuple[float, float]) -> TensorOp:
+def _router_op(name: str, *, read: float, write: float, back: tuple[float, float]) -> TensorOp:
     kind: Kind = "router"
     return TensorOp(
         name=name,

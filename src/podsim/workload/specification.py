@@ -146,8 +146,8 @@ def resolve(spec: Transformer) -> Transformer:
     """The same transformer with every derived width filled in; raises ModelError with all broken rules."""
     problems = _wrong_values(spec)
     if not problems:
-        problems = _undivided(spec)
-        spec = _filled(spec)
+        problems = _head_problems(spec)
+        spec = _fill_widths(spec)
         problems += _broken_rules(spec)
     if problems:
         raise ModelError(f"model {shown(spec.name)}: " + "; ".join(problems))
@@ -177,14 +177,14 @@ def _wrong_values(spec: Transformer) -> list[str]:
     return problems
 
 
-def _undivided(spec: Transformer) -> list[str]:
+def _head_problems(spec: Transformer) -> list[str]:
     if spec.head_dim or spec.kv_rank or spec.hidden % spec.heads == 0:
         return []
     known = _divisors(spec.hidden)
     return [f"heads={spec.heads} does not divide hidden={spec.hidden}; give head_dim, or heads among {known}"]
 
 
-def _filled(spec: Transformer) -> Transformer:
+def _fill_widths(spec: Transformer) -> Transformer:
     head_dim = spec.head_dim or (spec.nope_dim + spec.rope_dim if spec.kv_rank else spec.hidden // spec.heads)
     ffn = spec.ffn or 4 * spec.hidden
     return replace(

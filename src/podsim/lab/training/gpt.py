@@ -116,7 +116,7 @@ def _layer_class() -> Any:
             if self.rotary:
                 q, k = _rotated(torch, q), _rotated(torch, k)
             if len(k[0]) < len(q[0]):
-                k, v = (one.repeat_interleave(len(q[0]) // len(one[0]), dim=1) for one in (k, v))
+                k, v = (heads.repeat_interleave(len(q[0]) // len(heads[0]), dim=1) for heads in (k, v))
             mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             return self.out(mixed.transpose(1, 2).flatten(2))
 

@@ -11,7 +11,7 @@ from podsim.network.collectives.rows import Columns, brick, others, ring_rows, s
 from podsim.network.collectives.table import Ints, Table, make_table
 
 
-def _inside(nodes: int, local: int) -> tuple[Ints, Ints, Ints]:
+def _local_pairs(nodes: int, local: int) -> tuple[Ints, Ints, Ints]:
     """All ordered pairs inside all servers: (first rank, second rank, second's local rank)."""
     first, second = others(local)
     shift = np.arange(nodes)[:, None] * local
@@ -21,15 +21,15 @@ def _inside(nodes: int, local: int) -> tuple[Ints, Ints, Ints]:
 def hierarchical_all_reduce(nodes: int, local: int) -> Table:
     """Reduce-scatter in the server, a ring across for each local rank (its rail), all-gather in the server."""
     ranks = nodes * local
-    first, second, place = _inside(nodes, local)
+    first, second, index = _local_pairs(nodes, local)
     step = int(local > 1)
     rails = np.arange(nodes) * local + np.arange(local)[:, None]
     last = step + 2 * (nodes - 1)
     rows = stack(
-        brick(step=0, source=first, destination=second, chunk=place * nodes, count=nodes, reduce=1),
+        brick(step=0, source=first, destination=second, chunk=index * nodes, count=nodes, reduce=1),
         ring_rows(rails, start=step, reduce=True),
         ring_rows(rails, start=step + nodes - 1, reduce=False),
-        brick(step=last, source=second, destination=first, chunk=place * nodes, count=nodes),
+        brick(step=last, source=second, destination=first, chunk=index * nodes, count=nodes),
     )
     return make_table("hierarchical", "all-reduce", rows, ranks=ranks, chunks=ranks)
 
@@ -55,13 +55,13 @@ def hierarchical_all_to_all(nodes: int, local: int) -> Table:
     Fewer and larger messages across: each rank talks to nodes - 1 ranks outside its server instead of ranks - local.
     """
     ranks = nodes * local
-    first, second, place = _inside(nodes, local)
+    first, second, index = _local_pairs(nodes, local)
     away = np.arange(nodes)
     inner: Columns = brick(
         step=np.repeat((second - first) % local - 1, nodes),
         source=np.repeat(first, nodes),
         destination=np.repeat(second, nodes),
-        chunk=(first[:, None] * ranks + away * local + place[:, None]).ravel(),
+        chunk=(first[:, None] * ranks + away * local + index[:, None]).ravel(),
     )
     here, there = others(nodes)
     rail, origin = np.arange(local)[:, None], np.arange(local)

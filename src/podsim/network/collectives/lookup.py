@@ -19,10 +19,10 @@ _MOST_ASKED = 16_000_000
 """rows of a table that is asked for by name: some 8 GB"""
 _MOST_TEXT = 1 << 20
 _SMALL = (128, 256)
-"""numbers of ranks from whose tables those of more are foretold"""
+"""The numbers of ranks whose tables serve to estimate larger ones."""
 
 
-def _by_servers() -> dict[str, Callable[[int, int], Table]]:
+def _server_builders() -> dict[str, Callable[[int, int], Table]]:
     """Algorithms that know servers: (servers, ranks in each) to table."""
     return {
         "multi-ring": lambda nodes, local: rings.multi_ring_all_reduce(rings.rail_orders(nodes, local)),
@@ -33,21 +33,21 @@ def _by_servers() -> dict[str, Callable[[int, int], Table]]:
 
 
 def _builders(collective: str) -> dict[str, Callable[[int], Table]]:
-    return {one.name: one.build for one in ALGORITHMS if one.collective == collective}
+    return {algorithm.name: algorithm.build for algorithm in ALGORITHMS if algorithm.collective == collective}
 
 
-def _size_of(name: str, build: Callable[[int], Table], ranks: int) -> float:
+def _estimated_size(name: str, build: Callable[[int], Table], ranks: int) -> float:
     """Rows or chunks of the table for a number of ranks, to two digits, extrapolated without building it."""
     if ranks <= _SMALL[1]:
         return 0.0
     tables = [build(count) for count in _SMALL]
-    rows = [max(len(one.step), one.chunks) for one in tables]
+    rows = [max(len(table.step), table.chunks) for table in tables]
     power = log2(rows[1] / rows[0])
     return float(f"{rows[1] * (ranks / _SMALL[1]) ** power:.2g}")
 
 
 def _build(name: str, build: Callable[[int], Table], nodes: int, local: int) -> Table:
-    servers = _by_servers().get(name)
+    servers = _server_builders().get(name)
     return replace(servers(nodes, local) if servers else build(nodes * local), name=name)
 
 
@@ -55,7 +55,7 @@ def all_tables(collective: str, nodes: int, local: int) -> tuple[list[Table], di
     """(a table of each algorithm, those left out and why)."""
     tables, left_out = [], {}
     for name, build in _builders(collective).items():
-        size = _size_of(name, build, nodes * local)
+        size = _estimated_size(name, build, nodes * local)
         if size > MOST_TRANSFERS:
             left_out[name] = (
                 f"about {size:,.0f} rows for {nodes * local:,} ranks; up to {MOST_TRANSFERS:,} are compared"
@@ -72,17 +72,17 @@ def table_of(algo: str | Table, collective: str, nodes: int, local: int) -> Tabl
     unknown name, naming all, and TableError for a table that does not do what its collective promises.
     """
     if not isinstance(algo, str):
-        return _proved(algo, collective, nodes * local)
+        return _check_proof(algo, collective, nodes * local)
     if algo.lower().endswith(".xml"):
-        return _proved(_from_xml(algo), collective, nodes * local)
+        return _check_proof(_read_xml(algo), collective, nodes * local)
     if ".py:" in algo:
-        return _proved(_from_python(algo, nodes * local), collective, nodes * local)
+        return _check_proof(_read_python(algo, nodes * local), collective, nodes * local)
     known = _builders(collective)
     wanted = re.sub(r"[-_\s]+", " ", algo.strip().lower())
     for name, build in known.items():
         plain = name.replace("-", " ")
         if wanted in (plain, plain.removesuffix(collective.replace("-", " ")).strip()):
-            size = _size_of(name, build, nodes * local)
+            size = _estimated_size(name, build, nodes * local)
             if size > _MOST_ASKED:
                 raise PodsimError(
                     f"algorithm {name!r} over {nodes * local:,} ranks has about {size:,.0f} rows; at most "
@@ -108,13 +108,13 @@ def _text(path: str) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _from_xml(path: str) -> Table:
+def _read_xml(path: str) -> Table:
     return from_msccl(_text(path))
 
 
-def _from_python(place: str, ranks: int) -> Table:
+def _read_python(reference: str, ranks: int) -> Table:
     """The table of a user's function for the number of ranks."""
-    path, _, function = place.rpartition(":")
+    path, _, function = reference.rpartition(":")
     names: dict[str, Any] = {"__name__": "podsim_user_table", "__file__": path}
     source = _text(path)
     try:
@@ -124,17 +124,17 @@ def _from_python(place: str, ranks: int) -> Table:
     except PodsimError:
         raise
     except Exception as error:  # a user's file may raise anything; what it is goes into the message
-        raise TableError(f"{place[-200:]}: {type(error).__name__}: {error}") from None
+        raise TableError(f"{reference[-200:]}: {type(error).__name__}: {error}") from None
 
     if not isinstance(made, Table):
-        said = f"returns {type(made).__name__}" if callable(build) else "is no function of that file"
+        fault = f"returns {type(made).__name__}" if callable(build) else "is no function of that file"
         raise TableError(
-            f"{place[-200:]}: {function} {said}; it must return a podsim.network.collectives.Table"
+            f"{reference[-200:]}: {function} {fault}; it must return a podsim.network.collectives.Table"
         )
     return made
 
 
-def _proved(table: Table, collective: str, ranks: int) -> Table:
+def _check_proof(table: Table, collective: str, ranks: int) -> Table:
     if (table.collective, table.ranks) != (collective, ranks):
         raise TableError(
             f"{table.name}: a table of {table.collective} over {table.ranks} ranks; asked for is {collective} "

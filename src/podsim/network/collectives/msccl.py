@@ -56,7 +56,7 @@ class _Places:
         self.scratch: dict[int, dict[int, int]] = defaultdict(dict)
         self.personal = table.collective in PERSONAL
         self.work = "o" if table.collective == "all-gather" or np.any(table.own) else "i"
-        self.rank_of = {"i": _within(table.home), "o": _within(table.goal)}
+        self.rank_of = {"i": _owner_index(table.home), "o": _owner_index(table.goal)}
 
     def __call__(self, rank: int, chunk: int) -> tuple[str, int]:
         """Where a rank keeps a chunk."""
@@ -70,13 +70,13 @@ class _Places:
         return "s", mine.setdefault(chunk, len(mine))
 
 
-def _within(owner: Ints) -> Ints:
+def _owner_index(owner: Ints) -> Ints:
     """The position of each chunk among its owner's."""
-    place = np.empty(len(owner), np.int64)
+    index = np.empty(len(owner), np.int64)
     for rank in np.unique(owner):
         mine = np.flatnonzero(owner == rank)
-        place[mine] = np.arange(len(mine))
-    return place
+        index[mine] = np.arange(len(mine))
+    return index
 
 
 def _refuse(table: Table) -> Ints:
@@ -118,7 +118,7 @@ def _rows(table: Table, order: Ints) -> Table:
 def to_msccl(table: Table, *, protocol: str = "Simple") -> str:
     """The table as MSCCL XML. Raises TableError for switches, uneven chunks, and roots other than rank 0."""
     order = _refuse(table)
-    rows, place = _rows(table, order), _Places(table, order)
+    rows, slots = _rows(table, order), _Places(table, order)
     blocks: dict[int, dict[tuple[str, int, int], _Block]] = defaultdict(dict)
 
     def block(rank: int, kind: str, peer: int, channel: int) -> _Block:
@@ -134,12 +134,12 @@ def to_msccl(table: Table, *, protocol: str = "Simple") -> str:
         for rank in range(table.ranks):
             done = _add(block(rank, "copy", -1, 0), "cpy", ("i", 0), ("o", 0), table.chunks, [])
             wrote.update({(rank, chunk): done for chunk in range(table.chunks)})
-    for now in _same_step(rows):
+    for now in _step_groups(rows):
         received = []
         for r in now:
             source, to, count = int(rows.source[r]), int(rows.destination[r]), int(rows.count[r])
             chunks = range(int(rows.chunk[r]), int(rows.chunk[r]) + count)
-            here, there = place(source, chunks[0]), place(to, chunks[0])
+            here, there = slots(source, chunks[0]), slots(to, chunks[0])
             here = ("i", here[1]) if rows.own[r] else here
             needs = (
                 [] if rows.own[r] else [wrote[source, chunk] for chunk in chunks if (source, chunk) in wrote]
@@ -156,10 +156,10 @@ def to_msccl(table: Table, *, protocol: str = "Simple") -> str:
                 block(to, "recv", source, int(rows.channel[r])), kind, origin, there, len(chunks), needs
             )
             wrote.update({(to, chunk): done for chunk in chunks})
-    return _document(table, protocol, blocks, place)
+    return _document(table, protocol, blocks, slots)
 
 
-def _same_step(rows: Table) -> list[range]:
+def _step_groups(rows: Table) -> list[range]:
     cuts = [0, *(np.flatnonzero(np.diff(rows.step)) + 1).tolist(), len(rows.step)]
     return [range(a, b) for a, b in pairwise(cuts) if b > a]
 
@@ -190,20 +190,20 @@ def _step(
 
 
 def _document(
-    table: Table, protocol: str, blocks: dict[int, dict[tuple[str, int, int], _Block]], place: _Places
+    table: Table, protocol: str, blocks: dict[int, dict[tuple[str, int, int], _Block]], slots: _Places
 ) -> str:
     channels = int(table.channel.max(initial=0)) + 1
-    inplace = "0" if place.personal or np.any(table.own) else "1"
+    inplace = "0" if slots.personal or np.any(table.own) else "1"
     algo = Xml.Element("algo", {
         "name": table.name, "proto": protocol, "nchannels": str(channels), "nchunksperloop": str(table.chunks),
         "ngpus": str(table.ranks), "coll": NAMES[table.collective], "inplace": inplace,
     })  # fmt: skip
     for rank in range(table.ranks):
         sizes = {
-            buffer: int(np.sum(owner == rank)) if place.personal else table.chunks
+            buffer: int(np.sum(owner == rank)) if slots.personal else table.chunks
             for buffer, owner in (("i_chunks", table.home), ("o_chunks", table.goal))
         }
-        sizes["s_chunks"] = len(place.scratch[rank])
+        sizes["s_chunks"] = len(slots.scratch[rank])
         gpu = Xml.SubElement(
             algo, "gpu", {"id": str(rank), **{key: str(size) for key, size in sizes.items()}}
         )

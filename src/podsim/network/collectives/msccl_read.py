@@ -235,14 +235,14 @@ class Machine:
     def _park(self, rank: int, block: Block, tick: Tick, message: Message) -> None:
         """Keep what is received into places from which it will be added."""
         for k, (chunk, written) in enumerate(zip(message.chunks, message.written, strict=True)):
-            one = message._replace(chunks=(chunk,), written=(written,))
-            self.parked[rank, tick.to, tick.to_at + k] = block, one
+            part = message._replace(chunks=(chunk,), written=(written,))
+            self.parked[rank, tick.to, tick.to_at + k] = block, part
 
     def _add_parked(self, rank: int, tick: Tick) -> None:
         """A local reduction of what was received: together they are a transfer that adds."""
         for k in range(tick.cnt):
-            found = self.parked.pop((rank, tick.source, tick.source_at + k), None)
-            if found is None:
+            entry = self.parked.pop((rank, tick.source, tick.source_at + k), None)
+            if entry is None:
                 raise TableError(
                     f"MSCCL: gpu {rank} adds {tick.source}[{tick.source_at + k}], which it has not received; a table "
                     "cannot say that"
@@ -250,17 +250,17 @@ class Machine:
             at = tick.to_at + k
             self._receive(
                 rank,
-                found[0],
+                entry[0],
                 tick._replace(kind="rrc", source=tick.to, source_at=at, to_at=at, cnt=1),
-                found[1],
+                entry[1],
             )
 
     def _table(self) -> Table:
         rows = np.array(sorted(self.rows, key=lambda row: row[0]), np.int64).reshape(-1, 8)
         _, step = np.unique(rows[:, 0], return_inverse=True)
-        one, zero = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        ones, zero = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
         return replace(
             self.blank, step=step.astype(np.int64), source=rows[:, 1], destination=rows[:, 2], chunk=rows[:, 3],
             count=rows[:, 4], reduce=rows[:, 5].astype(np.bool_), own=rows[:, 6].astype(np.bool_), channel=rows[:, 7],
-            repeat=one, turn=zero, wheel=one,
+            repeat=ones, turn=zero, wheel=ones,
         )  # fmt: skip

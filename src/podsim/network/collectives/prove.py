@@ -110,7 +110,7 @@ def _explain_absent(table: Table, units: Table, rows: Ints, at: int) -> TableErr
     )
 
 
-def _one_step(
+def _apply_step(
     table: Table, units: Table, rows: Ints, now: slice, held_NCR: NDArray[np.uint8], first: int
 ) -> None:
     """Do one step on the counts of parts held; raise TableError for a row that cannot be done."""
@@ -142,7 +142,7 @@ def _one_step(
         )
 
 
-def _held(table: Table) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+def _holdings(table: Table) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """(first chunk, counts of parts held at the end), batch by batch of chunks."""
     check_rows(table)
     batch = max(1, MOST_CELLS // (table.nodes * table.ranks))
@@ -156,7 +156,7 @@ def _held(table: Table) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         held_NCR[home[single], single, home[single]] = 1
         units, rows = _units(table, first, last)
         for now in _steps(units):
-            _one_step(table, units, rows, now, held_NCR, first)
+            _apply_step(table, units, rows, now, held_NCR, first)
         yield first, held_NCR
 
 
@@ -167,7 +167,7 @@ def check(table: Table) -> None:
     it arrives (rows of one step that wait for each other, or for a later step, are a deadlock); a part of a
     sum added twice; two rows that write the same chunk of a rank in one step; a train that does not fit its wheel.
     """
-    for _ in _held(table):
+    for _ in _holdings(table):
         pass
 
 
@@ -178,7 +178,7 @@ def prove(table: Table) -> None:
     a chunk must end with every part once (of a chunk that starts at one rank: that rank's). Time and memory grow as
     transfers x ranks: 64 ranks take milliseconds, 1,024 minutes.
     """
-    for first, held_NCR in _held(table):
+    for first, held_NCR in _holdings(table):
         for c in range(held_NCR.shape[1]):
             home, goal = table.home[first + c], table.goal[first + c]
             wanted = np.ones(table.ranks) if home == EVERYWHERE else np.arange(table.ranks) == home

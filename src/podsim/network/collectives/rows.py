@@ -43,13 +43,13 @@ def ring_rows(
     rings, n = order_JN.shape
     if n < 2:
         return stack()
-    place = (np.arange(n) - (1 if reduce else 0)) % n
+    block = (np.arange(n) - (1 if reduce else 0)) % n
     wheels = base + np.arange(rings)[:, None] * (n * count)
     return brick(
         step=start,
         source=order_JN.ravel(),
         destination=np.roll(order_JN, -1, axis=1).ravel(),
-        chunk=(wheels + place * count).ravel(),
+        chunk=(wheels + block * count).ravel(),
         count=count,
         reduce=int(reduce),
         channel=np.repeat(np.broadcast_to(np.asarray(channel, np.int64), rings), n),

@@ -206,9 +206,9 @@ def row_share(table: Table, rows: Ints, times: ArrayLike) -> Floats:
     """Bytes of each given transfer as a share of `size`."""
     ends = np.concatenate([[0.0], np.cumsum(table.sizes)])
     first = position(table, rows, times)
-    one = table.count[rows] == 1
-    last = np.where(one, first, first + table.count[rows])
-    return np.where(one, table.sizes[first], ends[last] - ends[first])
+    is_single = table.count[rows] == 1
+    last = np.where(is_single, first, first + table.count[rows])
+    return np.where(is_single, table.sizes[first], ends[last] - ends[first])
 
 
 def expand(table: Table) -> tuple[Table, Ints]:
@@ -235,5 +235,5 @@ def split(table: Table, elements: int) -> Table:
     buffer = table.ranks if table.collective == "all-to-all" else table.chunks
     if elements < 1:
         raise TableError(f"{table.name}: {elements} elements; at least one is needed")
-    place = np.arange(table.chunks) % buffer
-    return replace(table, sizes=(elements // buffer + (place < elements % buffer)) / elements)
+    index = np.arange(table.chunks) % buffer
+    return replace(table, sizes=(elements // buffer + (index < elements % buffer)) / elements)

@@ -79,8 +79,8 @@ def halving_doubling_all_reduce(ranks: int) -> Table:
     bits = ranks.bit_length() - 1
     core = 1 << bits
     extra = ranks - core
-    place = np.arange(core)
-    rank = np.where(place < extra, 2 * place + 1, place + extra)
+    index = np.arange(core)
+    rank = np.where(index < extra, 2 * index + 1, index + extra)
     spare = np.arange(extra) * 2
     parts: list[Columns] = []
     if extra:
@@ -88,8 +88,8 @@ def halving_doubling_all_reduce(ranks: int) -> Table:
     step = int(extra > 0)
     for down in (True, False):
         for bit in reversed(range(bits)) if down else range(bits):
-            block = (place >> bit) ^ int(down)
-            ends = {"source": rank, "destination": rank[place ^ (1 << bit)]}
+            block = (index >> bit) ^ int(down)
+            ends = {"source": rank, "destination": rank[index ^ (1 << bit)]}
             parts.append(brick(step=step, chunk=block << bit, count=1 << bit, reduce=int(down), **ends))
             step += 1
     if extra:

@@ -1,11 +1,11 @@
 """The catalog of storage systems, each figure with its source: storage.toml next to this module.
 
-    storage_names()                            what there is
+    storage_names()                            the names of the systems
     load_storage("weka-ra:4")                  (system, clients)
     load_storage("weka-ra:4", {"servers": "4", "client.cores": "2"})
-    load_storage("disk.toml")                  a user's file: what it inherits from, and the keys of KEYS that differ
+    load_storage("disk.toml")                  a user's file: `inherits`, and the keys of KEYS that differ
 
-Raises CatalogError for an unknown name and a key that is none, StorageError for values that no system can have.
+Raises CatalogError for an unknown name or key, and StorageError for impossible values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an entry of the storage catalog may say; an unknown key, a missing one or a wrong value is refused."""
+"""The schema of the storage catalog. It rejects unknown keys, missing keys and wrong values."""
 
 from __future__ import annotations
 
