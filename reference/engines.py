@@ -13,10 +13,10 @@ import numpy as np
 
 from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.hardware.catalog import load_gpu
-from podsim.serving.engine import FITTED, Engine
+from podsim.serving.engines import FITTED, Engine
+from podsim.serving.inference_passes import Pass
 from podsim.serving.kernels import Floats
 from podsim.serving.latencies import REVISIONS, LatencyRows, latency_rows
-from podsim.serving.passes import Pass
 
 _SPEED = Parameter(start=1.0, low=0.2, high=1.15)
 _KERNEL = Parameter(start=1e-6, low=-4e-6, high=20e-6, scale=1e-6)

@@ -19,10 +19,10 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "podsim"
 OTHERS = (
     "fleet/jobs", "fleet/policies", "graphs/op_graph", "graphs/trace_graph", "hardware/cluster",
-    "hardware/measured", "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts",
-    "hardware/mig/measured", "hardware/mig/profiles", "hardware/mig/results", "hardware/parts",
-    "options/plan_options", "serving/engine", "storage/parts", "storage/workloads", "training/plan",
-    "training/plan_values", "training/search", "training/software", "workload/convolution", "workload/graph",
+    "hardware/measured_host", "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts",
+    "hardware/mig/measured_slices", "hardware/mig/profiles", "hardware/mig/results", "hardware/parts",
+    "options/plan_options", "serving/engines", "storage/storage_parts", "storage/workloads", "training/plan",
+    "training/plan_values", "training/search", "training/software", "workload/convolution", "workload/model",
 )  # fmt: skip
 """The modules with public dataclasses outside `results/`."""
 UNITS = (

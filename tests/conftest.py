@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.workload.catalog import load_model
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 HERE = Path(__file__).parent
 PROGRAMS = {"browser": "chromium", "fio": "fio"}

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from podsim.verbs.verify import verify_machine as verify_machine
     from podsim.verbs.workers import workers as workers
     from podsim.workload.catalog import load_model as load_model
-    from podsim.workload.graph import Model as Model
+    from podsim.workload.model import Model as Model
 
 __version__ = "0.2.0"
 
@@ -76,7 +76,7 @@ _PUBLIC = {
     "Figure": "results.served",
     "Gpu": "hardware.parts",
     "Link": "hardware.parts",
-    "Model": "workload.graph",
+    "Model": "workload.model",
     "NoFitError": "errors",
     "Plan": "training.plan",
     "PlanError": "errors",

@@ -15,7 +15,7 @@ from podsim.results.prediction import Prediction
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.workload.catalog import load_model
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 AGAIN = "a deliberate change is recorded by: python scripts/record.py"
 

@@ -13,7 +13,7 @@ from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.kernels.gemm import gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
-from podsim.report.calibration import sensitivity_report
+from podsim.report.calibration_tables import sensitivity_report
 from podsim.report.screen import report_text
 from podsim.training.software import load_software
 

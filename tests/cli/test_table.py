@@ -11,7 +11,7 @@ import pytest
 
 import podsim
 from podsim.cli.command import Row, load
-from podsim.cli.table import COMMANDS, GROUPS
+from podsim.cli.command_table import COMMANDS, GROUPS
 from podsim.options.question import options_of
 
 

@@ -14,7 +14,7 @@ from podsim.fleet.arrivals import Arrivals, draw_jobs
 from podsim.fleet.jobs import Job, jobs_of
 from podsim.fleet.sacct import count_gpus, elapsed_seconds
 from podsim.fleet.traces import PACKAGED, read_jobs
-from podsim.report.queue import queue_report
+from podsim.report.queue_tables import queue_report
 from podsim.report.screen import show
 
 

@@ -9,8 +9,8 @@ import pytest
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import BUILDERS, describe, fabric_of, node_fabric
 from podsim.hardware.topology_xml import parse_topology
-from podsim.report.fabric import fabric_text, ranges
 from podsim.report.fabric_svg import fabric_svg
+from podsim.report.fabric_text import fabric_text, ranges
 
 A100 = """\
 dgx-a100-80gb: 8 GPUs

@@ -8,7 +8,7 @@ import pytest
 from podsim.errors import ClusterError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import Routing, fabric_of, folded_clos, torus
-from podsim.hardware.fabrics.fabric import islands
+from podsim.hardware.fabrics.fabric_links import islands
 from podsim.network.flow import max_min_rates
 
 

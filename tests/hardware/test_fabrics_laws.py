@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from podsim.errors import ClusterError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import BUILDERS, Fabric, Routing, fabric_of, folded_clos, torus
-from podsim.hardware.fabrics.fabric import islands
+from podsim.hardware.fabrics.fabric_links import islands
 
 ROUTINGS = [
     Routing(),

@@ -10,7 +10,7 @@ import pytest
 import podsim
 from podsim.errors import CatalogError, ClusterError
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.measured import interpolate
+from podsim.hardware.measured_host import interpolate
 from podsim.kernels.constants import kernel_constants
 from podsim.kernels.gemm import gemm_seconds
 from podsim.network.nccl import Members, choice, collective_seconds, send_seconds

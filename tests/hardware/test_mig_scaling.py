@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.hardware.mig.measured import cases, fit_shape, interference, mig_rows, slice_scores
+from podsim.hardware.mig.measured_slices import cases, fit_shape, interference, mig_rows, slice_scores
 from podsim.hardware.mig.profiles import find_profile, slicings
 from podsim.hardware.mig.scaling import (
     SHAPE,

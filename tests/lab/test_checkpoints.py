@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from podsim.errors import CheckpointError
-from podsim.lab.checkpoints import (
+from podsim.lab.checkpoint_files import (
     MANIFEST,
     begin,
     commit,
@@ -146,7 +146,7 @@ def test_a_drive_that_is_full_only_when_flushed(
 def test_a_writer_that_is_killed(tmp_path: Path) -> None:
     _save(tmp_path, 1)
     code = (
-        "import sys, time; from pathlib import Path; from podsim.lab.checkpoints import saving\n"
+        "import sys, time; from pathlib import Path; from podsim.lab.checkpoint_files import saving\n"
         "with saving(Path(sys.argv[1]), 2, layout={}) as folder:\n"
         "    (folder / 'rank-0.bin').write_bytes(bytes(5000)); print('written', flush=True); time.sleep(600)"
     )

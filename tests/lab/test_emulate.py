@@ -17,7 +17,7 @@ import pytest
 from click.testing import Result
 
 from podsim.errors import ClusterError, LabError, PodsimError
-from podsim.lab import emulate as stage
+from podsim.lab import emulated_cluster as stage
 from podsim.lab import links
 from podsim.lab.emulated_links import emulated_cluster, warnings_of
 from podsim.lab.namespaces import unable

@@ -12,7 +12,7 @@ from click.testing import Result
 
 from podsim.errors import LabError, PodsimError
 from podsim.hardware.cluster import load_cluster
-from podsim.lab.host import COLLECTIVES, LINEARS, Measuring, measure_ranks
+from podsim.lab.host_rates import COLLECTIVES, LINEARS, Measuring, measure_ranks
 from podsim.lab.ranks import Note, Task, run_here
 from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
 from podsim.lab.wires import Wires

@@ -10,7 +10,7 @@ import pytest
 
 from podsim.acceptance.host_constants import host_constants, runtime_of, small_runs
 from podsim.hardware.cluster import load_cluster
-from podsim.lab.training.job import Training
+from podsim.lab.training.train_job import Training
 from podsim.options.plan_options import PlanOptions
 from podsim.training.groups import send_table
 from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes

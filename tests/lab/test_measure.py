@@ -22,7 +22,7 @@ from podsim.accuracy.nccl_tests import read_log_text
 from podsim.errors import LabError, PodsimError
 from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
-from podsim.lab.measure import Job, task_of
+from podsim.lab.measured_collectives import Job, task_of
 from podsim.lab.processes import fork, wait_all
 from podsim.lab.program import programs
 from podsim.lab.ranks import Note, Task, run_here, started_rank

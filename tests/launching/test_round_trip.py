@@ -15,7 +15,7 @@ from podsim.launching.tools import TOOLS, emit, guess, read
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.workload.catalog import load_model
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podsim.report.columns import BAR, Column, Table, field_value, percent
-from podsim.report.data import to_csv
+from podsim.report.plain_data import to_csv
 from podsim.report.screen import Paragraph, Report, Rows, bold, items, report_text, show
 
 

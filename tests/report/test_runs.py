@@ -10,7 +10,7 @@ import pytest
 import podsim
 from podsim.report.columns import duration
 from podsim.report.plot_runs import goodput_image
-from podsim.report.runs import checkpoint_report, goodput_report
+from podsim.report.run_tables import checkpoint_report, goodput_report
 from podsim.report.screen import report_text
 from podsim.results.runs import Goodput, Quantiles
 

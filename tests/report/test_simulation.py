@@ -16,7 +16,7 @@ from matplotlib.text import Text
 
 from podsim.errors import TimelineError
 from podsim.report import print_simulated, simulated_data, simulated_text
-from podsim.report.data import to_csv, to_json
+from podsim.report.plain_data import to_csv, to_json
 from podsim.report.screen import report_text
 from podsim.report.simulation import (
     LEVELS,

@@ -13,12 +13,19 @@ from reference.engines import fit_engine, score_engine
 from podsim.errors import CatalogError, ModelError, PlanError, TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
-from podsim.serving.engine import FITTED, Engine, engine_names, load_engine
+from podsim.serving.engines import FITTED, Engine, engine_names, load_engine
+from podsim.serving.inference_passes import (
+    cache_bytes,
+    check,
+    image_pass,
+    model_weight_bytes,
+    prompt_pass,
+    token_pass,
+)
 from podsim.serving.kernels import is_single_block, product_seconds, runs_on, weight_bytes
 from podsim.serving.latencies import REVISIONS, latency_rows
+from podsim.serving.latency import Task, largest_batch, memory_bytes, rows_of, serve_on
 from podsim.serving.mlperf import sevenths
-from podsim.serving.passes import cache_bytes, check, image_pass, model_weight_bytes, prompt_pass, token_pass
-from podsim.serving.predict import Task, largest_batch, memory_bytes, rows_of, serve_on
 from podsim.serving.triton import config_text
 from podsim.serving.white_paper import figure
 from podsim.workload.catalog import load_model

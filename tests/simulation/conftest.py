@@ -4,7 +4,7 @@ import pytest
 
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.workload.catalog import load_model
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 @pytest.fixture(scope="session")

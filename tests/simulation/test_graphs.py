@@ -15,7 +15,7 @@ from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import nets_of
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
-from podsim.simulation.graphs import play_graph
+from podsim.simulation.graph_steps import play_graph
 from podsim.timeline import read_timeline
 from podsim.training.software import load_software
 

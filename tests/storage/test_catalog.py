@@ -11,9 +11,9 @@ import pytest
 from podsim.accuracy.tables import load
 from podsim.errors import CatalogError, StorageError
 from podsim.storage.catalog import KEYS, load_storage, storage_names
-from podsim.storage.mlperf import results
+from podsim.storage.mlperf_storage import results
 from podsim.storage.published import published_systems
-from podsim.storage.sheet import storage_sheet
+from podsim.storage.storage_sheet import storage_sheet
 from podsim.storage.training import published_times
 from podsim.storage.workloads import load_workload, workload_names
 

@@ -10,8 +10,8 @@ from podsim.errors import StorageError
 from podsim.hardware.parts import Link
 from podsim.network.flow import max_min_rates
 from podsim.storage.catalog import load_storage, storage_names
-from podsim.storage.links import Stream, access, link_of, share, storage_links
-from podsim.storage.parts import LARGE, SMALL, Software
+from podsim.storage.storage_links import Stream, access, link_of, share, storage_links
+from podsim.storage.storage_parts import LARGE, SMALL, Software
 
 SYSTEMS = storage_names()
 blocks = st.integers(9, 24).map(lambda power: float(1 << power))

@@ -55,7 +55,7 @@ def test_means_of_both_forms() -> None:
 def test_what_podsim_predicts_is_read_too() -> None:
     """`podsim storage mdtest` prints in the same form."""
     from podsim.report.screen import report_text
-    from podsim.report.storage import mdtest_report
+    from podsim.report.storage_tables import mdtest_report
     from podsim.verbs.storage import storage_mdtest
 
     run = storage_mdtest("local-nvme")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from podsim.errors import StorageError
 from podsim.storage.catalog import load_storage
 from podsim.storage.fail import fail_row
-from podsim.storage.parts import Stripe
+from podsim.storage.storage_parts import Stripe
 from podsim.storage.stripe import damage, kept_bytes, lost_share, net_capacity, read_work, write_work
 
 NARROW = {"stripe.data": "5", "stripe.spares": "1"}

@@ -17,9 +17,9 @@ from made_profiles import ADAM, FLASH, GELU, GEMM, NORM, REDUCE, events, profile
 from made_timelines import pipeline, simulated
 
 from podsim.errors import TimelineError
-from podsim.report.data import to_csv, to_json
+from podsim.report.plain_data import to_csv, to_json
 from podsim.report.screen import report_text
-from podsim.report.steps import against_report, measured_report, print_against, print_measured
+from podsim.report.step_tables import against_report, measured_report, print_against, print_measured
 from podsim.results.measured import MeasuredStep
 from podsim.results.simulated import SimulatedStep
 from podsim.results.timeline import Lane, Timeline

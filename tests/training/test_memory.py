@@ -15,7 +15,7 @@ from podsim.training.plan_values import Recompute
 from podsim.training.predict import predict_plan
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 GIB = 2**30
 

@@ -22,7 +22,7 @@ from podsim.training.memory import KINDS, held_memory, memory_kind_bytes
 from podsim.training.memory_torch import has_chunks_apart
 from podsim.training.plan import Plan
 from podsim.training.software import Software, load_software
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build as build_model
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from podsim.schedules.actions import chunk_sizes
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Plan
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 def test_even_layers() -> None:

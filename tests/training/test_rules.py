@@ -5,7 +5,7 @@ import pytest
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.training.plan import Plan
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 def test_all_problems_at_once(gpt3: Model, selene: Cluster) -> None:

@@ -13,7 +13,7 @@ from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import predict_plan
 from podsim.training.search import search
 from podsim.workload.catalog import load_model
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 FIXED = Plan(global_batch=16)
 SMALL = {

@@ -13,7 +13,7 @@ from podsim.training.plan import Plan
 from podsim.training.predict import RESOURCES, predict_plan, speed_up
 from podsim.training.rules import facts, violations
 from podsim.training.step import SPLIT
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 GPT3 = Plan(
     tp=8, pp=8, virtual_stages=3, dp=1, micro_batch=1, global_batch=64, sequence_parallel=True,

@@ -14,7 +14,7 @@ from click.testing import Result
 
 import podsim as library
 from podsim.errors import PlanError, PodsimError
-from podsim.report.data import plain_value
+from podsim.report.plain_data import plain_value
 from podsim.training.plan import batch_of
 
 Run = Callable[..., Result]

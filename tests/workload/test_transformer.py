@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podsim.errors import ModelError
-from podsim.workload.graph import Block, Model
+from podsim.workload.model import Block, Model
 from podsim.workload.specification import LIMITS, Transformer, resolve
 from podsim.workload.transformer import build
 

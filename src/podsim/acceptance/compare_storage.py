@@ -17,7 +17,7 @@ from podsim.results.lab_storage import (
 from podsim.storage.cache import Cache, hits
 from podsim.storage.catalog import load_storage
 from podsim.storage.loads import Load, Timed, Transfer, epoch_time, transfer_time
-from podsim.storage.parts import StorageSystem
+from podsim.storage.storage_parts import StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.units import format_quantity
 

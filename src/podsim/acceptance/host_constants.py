@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from podsim.lab.training.job import Training
 from podsim.lab.training.setup import small_run
+from podsim.lab.training.train_job import Training
 from podsim.options.plan_options import PlanOptions
 from podsim.training.batch import step_cost
 from podsim.training.groups import send_table

@@ -11,7 +11,7 @@ from podsim.acceptance.thresholds import Figure, check, threshold_of, unmeasured
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.lab.collective_job import collective_job
-from podsim.lab.measure import task_of
+from podsim.lab.measured_collectives import task_of
 from podsim.lab.ranks import run_here
 from podsim.lab.record import read_run, run_of
 from podsim.network.bus import bus_factor

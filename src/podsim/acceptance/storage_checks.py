@@ -28,10 +28,10 @@ from podsim.results.storage import FioMeasured
 from podsim.storage.catalog import load_storage
 from podsim.storage.fio import Job, fio_row
 from podsim.storage.fio_results import read_fio
-from podsim.storage.links import storage_links
 from podsim.storage.mdtest import mdtest_rows
 from podsim.storage.mdtest_results import mdtest_rates, read_mdtest
-from podsim.storage.parts import StorageSystem
+from podsim.storage.storage_links import storage_links
+from podsim.storage.storage_parts import StorageSystem
 
 Note = Callable[[str], None]
 _LARGE = 1 << 16

@@ -13,7 +13,7 @@ from podsim.training.plan import Plan
 from podsim.training.rules import ABILITIES, lacking_titles
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bool) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ import numpy as np
 from podsim.hardware.cluster import Cluster
 from podsim.results.prediction import Band, Prediction
 from podsim.training.plan import Plan
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

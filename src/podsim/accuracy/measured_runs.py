@@ -15,7 +15,7 @@ from typing import Any
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 _TYPES = {field.name: type(field.default) for field in fields(Plan)}
 _WORDS = ("recompute", "schedule")

@@ -26,7 +26,7 @@ from podsim.training.plan import Plan, batch_of
 from podsim.training.search import search
 from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 _ADAM = 16.0
 """B of weights, gradients and moments of a parameter, about"""

@@ -29,7 +29,7 @@ from podsim.training.plan_values import ARRAY_FIELDS
 from podsim.training.predict import flops_per_token
 from podsim.training.software import Software, load_software
 from podsim.training.step import SPLIT
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 Floats = NDArray[np.float64]
 

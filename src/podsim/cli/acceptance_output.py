@@ -8,7 +8,7 @@ from typing import Any
 from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.options.output_options import VerifyOutput
-from podsim.report.acceptance import acceptance_report
+from podsim.report.acceptance_tables import acceptance_report
 from podsim.report.browser import print_pdf
 from podsim.report.pages import acceptance_page
 from podsim.results.acceptance import Acceptance

@@ -188,9 +188,9 @@ def print_answer(
 ) -> None:
     """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report."""
     if getattr(output, "json", False):
-        sys.stdout.write(load("report.data:to_json")(data(answer) if data else answer) + "\n")
+        sys.stdout.write(load("report.plain_data:to_json")(data(answer) if data else answer) + "\n")
     elif getattr(output, "csv", False):
-        sys.stdout.write(load("report.data:to_csv")(answer if rows is None else rows))
+        sys.stdout.write(load("report.plain_data:to_csv")(answer if rows is None else rows))
     else:
         load("report.screen:show")(report(answer))
 

@@ -9,8 +9,8 @@ from podsim.cli.command import print_answer
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.profiles import slicing_of
 from podsim.options.output_options import DrawOutput, MigPlanOutput, Output
-from podsim.report.mig import configs_report, layout_report, plan_report, states_report
 from podsim.report.mig_drawing import mig_image
+from podsim.report.mig_tables import configs_report, layout_report, plan_report, states_report
 from podsim.verbs.mig_plan import save_plan
 
 

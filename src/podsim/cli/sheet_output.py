@@ -8,7 +8,7 @@ from typing import Any
 from podsim.errors import PodsimError
 from podsim.hardware.fabrics.describe import Drawing
 from podsim.options.output_options import ShowOutput
-from podsim.report.fabric import fabric_text
+from podsim.report.fabric_text import fabric_text
 from podsim.report.screen import Paragraph, Report
 from podsim.report.sheets import sheet_report
 from podsim.verbs.fabric import draw_file, fabric

@@ -17,7 +17,7 @@ from podsim.results.trained import ComparedDdp, ComparedTraining
 
 def show_graph(cost: Any, output: Output, options: Mapping[str, Any]) -> None:
     """Print the cost of a graph, with its ops if they are wanted."""
-    report = load("report.graphs:graph_report")
+    report = load("report.graph_tables:graph_report")
     print_answer(cost, output, lambda answer: report(answer, detail=options["detail"]), rows=cost.ops)
 
 
@@ -45,7 +45,7 @@ def show_fio(run: Any, output: FioOutput, options: Mapping[str, Any]) -> None:
     if output.fio_json:
         sys.stdout.write(load("report.fio_json:fio_json")(run) + "\n")
     else:
-        print_answer(run, output, load("report.storage:fio_report"), rows=run.rows)
+        print_answer(run, output, load("report.storage_tables:fio_report"), rows=run.rows)
 
 
 def compared_report(answer: Any) -> Report:
@@ -57,7 +57,7 @@ def compared_report(answer: Any) -> Report:
         kind = "compared_ddp_report"
     elif isinstance(answer, ComparedCollectives):
         kind = "collectives_report"
-    report: Report = load(f"report.lab:{kind}")(answer)
+    report: Report = load(f"report.lab_tables:{kind}")(answer)
     return report
 
 

@@ -13,8 +13,8 @@ from podsim.report.plot_schedule import schedule_image
 from podsim.report.plot_workers import tradeoff_image
 from podsim.report.schedules import schedule_report, schedules_report
 from podsim.report.simulation import simulated_data, simulated_report
-from podsim.report.steps import against_report
-from podsim.report.workers import exchange_data, exchange_report, tradeoff_report
+from podsim.report.step_tables import against_report
+from podsim.report.worker_tables import exchange_data, exchange_report, tradeoff_report
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.results.scheduled import ScheduleComparison, ScheduleSheet
 from podsim.results.simulated import SimulatedStep

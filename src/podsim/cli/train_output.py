@@ -9,7 +9,7 @@ from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.lab.options import no_folder
 from podsim.options.output_options import TrainOutput
-from podsim.report.lab import training_report
+from podsim.report.lab_tables import training_report
 from podsim.report.plot_losses import loss_image
 from podsim.results.trained import MeasuredTraining
 from podsim.verbs.train import read_trained

@@ -8,7 +8,7 @@ import numpy as np
 
 from podsim.errors import PodsimError
 from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
-from podsim.fleet.state import Floats
+from podsim.fleet.queue_state import Floats
 
 _DAY = 86400.0
 

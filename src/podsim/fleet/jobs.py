@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import TableError
-from podsim.fleet.state import JOB, Floats, Ints, Work
+from podsim.fleet.queue_state import JOB, Floats, Ints, Work
 
 _SHOWN = 5
 """The number of problems of one kind that an error lists."""

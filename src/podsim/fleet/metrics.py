@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.fleet.queue import Schedule
-from podsim.fleet.state import Floats
+from podsim.fleet.queue_state import Floats
 from podsim.results.queued import QueueRun, UserRow
 from podsim.results.timeline import Counter, Lane, Timeline
 

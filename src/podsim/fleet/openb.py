@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from podsim.errors import TableError
+from podsim.fleet.csv_rows import numbers, read_rows
 from podsim.fleet.packing import WHOLE, Nodes, Requests
-from podsim.fleet.rows import numbers, read_rows
 
 _POD = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _NODE = ("cpu_milli", "memory_mib", "gpu", "model")

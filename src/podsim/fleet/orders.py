@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import floor, inf
 from typing import NamedTuple
 
-from podsim.fleet.state import CHARGED, QUEUE, RUNNING, USED, Rules, State, Work
+from podsim.fleet.queue_state import CHARGED, QUEUE, RUNNING, USED, Rules, State, Work
 from podsim.jit import kernel, part
 
 _LEVEL = 1e10

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
-from podsim.fleet.state import Floats, Ints
+from podsim.fleet.queue_state import Floats, Ints
 
 WHOLE = 1000
 """The thousandths of a GPU in a GPU."""

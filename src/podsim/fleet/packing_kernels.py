@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.fleet.state import Floats, Ints
+from podsim.fleet.queue_state import Floats, Ints
 from podsim.jit import kernel, njit
 
 WHOLE = 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podsim.fleet.state import BEST_FIT, FREE, PIECE, SPREAD, Ints, Plant, State
+from podsim.fleet.queue_state import BEST_FIT, FREE, PIECE, SPREAD, Ints, Plant, State
 from podsim.jit import kernel, part
 
 

@@ -14,7 +14,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
 from podsim.training.search import SearchResult
 from podsim.training.step import SPLIT
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 _FRONT = 40
 """plans of a front that are told"""

@@ -14,7 +14,7 @@ from podsim.fleet.jobs import Job
 from podsim.hardware.cluster import Cluster
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 def planned_job(

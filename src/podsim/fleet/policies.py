@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
-from podsim.fleet.state import CONSERVATIVE, EASY, SKIP, STRICT, Rules
+from podsim.fleet.queue_state import CONSERVATIVE, EASY, SKIP, STRICT, Rules
 
 BACKFILLS = {"strict": STRICT, "skip": SKIP, "easy": EASY, "conservative": CONSERVATIVE}
 

@@ -17,7 +17,7 @@ from podsim.fleet.power_catalog import figures
 from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fattree import fat_tree
-from podsim.hardware.mig.host import host_of
+from podsim.hardware.mig.mig_host import host_of
 from podsim.results.expense import LoadPower
 
 BUSY_PARTS = ("compute", "memory", "optimizer")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from podsim.fleet.place import choose_nodes, give_back, take
-from podsim.fleet.run import begin, stop
-from podsim.fleet.state import (
+from podsim.fleet.queue_state import (
     BUSY,
     DECISIONS,
     FREE,
@@ -17,6 +16,7 @@ from podsim.fleet.state import (
     State,
     Work,
 )  # fmt: skip
+from podsim.fleet.run import begin, stop
 from podsim.jit import kernel, part
 
 _NONE = 1 << 60

@@ -12,7 +12,7 @@ import numpy as np
 from podsim.errors import ClusterError, PodsimError
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.policies import Policy
-from podsim.fleet.state import (
+from podsim.fleet.queue_state import (
     BEST_FIT,
     DECISIONS,
     ENDED,
@@ -175,7 +175,7 @@ def _play(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -> 
 
     The kernel returns after a number of rounds that take a fraction of a second, so that Ctrl-C works.
     """
-    from podsim.fleet.engine import ALL_ENDED, PAUSE, ROOM, advance
+    from podsim.fleet.queue_engine import ALL_ENDED, PAUSE, ROOM, advance
 
     state, rounds, said = new_state(work, plant, rules), 16, PAUSE
     while said != ALL_ENDED:

@@ -14,8 +14,8 @@ from math import prod
 from typing import Any
 
 from podsim.errors import PodsimError, TableError, unknown_name
+from podsim.fleet.csv_rows import Row
 from podsim.fleet.planned import placed_step_seconds, reduce_replicas
-from podsim.fleet.rows import Row
 from podsim.hardware.cluster import load_cluster
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import options_of

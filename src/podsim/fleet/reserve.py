@@ -10,8 +10,7 @@ from __future__ import annotations
 from math import inf
 
 from podsim.fleet.place import choose_nodes, reach
-from podsim.fleet.run import begin, expected_seconds
-from podsim.fleet.state import (
+from podsim.fleet.queue_state import (
     FREE,
     LATE,
     PLANNED,
@@ -24,6 +23,7 @@ from podsim.fleet.state import (
     State,
     Work,
 )  # fmt: skip
+from podsim.fleet.run import begin, expected_seconds
 from podsim.jit import kernel, part
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import nan
 
 from podsim.fleet.place import give_back, reach, take
-from podsim.fleet.state import (
+from podsim.fleet.queue_state import (
     BUSY,
     DIRTY,
     DONE,

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from podsim.errors import TableError
+from podsim.fleet.csv_rows import Row
 from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
-from podsim.fleet.rows import Row
 
 SACCT = {"JobID", "Submit", "Elapsed"}
 """The columns that identify such a table. AllocTRES or ReqTRES is required too; User and Timelimit are optional."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from podsim.fleet.place import choose_nodes, has_room, reach
-from podsim.fleet.run import begin, expected_seconds
-from podsim.fleet.state import (
+from podsim.fleet.queue_state import (
     BUSY,
     EASY,
     FREE,
@@ -17,6 +16,7 @@ from podsim.fleet.state import (
     State,
     Work,
 )  # fmt: skip
+from podsim.fleet.run import begin, expected_seconds
 from podsim.jit import kernel, part
 
 _NONE = 1 << 60

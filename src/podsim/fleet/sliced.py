@@ -1,7 +1,8 @@
 """A queue of jobs on MIG instances and on full GPUs, with each instance at a legal start.
 
-The rules are those of podsim.fleet.engine without preemption: first come or shortest first; jobs behind a blocked one
-wait, start, or start unless they delay it.  Instances stay when a job leaves. A change of a GPU's layout may take time.
+The rules are those of podsim.fleet.queue_engine without preemption: first come or shortest first; jobs behind a blocked
+one wait, start, or start unless they delay it. Instances stay when a job leaves. A change of a
+GPU's layout may take time.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from podsim.errors import MigError, PodsimError
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.policies import Policy
 from podsim.fleet.queue import Machine, Schedule
+from podsim.fleet.queue_state import Floats
 from podsim.fleet.slots import PACKERS, WHOLE, Floor, job_gpus, job_kinds, new_floor
-from podsim.fleet.state import Floats
 from podsim.hardware.mig.layouts import Instance
 from podsim.hardware.mig.profiles import Slicing, find_profile
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from podsim.errors import TableError, unknown_name
+from podsim.fleet.csv_rows import Row, numbers, read_text, rows_of
 from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
-from podsim.fleet.rows import Row, numbers, read_text, rows_of
+from podsim.fleet.queue_state import Floats
 from podsim.fleet.sacct import SACCT, read_sacct
-from podsim.fleet.state import Floats
 
 _WHOLE = 1000.0
 """The thousandths of a GPU in a GPU."""

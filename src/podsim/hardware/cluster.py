@@ -20,8 +20,8 @@ from typing import Any
 from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
 from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.catalog.measured_schema import FORMAT
-from podsim.hardware.measured import Host, measured_host
-from podsim.hardware.mig.host import slice_host
+from podsim.hardware.measured_host import Host, measured_host
+from podsim.hardware.mig.mig_host import slice_host
 from podsim.hardware.nvlink import inside_link, reach_share
 from podsim.hardware.overrides import (
     GPU_KEYS,

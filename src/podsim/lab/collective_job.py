@@ -7,7 +7,7 @@ import os
 from podsim.errors import LabError, PodsimError
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.library import LIBRARY
-from podsim.lab.measure import Job
+from podsim.lab.measured_collectives import Job
 from podsim.lab.options import unknown_backend, wrong_ranks
 from podsim.lab.ranks import MOST_RANKS, Place
 from podsim.lab.wires import gpus_here

@@ -1,8 +1,8 @@
 """What PyTorch itself spends on a training step, measured on networks too small for anything else to count.
 
 Steps are those of `podsim train`. Two depths of a network give the seconds of a layer, two numbers of micro-batches those
-of a micro-batch. What a rank does alone is told by its processor time, as kernels are (podsim.lab.host); where ranks
-wait for each other, the wall says what it took.
+of a micro-batch. The work of a single rank is measured in processor time, as kernels are (podsim.lab.host_rates). Where
+ranks wait for each other, the wall clock counts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from statistics import median
 from podsim.lab import usage
 from podsim.lab.ranks import Note
 from podsim.lab.training.batches import batches_of
-from podsim.lab.training.job import Training
-from podsim.lab.training.layout import make_layout
+from podsim.lab.training.rank_layout import make_layout
 from podsim.lab.training.steps import Stepper
+from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Board, Wires
 
 _FIRST, _STEPS = 2, 5

@@ -13,7 +13,7 @@ from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import Cluster
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute, Schedule
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 IMAGE = "nvcr.io#nvidia/pytorch:25.04-py3"
 """container image as enroot writes it: REGISTRY#IMAGE:TAG"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from podsim.errors import PodsimError
-from podsim.launching.command import find_command, read_command, read_script, torchrun
+from podsim.launching.command_line import find_command, read_command, read_script, torchrun
 from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
 from podsim.safe_yaml import YamlError, read_documents

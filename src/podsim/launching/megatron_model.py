@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from podsim.launching.flags import Flags
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 GPT2_VOCABULARY = 50257
 """tokens of GPT-2's byte-pair encoding, the vocabulary of Megatron-LM's examples"""

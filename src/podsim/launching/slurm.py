@@ -10,7 +10,7 @@ import shlex
 from math import ceil
 
 from podsim.errors import PodsimError
-from podsim.launching.command import PORT, read_command, read_script, torchrun, wrapped
+from podsim.launching.command_line import PORT, read_command, read_script, torchrun, wrapped
 from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings

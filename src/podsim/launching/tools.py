@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from podsim.errors import PlanError, PodsimError, unknown_name
-from podsim.launching import command, deepspeed, kubernetes, megatron, slurm, titan
+from podsim.launching import command_line as command
+from podsim.launching import deepspeed, kubernetes, megatron, slurm, titan
 from podsim.launching.job import Context, Job, Reading, refuse
 from podsim.launching.megatron_model import model_notes
 from podsim.results.launched import Recipe

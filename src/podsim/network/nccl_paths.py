@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from podsim.errors import ClusterError
-from podsim.hardware.measured import interpolate
+from podsim.hardware.measured_host import interpolate
 from podsim.network.bus import bus_factor, ring_share
 from podsim.network.nccl_constants import PCIE, Fabric, Network, load_fabric, load_network
 from podsim.network.nccl_tuner import (

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import PodsimError
-from podsim.hardware.measured import Exchange
+from podsim.hardware.measured_host import Exchange
 from podsim.network.bus import ring_share
 
 PROTOCOLS = ("LL", "LL128", "Simple")

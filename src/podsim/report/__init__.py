@@ -22,7 +22,7 @@ from podsim.report.comparisons import render
 from podsim.report.pages import PublishedError, accuracy_page, page, published_errors
 from podsim.report.plots import plot, plot_png, plot_svg
 from podsim.report.simulation import print_simulated, simulated_data, simulated_text
-from podsim.report.steps import print_against, print_measured
+from podsim.report.step_tables import print_against, print_measured
 
 __all__ = [
     "PublishedError",

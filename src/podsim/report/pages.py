@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-import podsim.report.acceptance as acceptance_tables
 import podsim.report.comparisons as comparison_tables
-from podsim.report.acceptance import has_method, verdict_line
+from podsim.report.acceptance_tables import has_method, verdict_line
 from podsim.report.columns import Column, Table
 from podsim.report.comparisons import (
     class_rows,
@@ -105,7 +104,7 @@ def acceptance_page(acceptance: Acceptance) -> str:
     has_plot = any(check.share is not None for check in checks)
     return render_page(
         "acceptance.html", title=f"Acceptance as {acceptance.expected}", acceptance=acceptance,
-        tables=acceptance_tables, verdict=verdict_line(acceptance),
+        tables=acceptance_columns, verdict=verdict_line(acceptance),
         checks_plot=inline_svg(checks_svg(checks), "checks", "measured over expected") if has_plot else "",
         curves=[
             (curve.name, inline_svg(curve_svg(curve), f"c{index}", curve.name))

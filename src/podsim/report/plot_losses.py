@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podsim.report.lab import run_name
+from podsim.report.lab_tables import run_name
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.trained import MeasuredTraining
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.report.queue import wait_text
+from podsim.report.queue_tables import wait_text
 from podsim.results.queued import PackResult, QueueResult, QueueRun
 from podsim.results.timeline import Timeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.report.workers import bound_name
+from podsim.report.worker_tables import bound_name
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
 

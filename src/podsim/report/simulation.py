@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.report.columns import BAR, Column, Table, percent, short_seconds, signed_percent
-from podsim.report.data import plain_value
+from podsim.report.plain_data import plain_value
 from podsim.report.predictions import cluster_name, layout, part_rows
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, report_text, show, warnings
 from podsim.results.failed import FailedStep

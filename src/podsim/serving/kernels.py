@@ -21,7 +21,7 @@ from podsim.kernels.attention import Algorithm, AttentionShape, attention_second
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import gemm_law, is_aligned, operand_bytes, peak_of
-from podsim.workload.graph import TensorOp
+from podsim.workload.model import TensorOp
 
 Floats = npt.NDArray[np.float64]
 

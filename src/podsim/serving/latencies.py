@@ -9,8 +9,8 @@ import numpy as np
 from podsim.accuracy.tables import load
 from podsim.errors import TableError
 from podsim.hardware.catalog import load_gpu
+from podsim.serving.inference_passes import Pass, prompt_pass
 from podsim.serving.kernels import Floats
-from podsim.serving.passes import Pass, prompt_pass
 from podsim.workload.catalog import load_model
 
 REVISIONS = {"tensorrt-2021": "ab20a8ac26", "tensorrt-2026": "9973b2f4ab"}

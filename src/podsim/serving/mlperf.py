@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podsim.hardware.catalog import load_gpu
-from podsim.hardware.mig.measured import mig_rows
+from podsim.hardware.mig.measured_slices import mig_rows
 from podsim.hardware.mig.profiles import slicing_of
-from podsim.serving.engine import load_engine
-from podsim.serving.predict import Task, rows_of
+from podsim.serving.engines import load_engine
+from podsim.serving.latency import Task, rows_of
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import resnet50
 

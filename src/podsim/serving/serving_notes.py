@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import kernel_constants
-from podsim.serving.predict import Task
+from podsim.serving.latency import Task
 from podsim.workload.convolution import ConvNet
 
 

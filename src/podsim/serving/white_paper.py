@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 from podsim.errors import CatalogError
 from podsim.hardware.catalog import load_gpu, load_system
-from podsim.hardware.mig.measured import interference
+from podsim.hardware.mig.measured_slices import interference
 from podsim.results.served import Figure, FigureRow
-from podsim.serving.engine import load_engine
+from podsim.serving.engines import load_engine
 from podsim.serving.latencies import REVISIONS, latency_rows
-from podsim.serving.predict import Task, rows_of
+from podsim.serving.latency import Task, rows_of
 from podsim.units import format_quantity, parse_quantity
 from podsim.workload.catalog import load_model
 

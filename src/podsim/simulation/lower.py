@@ -43,7 +43,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Array, Grid, Placement, Schedule
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 def stages_of(

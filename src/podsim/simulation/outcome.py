@@ -25,7 +25,7 @@ from podsim.training.pipeline import held_blocks, part_blocks
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
 from podsim.training.step import SPLIT
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]

@@ -31,7 +31,7 @@ from podsim.training.layers import (
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.step import SPLIT
-from podsim.workload.graph import Block, Model, TensorOp
+from podsim.workload.model import Block, Model, TensorOp
 
 
 class Stream(IntEnum):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from podsim.hardware.cluster import Cluster
 from podsim.results.prediction import Ranked
 from podsim.training.plan import Plan
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 AGREES = 0.03
 """share of a step within which closed form and simulation agree"""

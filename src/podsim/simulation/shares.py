@@ -10,7 +10,7 @@ from podsim.simulation.lower_links import Trouble, marks_of
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
 from podsim.training.step import SPLIT
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 _WORK = ("compute", "memory", "launch", "tp", "cp", "ep")
 """parts of a step that every micro-batch adds to"""

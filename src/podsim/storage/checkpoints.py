@@ -19,7 +19,7 @@ from podsim.training.memory import weight_table
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Plan
 from podsim.training.shapes import element_bytes
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 Floats = NDArray[np.float64]
 WRITERS = ("all", "replica")

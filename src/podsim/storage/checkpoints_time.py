@@ -13,7 +13,7 @@ from podsim.storage.checkpoints_links import Transfer, transfer, wires_of
 from podsim.storage.checkpoints_stores import Store, load_store
 from podsim.training.plan import Plan
 from podsim.units import format_quantity
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 PLACES = ("store", "neighbour", "local")
 MODES = ("sync", "async")

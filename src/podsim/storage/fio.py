@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from podsim.errors import StorageError, unknown_name
 from podsim.results.storage import FioRow
-from podsim.storage.links import Stream, access, link_of, share, storage_links
-from podsim.storage.parts import SMALL, StorageSystem
+from podsim.storage.storage_links import Stream, access, link_of, share, storage_links
+from podsim.storage.storage_parts import SMALL, StorageSystem
 
 PATTERNS = ("read", "write", "randread", "randwrite", "rw", "readwrite", "randrw")
 """fio's --rw that are predicted"""

@@ -1,4 +1,4 @@
-"""The lab's loader and its checkpoints on a storage system: podsim.storage.pipeline's law, for processes.
+"""The lab's loader and its checkpoints on a storage system: podsim.storage.input_pipeline's law, for processes.
 
 A sample uses bytes of the store or of the cache, the time of a worker that waits and computes, a core of the processor,
 and a part of a step. All flow at once, so rates count. One worker reads the first batch while all others wait for it:
@@ -25,9 +25,9 @@ from dataclasses import dataclass
 
 from podsim.hardware.parts import Link
 from podsim.storage.fio import idle_latency
-from podsim.storage.links import Stream, access, link_of, share, storage_links
-from podsim.storage.parts import StorageSystem
-from podsim.storage.pipeline import sum_uses
+from podsim.storage.input_pipeline import sum_uses
+from podsim.storage.storage_links import Stream, access, link_of, share, storage_links
+from podsim.storage.storage_parts import StorageSystem
 
 
 @dataclass(frozen=True, kw_only=True)

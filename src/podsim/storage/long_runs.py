@@ -17,7 +17,7 @@ from podsim.results.prediction import Prediction, TrainingTime
 from podsim.results.runs import CheckpointTime
 from podsim.training.plan import Plan
 from podsim.units import format_quantity, parse_quantity
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 if TYPE_CHECKING:
     from podsim.storage.checkpoints_time import Saving, Times

@@ -20,8 +20,8 @@ from __future__ import annotations
 from podsim.errors import StorageError
 from podsim.results.storage import MdtestRow
 from podsim.storage.fio import idle_latency
-from podsim.storage.links import Stream, access, link_of, share, storage_links
-from podsim.storage.parts import SMALL, StorageSystem
+from podsim.storage.storage_links import Stream, access, link_of, share, storage_links
+from podsim.storage.storage_parts import SMALL, StorageSystem
 
 OPERATIONS = {
     "Directory creation": (1, 2),

@@ -24,7 +24,7 @@ import numpy as np
 
 from podsim.storage.cache import Cache, hits
 from podsim.storage.fio import Job, fio_row
-from podsim.storage.parts import StorageSystem
+from podsim.storage.storage_parts import StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.units import parse_quantity
 

@@ -5,7 +5,7 @@
     train       the first epoch                         tiering     records copied to the object store
 
 All at once they share every link, and no stage gains a sample per second at the cost of a slower one (max-min).
-Source: the stages are those of the reference architecture; the law is podsim.storage.pipeline's. Known error: only
+Source: the stages are those of the reference architecture; the law is podsim.storage.input_pipeline's. Known error: only
 training was ever measured separately. Stops being true: stages that wait for one another.
 """
 
@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from podsim.results.storage import ShrinkRow, StageRow
 from podsim.storage.fio import idle_latency
-from podsim.storage.links import Links, Stream, share
-from podsim.storage.pipeline import (
+from podsim.storage.input_pipeline import (
     Setting,
     bytes_use,
     cold_share,
@@ -28,6 +27,7 @@ from podsim.storage.pipeline import (
     train_use,
 )
 from podsim.storage.speed import evaluation_share
+from podsim.storage.storage_links import Links, Stream, share
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import comb
 
 from podsim.errors import StorageError
-from podsim.storage.parts import StorageSystem, Stripe
+from podsim.storage.storage_parts import StorageSystem, Stripe
 
 FILL = 0.5
 """share of the net space in use that a rebuild is reckoned with, unless told"""

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from podsim.results.storage import TrainingTime
-from podsim.storage.pipeline import Setting, epoch_flow, samples_of
+from podsim.storage.input_pipeline import Setting, epoch_flow, samples_of
 from podsim.storage.speed import epochs_to_target, evaluation_share, evaluations, start_epochs
 from podsim.units import parse_quantity
 

@@ -1,8 +1,8 @@
 """The kind of a kernel by its name: rules in order, and the first that matches decides.
 
-The rules cover profiles of PyTorch 1.9 to 2.9: cuBLAS and CUTLASS, cuDNN, FlashAttention, PyTorch's own kernels, Triton
-from torch.compile, Apex and Transformer Engine, NCCL, and the driver's copies. They also cover aten ops of traces without
-a GPU. A name that no rule matches is "other", and the report gives its share of the time.
+The rules cover profiles of PyTorch 1.9 to 2.9: cuBLAS and CUTLASS, cuDNN, FlashAttention, PyTorch's own kernels,
+Triton from torch.compile, Apex and Transformer Engine, NCCL, and the driver's copies. They also cover aten ops of traces
+without a GPU. A name that no rule matches is "other", and the report gives its share of the time.
 """
 
 from __future__ import annotations

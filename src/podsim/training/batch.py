@@ -36,7 +36,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software
 from podsim.training.step import charge_seconds, part_seconds, path_seconds, step_times
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 T = TypeVar("T")
 _DENSE = 1 << 22
@@ -180,7 +180,7 @@ class PlanTables:
     stretches: Keyed[Array] | None
     """s. The longest compute of a forward pass between two syncs; None where no schedule has pairs of passes."""
     core_share: float = 1.0
-    """The cores of a rank of a measured machine (podsim.hardware.measured.Host); 1 for others."""
+    """The cores of a rank of a measured machine (podsim.hardware.measured_host.Host); 1 for others."""
 
 
 def prepare(

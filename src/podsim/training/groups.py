@@ -9,7 +9,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.measured import interpolate
+from podsim.hardware.measured_host import interpolate
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
 from podsim.training.layout import Groups, Sends, StepEnd
@@ -19,7 +19,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Ints, Placement
 from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 GROUP_KEY = ("tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "zero", "shard")
 """The plan fields that a step's end depends on."""

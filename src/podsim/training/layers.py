@@ -12,7 +12,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.measured import interpolate
+from podsim.hardware.measured_host import interpolate
 from podsim.network.bus import ring_share
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline import recomputed_share
@@ -30,7 +30,7 @@ from podsim.training.shapes import (
     tokens,
 )
 from podsim.training.software import Software
-from podsim.workload.graph import Block, Model
+from podsim.workload.model import Block, Model
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 """The parts of the seconds of a pass."""

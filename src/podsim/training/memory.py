@@ -32,7 +32,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
 from podsim.training.software import Software
-from podsim.workload.graph import Block, Model, Split, TensorOp
+from podsim.workload.model import Block, Model, Split, TensorOp
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor")
 """The kinds of memory."""

@@ -17,7 +17,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
 from podsim.training.shapes import element_bytes, split_ranks, tokens
 from podsim.training.software import Software
-from podsim.workload.graph import Block, TensorOp
+from podsim.workload.model import Block, TensorOp
 
 _FP32 = 4.0
 

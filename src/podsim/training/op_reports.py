@@ -18,7 +18,7 @@ from podsim.training.shapes import (
     tokens,
 )
 from podsim.training.software import Software, load_software
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 def op_reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ...]:

@@ -30,7 +30,7 @@ from podsim.training.pipeline import (
 )
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Schedule
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")
 """The plan fields that paths depend on."""

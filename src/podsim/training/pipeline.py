@@ -15,7 +15,7 @@ from podsim.schedules.joined import Joined, play_nodes
 from podsim.training.layout import Stages
 from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement, Recompute
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
 """The plan fields that the layers of a stage depend on."""

@@ -21,7 +21,7 @@ from podsim.training.plan_values import PlanValues
 from podsim.training.rules import problems
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from podsim.errors import PlanError
 from podsim.options.plan_options import RECOMPUTATIONS, SCHEDULES, LayoutFields, TrainedFields
 from podsim.options.question import like, options_of
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 BESIDE = (2, 4, 8, 16)
 """pipeline stages that may share a node of a pipeline over several nodes, besides one"""

@@ -14,7 +14,7 @@ from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute
 from podsim.training.step import SPLIT
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
 _NAMES = {

@@ -21,7 +21,7 @@ from podsim.hardware.parts import PRECISIONS
 from podsim.schedules.entries import SCHEDULES
 from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
 from podsim.training.software import Software, software_names
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 Bools = NDArray[np.bool_]
 

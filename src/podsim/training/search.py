@@ -22,7 +22,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts, is_available
 from podsim.training.software import Software, load_software
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 Space: TypeAlias = Mapping[str, Sequence[Any]]
 """The values that each field may take; every legal one for a field that is left out."""

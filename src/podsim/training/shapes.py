@@ -20,7 +20,7 @@ from podsim.network.nccl import Members, collective_seconds
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
-from podsim.workload.graph import Block, TensorOp
+from podsim.workload.model import Block, TensorOp
 
 
 @dataclass(frozen=True)

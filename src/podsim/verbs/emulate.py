@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from podsim.lab.emulate import perform
+from podsim.lab.emulated_cluster import perform
 from podsim.lab.emulated_links import EMULATED, emulated_cluster
 from podsim.options.measure_options import EmulateOptions
 from podsim.options.question import question

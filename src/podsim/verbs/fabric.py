@@ -48,7 +48,7 @@ def given_cluster(on: str | Cluster, overrides: Mapping[str, str] | None = None)
 def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -> Drawing:
     """Drawing of the fabric of a cluster ("selene", or a value), of one by name ("tpu-v4"), or of a server's file.
 
-    `podsim.report.fabric` makes text and SVG of it. Raises PodsimError for a name that is none of these.
+    `podsim.report.fabric_text` makes text and SVG of it. Raises PodsimError for a name that is none of these.
     """
     if not isinstance(name, str):
         return describe(fabric_of(given_cluster(name, overrides)))

@@ -84,7 +84,7 @@ def _case(options: GraphOptions) -> GraphCase:
 
 def _simulated(case: GraphCase, division: Division | None, timeline: Sequence[Path]) -> float:
     """Seconds of the played step; its timeline is written."""
-    from podsim.simulation.graphs import play_graph
+    from podsim.simulation.graph_steps import play_graph
 
     graph, cluster = case.graph, case.cluster
     part = sends = None

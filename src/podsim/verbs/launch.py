@@ -17,7 +17,7 @@ from podsim.training.plan import Plan, read_plan, split_overrides
 from podsim.units import parse_quantity
 from podsim.verbs.predict import describe
 from podsim.workload.catalog import load_model
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build
 

@@ -6,7 +6,7 @@ import os
 
 from podsim.errors import LabError
 from podsim.lab.collective_job import collective_job
-from podsim.lab.measure import task_of
+from podsim.lab.measured_collectives import task_of
 from podsim.lab.options import no_folder
 from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run

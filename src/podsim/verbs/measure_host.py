@@ -17,11 +17,11 @@ from podsim.acceptance.host_result import features_of, host_result
 from podsim.acceptance.storage_checks import Disk, measure_disk
 from podsim.acceptance.training_checks import measure_images
 from podsim.errors import LabError, PodsimError
-from podsim.lab.host import Measuring, measure_ranks
+from podsim.lab.host_rates import Measuring, measure_ranks
 from podsim.lab.host_steps import small_steps
 from podsim.lab.inventory import read_inventory
 from podsim.lab.ranks import MOST_RANKS, Task, run_here
-from podsim.lab.training.run import PARTS
+from podsim.lab.training.train_run import PARTS
 from podsim.lab.usage import cores, now_text
 from podsim.lab.wires import gpus_here, load_torch
 from podsim.options.measure_options import MeasureHostOptions

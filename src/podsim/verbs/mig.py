@@ -9,7 +9,7 @@ from podsim.errors import MigError, NoFitError, PodsimError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.change import additions, change_to
 from podsim.hardware.mig.layouts import Layout, extensions, layouts, maximal, place, read_layout
-from podsim.hardware.mig.measured import cases, interference, slice_scores
+from podsim.hardware.mig.measured_slices import cases, interference, slice_scores
 from podsim.hardware.mig.profiles import Slicing, find_profile, slicing_of
 from podsim.hardware.mig.results import (
     ConfigRow,

@@ -26,7 +26,7 @@ from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits
 from podsim.verbs.power import expense_of
 from podsim.verbs.predict import describe
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 Progress: TypeAlias = Callable[[int, int], None]
 

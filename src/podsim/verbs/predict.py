@@ -16,7 +16,7 @@ from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import gains, predict_plan
 from podsim.verbs.power import expense_of
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 @question(PredictOptions)

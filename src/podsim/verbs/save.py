@@ -13,7 +13,7 @@ from typing import Any
 from podsim.errors import PodsimError, unknown_name
 from podsim.options.plan_options import SearchOptions
 from podsim.options.question import Option, options_of
-from podsim.report.data import to_csv, to_json
+from podsim.report.plain_data import to_csv, to_json
 from podsim.results.prediction import PlanResult
 
 _LARGEST = 1 << 20

@@ -13,15 +13,15 @@ from podsim.errors import (
     PodsimError,
     UnitError,
 )
-from podsim.hardware.mig.measured import interference
+from podsim.hardware.mig.measured_slices import interference
 from podsim.hardware.parts import Gpu
 from podsim.options.machine_options import ServeOptions
 from podsim.options.question import question
 from podsim.results.served import Figure, Served
-from podsim.serving.engine import engine_names, load_engine
+from podsim.serving.engines import engine_names, load_engine
+from podsim.serving.inference_passes import check
 from podsim.serving.kernels import runs_on
-from podsim.serving.passes import check
-from podsim.serving.predict import LARGEST_BATCH, Task, serve_on
+from podsim.serving.latency import LARGEST_BATCH, Task, serve_on
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.serving_notes import serving_assumptions, serving_warnings
 from podsim.serving.triton import config_text, model_name
@@ -29,7 +29,7 @@ from podsim.serving.white_paper import figure as made
 from podsim.units import parse_quantity
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import CONVOLUTIONAL, ConvNet
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 _TOKENS = {"encoder": 128, "generator": 512}

@@ -16,7 +16,7 @@ from podsim.training.plan import split_overrides
 from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
 from podsim.workload.catalog import load_model, model_names
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 
 @question(ShowOptions)

@@ -20,7 +20,7 @@ from podsim.storage.fio import Job, fio_rows
 from podsim.storage.fio_results import read_block, read_fio
 from podsim.storage.mdtest import mdtest_rows
 from podsim.storage.published import published_points
-from podsim.storage.sheet import storage_sheet
+from podsim.storage.storage_sheet import storage_sheet
 from podsim.storage.stripe import damage, net_capacity
 
 Overrides = Mapping[str, str] | None

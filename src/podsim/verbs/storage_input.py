@@ -11,10 +11,10 @@ from podsim.options.storage_options import StorageInputOptions
 from podsim.results.storage import EpochRow, InputRun, StageRow
 from podsim.storage.cache import SHUFFLES, cache_of
 from podsim.storage.catalog import load_storage
-from podsim.storage.parts import StorageSystem
-from podsim.storage.pipeline import Setting, data_bytes, epoch_rows, most_accelerators, samples_of
+from podsim.storage.input_pipeline import Setting, data_bytes, epoch_rows, most_accelerators, samples_of
 from podsim.storage.speed import known_batches, step_of
 from podsim.storage.stages import shrink_rows, stage_rows
+from podsim.storage.storage_parts import StorageSystem
 from podsim.storage.stripe import damage, net_capacity
 from podsim.storage.training import training_time
 from podsim.storage.workloads import load_workload

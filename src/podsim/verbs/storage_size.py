@@ -14,7 +14,6 @@ from podsim.results.storage import Need, SizeRun
 from podsim.storage.cache import SHUFFLES, cache_of
 from podsim.storage.catalog import load_storage, storage_names
 from podsim.storage.long_runs import read_tokens
-from podsim.storage.parts import StorageSystem
 from podsim.storage.sizing import (
     CHECKPOINT,
     MOST,
@@ -26,6 +25,7 @@ from podsim.storage.sizing import (
     tier_of,
 )
 from podsim.storage.speed import epochs_to_target, step_of
+from podsim.storage.storage_parts import StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.storage.workloads import Workload, load_workload, workload_names
 from podsim.units import format_quantity

@@ -7,7 +7,7 @@ from statistics import median
 
 from podsim.accuracy.score import assess
 from podsim.results.comparison import ComparedRow, Comparison, Verdict
-from podsim.storage.mlperf import Result, at_limit, by_utilisation, results, unhindered
+from podsim.storage.mlperf_storage import Result, at_limit, by_utilisation, results, unhindered
 from podsim.storage.published import published_systems
 from podsim.storage.training import published_times
 from podsim.storage.workloads import load_workload

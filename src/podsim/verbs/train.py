@@ -11,8 +11,8 @@ from podsim.errors import LabError, PodsimError
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run, read_run
-from podsim.lab.training.run import task_of
 from podsim.lab.training.setup import training_run_of
+from podsim.lab.training.train_run import task_of
 from podsim.options.measure_options import TrainOptions
 from podsim.options.question import question
 from podsim.results.trained import MeasuredTraining

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import CatalogError, ModelError, unknown_name
-from podsim.workload.graph import Model
 from podsim.workload.huggingface import read_specification
+from podsim.workload.model import Model
 from podsim.workload.specification import Transformer, shown
 from podsim.workload.transformer import build
 

@@ -14,7 +14,7 @@ from podsim.errors import ModelError, unknown_name
 from podsim.workload.config_json import Config, load_json
 from podsim.workload.families import MODERN, Fields
 from podsim.workload.families_classic import CLASSIC, ENCODERS
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 from podsim.workload.specification import Transformer, resolve, shown
 from podsim.workload.transformer import build
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from podsim.workload.graph import Block, Model, Saved, TensorOp
-from podsim.workload.layers import layer_ops, linear, norm, syncs
+from podsim.workload.model import Block, Model, Saved, TensorOp
 from podsim.workload.specification import Transformer, resolve
+from podsim.workload.transformer_layers import layer_ops, linear, norm, syncs
 
 
 def build(spec: Transformer) -> Model:

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from podsim.errors import LabError, PodsimError
-from podsim.lab.checkpoints import latest, opened, saving, steps
+from podsim.lab.checkpoint_files import latest, opened, saving, steps
 from podsim.lab.ranks import run_here
 from podsim.lab.record import read_run
-from podsim.lab.training import run as training
-from podsim.lab.training.job import Training
+from podsim.lab.training import train_run as training
+from podsim.lab.training.train_job import Training
 from podsim.results.trained import MeasuredTraining
 from podsim.verbs.train import train
 

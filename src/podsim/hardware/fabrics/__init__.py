@@ -19,7 +19,7 @@ from podsim.hardware.fabrics.builders import (
     weka_a100,
 )
 from podsim.hardware.fabrics.describe import Drawing, describe
-from podsim.hardware.fabrics.fabric import Fabric, Routing, islands
+from podsim.hardware.fabrics.fabric_links import Fabric, Routing, islands
 from podsim.hardware.fabrics.node import Cable, Node, Part
 from podsim.hardware.fabrics.torus import torus, tpu_pod
 

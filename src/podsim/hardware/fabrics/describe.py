@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.hardware.fabrics.fabric import Fabric
+from podsim.hardware.fabrics.fabric_links import Fabric
 from podsim.hardware.fabrics.torus import Torus
 from podsim.hardware.fabrics.tree import Tree
 from podsim.hardware.fabrics.wiring import Network, ServerWiring

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from podsim.errors import ClusterError
-from podsim.hardware.fabrics.fabric import Bools, Floats, Ints
+from podsim.hardware.fabrics.fabric_links import Bools, Floats, Ints
 
 KINDS = ("gpu", "nic", "storage", "drive", "cpu", "pcie", "nvswitch")
 """The kinds of parts, in the order of the numbers of ends."""

@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from podsim.hardware.fabrics.fabric import NONE, Bools, Fabric, Floats, Hops, Ints, Routing
+from podsim.hardware.fabrics.fabric_links import NONE, Bools, Fabric, Floats, Hops, Ints, Routing
 from podsim.hardware.fabrics.node import Node
 from podsim.hardware.fabrics.server_tables import Ports, make_tables
 from podsim.hardware.fabrics.tree_routes import mix, tree_hops

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.hardware.fabrics.fabric import NONE, Bools, Floats, Ints
+from podsim.hardware.fabrics.fabric_links import NONE, Bools, Floats, Ints
 from podsim.hardware.fabrics.node import Node, Ways, ways
 from podsim.hardware.fabrics.wiring import Network, ServerWiring
 

@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 
 from podsim.errors import ClusterError, unknown_name
-from podsim.hardware.fabrics.fabric import NONE, Block, Ends, Fabric, Floats, Hops, Ints, Routing
+from podsim.hardware.fabrics.fabric_links import NONE, Block, Ends, Fabric, Floats, Hops, Ints, Routing
 
 TPU_PODS: dict[str, tuple[tuple[int, ...], float, str]] = {
     "tpu-v4": (

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from podsim.errors import ClusterError
-from podsim.hardware.fabrics.fabric import Block, Floats, Ints
+from podsim.hardware.fabrics.fabric_links import Block, Floats, Ints
 from podsim.hardware.fattree import fat_tree
 
 PortNames: TypeAlias = Callable[[int], str]

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.hardware.fabrics.fabric import NONE, Bools, Floats, Hops, Ints, Routing
+from podsim.hardware.fabrics.fabric_links import NONE, Bools, Floats, Hops, Ints, Routing
 from podsim.hardware.fabrics.tree import Tree
 
 REDRAWS = 8

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from podsim.hardware.fabrics.fabric import Block, Ends, Floats, Ints, Router
+from podsim.hardware.fabrics.fabric_links import Block, Ends, Floats, Ints, Router
 from podsim.hardware.fabrics.node import KINDS, Node
 from podsim.hardware.fabrics.tree import PortNames, Tree
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from podsim.hardware.mig.best import Wish
 from podsim.hardware.mig.change import Change
 from podsim.hardware.mig.layouts import Layout
-from podsim.hardware.mig.measured import SliceCase, SliceScore
+from podsim.hardware.mig.measured_slices import SliceCase, SliceScore
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.parts import Gpu
 

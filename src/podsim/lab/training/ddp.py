@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from podsim.lab import usage
-from podsim.lab.measure import message_seconds
+from podsim.lab.measured_collectives import message_seconds
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.sums import Sums, hook_of

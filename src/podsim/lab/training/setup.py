@@ -12,9 +12,9 @@ from podsim.lab.emulated_links import emulated_links
 from podsim.lab.options import wrong_ranks
 from podsim.lab.ranks import Place
 from podsim.lab.training.batches import batches_of
-from podsim.lab.training.job import EXCHANGES, Training
 from podsim.lab.training.limits import check_memory, run_problems
 from podsim.lab.training.residual import RESIDUAL
+from podsim.lab.training.train_job import EXCHANGES, Training
 from podsim.lab.training.training_plan import gpt_plan, residual_plan
 from podsim.network.collectives.algorithms import servers
 from podsim.options.measure_options import TrainOptions

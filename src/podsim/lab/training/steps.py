@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from podsim.lab.training.batches import Batches
-from podsim.lab.training.job import Training
-from podsim.lab.training.layout import Layout
+from podsim.lab.training.rank_layout import Layout
+from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Wires, load_part
 from podsim.schedules.torch_csv import to_csv
 

@@ -23,8 +23,8 @@ from podsim.hardware.cluster import load_cluster
 from podsim.hardware.overrides import read_count, read_quantity
 from podsim.hardware.parts import System
 from podsim.hardware.userfile import UserFile, read_user_file
-from podsim.storage.catalog.schema import ClientEntry, ServerEntry, StorageEntry
-from podsim.storage.parts import Client, Server, Software, StorageSystem, Stripe
+from podsim.storage.catalog.storage_schema import ClientEntry, ServerEntry, StorageEntry
+from podsim.storage.storage_parts import Client, Server, Software, StorageSystem, Stripe
 
 __all__ = ["KEYS", "MOST_CLIENTS", "load_storage", "storage_names"]
 

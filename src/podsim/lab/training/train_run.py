@@ -10,15 +10,15 @@ from typing import Any
 
 from podsim.errors import LabError
 from podsim.lab import usage
-from podsim.lab.measure import device_name
+from podsim.lab.measured_collectives import device_name
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.batches import batches_of
-from podsim.lab.training.job import Training
-from podsim.lab.training.layout import Layout, make_layout
-from podsim.lab.training.servers import Replica, serve
-from podsim.lab.training.state import Keeper
+from podsim.lab.training.parameter_servers import Replica, serve
+from podsim.lab.training.rank_layout import Layout, make_layout
 from podsim.lab.training.steps import Stepper
+from podsim.lab.training.train_job import Training
+from podsim.lab.training.training_state import Keeper
 from podsim.lab.wires import Board, Wires
 from podsim.results.trained import MeasuredTraining, TrainedStep
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from podsim.errors import TableError
-from podsim.fleet.state import Floats
+from podsim.fleet.queue_state import Floats
 
 Row: TypeAlias = dict[str, str]
 LARGEST = 2_000_000_000

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from podsim.lab.training.gpt import gpt, pieces
-from podsim.lab.training.job import Training
 from podsim.lab.training.residual import residual_network
 from podsim.lab.training.sums import Sums, hook_of
+from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Wires, load_part
 
 

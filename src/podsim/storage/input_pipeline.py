@@ -1,15 +1,15 @@
 """The input pipeline as one stream of samples through the links of nodes and storage.
 
 A sample uses bytes of ports, servers and drives, and seconds of processor cores, of a waiting reader, and of an
-accelerator. Each is a link. The stage runs at the max-min rate (podsim.storage.links.share), and the full link is its
-limit. Prefetching overlaps the stages of different samples, so rates count, not sums; only readers x latency shows the
-waiting. Data beyond the room of the storage stay on the object store (the least used leave first) and return each epoch.
+accelerator. Each is a link. The stage runs at the max-min rate (podsim.storage.storage_links.share), and the full link
+is its limit. Prefetching overlaps the stages of different samples, so rates count, not sums; only readers x latency
+shows the waiting. Data beyond the room of the storage stay on the object store (the least used leave first) and return each epoch.
 
 Epochs differ by the content of the caches (podsim.storage.cache); the stages are those of podsim.storage.stages.
 
-Source: counting. Known error: MLPerf Storage v1.0, in podsim.storage.mlperf. Stops being true: readers that hold a lock
-(Python), network traffic of the training itself on the storage ports, and batches whose slowest sample counts (UNet3D's
-sizes vary by half).
+Source: counting. Known error: MLPerf Storage v1.0, in podsim.storage.mlperf_storage. Stops being true: readers that
+hold a lock (Python), network traffic of the training itself on the storage ports, and batches whose slowest sample
+counts (UNet3D's sizes vary by half).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from podsim.hardware.parts import Link
 from podsim.results.storage import EpochRow
 from podsim.storage.cache import Cache, hits
 from podsim.storage.fio import idle_latency
-from podsim.storage.links import Flow, Links, Stream, access, link_of, share, storage_links
-from podsim.storage.parts import StorageSystem
 from podsim.storage.speed import Step
+from podsim.storage.storage_links import Flow, Links, Stream, access, link_of, share, storage_links
+from podsim.storage.storage_parts import StorageSystem
 from podsim.storage.stripe import net_capacity, read_work
 from podsim.storage.workloads import Workload
 

@@ -12,9 +12,8 @@ from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.results.served import Served, ServedBatch
-from podsim.serving.engine import Engine
-from podsim.serving.kernels import Floats, runs_on, weight_bytes
-from podsim.serving.passes import (
+from podsim.serving.engines import Engine
+from podsim.serving.inference_passes import (
     Pass,
     cache_bytes,
     image_pass,
@@ -23,8 +22,9 @@ from podsim.serving.passes import (
     prompt_pass,
     token_pass,
 )
+from podsim.serving.kernels import Floats, runs_on, weight_bytes
 from podsim.workload.convolution import ConvNet
-from podsim.workload.graph import Model
+from podsim.workload.model import Model
 
 LARGEST_BATCH = 65_536
 """The largest number of concurrent sequences, above any engine's limit."""

@@ -6,10 +6,7 @@ from math import ceil, inf
 
 from podsim.fleet.orders import charge, sort_queue
 from podsim.fleet.preempt import serve_preempting
-from podsim.fleet.reserve import give_up_rest, serve_reserved
-from podsim.fleet.run import end, release, tidy
-from podsim.fleet.serve import serve
-from podsim.fleet.state import (
+from podsim.fleet.queue_state import (
     BUSY,
     CLOCK,
     CONSERVATIVE,
@@ -30,6 +27,9 @@ from podsim.fleet.state import (
     State,
     Work,
 )  # fmt: skip
+from podsim.fleet.reserve import give_up_rest, serve_reserved
+from podsim.fleet.run import end, release, tidy
+from podsim.fleet.serve import serve
 from podsim.jit import kernel, njit, part
 
 ALL_ENDED, ROOM, STUCK, PAUSE = range(4)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podsim.workload.graph import Kind, Saved, Split, TensorOp
+from podsim.workload.model import Kind, Saved, Split, TensorOp
 from podsim.workload.specification import Transformer
 
 

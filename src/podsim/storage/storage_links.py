@@ -5,8 +5,7 @@ operations per second. A stream uses an amount of each link per unit of its rate
 podsim.network.flow. A stream's limit is the full link on its way.
 
 Files are striped over all servers, so equal servers are one link with their total capacity. Equal clients are one stream
-with copies. Unknown links are left out, so the answer covers the known parts only.
-"""
+with copies. Unknown links are left out, so the answer covers the known parts only."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 
 from podsim.errors import StorageError
 from podsim.hardware.parts import Link
-from podsim.storage.parts import SMALL, Client, Software, StorageSystem
+from podsim.storage.storage_parts import SMALL, Client, Software, StorageSystem
 from podsim.storage.stripe import write_work
 
 Links = Mapping[str, Link]

@@ -14,7 +14,7 @@ import numpy as np
 
 from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
-from podsim.serving.engine import Engine
+from podsim.serving.engines import Engine
 from podsim.serving.kernels import (
     Floats,
     Moved,
@@ -25,7 +25,7 @@ from podsim.serving.kernels import (
     weight_bytes,
 )
 from podsim.workload.convolution import ConvNet
-from podsim.workload.graph import Block, Model, TensorOp
+from podsim.workload.model import Block, Model, TensorOp
 
 _FOLDED = ("activation", "dropout", "cross_entropy")
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from podsim.lab.training.job import Training
-from podsim.lab.training.layout import Layout
+from podsim.lab.training.rank_layout import Layout
+from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Wires
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from podsim.report.columns import BAR, Column, Table, percent
-from podsim.report.data import plain_value
+from podsim.report.plain_data import plain_value
 from podsim.report.screen import Block, Rows, bold, dim
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import CheckpointError
-from podsim.lab.checkpoints import begin, commit, discard, opened, part_of, steps, unwritten
-from podsim.lab.training.layout import Layout
+from podsim.lab.checkpoint_files import begin, commit, discard, opened, part_of, steps, unwritten
+from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.shards import Shard, load_safetensors, read_shards, shapes_of, write_shards
 from podsim.lab.wires import Board, Wires
 

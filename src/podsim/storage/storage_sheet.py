@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from podsim.results.storage import StorageSheet
 from podsim.storage.catalog import load_storage
-from podsim.storage.links import Stream, access, share, storage_links
 from podsim.storage.mdtest import mdtest_rows
-from podsim.storage.parts import LARGE, SMALL, Software, StorageSystem
+from podsim.storage.storage_links import Stream, access, share, storage_links
+from podsim.storage.storage_parts import LARGE, SMALL, Software, StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.units import format_quantity
 
