@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+import podsim.report.acceptance_tables as acceptance_columns
 import podsim.report.comparisons as comparison_tables
 from podsim.report.acceptance_tables import has_method, verdict_line
 from podsim.report.columns import Column, Table

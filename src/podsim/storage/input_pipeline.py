@@ -3,7 +3,8 @@
 A sample uses bytes of ports, servers and drives, and seconds of processor cores, of a waiting reader, and of an
 accelerator. Each is a link. The stage runs at the max-min rate (podsim.storage.storage_links.share), and the full link
 is its limit. Prefetching overlaps the stages of different samples, so rates count, not sums; only readers x latency
-shows the waiting. Data beyond the room of the storage stay on the object store (the least used leave first) and return each epoch.
+shows the waiting. Data beyond the room of the storage stay on the object store (the least used leave
+first) and return each epoch.
 
 Epochs differ by the content of the caches (podsim.storage.cache); the stages are those of podsim.storage.stages.
 
