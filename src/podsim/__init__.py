@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from podsim.moved import keep_old_imports
+
 if TYPE_CHECKING:
     from podsim.errors import NoFitError as NoFitError
     from podsim.errors import PlanError as PlanError
@@ -70,6 +72,8 @@ if TYPE_CHECKING:
     from podsim.workload.model import Model as Model
 
 __version__ = "0.2.0"
+
+keep_old_imports()
 
 _PUBLIC = {
     "Cluster": "hardware.cluster",
