@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import podsim
+from podsim.cli import app
 from podsim.cli.command import Row, load
 from podsim.cli.command_table import COMMANDS, GROUPS
 from podsim.options.question import options_of
@@ -49,3 +51,10 @@ def test_a_command_asks_with_the_options_of_its_question(name: str) -> None:
     assert not set(options) & set(output)
     if row.verb in podsim.__all__:
         assert set(options) <= set(inspect.signature(load(row.verb)).parameters)
+
+
+@pytest.mark.parametrize("path", ["\0", "\ud800"])
+def test_a_path_that_no_machine_can_name_is_refused(path: str) -> None:
+    result = CliRunner().invoke(app, ["replay", path])
+    assert result.exit_code == 2
+    assert "no path can hold" in result.stderr

@@ -144,8 +144,23 @@ def parameter(known: Option) -> click.Parameter:
     return click.Option([_flag(known), known.name], multiple=known.many, show_default=is_shown, **details)
 
 
+class _PathType(click.ParamType):
+    """A path that this machine can name, whether or not there is a file."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        try:
+            is_name = b"\0" not in os.fsencode(value)
+        except UnicodeEncodeError:
+            is_name = False
+        if not is_name:
+            self.fail(f"{value!r} holds a character that no path can hold.", param, ctx)
+        return Path(value)
+
+
 def _type(known: Option) -> Any:
-    return click.Path(path_type=Path) if known.kind is Path else known.kind
+    return _PathType() if known.kind is Path else known.kind
 
 
 def _values(options: Mapping[str, Option], given: Mapping[str, Any]) -> dict[str, Any]:
