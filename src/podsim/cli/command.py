@@ -144,7 +144,7 @@ def parameter(known: Option) -> click.Parameter:
     return click.Option([_flag(known), known.name], multiple=known.many, show_default=is_shown, **details)
 
 
-class _PathType(click.ParamType):
+class _PathType(click.ParamType[Path]):
     """A path that this machine can name, whether or not there is a file."""
 
     name = "path"
