@@ -17,7 +17,7 @@ from podsim.training.step import SPLIT
 from podsim.workload.model import Model
 
 _FRONT = 40
-"""plans of a front that are told"""
+"""The number of plans of a front that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,7 +140,7 @@ def rank_links(made: Emulated, rank: int) -> Iterator[str]:
     """Commands of ip for a rank's own namespace.
 
     Whose address is whose is written down: a kernel keeps what it found out by asking in one small table for all
-    namespaces (net.ipv4.neigh.default.gc_thresh3, 1024), in which 32 ranks have no room; what it is told does not count.
+    namespaces (net.ipv4.neigh.default.gc_thresh3, 1024), in which 32 ranks have no room; its own setting has no effect.
     """
     own = address(made, rank)
     yield "link set dev lo up"

@@ -308,7 +308,7 @@ def run_task(task: Task, place: Place | None, *, watch: Watch = quiet) -> Any:
 
 
 class _Pulse:
-    """A rank's heartbeat in the job's store, and the list of those that have none."""
+    """A rank's heartbeat in the job's store, and the ranks without one."""
 
     def __init__(self, wires: Wires, timeout: float) -> None:
         self.wires, self.stopped = wires, threading.Event()

@@ -24,7 +24,7 @@ _MODELLED = (
 
 
 def cannot(job: Job) -> list[str]:
-    """What of a legal plan its JSON cannot say."""
+    """The parts of a legal plan that its JSON cannot express."""
     plan = effective(job.plan, job.model)
     pp, zero, named = int(plan.pp), int(plan.zero), plan.describe()
     moved = int(plan.dp) * int(plan.cp) > 1

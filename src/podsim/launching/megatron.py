@@ -28,7 +28,7 @@ _DEGREES = {
 
 
 def cannot(job: Job) -> list[str]:
-    """What of a legal plan Megatron-LM cannot run."""
+    """The parts of a legal plan that Megatron-LM cannot run."""
     plan = effective(job.plan, job.model)
     moe = any(block.experts for block in job.model.layers)
     chunks = int(plan.virtual_stages)

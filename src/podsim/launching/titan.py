@@ -27,7 +27,7 @@ _SCHEDULES = {
 
 
 def cannot(job: Job) -> list[str]:
-    """What of a legal plan torchtitan cannot run."""
+    """The parts of a legal plan that torchtitan cannot run."""
     plan = effective(job.plan, job.model)
     dp, cp, zero, shard = int(plan.dp), int(plan.cp), int(plan.zero), int(plan.shard)
     others = int(plan.tp) * int(plan.pp) * cp

@@ -54,6 +54,6 @@ def serving_warnings(task: Task, chip: Gpu) -> tuple[str, ...]:
     if task.kind == "images":
         slow = "a third" if task.engine.name == "tensorrt-2021" else "7 to 14 %"
         notes.append(
-            f"MLPerf's offline throughput (ResNet-50, int8, A100 and slices) is told {slow} too low, unfitted"
+            f"MLPerf's offline throughput (ResNet-50, int8, A100 and slices) comes out {slow} too low, unfitted"
         )
     return tuple(notes)

@@ -48,7 +48,7 @@ NO_TRANSFERS = Transfers(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Streams:
-    """How streams slow each other: ops of a stream that `slows` take `share` of the speed of those that are `slowed`."""
+    """How streams slow each other: a stream that `slows` takes `share` of the speed of ops on `slowed` streams."""
 
     domain: NDArray[np.int32]
     """The domain of each stream, [S]; streams of one domain share processors."""

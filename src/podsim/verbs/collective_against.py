@@ -34,7 +34,7 @@ def against_log(
 ) -> Comparison:
     """Comparison of predicted and measured seconds, row by row, classes by decade of size.
 
-    on: the cluster that the log comes from; without it, the server is told by its GPUs, which does for one node.
+    on: the cluster that the log comes from; without it, the GPUs name the server, which suffices for one node.
     collective: for a log that does not name its own. launch, nccl: instead of what the log tells. Raises TableError for a
     file that is no such log, ClusterError where the cluster is missing, does not hold the ranks or has broken links.
     """

@@ -40,7 +40,7 @@ def pieces(cut: tuple[int, ...]) -> tuple[Piece, ...]:
 
 
 def gpt_problems(spec: Transformer) -> list[str]:
-    """What of a specification this network does not have, worded; empty if it is all there."""
+    """The parts of a specification that this network lacks, each as a sentence; empty if it has all."""
     lacking = {
         "experts": spec.experts > 0, "latent attention": spec.kv_rank > 0, "windows": any(spec.windows),
         "an encoder": spec.encoder_layers > 0, "attention in both directions": spec.bidirectional,

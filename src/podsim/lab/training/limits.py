@@ -1,4 +1,4 @@
-"""What of a legal plan cannot be run for real: by PyTorch, with a parameter server, in this machine's memory."""
+"""The parts of a legal plan that cannot run for real: by PyTorch, with a parameter server, in this machine's memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from podsim.workload.transformer import build
 def run_problems(
     plan: Plan, schedule: ScheduleTable | None, network: Transformer | None, options: TrainOptions
 ) -> list[str]:
-    """What of a legal plan cannot be run for real, worded."""
+    """The parts of a legal plan that cannot run for real, each as a sentence."""
     return [
         *_schedule_problems(plan, schedule),
         *_layout_problems(plan, network),
