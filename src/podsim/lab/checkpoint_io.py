@@ -1,7 +1,7 @@
 """Checkpoints written and read back for real: every rank has a part, all start together, the last one's end counts.
 
 Files: a rank writes its part as one file, block after block, and reads it back into one buffer. dcp:
-torch.distributed.checkpoint does the same with tensors, and its metadata. Each repeat writes everything and flushes (fsync of
+torch.distributed.checkpoint does the same with tensors, and its metadata. Each repeat writes all and flushes (fsync of
 the file and of its folder), writes again without (what the page cache takes), reads with nothing of it in memory
 (posix_fadvise), and reads once more. What a drive really gave is what the kernel counts; what was read is held against
 what was written, outside the timed part. An object store has neither flush nor page cache: it keeps what was closed.
