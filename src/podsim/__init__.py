@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from podsim.moved import keep_old_imports
+from podsim import moved as moved  # old imports work, with a warning
 
 if TYPE_CHECKING:
     from podsim.errors import NoFitError as NoFitError
@@ -72,8 +72,6 @@ if TYPE_CHECKING:
     from podsim.workload.model import Model as Model
 
 __version__ = "0.2.0"
-
-keep_old_imports()
 
 _PUBLIC = {
     "Cluster": "hardware.cluster",

@@ -1,13 +1,13 @@
-"""Old places of names that the documents of version 0.1 imported: they still work, with a warning."""
+"""Old places of names that the documents of version 0.1 imported: they still work, with a warning.
+
+Importing this module is what makes them work.
+"""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -25,23 +25,6 @@ MOVED: dict[str, dict[str, str]] = {
 """An old module -> its names -> the module that has each of them now."""
 
 
-class _OldModules(MetaPathFinder, Loader):
-    """Makes a module of each old place, whose names come from the new ones."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname not in MOVED:
-            return None
-        return ModuleSpec(fullname, self, is_package=any(name.startswith(f"{fullname}.") for name in MOVED))
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _OldModule(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing: an old module has no code of its own."""
-
-
 class _OldModule(ModuleType):
     """An old place of names."""
 
@@ -53,6 +36,4 @@ class _OldModule(ModuleType):
         return getattr(import_module(home), name)
 
 
-def keep_old_imports() -> None:
-    """Let imports of the old places find the new ones."""
-    sys.meta_path.append(_OldModules())
+sys.modules.update(zip(MOVED, map(_OldModule, MOVED), strict=True))
