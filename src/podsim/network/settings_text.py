@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 
+from podsim.errors import PodsimError
 from podsim.network.collective_settings import ALGORITHMS, PROTOCOLS, CollectiveSettings
+from podsim.units import parse_quantity
 
 _WORD = re.compile(r"\b((?:NCCL|FI|SHARP|UCX)_[A-Z0-9_]+)\s*=\s*([^;\s|\"']*(?: Libfabric)?)")
 _ENVIRONMENT = re.compile(r"\b(NCCL_[A-Z0-9_]+) set by environment to ([^\s.]+)")
@@ -167,3 +169,16 @@ def _debug_network(text: str, ways: list[str]) -> str | None:
         if known := next((word for pattern, word in _NETS[1:] if re.search(pattern, lower)), None):
             return known
     return "efa" if "EFA" in text and "Libfabric" in text else None
+
+
+def read_nics(text: str) -> tuple[int | None, float | None]:
+    """(adapters of a node, B/s of each) of a text such as "4x100Gb/s", "8" or "200 Gb/s".
+
+    Raises PodsimError for other text.
+    """
+    number, cross, rate = text.strip().rpartition("x")
+    if not cross and text.strip().isdigit():
+        number, rate = text.strip(), ""
+    if number and not number.strip().isdigit():
+        raise PodsimError(f"nics={text[:40]!r}: adapters of a node, as 4, 4x100Gb/s or 100Gb/s")
+    return int(number) if number else None, parse_quantity(rate, "B/s", what="nics") if rate else None

@@ -8,6 +8,7 @@ lines of titles, one row a size, a trailer. A prediction ran nothing, so nothing
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -41,6 +42,7 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
     yield f"# nccl-tests version 2.17.6 nccl-headers=2{library} nccl-library=2{library}"
     yield f"# Collective test starting: {name}"
     yield f"# Predicted by podsim for {sweep.machine}: {sweep.how}"
+    yield from _settings_lines(sweep)
     yield (
         f"# nThread {threads} nGpus {gpus} minBytes {sizes[0]} maxBytes {sizes[-1]} step: {_step(sizes)} "
         "warmup iters: 1 iters: 20 agg iters: 1 validation: 0 graph: 0"
@@ -56,7 +58,30 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
         yield _size_line(sweep.collective, row.size, row.count, half, half)
     yield "# Out of bounds values : 0 OK"
     yield _mean_line([row.bus_bandwidth for row in sweep.rows])
+    yield from _range_lines(sweep)
     yield from ("#", f"# Collective test concluded: {name}")
+
+
+def _settings_lines(sweep: Sweep) -> Iterator[str]:
+    """NCCL's settings, those that nobody stated in a line of their own."""
+    for title, names in (
+        ("Settings", [name for name in sweep.settings if name not in sweep.assumed]),
+        ("Assumed", [name for name in sweep.settings if name in sweep.assumed]),
+    ):
+        if names:
+            words = ", ".join(f"{name.replace('_', ' ')} {sweep.settings[name]}" for name in names)
+            yield from textwrap.wrap(f"{title}: {words}", 78, initial_indent="# ", subsequent_indent="#   ")
+
+
+def _range_lines(sweep: Sweep) -> Iterator[str]:
+    """The range of each time over the values of the assumed settings that have one."""
+    if not any(row.high for row in sweep.rows):
+        return
+    yield from ("#", "# Range of the time (us) over the releases and launches that were not stated:")
+    yield f"# {'size (B)':>12} {'time':>10} {'low':>10} {'high':>10}"
+    for row in sweep.rows:
+        times = " ".join(f"{seconds * 1e6:10.1f}" for seconds in (row.seconds, row.low, row.high))
+        yield f"# {int(row.size):12d} {times}"
 
 
 def _program(collective: str) -> str:
