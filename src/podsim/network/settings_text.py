@@ -78,6 +78,12 @@ def read_debug_lines(text: str) -> CollectiveSettings:
     return stated.over(forced)
 
 
+def read_log_settings(text: str) -> CollectiveSettings:
+    """The settings that a log states: what NCCL_DEBUG printed, then environment words, as text or as keys of JSON."""
+    words = re.sub(r'"((?:NCCL|FI|SHARP)_[A-Z0-9_]+)"\s*:\s*"([^"]*)"', r"\1=\2", text)
+    return read_debug_lines(text).over(read_environment(words))
+
+
 def read_launch(text: str) -> str | None:
     """The way of launching that words or flags of nccl-tests state: process, thread or single; None for other text."""
     lower = text.lower()

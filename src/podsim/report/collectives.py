@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
 from podsim.report.screen import Block, Paragraph, Rows, raw
 from podsim.results.comparison import ClassScore, Comparison
+from podsim.results.fabric_verdict import FabricVerdict
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
 from podsim.results.sweep import Sweep
 from podsim.results.trained import MeasuredDdp
@@ -64,13 +65,8 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
 
 def _settings_lines(sweep: Sweep) -> Iterator[str]:
     """NCCL's settings, those that nobody stated in a line of their own."""
-    for title, names in (
-        ("Settings", [name for name in sweep.settings if name not in sweep.assumed]),
-        ("Assumed", [name for name in sweep.settings if name in sweep.assumed]),
-    ):
-        if names:
-            words = ", ".join(f"{name.replace('_', ' ')} {sweep.settings[name]}" for name in names)
-            yield from textwrap.wrap(f"{title}: {words}", 78, initial_indent="# ", subsequent_indent="#   ")
+    for line in _setting_words(sweep.settings, sweep.assumed):
+        yield from textwrap.wrap(line, 78, initial_indent="# ", subsequent_indent="#   ")
 
 
 def _range_lines(sweep: Sweep) -> Iterator[str]:
@@ -279,6 +275,44 @@ def log_report(comparison: Comparison) -> Iterator[Block]:
     yield from (comparison.title, "", Rows(rows, comparison.rows), "", Rows(decades, scores))
     for name, why in comparison.not_expressed:
         yield Paragraph(f"Not predicted: {name}: {why}", indent="  ", first="")
+    if comparison.fabric is not None:
+        yield from _verdict_report(comparison.fabric)
+
+
+def _verdict_report(verdict: FabricVerdict) -> Iterator[Block]:
+    """The settings that the log stated and those that it did not; and a broken fabric, with what would explain it."""
+    yield ""
+    for line in _setting_words(verdict.settings, verdict.assumed):
+        yield Paragraph(line, indent="  ", first="")
+    if not verdict.is_broken:
+        return
+    yield ""
+    yield Paragraph(
+        f"This fabric looks broken: from {size_text(verdict.size)} on, collectives take {verdict.slowdown:.1f} times as "
+        "long as on healthy fabrics of its class."
+    )
+    if not verdict.explanations:
+        yield "No single setting or fault that podsim knows explains it."
+        return
+    yield f"What would explain it, best first (as stated, podsim is {percent(verdict.misfit)} off):"
+    table = Table(
+        columns=(
+            Column("off", "misfit", percent),
+            Column("bias", "", signed_percent),
+            Column("setting or fault", "words"),
+        )
+    )
+    yield Rows(table, verdict.explanations)
+
+
+def _setting_words(settings: Mapping[str, str], assumed: Sequence[str]) -> Iterator[str]:
+    """A line of the settings that were stated, and one of those that were assumed."""
+    for title, names in (
+        ("Settings", [name for name in settings if name not in assumed]),
+        ("Assumed", [name for name in settings if name in assumed]),
+    ):
+        if names:
+            yield f"{title}: " + ", ".join(f"{name.replace('_', ' ')} {settings[name]}" for name in names)
 
 
 def _first_number(score: ClassScore) -> float:

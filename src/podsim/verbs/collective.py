@@ -52,8 +52,7 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
             options.against,
             on=options.on,
             collective=options.collective,
-            launch=options.launch,
-            nccl=options.nccl,
+            settings=stated_settings(options),
             overrides=options.overrides,
         )
     if not options.collective:
