@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from podsim.accuracy.bars import verdicts
 from podsim.accuracy.pricing import compare_rows
+from podsim.accuracy.recorded_accuracy import worse_figures
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import ValidateOptions
@@ -51,6 +52,8 @@ class Validation:
 
     comparisons: tuple[Comparison, ...]
     verdicts: tuple[Verdict, ...] = ()
+    worsened: tuple[str, ...] = ()
+    """The figures that are worse than those recorded with this version."""
 
     @property
     def met(self) -> bool:
@@ -76,10 +79,12 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
     else:
         comparisons = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]
     judged = verdicts(comparisons)
+    worsened = () if options.rows is not None else worse_figures(comparisons, options.role)
     if options.role:
         comparisons = [comparison.only(options.role) for comparison in comparisons]
         judged = tuple(verdict for verdict in judged if verdict.role == options.role)
-    return Validation(comparisons=tuple(comparisons), verdicts=() if options.rows is not None else judged)
+    judged = () if options.rows is not None else judged
+    return Validation(comparisons=tuple(comparisons), verdicts=judged, worsened=worsened)
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:
