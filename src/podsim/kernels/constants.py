@@ -61,6 +61,8 @@ _NEAREST = {
     "fp16": ("bf16",),
     "bf16": ("fp16",),
     "fp8": ("int8", "bf16", "fp16"),
+    "mxfp8": ("fp8", "int8", "bf16", "fp16"),
+    "nvfp4": ("mxfp8", "fp8", "int8", "bf16", "fp16"),
     "int8": ("fp8", "bf16", "fp16"),
     "int4": ("int8", "fp8", "bf16", "fp16"),
     "tf32": ("bf16", "fp16"),

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from podsim.errors import PlanError, unknown_name
-from podsim.hardware.parts import Gpu
+from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import Correction, GemmConstants, gemm_constants, kernel_constants
 
 Floats = npt.NDArray[np.float64]
@@ -53,9 +53,9 @@ _CHUNK = 2048
 
 _OPERAND = {
     "fp64": 8.0, "fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0,
-    "fp8": 1.0, "int8": 1.0, "int4": 0.5,
+    "fp8": 1.0, "int8": 1.0, "int4": 0.5, "mxfp8": PRECISIONS["mxfp8"].bytes, "nvfp4": PRECISIONS["nvfp4"].bytes,
 }  # fmt: skip
-_RESULT = {**_OPERAND, "fp8": 2.0, "int8": 2.0, "int4": 2.0}
+_RESULT = {**_OPERAND, **dict.fromkeys(("fp8", "mxfp8", "nvfp4", "int8", "int4"), 2.0)}
 
 
 def operand_bytes(precision: str) -> float:
@@ -75,9 +75,9 @@ def peak_of(gpu: Gpu, precision: str) -> float:
     operand_bytes(precision)
     if precision == "fp64" and "fp64_tensor" in gpu.peaks:
         return gpu.peaks["fp64_tensor"]
-    if precision not in gpu.peaks:
+    if not PRECISIONS[precision].is_native(gpu):
         raise PlanError([f"{gpu.name} has no {precision} arithmetic; it has {', '.join(gpu.peaks)}"])
-    return gpu.peaks[precision]
+    return gpu.peaks[PRECISIONS[precision].matmul]
 
 
 def positive(**values: npt.ArrayLike) -> list[Floats]:
