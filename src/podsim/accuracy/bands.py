@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import PRECISIONS
 from podsim.results.prediction import Band, Prediction
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
@@ -122,7 +123,7 @@ def _kind(plan: Plan) -> str:
 
 def operand_bits(precision: str) -> str:
     """Bits of an operand in a precision, as text: 8, 16 or 32."""
-    return {"fp8": "8", "bf16": "16", "fp16": "16"}.get(precision, "32")
+    return "8" if PRECISIONS[precision].is_cast else "16" if precision in ("bf16", "fp16") else "32"
 
 
 def _size(parameters: float) -> str:

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from podsim.errors import PlanError, unknown_name
-from podsim.hardware.parts import Gpu
+from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import Correction, GemmConstants, gemm_constants, kernel_constants
 
 Floats = npt.NDArray[np.float64]
@@ -53,13 +53,13 @@ _CHUNK = 2048
 
 _OPERAND = {
     "fp64": 8.0, "fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0,
-    "fp8": 1.0, "int8": 1.0, "int4": 0.5, "fp8_block": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16,
-    "int8_wo": 2.0, "int4_wo": 2.0,
+    "fp8": 1.0, "int8": 1.0, "int4": 0.5, "mxfp8": PRECISIONS["mxfp8"].bytes, "nvfp4": PRECISIONS["nvfp4"].bytes,
+    "fp8_block": 1.0, "int8_wo": 2.0, "int4_wo": 2.0,
 }  # fmt: skip
 _WEIGHT = {"int8_wo": 1.0, "int4_wo": 0.5}
 """formats of weights alone, whose arithmetic has 16 bits -> B of a weight"""
-_PEAK = {"fp8_block": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "int8_wo": "fp16", "int4_wo": "fp16"}
-"""format with scales of its own -> the arithmetic that it runs in"""
+_ARITHMETIC = {"fp8_block": "fp8", "int8_wo": "fp16", "int4_wo": "fp16"}
+"""formats of engines only -> the number format that they are multiplied in"""
 
 
 def operand_bytes(precision: str) -> float:
@@ -85,12 +85,12 @@ def operand_widths(precision: str, m: Floats, n: Floats) -> float | Floats:
 def peak_of(gpu: Gpu, precision: str) -> float:
     """FLOP/s of `gpu` in `precision`, fp64 on tensor cores where it has such; PlanError where it has none."""
     operand_bytes(precision)
-    precision = _PEAK.get(precision, precision)
+    precision = _ARITHMETIC.get(precision, precision)
     if precision == "fp64" and "fp64_tensor" in gpu.peaks:
         return gpu.peaks["fp64_tensor"]
-    if precision not in gpu.peaks:
+    if not PRECISIONS[precision].is_native(gpu):
         raise PlanError([f"{gpu.name} has no {precision} arithmetic; it has {', '.join(gpu.peaks)}"])
-    return gpu.peaks[precision]
+    return gpu.peaks[PRECISIONS[precision].matmul]
 
 
 def positive(**values: npt.ArrayLike) -> list[Floats]:

@@ -64,7 +64,9 @@ class LayoutFields:
 class TrainedFields:
     """The fields that a search does not vary: precision, software and sequence."""
 
-    precision: Any = option(None, "fp32, tf32, fp16, bf16, fp8; default bf16, or fp16 on GPUs without it.")
+    precision: Any = option(
+        None, "fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4; default bf16, or fp16 on GPUs without it."
+    )
     optimizer_precision: str = option("fp32", "Precision of the Adam moments: fp32, bf16, fp8.")
     software: str = option("megatron-core", "Framework era; `podsim show software` lists them.")
     sequence: Any = option(None, "Tokens of a sequence; default the model's.", kind=int)

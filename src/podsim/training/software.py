@@ -224,7 +224,9 @@ def part_of(name: str, gpu: Gpu, precision: str = "", also: str = "") -> str:
 
 def holds(parts: Collection[str], gpu: Gpu, precision: str) -> str:
     """Which of the names of an entry's tables holds on a GPU in a precision; "" must be among them."""
-    wanted = (gpu.name, f"{gpu.architecture}-{precision}", gpu.architecture, "")
+    cast = precision in PRECISIONS and PRECISIONS[precision].is_cast
+    precisions = (precision, "fp8") if cast else (precision,)
+    wanted = (gpu.name, *(f"{gpu.architecture}-{name}" for name in precisions), gpu.architecture, "")
     return next(part for part in wanted if part in parts)
 
 
