@@ -41,6 +41,7 @@ def judge_fabric(calls: Mapping[str, Call], measured: Mapping[str, float]) -> Fa
         return FabricVerdict()
     filled = _settings(next(iter(calls.values())))
     verdict = FabricVerdict(settings=setting_words(filled), assumed=filled.assumptions)
+    stated = next(iter(calls.values())).settings
     calls = {id: _as_its_class(call) for id, call in calls.items() if _is_judged(call)}
     ratios = _ratios(calls, measured)
     decades = _decade_ratios(calls, ratios)
@@ -56,7 +57,11 @@ def judge_fabric(calls: Mapping[str, Call], measured: Mapping[str, float]) -> Fa
         is_broken=over[worst] > 1.0,
         misfit=_misfit(calls, ratios),
     )
-    return replace(verdict, explanations=_explanations(calls, measured)) if verdict.is_broken else verdict
+    return (
+        replace(verdict, explanations=_explanations(calls, measured, stated))
+        if verdict.is_broken
+        else verdict
+    )
 
 
 def _settings(call: Call) -> CollectiveSettings:
@@ -104,8 +109,10 @@ def _misfit(calls: Mapping[str, Call], ratios: Mapping[str, float]) -> float:
     return math.expm1(float(np.median(logs))) if logs else 0.0
 
 
-def _explanations(calls: Mapping[str, Call], measured: Mapping[str, float]) -> tuple[Explanation, ...]:
-    """The faults that bring the law nearer to the measurements than it is, the best first."""
+def _explanations(
+    calls: Mapping[str, Call], measured: Mapping[str, float], stated: CollectiveSettings
+) -> tuple[Explanation, ...]:
+    """The faults that bring the law nearer to the measurements than it is: those that the log states, then the best."""
     limit = _misfit(calls, _ratios(calls, measured))
     known = []
     for name, fault in _data()["faults"].items():
@@ -114,8 +121,19 @@ def _explanations(calls: Mapping[str, Call], measured: Mapping[str, float]) -> t
         misfit = _misfit(changed, ratios)
         if ratios and misfit < limit:
             bias = 1.0 / float(np.median(list(ratios.values()))) - 1.0
-            known.append(Explanation(fault=name, words=fault["words"], misfit=misfit, bias=bias))
-    return tuple(sorted(known, key=lambda each: each.misfit)[:_SHOWN])
+            known.append(
+                Explanation(
+                    fault=name, words=fault["words"], misfit=misfit, bias=bias, is_stated=_is_stated(name, stated)
+                )
+            )  # fmt: skip
+    return tuple(sorted(known, key=lambda each: (not each.is_stated, each.misfit))[:_SHOWN])
+
+
+def _is_stated(fault: str, stated: CollectiveSettings) -> bool:
+    """Whether a log states what its cluster's class does without."""
+    return (fault == "no-gpudirect" and stated.gpudirect is False) or (
+        fault == "sockets" and stated.network == "sockets"
+    )
 
 
 def _with_fault(call: Call, fault: Mapping[str, Any]) -> Call | None:

@@ -288,18 +288,18 @@ def _verdict_report(verdict: FabricVerdict) -> Iterator[Block]:
         return
     yield ""
     yield Paragraph(
-        f"This fabric looks broken: from {size_text(verdict.size)} on, collectives take {verdict.slowdown:.1f} times as "
-        "long as on healthy fabrics of its class."
+        f"This fabric looks broken: at {format_quantity(verdict.size, 'B')} and more, collectives take "
+        f"{verdict.slowdown:.1f} times as long as on healthy fabrics of its class."
     )
     if not verdict.explanations:
         yield "No single setting or fault that podsim knows explains it."
         return
-    yield f"What would explain it, best first (as stated, podsim is {percent(verdict.misfit)} off):"
+    yield f"What would explain it, best first; without, podsim is {percent(verdict.misfit)} off:"
     table = Table(
         columns=(
             Column("off", "misfit", percent),
             Column("bias", "", signed_percent),
-            Column("setting or fault", "words"),
+            Column("setting or fault", lambda row: row.words + " (as the log says)" * row.is_stated),
         )
     )
     yield Rows(table, verdict.explanations)

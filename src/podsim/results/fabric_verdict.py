@@ -18,6 +18,8 @@ class Explanation:
     """share. The typical distance of the law under this fault from the measurements: 0.1 is 10 %, either way."""
     bias: float
     """share. The median of predicted over measured seconds, less 1."""
+    is_stated: bool = False
+    """Whether the log itself states it."""
 
 
 @dataclass(frozen=True, kw_only=True)
