@@ -182,9 +182,8 @@ def read_nics(text: str) -> tuple[int | None, float | None]:
 
     Raises PodsimError for other text.
     """
-    number, cross, rate = text.strip().rpartition("x")
-    if not cross and text.strip().isdigit():
-        number, rate = text.strip(), ""
-    if number and not number.strip().isdigit():
+    match = re.fullmatch(r"\s*(?:(\d+)\s*(?:x|$))?\s*(\d.*)?", text)
+    if match is None or not any(match.groups()):
         raise PodsimError(f"nics={text[:40]!r}: adapters of a node, as 4, 4x100Gb/s or 100Gb/s")
-    return int(number) if number else None, parse_quantity(rate, "B/s", what="nics") if rate else None
+    rate = parse_quantity(match[2], "B/s", what="nics") if match[2] else None
+    return int(match[1]) if match[1] else None, rate

@@ -275,17 +275,12 @@ def log_report(comparison: Comparison) -> Iterator[Block]:
     yield from (comparison.title, "", Rows(rows, comparison.rows), "", Rows(decades, scores))
     for name, why in comparison.not_expressed:
         yield Paragraph(f"Not predicted: {name}: {why}", indent="  ", first="")
-    if comparison.fabric is not None:
-        yield from _verdict_report(comparison.fabric)
+    if verdict is not None and verdict.is_broken:
+        yield from _verdict_report(verdict)
 
 
 def _verdict_report(verdict: FabricVerdict) -> Iterator[Block]:
-    """The settings that the log stated and those that it did not; and a broken fabric, with what would explain it."""
-    yield ""
-    for line in _setting_words(verdict.settings, verdict.assumed):
-        yield Paragraph(line, indent="  ", first="")
-    if not verdict.is_broken:
-        return
+    """A broken fabric, with what would explain it."""
     yield ""
     yield Paragraph(
         f"This fabric looks broken: at {format_quantity(verdict.size, 'B')} and more, collectives take "
