@@ -19,7 +19,7 @@ from pathlib import Path
 from podsim.accuracy.table_columns import KINDS, RATES, Kind
 from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
-from podsim.results.comparison import ROLES
+from podsim.results.comparison import BROKEN, ROLES
 
 LIMIT = 64_000_000
 """B. The largest size of the file, packed and unpacked."""
@@ -188,7 +188,7 @@ def _cell_problems(fields: dict[str, str], kind: Kind) -> list[str]:
 def _broken_rule(cell: str, cell_type: str) -> str:
     """The rule a cell breaks, "" if none."""
     if cell_type == "role":
-        return "" if cell in ROLES else f"is no role: {' or '.join(ROLES)}"
+        return "" if cell in (*ROLES, BROKEN) else f"is no role: {' or '.join((*ROLES, BROKEN))}"
     if cell_type == "unit":
         return (
             ""

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from podsim.accuracy.tables import Row, Rows, measurement
 from podsim.errors import TableError
 from podsim.results.comparison import (
+    BROKEN,
     QUANTITIES,
     ROLES,
     ClassScore,
@@ -302,6 +303,8 @@ def _unfit_reason(row: Row, measured: Measurement | None, what: str) -> str:
     """The reason why a row cannot be compared in this quantity; "" if it can."""
     if measured is None:
         return f"the source gives no {what}"
+    if row.role == BROKEN:
+        return "the machine is broken or off its fabric's rate: never a target"
     if not row.validates:
         return f"not a validation target (confirmed: {row.confirmed}; source: {row.source[:80]})"
     return ""

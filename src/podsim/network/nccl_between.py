@@ -26,10 +26,6 @@ from podsim.network.nccl_rates import (
 )
 from podsim.network.nccl_tuner import PROTOCOLS, Belief, steps
 
-_DATA = (0.5, LINE_SHARE, 1.0)
-"""The share of data in the bytes that a protocol sends."""
-
-
 def spanning_candidates(
     wires: Wires, collective: str, group: Group, picked: list[tuple[Belief, float]], fabric: Fabric, network: Network
 ) -> list[Candidate]:
@@ -72,7 +68,7 @@ def _chain(
     latency = (fabric.base, fabric.base, fabric.base_simple)[p]
     if belief.algorithm == "ring":
         inner, outer = steps(collective, group)
-        latency += inner * step + outer * _step_seconds(wires, network, across)
+        latency += inner * step * between.ring_step + outer * _step_seconds(wires, network, across)
         ramp = (between.ring_ramp_ll, between.ring_ramp_ll128, between.ring_ramp_simple)[p]
     else:
         depth = math.floor(math.log2(group.nodes))
@@ -86,15 +82,13 @@ def _chain(
 def _byte_seconds(
     wires: Wires, collective: str, group: Group, belief: Belief, fabric: Fabric, network: Network
 ) -> float:
-    """Seconds for each byte of the collective's size; LL is held to NCCL's measured ceiling of it."""
+    """Seconds for each byte of the collective's size."""
     p = PROTOCOLS.index(belief.protocol)
     inside = ring_rate(wires, collective, group, p, fabric) if group.members > 1 else math.inf
-    outside = out_rate(wires, group, network) * _DATA[p]
+    outside = out_rate(wires, group, network) * (network.between.share_ll, LINE_SHARE, 1.0)[p]
     if belief.algorithm == "tree":
-        each = 2.0 / min(TREE_SHARE * inside, 2 * outside if group.nodes == 2 else outside)
-    else:
-        each = float(bus_factor(collective, group.ranks)) / min(inside, outside)
-    return max(each, 1.0 / belief.bandwidth) if p == 0 else each
+        return 2.0 / min(TREE_SHARE * inside, 2 * outside if group.nodes == 2 else outside)
+    return float(bus_factor(collective, group.ranks)) / min(inside, outside)
 
 
 def _switches(

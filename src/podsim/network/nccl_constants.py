@@ -109,10 +109,14 @@ class Between:
     """s. The time of one step of a ring to the next node over InfiniBand."""
     step_ll128: float
     step_simple: float
+    ring_step: float
+    """factor. A ring's step in a node over that of a ring in one node alone."""
     tree_step: float
-    """factor. A tree's step in a node over a ring's."""
+    """factor. A tree's step in a node over the same."""
     tree_net: float
     """factor. A tree's step between nodes over a ring's."""
+    share_ll: float
+    """share. The share of an adapter's bandwidth that LL reaches."""
     ring_ramp_ll: float
     """factor. The k of the ramp: k times the root of latency times transfer time is added; likewise those below."""
     ring_ramp_ll128: float

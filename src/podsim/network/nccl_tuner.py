@@ -125,10 +125,10 @@ def _of_release(table: Mapping[str, _Value], release: str) -> _Value:
     return table.get(release, table["2.8"])
 
 
-def network_step(wires: Wires, protocol: int, step: float) -> float:
+def network_step(wires: Wires, protocol: int, step: float, release: str) -> float:
     """A step between nodes of `step` us by NCCL's constants, us, on these adapters: what their latency is above
-    InfiniBand's is added, as NCCL adds an adapter's own; Simple pays it twice, as it flushes."""
-    more = 1e6 * wires.network_latency - _NET_LATENCY
+    InfiniBand's is added from 2.18 on, as plugins then report it; Simple pays it twice, as it flushes."""
+    more = 0.0 if release in EARLY else 1e6 * wires.network_latency - _NET_LATENCY
     return max(step + more * (2 if PROTOCOLS[protocol] == "Simple" else 1), 0.0)
 
 
@@ -190,7 +190,7 @@ def _ring(wires: Wires, group: Group, collective: str, release: str, channels: i
         inside = max(_hop(link, "ring", p, group, release), 1e6 * overhead[p])
         across = _of_release(_STEP["net", "tree" if group.members == 1 else "ring"], release)[p]
         latency = _of_release(_BASE, release)["ring"][p] + hops * inside
-        latency += outer * network_step(wires, p, across)
+        latency += outer * network_step(wires, p, across, release)
         share = group.ranks / (inner + outer) if collective not in ("broadcast", "reduce") else 1.0
         beliefs.append(Belief("ring", protocol, latency * 1e-6, rate * share))
     return beliefs
@@ -211,7 +211,7 @@ def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belie
     link = "pcie" if wires.pcie else "nvlink"
     beliefs = []
     for p, (protocol, rate) in enumerate(zip(PROTOCOLS, rates, strict=True)):
-        across = network_step(wires, p, _of_release(_STEP["net", "tree"], release)[p])
+        across = network_step(wires, p, _of_release(_STEP["net", "tree"], release)[p], release)
         latency = (group.members - 1) * _hop(link, "tree", p, group, release) + _depth(group) * across
         start = _of_release(_BASE, release)["tree"][p]
         beliefs.append(Belief("tree", protocol, (start + 2 * latency) * 1e-6, rate / 2))
@@ -233,9 +233,9 @@ def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
         return [Belief("nvls", "Simple", (25.0 if release == "2.20" else 23.0) * 1e-6, rate)]
     out = node_rate(wires, group, _NIC_COUNTED * wires.network, PCIE_COUNTED[0] * wires.slot)
     if release == "2.20":
-        latency = 25.0 + 2 * _depth(group) * network_step(wires, 0, 20.9)
+        latency = 25.0 + 2 * _depth(group) * network_step(wires, 0, 20.9, release)
         return [Belief("nvlstree", "Simple", latency * 1e-6, min(rate, out if group.nodes == 2 else out / 2))]
-    latency = 23.0 + 2 * (group.nodes - 1) * network_step(wires, 0, 19.0)
+    latency = 23.0 + 2 * (group.nodes - 1) * network_step(wires, 0, 19.0, release)
     each = 0.7 * group.nodes / (2 * (group.nodes - 1))
     return [Belief("nvlstree", "Simple", latency * 1e-6, each * min(rate, out))]
 

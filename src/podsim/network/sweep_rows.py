@@ -10,6 +10,7 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, fabric_of
 from podsim.network.bus import bus_factor
+from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.collectives import Table, summary
 from podsim.network.collectives.lookup import all_tables, table_of
 from podsim.network.nccl import choice
@@ -71,7 +72,7 @@ def nccl_rows(
     for size in sizes:
         picked = choice(
             NCCL_NAMES[name], size, cluster, ranks=setting.ranks, ranks_per_node=setting.local, sharing=1,
-            launch=launch, version=version,
+            settings=CollectiveSettings(launch=launch, release=version),
         )  # fmt: skip
         seconds = play_choice(picked.algorithm, picked.protocol, size) if simulate else picked.seconds
         rows.append(_timed(setting, name, size, seconds, picked.algorithm, picked.protocol, picked.channels))

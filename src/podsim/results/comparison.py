@@ -17,6 +17,8 @@ from podsim.errors import TableError, unknown_name
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""
+BROKEN = "broken"
+"""The role of rows of a machine that did not work as it should: they are listed and never scored."""
 
 QUANTITIES = {
     "seconds per step": ("s", False),

@@ -15,6 +15,7 @@ from podsim.accuracy.score import Priced, compare_priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import ClusterError, TableError
 from podsim.hardware.cluster import Cluster
+from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl import choice
 from podsim.network.sizes import NCCL_NAMES, collective_name
 from podsim.results.comparison import Comparison
@@ -46,7 +47,7 @@ def against_log(
         )
     logged = {row.id: _call(row, cluster) for row in rows}
     calls = {
-        id: replace(call, launch=launch or call.launch, version=nccl or call.version)
+        id: replace(call, settings=CollectiveSettings(launch=launch or None, release=nccl or None).over(call.settings))
         for id, call in logged.items()
     }
     seconds, failed = call_seconds(calls)
@@ -101,7 +102,7 @@ def _picked(call: Call) -> str:
     """What NCCL would run."""
     picked = choice(
         call.collective, call.size, call.cluster, ranks=call.gpus, ranks_per_node=-(-call.gpus // call.nodes),
-        sharing=1, launch=call.launch, version=call.version,
+        sharing=1, settings=call.settings,
     )  # fmt: skip
     return f"{picked.algorithm} {picked.protocol}, {picked.channels} channel{'s' * (picked.channels > 1)}"
 
