@@ -7,7 +7,8 @@ and adapters.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -81,7 +82,20 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
         reasons=reasons | failed,
         notes=notes,
         groups={id: decade(size) for id, size in sizes.items()},
+        weights=_cluster_weights(rows, seconds),
     )
+
+
+def _cluster_weights(rows: Rows, priced: Collection[str]) -> dict[str, float]:
+    """Id -> weight: every cluster of a role counts alike, however many rows it has; rows between nodes only."""
+    clusters = {
+        row.id: (row.role, cell_text(row.fields, "cluster_id") or row.text("id"))
+        for row in rows
+        if row.id in priced and row.validates and row.text("nodes") != "1"
+    }
+    counts, roles = Counter(clusters.values()), Counter(role for role, _ in clusters.values())
+    alike = Counter(role for role, _ in counts)
+    return {id: roles[key[0]] / alike[key[0]] / counts[key] for id, key in clusters.items()}
 
 
 def _cross_validated_seconds(rows: Rows) -> dict[str, float]:

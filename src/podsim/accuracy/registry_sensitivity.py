@@ -279,5 +279,7 @@ def _is_computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: st
 def _is_sent_over(group: str, name: str) -> Callable[[Batch], bool]:
     """Whether a batch used a fabric inside its nodes, or a network between them."""
     if group == "networks":
-        return lambda batch: batch.cluster.fabric == name and batch.cluster.nodes > 1
+        return lambda batch: (
+            batch.cluster.nodes > 1 and name in ("between", wires_of(batch.cluster).fabric)
+        )
     return lambda batch: load_fabric(fabric_name(wires_of(batch.cluster))) == load_fabric(name)

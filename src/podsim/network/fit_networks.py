@@ -90,7 +90,7 @@ def fit_networks(sweeps: Sequence[Sweep]) -> FittedNetworks:
 
 def _fit_stage(sweeps: Sequence[Sweep], start: FittedNetworks, free: tuple[str, ...]) -> FittedNetworks:
     """The constants of the parts `free`, fitted to sweeps."""
-    origin = _values(start)
+    origin = network_values(start)
     names = [name for name in _told(sweeps) if name not in _HELD and name.partition(".")[0] in free]
     fit = Fit(
         parameters={
@@ -123,7 +123,7 @@ def swept_seconds(fitted: FittedNetworks, sweep: Sweep) -> NDArray[np.float64]:
 
 def network_text(fitted: FittedNetworks, sweeps: Sequence[Sweep]) -> str:
     """The catalog's file."""
-    told, values = set(_told(sweeps)), _values(fitted)
+    told, values = set(_told(sweeps)), network_values(fitted)
     lines = [
         "# Collectives between nodes, by podsim.network.fit_networks from nccl-tests sweeps (podsim calibrate collectives).",
         "# [between] is what all classes of networks share. Clusters:",
@@ -153,7 +153,7 @@ def _weights(sweeps: Sequence[Sweep]) -> list[float]:
     return [math.sqrt(30.0 / rows[sweep.cluster]) for sweep in sweeps]
 
 
-def _values(fitted: FittedNetworks) -> dict[str, float]:
+def network_values(fitted: FittedNetworks) -> dict[str, float]:
     """"class.constant" -> value, of all constants."""
     between = next(iter(fitted.networks.values())).between
     out = {f"between.{key}": getattr(between, key) for key in BETWEEN_UNITS}
@@ -181,7 +181,7 @@ def _told(sweeps: Sequence[Sweep]) -> list[str]:
     start = start_networks()
     plain = [swept_seconds(start, sweep) for sweep in sweeps]
     told = []
-    for name, value in _values(start).items():
+    for name, value in network_values(start).items():
         other = _changed(start, {name: value * 1.05})
         if any(not np.array_equal(swept_seconds(other, s), p) for s, p in zip(sweeps, plain, strict=True)):
             told.append(name)

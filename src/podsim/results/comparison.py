@@ -84,6 +84,8 @@ class ComparedRow:
     """The sweep: rows with the same text do the same work and compete; "" competes with none."""
     ideal: float | None = None
     """SI. The value at full peak, for the skill against a constant efficiency; None if unknown."""
+    weight: float = 1.0
+    """factor. The weight of the row in mean errors; rows of one cluster share what a cluster counts."""
 
     @property
     def error(self) -> float:
