@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from podsim.kernels.measured_kernels import kernel_rows
 from podsim.accuracy.collective_cells import canonical_cells
+from podsim.kernels.measured_kernels import kernel_rows
 
 COLUMNS = ("device", "kernel", "precision", "accumulate", "cluster", "launch", "nccl", "reason")
 _DEVICES = {

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
-from podsim.accuracy.registry import software_entry
 from podsim.accuracy.price_collectives import network_sweeps
+from podsim.accuracy.registry import software_entry
 from podsim.accuracy.tables import Rows, training_rows
 from podsim.errors import PodsimError, TableError
 from podsim.hardware.catalog import load_gpu

@@ -65,7 +65,9 @@ def read_settings(row: Mapping[str, str]) -> CollectiveSettings:
     algorithm, protocol = cell_text(row, "algo").lower(), cell_text(row, "proto").lower()
     launch, release = _circumstances(row)
     collnet = "collnet" in algorithm or "sharp" in algorithm
-    named = re.fullmatch(r"(?:collnet|ring|tree|nvls|nvlstree|pat)(?:,\w+)*", algorithm.partition("(")[0].strip())
+    named = re.fullmatch(
+        r"(?:collnet|ring|tree|nvls|nvlstree|pat)(?:,\w+)*", algorithm.partition("(")[0].strip()
+    )
     return replace(
         CollectiveSettings(
             release=read_release(cell_text(row, "nccl")) or read_release(cell_text(row, "nccl_version"))
@@ -123,7 +125,6 @@ def _cluster(row: Mapping[str, str], settings: CollectiveSettings) -> str:
         if kind in ("tcpxo", "tcpx", "sockets"):
             network["collectives.network"] = kind
     return cluster_settings(system, nodes * each, network)
-
 
 
 def _launch(notes: str) -> str:

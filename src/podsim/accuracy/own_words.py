@@ -96,9 +96,9 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
     elif match := re.search(_GIGABITS + r"\s*(?:/node|inter-node|per node)", text):
         adapters = max(1, min(gpus, int(match[1]) // 200))
         out = {"network.nics": str(adapters), "network.bandwidth": f"{int(match[1]) // adapters} Gb/s"}
-    elif match := re.search(_GIGABITS + r"\s*per GPU", text):
-        out = {"network.nics": str(gpus), "network.bandwidth": f"{match[1]} Gb/s"}
-    elif match := re.search(r"[EHNX]DR(\d+) per GPU", text):
+    elif (match := re.search(_GIGABITS + r"\s*per GPU", text)) or (
+        match := re.search(r"[EHNX]DR(\d+) per GPU", text)
+    ):
         out = {"network.nics": str(gpus), "network.bandwidth": f"{match[1]} Gb/s"}
     elif match := re.search(r"\b(\d+)\s*x\s*EFA(?!.*\d\s*G)", text):  # each carries 100 Gb/s
         out = {"network.nics": match[1], "network.bandwidth": "100 Gb/s"}

@@ -92,7 +92,9 @@ def changed_fabric(group: str, name: str, key: str, factor: float) -> Iterator[N
     which, change = ("load_fabric", fabric) if group == "fabrics" else ("load_network", network)
     _clear_caches()
     try:
-        with _replace_functions((nccl_paths, nccl) if which == "load_network" else (nccl_paths,), which, change):
+        with _replace_functions(
+            (nccl_paths, nccl) if which == "load_network" else (nccl_paths,), which, change
+        ):
             yield
     finally:
         _clear_caches()

@@ -25,7 +25,8 @@ from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.network.nccl import candidate_fields, cost_CE
 from podsim.network.nccl_constants import BETWEEN_UNITS, NETWORK_UNITS, Between, Network, load_fabric
 from podsim.network.nccl_group import Group, Wires
-from podsim.network.nccl_paths import candidates, fabric_name
+from podsim.network.nccl_paths import candidates
+from podsim.network.nccl_rates import fabric_name
 
 SOFT = 0.2
 STAGES = (("infiniband", "roce", "efa-v1", "efa-v2", "tcpxo", "tcpx"), ("slingshot",), ("sockets",))
@@ -106,7 +107,9 @@ def _fit_stage(sweeps: Sequence[Sweep], start: FittedNetworks, free: tuple[str, 
 
     def errors(values: Values) -> NDArray[np.float64]:
         fitted = _changed(start, values)
-        return np.asarray(weight * np.log(np.concatenate([swept_seconds(fitted, s) for s in sweeps]) / measured))
+        return np.asarray(
+            weight * np.log(np.concatenate([swept_seconds(fitted, s) for s in sweeps]) / measured)
+        )
 
     values = solve(fit, errors).values
     return _changed(start, {name: float(f"{value:.4g}") for name, value in values.items()})
@@ -154,7 +157,7 @@ def _weights(sweeps: Sequence[Sweep]) -> list[float]:
 
 
 def network_values(fitted: FittedNetworks) -> dict[str, float]:
-    """"class.constant" -> value, of all constants."""
+    """ "class.constant" -> value, of all constants."""
     between = next(iter(fitted.networks.values())).between
     out = {f"between.{key}": getattr(between, key) for key in BETWEEN_UNITS}
     for name, network in fitted.networks.items():
@@ -170,7 +173,7 @@ def _changed(fitted: FittedNetworks, values: Values) -> FittedNetworks:
         parts.setdefault(part, {})[key] = value
     between = replace(next(iter(fitted.networks.values())).between, **parts.get("between", {}))
     networks = {
-        name: replace(network, **parts.get(name, {}), between=between)  # type: ignore[arg-type]
+        name: replace(network, **parts.get(name, {}), between=between)
         for name, network in fitted.networks.items()
     }
     return FittedNetworks(networks=networks)

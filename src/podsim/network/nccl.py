@@ -219,11 +219,8 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _adapter_seconds(cluster: Cluster, fabric: str) -> float:
-    """Latency of an adapter, s: the cluster's own, or its class's where the settings name a slower class."""
-    own, nic = cluster.network.latency, cluster.system.nic
-    if not cluster.nics or (nic is not None and nic.kind == fabric.partition("-")[0]):
-        return own
-    return max(own, load_network(fabric).adapter)
+    """Latency of an adapter, s: the cluster's own, and no less than its class's."""
+    return max(cluster.network.latency, load_network(fabric).adapter) if cluster.nics else 0.0
 
 
 def cost_CE(fields_FCE: Array, size_E: Array) -> Array:

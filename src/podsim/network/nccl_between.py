@@ -26,8 +26,14 @@ from podsim.network.nccl_rates import (
 )
 from podsim.network.nccl_tuner import PROTOCOLS, Belief, steps
 
+
 def spanning_candidates(
-    wires: Wires, collective: str, group: Group, picked: list[tuple[Belief, float]], fabric: Fabric, network: Network
+    wires: Wires,
+    collective: str,
+    group: Group,
+    picked: list[tuple[Belief, float]],
+    fabric: Fabric,
+    network: Network,
 ) -> list[Candidate]:
     """Candidates of a group over several nodes; `picked` is what NCCL picks, each with its largest size in B."""
     if collective in ("all_to_all", "send_recv"):
@@ -100,7 +106,9 @@ def _switches(
     latency = between.nvls_base * hop_ratio(wires) + 2 * depth * step
     inside = between.nvls_share * fabric.nvls_share * wires.nvlink
     outside = out_rate(wires, group, network) / (1 if group.nodes == 2 else 2)
-    return _candidate("nvlstree", "Simple", latency, 1.0 / min(inside, outside), between.nvls_ramp * network.ramp)
+    return _candidate(
+        "nvlstree", "Simple", latency, 1.0 / min(inside, outside), between.nvls_ramp * network.ramp
+    )
 
 
 def _network_reductions(wires: Wires, group: Group, fabric: Fabric, network: Network) -> list[Candidate]:
@@ -111,14 +119,23 @@ def _network_reductions(wires: Wires, group: Group, fabric: Fabric, network: Net
     """
     between = network.between
     rate = between.sharp_share * node_rate(wires, group, wires.network, wires.slot)
-    inside = fabric.nvls_share if wires.topology == "nvswitch" and wires.architecture in ("hopper", "blackwell") else 0.5
+    inside = (
+        fabric.nvls_share
+        if wires.topology == "nvswitch" and wires.architecture in ("hopper", "blackwell")
+        else 0.5
+    )
     stream = 1.0 / min(rate, inside * wires.nvlink)
     start, whole = between.sharp_base, between.sharp_stream
     short = max(1.0 / between.sharp_rate, stream)
     # the size at which both take as long, without their ramps
     until = (whole - start) / (short - stream) if short > stream else 0.0
     options = [_candidate("collnet", "Simple", start, short, 1.0)._replace(until=until)] if until else []
-    return [*options, _candidate("collnet", "Simple", whole, stream, 0.0)._replace(since=math.nextafter(until, math.inf) if until else 0.0)]
+    return [
+        *options,
+        _candidate("collnet", "Simple", whole, stream, 0.0)._replace(
+            since=math.nextafter(until, math.inf) if until else 0.0
+        ),
+    ]
 
 
 def _pairs(wires: Wires, collective: str, group: Group, fabric: Fabric, network: Network) -> Candidate:

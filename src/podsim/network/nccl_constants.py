@@ -160,7 +160,8 @@ class Network:
 
 
 BETWEEN_UNITS = {
-    f.name: "B/s" if f.name.endswith("rate") else "s" if f.name.endswith(_SECONDS) else "1" for f in fields(Between)
+    f.name: "B/s" if f.name.endswith("rate") else "s" if f.name.endswith(_SECONDS) else "1"
+    for f in fields(Between)
 }
 """unit of each constant between nodes"""
 NETWORK_UNITS = {"share": "1", "latency": "s", "adapter": "s", "ramp": "1", "pairs_share": "1"}

@@ -1,8 +1,8 @@
 """A communicator: the links that it uses, how its GPUs lie in their nodes, and what leaves a node.
 
-    Wires        the links of a cluster, and what NCCL was told about them
-    Group        ranks, of them on one node, and how many groups share a node's adapters
-    node_rate    B/s that a group sends out of a node
+Wires        the links of a cluster, and what NCCL was told about them
+Group        ranks, of them on one node, and how many groups share a node's adapters
+node_rate    B/s that a group sends out of a node
 """
 
 from __future__ import annotations

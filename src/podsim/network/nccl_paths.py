@@ -18,8 +18,8 @@ from functools import lru_cache
 from podsim.errors import ClusterError
 from podsim.hardware.measured_host import interpolate
 from podsim.network.bus import bus_factor, ring_share
-from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
 from podsim.network.nccl_between import out_rate, spanning_candidates
+from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
 from podsim.network.nccl_group import Group, Wires, adapters
 from podsim.network.nccl_rates import (
     LINE_SHARE,
@@ -165,18 +165,24 @@ def _cost(
     tau = (0.0, fabric.ramp_ll128, fabric.ramp_simple)[p] * math.sqrt(hops)
     base = (fabric.base, fabric.base, fabric.base_simple)[p]
     line = fabric.line_base + fabric.line_ll / fabric.step_ll * latency if p == 0 else 0.0
-    window = (
-        _LINE * (group.ranks if belief.algorithm == "ring" else 1) if p == 0 else WINDOW[belief.protocol]
-    )
+    window = _LINE * (group.ranks if belief.algorithm == "ring" else 1) if p == 0 else WINDOW[belief.protocol]
     per_byte = _byte_seconds(wires, collective, group, belief, fabric)
     return Candidate(
-        belief.algorithm, belief.protocol, math.inf, base + latency, line, window, per_byte, tau, channels, 0.0, 0.0
+        belief.algorithm,
+        belief.protocol,
+        math.inf,
+        base + latency,
+        line,
+        window,
+        per_byte,
+        tau,
+        channels,
+        0.0,
+        0.0,
     )
 
 
-def _byte_seconds(
-    wires: Wires, collective: str, group: Group, belief: Belief, fabric: Fabric
-) -> float:
+def _byte_seconds(wires: Wires, collective: str, group: Group, belief: Belief, fabric: Fabric) -> float:
     """Seconds for each byte of the collective's size."""
     inside = ring_rate(wires, collective, group, PROTOCOLS.index(belief.protocol), fabric)
     if belief.algorithm == "tree":

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
 from podsim.network.bus import ring_share
-from podsim.network.nccl_group import PCIE_COUNTED, Group, Wires, adapters, node_rate, socket_share
+from podsim.network.nccl_group import PCIE_COUNTED, Group, Wires, node_rate, socket_share
 
 _Value = TypeVar("_Value")
 PROTOCOLS = ("LL", "LL128", "Simple")
@@ -41,7 +41,12 @@ _STEP = {
     ("nvlink", "ring"): {"2.8": (0.47, 1.9, 3.4), "2.18": (0.6, 1.9, 3.4), "2.20": (0.6, 1.9, 3.4)},
     ("pcie", "tree"): {"2.8": (1.0, 1.9, 28.0), "2.18": (1.0, 1.9, 6.0), "2.20": (1.0, 1.9, 4.0)},
     ("pcie", "ring"): {"2.8": (1.0, 2.5, 5.7), "2.18": (1.0, 2.5, 5.7), "2.20": (1.0, 2.5, 5.7)},
-    ("net", "tree"): {"2.7": (5.0, 8.5, 50.0), "2.8": (5.0, 8.5, 28.0), "2.18": (5.0, 8.5, 14.0), "2.20": (5.0, 8.5, 14.0)},
+    ("net", "tree"): {
+        "2.7": (5.0, 8.5, 50.0),
+        "2.8": (5.0, 8.5, 28.0),
+        "2.18": (5.0, 8.5, 14.0),
+        "2.20": (5.0, 8.5, 14.0),
+    },
     ("net", "ring"): {"2.8": (2.7, 4.0, 9.6), "2.18": (2.7, 4.0, 14.0), "2.20": (2.7, 4.0, 14.0)},
 }
 _LL_ACROSS = 1.8

@@ -38,7 +38,7 @@ def _check(what: str, role: str, values: Iterable[float], where: str) -> None:
     problems = []
     if what not in QUANTITIES:
         problems.append(unknown_name("quantity", what, QUANTITIES))
-    if role not in ROLES:
+    if role not in (*ROLES, BROKEN):
         problems.append(unknown_name("role", role, ROLES))
     problems += [f"{v!r} is not a finite positive number" for v in values if not (math.isfinite(v) and v > 0)]
     if problems:

@@ -47,7 +47,9 @@ def against_log(
         )
     logged = {row.id: _call(row, cluster) for row in rows}
     calls = {
-        id: replace(call, settings=CollectiveSettings(launch=launch or None, release=nccl or None).over(call.settings))
+        id: replace(
+            call, settings=CollectiveSettings(launch=launch or None, release=nccl or None).over(call.settings)
+        )
         for id, call in logged.items()
     }
     seconds, failed = call_seconds(calls)

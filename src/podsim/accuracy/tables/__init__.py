@@ -65,7 +65,11 @@ class Row:
     @property
     def validates(self) -> bool:
         """Whether the number may be compared with a prediction: it was measured, and its source is known."""
-        return self.role != BROKEN and self.confirmed not in _NO_TARGET and not self.source.startswith(UNRESOLVED)
+        return (
+            self.role != BROKEN
+            and self.confirmed not in _NO_TARGET
+            and not self.source.startswith(UNRESOLVED)
+        )
 
     def text(self, column: str) -> str:
         """Cell of a column, "" where blank; raises TableError on an unknown column."""
