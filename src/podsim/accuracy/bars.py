@@ -1,7 +1,7 @@
 """The bars that each table's predictions have to reach, as data, and their verdicts.
 
-A bar on errors also asks for a small bias (4 % where none is given), so errors must have both signs. A bar on the skill asks for less than
-half the error of the best single efficiency.
+A bar on errors also asks for a small bias (4 % where none is given), so errors must have both signs. A bar on the
+skill asks for less than half the error of the best single efficiency.
 """
 
 from __future__ import annotations

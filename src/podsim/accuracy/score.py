@@ -1,7 +1,8 @@
 """The accuracy of predictions: comparisons with measured rows, errors, ranks within sweeps, regret, skill.
 
 A comparison accounts for every row of its table. Errors are relative, predicted / measured - 1, so a change of units
-changes nothing. Means weigh rows as the pricing says, so that no cluster of many rows leads. Rows of different roles are never in one figure: `score` refuses them.
+changes nothing. Means weigh rows as the pricing says, so that no cluster of many rows leads. Rows of different roles
+are never in one figure: `score` refuses them.
 """
 
 from __future__ import annotations

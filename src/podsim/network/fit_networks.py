@@ -128,7 +128,8 @@ def network_text(fitted: FittedNetworks, sweeps: Sequence[Sweep]) -> str:
     """The catalog's file."""
     told, values = set(_told(sweeps)), network_values(fitted)
     lines = [
-        "# Collectives between nodes, by podsim.network.fit_networks from nccl-tests sweeps (podsim calibrate collectives).",
+        "# Collectives between nodes, by podsim.network.fit_networks from nccl-tests sweeps",
+        "# (podsim calibrate collectives).",
         "# [between] is what all classes of networks share. Clusters:",
         *(f"#   {name}" for name in sorted({sweep.cluster for sweep in sweeps})),
     ]

@@ -104,11 +104,12 @@ def collective_seconds(
     detail   adds a leading axis of three: seconds, seconds with no bytes, and the rest
     settings of the run, in place of launch and version; what they leave open is as the cluster's entry says
 
-    It grows with size, but falls where NCCL gives up LL too late: between nodes and over PCI Express. Known error, mean absolute relative, by decade
-    of size: all-reduce within one A100 node at most 7 % from 1 KiB on (9 % for sweeps left out of the fit; two sweeps of
-    one machine and release differ by 1 to 9 %, of two machines by 10 to 30 % at 1 to 8 MiB); other collectives, and
-    Hopper and Blackwell nodes, mostly below 10 %; 2 to 8 L40S over root complexes at most 10 % (12 % for sweeps left
-    out). Between nodes: see docs/laws/collectives.md. Not covered: congestion, groups that share root complexes.
+    It grows with size, but falls where NCCL gives up LL too late: between nodes and over PCI Express. Known error,
+    mean absolute relative, by decade of size: all-reduce within one A100 node at most 7 % from 1 KiB on (9 % for
+    sweeps left out of the fit; two sweeps of one machine and release differ by 1 to 9 %, of two machines by 10 to 30
+    % at 1 to 8 MiB); other collectives, and Hopper and Blackwell nodes, mostly below 10 %; 2 to 8 L40S over root
+    complexes at most 10 % (12 % for sweeps left out). Between nodes: see docs/laws/collectives.md. Not covered:
+    congestion, groups that share root complexes.
 
     Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot
     hold.

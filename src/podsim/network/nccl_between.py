@@ -67,22 +67,34 @@ def _protocol_steps(between: Between) -> tuple[float, float, float]:
 def _chain(
     wires: Wires, collective: str, group: Group, belief: Belief, fabric: Fabric, network: Network
 ) -> Candidate:
-    """A ring or a tree."""
-    p, between = PROTOCOLS.index(belief.protocol), network.between
+    """A ring or a tree. Simple's steps take LL128's time for messages that do not fill its first slice."""
+    p, between, ring = PROTOCOLS.index(belief.protocol), network.between, belief.algorithm == "ring"
+    latency = _chain_seconds(wires, collective, group, p, ring, fabric, network)
+    ramps = (
+        (between.ring_ramp_ll, between.ring_ramp_ll128, between.ring_ramp_simple)
+        if ring
+        else (between.tree_ramp_ll, between.tree_ramp_ll128, between.tree_ramp_simple)
+    )
+    per_byte = _byte_seconds(wires, collective, group, belief, fabric, network)
+    option = _candidate(belief.algorithm, belief.protocol, latency, per_byte, ramps[p] * network.ramp)
+    short = min(latency, _chain_seconds(wires, collective, group, min(p, 1), ring, fabric, network))
+    return option._replace(latency=short, line=latency - short) if p == 2 else option
+
+
+def _chain_seconds(
+    wires: Wires, collective: str, group: Group, p: int, ring: bool, fabric: Fabric, network: Network
+) -> float:
+    """Seconds of a ring's or a tree's steps by a protocol."""
+    between = network.between
     step = (fabric.step_ll, fabric.step_ll128, fabric.step_simple)[p] * hop_ratio(wires)
     across = _protocol_steps(between)[p]
-    latency = (fabric.base, fabric.base, fabric.base_simple)[p]
-    if belief.algorithm == "ring":
+    base = (fabric.base, fabric.base, fabric.base_simple)[p]
+    if ring:
         inner, outer = steps(collective, group)
-        latency += inner * step * between.ring_step + outer * _step_seconds(wires, network, across)
-        ramp = (between.ring_ramp_ll, between.ring_ramp_ll128, between.ring_ramp_simple)[p]
-    else:
-        depth = math.floor(math.log2(group.nodes))
-        latency += 2 * (group.members - 1) * step * between.tree_step
-        latency += 2 * depth * _step_seconds(wires, network, across * between.tree_net)
-        ramp = (between.tree_ramp_ll, between.tree_ramp_ll128, between.tree_ramp_simple)[p]
-    per_byte = _byte_seconds(wires, collective, group, belief, fabric, network)
-    return _candidate(belief.algorithm, belief.protocol, latency, per_byte, ramp * network.ramp)
+        return base + inner * step * between.ring_step + outer * _step_seconds(wires, network, across)
+    depth = math.floor(math.log2(group.nodes))
+    far = 2 * depth * _step_seconds(wires, network, across * between.tree_net)
+    return base + 2 * (group.members - 1) * step * between.tree_step + far
 
 
 def _byte_seconds(
