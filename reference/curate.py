@@ -19,11 +19,13 @@ from functools import cache
 from pathlib import Path
 
 import podsim.accuracy.tables as shipped
+from podsim.accuracy.collective_cells import canonical_cells
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.network_cells import network_cells
+from podsim.accuracy.price_collectives import read_call
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.errors import PodsimError
-from reference import prose_collectives, prose_kernels, prose_training
+from reference import prose_kernels, prose_training
 
 HERE = Path(__file__).parent
 SHIPPED = Path(shipped.__path__[0])
@@ -81,7 +83,7 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
     elif kind.name == "kernels":
         cells |= prose_kernels.canonical(row)
     elif kind.name == "collectives":
-        cells |= prose_collectives.canonical(row)
+        cells |= _collective(row)
     return {
         column: cells.get(column, "") if kind.name == "engines" else cells[column] for column in kind.columns
     }
@@ -94,6 +96,13 @@ def _network_columns(table: str, row: Mapping[str, str]) -> dict[str, str]:
         return blank | network_cells(table, row)
     except (PodsimError, NotExpressible) as problem:
         return blank | {"reason": str(problem)}
+
+
+def _collective(row: Mapping[str, str]) -> dict[str, str]:
+    """The canonical cells of a row of collectives, with the reason why it has no prediction."""
+    cells = canonical_cells(row)
+    call = cells["reason"] or read_call({**row, **cells})
+    return cells | {"reason": call if isinstance(call, str) else ""}
 
 
 def table_text(kind: Kind) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from podsim.accuracy.collective_cells import canonical_cells
 from podsim.kernels.measured_kernels import kernel_rows
-from reference import prose_collectives
 
 COLUMNS = ("device", "kernel", "precision", "accumulate", "cluster", "launch", "nccl", "reason")
 _DEVICES = {
@@ -67,7 +67,7 @@ def _kernel(row: Mapping[str, str]) -> str:
 def _collective(row: Mapping[str, str]) -> dict[str, str]:
     """A collective in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path; vTrain one process."""
     version = re.search(r"/nccl/(2\.\d+)", row["path"])
-    cells = prose_collectives.canonical(
+    cells = canonical_cells(
         {
             **row,
             "system": "",

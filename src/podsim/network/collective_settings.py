@@ -117,7 +117,8 @@ class CollectiveSettings:
             gpudirect=network != "sockets",
         )  # fmt: skip
         known = replace(self, network=network) if self.network == "efa" else self
-        filled = known.over(usual).over(machine)
+        recent = cluster.gpu.architecture in ("hopper", "blackwell")
+        filled = known.over(usual).over(machine).over(CollectiveSettings(release="2.27" if recent else None))
         rest = {name: value for name, value in _FALLBACK.items() if getattr(filled, name) is None}
         unstated = [name for name in _FALLBACK if getattr(known, name) is None]
         return replace(filled, **rest, assumptions=tuple(unstated))  # type: ignore[arg-type]

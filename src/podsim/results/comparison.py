@@ -18,6 +18,8 @@ from podsim.results.fabric_verdict import FabricVerdict
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""
+BROKEN = "broken"
+"""The role of rows of a machine that did not work as it should: they are listed and never scored."""
 
 QUANTITIES = {
     "seconds per step": ("s", False),
@@ -37,7 +39,7 @@ def _check(what: str, role: str, values: Iterable[float], where: str) -> None:
     problems = []
     if what not in QUANTITIES:
         problems.append(unknown_name("quantity", what, QUANTITIES))
-    if role not in ROLES:
+    if role not in (*ROLES, BROKEN):
         problems.append(unknown_name("role", role, ROLES))
     problems += [f"{v!r} is not a finite positive number" for v in values if not (math.isfinite(v) and v > 0)]
     if problems:
@@ -83,6 +85,8 @@ class ComparedRow:
     """The sweep: rows with the same text do the same work and compete; "" competes with none."""
     ideal: float | None = None
     """SI. The value at full peak, for the skill against a constant efficiency; None if unknown."""
+    weight: float = 1.0
+    """factor. The weight of the row in mean errors; rows of one cluster share what a cluster counts."""
 
     @property
     def error(self) -> float:
