@@ -121,7 +121,7 @@ def aggregation_links(cluster: Cluster, tree: AggregationTree, inside: float, ou
     rail_of[tree.heads] = np.arange(rails)
 
     def head_link(rank: Ints) -> Ints:
-        return rank // tree.local * rails + rail_of[rank % tree.local]
+        return np.asarray(rank // tree.local * rails + rail_of[rank % tree.local], np.int64)
 
     def route(source: Ints, destination: Ints) -> Ints:
         up, down = source >= ranks, destination >= ranks

@@ -272,7 +272,11 @@ def log_report(comparison: Comparison) -> Iterator[Block]:
     scores = [
         row for score in comparison.scores for row in (*sorted(score.classes, key=_first_number), score)
     ]
-    yield from (comparison.title, "", Rows(rows, comparison.rows), "", Rows(decades, scores))
+    yield comparison.title
+    if (verdict := comparison.fabric) is not None:
+        for line in _setting_words(verdict.settings, verdict.assumed):
+            yield Paragraph(line, indent="  ", first="")
+    yield from ("", Rows(rows, comparison.rows), "", Rows(decades, scores))
     for name, why in comparison.not_expressed:
         yield Paragraph(f"Not predicted: {name}: {why}", indent="  ", first="")
     if verdict is not None and verdict.is_broken:
