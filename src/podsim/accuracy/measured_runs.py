@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
+from podsim.accuracy.table_columns import is_blank
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
@@ -41,8 +42,9 @@ class NotExpressible(Exception):
 
 
 def cell_text(row: Mapping[str, str], column: str) -> str:
-    """The cell of a column without blanks around it; "" if the row has no such column."""
-    return (row.get(column) or "").strip()
+    """The cell of a column without blanks around it; "" if the row has no such column, or a word such as n/a there."""
+    cell = (row.get(column) or "").strip()
+    return "" if is_blank(cell) else cell
 
 
 def read_count(row: Mapping[str, str], column: str, default: int | None = None) -> int:

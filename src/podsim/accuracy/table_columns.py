@@ -15,6 +15,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 
+BLANK_WORDS = frozenset(
+    ("n/a", "na", "nan", "-", "--", "\u2013", "\u2014", "?", "unknown", "not stated", "null")
+)
+"""The words, in lower case, that say as little as a blank cell."""
+
+
+def is_blank(cell: str) -> bool:
+    """Whether a cell states nothing."""
+    return not cell or cell.strip().lower() in BLANK_WORDS or not cell.strip()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """One kind of reference table."""
@@ -61,7 +72,9 @@ _LLM = """
     count: micro_batch global_batch
     text: precision recompute framework
     positive: step_time_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu memory_gb
-    text: confirmed network cluster plan scope chosen implied reason tables
+    text: confirmed
+    count: dec_layers dec_seq_len
+    text: network cluster plan scope chosen implied reason tables
 """
 _VISION = """
     role: role
