@@ -3,8 +3,9 @@
 Reads the files of FILES from the directory, checks every cell, and keeps rows, order, columns and cells as they are. One
 thing is added: a row whose source is blank, or says only that its repository was not resolved, gets the source
 "unresolved: " and what is known of it, and so is never a validation target. Behind them come the rows of the file of the
-same name in reference/published, if there is one: runs of publications that the collected tables do not hold. Nothing
-is written with --check; the exit status is 1 if a table differs. Then: python -m reference.curate.
+same name in reference/published, if there is one: runs of publications that the collected tables do not hold. The tables
+of kernels/, one a GPU, kind and engine, are checked and copied as they are. Nothing is written with --check; the exit
+status is 1 if a table differs. Then: python -m reference.curate.
 """
 
 from __future__ import annotations
@@ -56,6 +57,21 @@ def raw_text(directory: Path, file: str) -> str:
     return out.getvalue()
 
 
+def copy_kernels(directory: Path, *, check: bool) -> int:
+    """Number of tables of kernels that reference/raw/kernels lacks or holds otherwise; copies them unless `check`."""
+    differ = 0
+    for path in sorted(directory.glob("*.csv.gz")):
+        packed, target = path.read_bytes(), HERE / "raw" / "kernels" / path.name
+        same = target.is_file() and target.read_bytes() == packed
+        if not (same or check):
+            read_rows(path)
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(packed)
+        differ += not same
+    print(f"kernels of engines: {differ} tables {'differ' if check else 'written'}")
+    return differ
+
+
 def main() -> int:
     """Compile or check every table; 0 if those of reference/raw agree with the collected ones."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -77,6 +93,7 @@ def main() -> int:
             path.write_bytes(gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
         differ += not same
         print(f"{kind}: {text.count(chr(10)) - 1} lines; {'agrees' if same else 'differs'}")
+    differ += copy_kernels(arguments.directory / "kernels", check=arguments.check)
     return 1 if arguments.check and differ else 0
 
 

@@ -184,7 +184,7 @@ def test_a_network_may_be_taken_away_or_given():
         ("network.bandwidth", "nan", ClusterError, "cannot read"),
         ("network.bandwidth", float("inf"), ClusterError, "not finite"),
         ("network.latency", "1 h", ClusterError, "out of reach"),
-        ("fabric", "token ring", ClusterError, "expected infiniband, roce, efa, none"),
+        ("fabric", "token ring", ClusterError, "expected infiniband, roce, efa, slingshot, ethernet, none"),
         ("nics", 10**400, ClusterError, "out of reach"),
         ("nics", None, ClusterError, "NoneType is not a quantity"),
     ],

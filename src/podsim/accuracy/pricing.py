@@ -26,6 +26,10 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
         from podsim.accuracy.price_kernels import price_kernels
 
         return price_kernels(rows, cross_validate=cross_validate)
+    if rows.kind == "engines":
+        from podsim.accuracy.price_engines import price_engines
+
+        return price_engines(rows)
     if rows.kind == "collectives":
         from podsim.accuracy.price_collectives import price_collectives
 

@@ -118,6 +118,28 @@ _COLLECTIVES = """
     positive: time_us algbw_GBps busbw_GBps
     text: confirmed cluster launch nccl in_switch reason tables
 """
+_ENGINES = """
+    role: role
+    text: id source framework version device op_name kernel_source
+    count: m n k
+    text: gemm_dtype
+    count: batch_size isl num_heads
+    amount: num_key_value_heads
+    count: head_dim
+    amount: window_size
+    count: beam_width
+    text: attn_dtype kv_cache_dtype mla_dtype
+    amount: step
+    count: tp_size
+    text: moe_dtype
+    count: num_tokens hidden_size inter_size topk num_experts moe_tp_size moe_ep_size
+    text: distribution nccl_dtype allreduce_dtype
+    count: num_gpus message_size
+    text: implementation backend
+    count: bytes
+    positive: latency
+    text: reason tables
+"""
 
 KINDS = (
     Kind(
@@ -160,6 +182,16 @@ KINDS = (
         what="seconds",
         sweep=(),
         classes=("op",),
+    ),
+    Kind(
+        name="engines",
+        title="Kernels of inference engines",
+        cells=_ENGINES,
+        required=("framework", "device", "op_name", "kernel_source"),
+        measured=("latency",),
+        what="seconds",
+        sweep=(),
+        classes=("device", "framework"),
     ),
     Kind(
         name="collectives",

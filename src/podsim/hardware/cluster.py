@@ -24,8 +24,10 @@ from podsim.hardware.measured_host import Host, measured_host
 from podsim.hardware.mig.mig_host import slice_host
 from podsim.hardware.nvlink import inside_link, reach_share
 from podsim.hardware.overrides import (
+    COLLECTIVE_READERS,
     GPU_KEYS,
     Reader,
+    change_collectives,
     change_gpu,
     count,
     quantity,
@@ -37,7 +39,7 @@ from podsim.hardware.parts import Gpu, Link, Nic, System
 from podsim.hardware.userfile import read_toml, user_file
 from podsim.units import format_quantity
 
-FABRICS = ("infiniband", "roce", "efa", "none")
+FABRICS = ("infiniband", "roce", "efa", "slingshot", "ethernet", "none")
 MOST_NODES = 100_000
 """The largest number of nodes; more than three times the largest machine ever built."""
 
@@ -53,6 +55,7 @@ CLUSTER_KEYS: dict[str, Reader] = {
     "nvlink.latency": quantity("s"),
     "gpu.name": words(),
     **{f"gpu.{key}": reader for key, reader in GPU_KEYS.items()},
+    **COLLECTIVE_READERS,
 }
 """The keys that may override values of a cluster, with their readers."""
 _ALIASES = {"gpu": "gpu.name", "network.nics": "nics"}
@@ -74,13 +77,15 @@ class Cluster:
     nics: int
     """The number of adapters of a node that carry training traffic."""
     fabric: str
-    """The kind of network: infiniband, roce, efa, none."""
+    """The kind of network: infiniband, roce, efa, slingshot, ethernet, none."""
     source: str
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
     """SI. The published figures: hpl, rpeak, power, storage, switches."""
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     faults: tuple[tuple[str, float], ...] = ()
     """share. The remaining capacity of degraded links or parts of its fabric, by name (Fabric.find)."""
+    collectives: tuple[tuple[str, str], ...] = ()
+    """The usual settings of its collectives, as (key, word): what a run is assumed to have that does not state them."""
     host: Host | None = None
     """The measurements of `podsim measure host`, for a measured machine."""
 
@@ -99,7 +104,7 @@ class Cluster:
         if self.nodes > 1 and not self.nics:
             raise ClusterError(
                 f"{self.name}: {self.nodes} nodes have no network between them; give nics, network.bandwidth"
-                " and fabric (infiniband, roce or efa), or take 1 node"
+                " and fabric (infiniband, roce, efa, slingshot or ethernet), or take 1 node"
             )
 
     @property
@@ -294,7 +299,8 @@ def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
     complete = nodes == entry.nodes
     published = {figure: float(value) for figure, value in entry.published if value is not None and complete}
     cluster = _make_cluster(label, system, nodes, "; ".join(entry.source))
-    return replace(cluster, published=published, notes=dict(entry.notes))
+    usual = tuple((dict(cluster.collectives) | entry.collectives).items())
+    return replace(cluster, published=published, notes=dict(entry.notes), collectives=usual)
 
 
 def _parse_spec(spec: str) -> tuple[str, int | None, bool]:
@@ -322,7 +328,7 @@ def _make_cluster(name: str, system: System, nodes: int, source: str) -> Cluster
     network = Link(name=nic.name, bandwidth=nic.bandwidth, latency=nic.latency) if nic else _NO_NETWORK
     return Cluster(
         name=name, system=system, nodes=nodes, nvlink=inside_link(system), network=network, nics=system.nics,
-        fabric=nic.kind if nic else "none", source=source,
+        fabric=nic.kind if nic else "none", source=source, collectives=tuple(system.collectives.items()),
     )  # fmt: skip
 
 
@@ -340,17 +346,12 @@ def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapp
         values = {"nics": 0, **values}
     network = _NO_NETWORK if values.get("fabric") == "none" else cluster.network
     fields: dict[str, Any] = {key: values[key] for key in ("nodes", "nics", "fabric") if key in values}
+    fields["collectives"] = change_collectives(cluster.collectives, values)
     fields["nvlink"] = _change_link(_change_inside_link(cluster, system), values, "nvlink")
     fields["network"] = _change_link(network, values, "network")
     origin = "; ".join([cluster.source, *(f"{key}: {text}" for key, text in origins.items())])
-    changed = replace(
-        cluster,
-        system=system,
-        source=origin,
-        notes={**cluster.notes, **{key: f"set by {origins[key]}" for key in given}},
-        published={},
-        **fields,
-    )
+    notes = {**cluster.notes, **{key: f"set by {origins[key]}" for key in given}}
+    changed = replace(cluster, system=system, source=origin, notes=notes, published={}, **fields)
     if {"nics", "fabric", "network.bandwidth", "network.latency"} & set(values):
         return replace(changed, system=_match_system(changed))
     return changed

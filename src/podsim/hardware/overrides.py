@@ -87,6 +87,43 @@ def words(*allowed: str) -> Reader:
     return read
 
 
+COLLECTIVE_KEYS: dict[str, tuple[str, ...]] = {
+    "nccl": (),
+    "algo": ("auto", "ring", "tree", "nvls", "nvlstree", "collnet", "pat"),
+    "proto": ("auto", "ll", "ll128", "simple"),
+    "launch": ("process", "thread", "single"),
+    "network": ("infiniband", "roce", "efa-v1", "efa-v2", "tcpxo", "tcpx", "slingshot", "sockets"),
+    "gdr": ("yes", "no"),
+    "sharp": ("yes", "no"),
+    "tuned": ("yes", "no"),
+}
+"""The settings of collectives that a cluster may state, with the words that each takes; none for any text."""
+
+
+def setting(*allowed: str) -> Reader:
+    """A reader of a collective's setting: one of the words in any case, or true and false for yes and no."""
+    read = words(*allowed)
+
+    def read_setting(value: object, what: str) -> Any:
+        word = ("no", "yes")[value] if isinstance(value, bool) else value
+        return read(word.strip().lower() if isinstance(word, str) else word, what)
+
+    return read_setting
+
+
+COLLECTIVE_READERS = {f"collectives.{key}": setting(*allowed) for key, allowed in COLLECTIVE_KEYS.items()}
+
+
+def change_collectives(
+    before: Mapping[str, str] | tuple[tuple[str, str], ...], values: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...]:
+    """The settings of collectives with those of dotted keys changed, as (key, word)."""
+    given = {
+        key.removeprefix("collectives."): word for key, word in values.items() if key in COLLECTIVE_READERS
+    }
+    return tuple((dict(before) | given).items())
+
+
 GPU_KEYS: dict[str, Reader] = {
     "memory": quantity("B"),
     "memory_bandwidth": quantity("B/s"),

@@ -222,6 +222,8 @@ class System:
     """SI. The vendor's rounded figures, for comparison with the derived ones."""
     features: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The other features: tpm, secure_boot, self_encrypting, raid (of the data drives)."""
+    collectives: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The usual settings of collectives on its nodes, by key of a `[collectives]` table."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -14,7 +14,13 @@ class ValidateOptions:
     """Which measurements predictions are compared with."""
 
     tables: Sequence[str] = option(
-        (), "A packaged table; repeatable. Default: all.", flag="--table", argument=True
+        (),
+        "A packaged table, or kernels-all (every raw row of kernels); repeatable. Default: all packaged.",
+        flag="--table",
+        argument=True,
+    )
+    raw: Path | None = option(
+        None, "With --table kernels-all: the folder of the raw tables; default that of the checkout."
     )
     rows: str | Path | None = option(
         None, "CSV with the columns of a reference table, log of nccl-tests, or run of the lab.", kind=Path

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from podsim.accuracy.bars import verdicts
 from podsim.accuracy.pricing import compare_rows
+from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import ValidateOptions
@@ -61,7 +62,7 @@ class Validation:
 @question(ValidateOptions)
 def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Validation:
     """Comparisons of some packaged tables (default all), or of a file: a CSV with the columns of one of
-    them, what nccl-tests printed, or a run that the lab kept.
+    them, what nccl-tests printed, or a run that the lab kept. The table kernels-all is every raw table of kernels.
 
     `role` keeps the rows of one role. Raises TableError for an unknown table or role, or a file that cannot be
     read.
@@ -70,11 +71,17 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
     tables = (tables,) if isinstance(tables, str) and tables else tables
     if options.rows is not None and tables:
         raise PodsimError("--table and --rows: choose one")
+    if options.raw is not None and ALL not in tables:
+        raise PodsimError(f"--raw is the folder of the raw tables of --table {ALL}")
     if options.rows is not None:
         read = read_measured(options.rows)
         comparisons = [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read)]
     else:
-        comparisons = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]
+        comparisons = [
+            compare_rows(rows, cross_validate=cross_validate)
+            for name in tables or TABLES
+            for rows in (read_raw_kernels(options.raw) if name == ALL else (load(name),))
+        ]
     judged = verdicts(comparisons)
     if options.role:
         comparisons = [comparison.only(options.role) for comparison in comparisons]

@@ -316,6 +316,7 @@ _READERS: dict[tuple[str, str], Callable[[Row], float | None]] = {
     ("kernels", "seconds"): _scaled("latency_ms", 1e-3),
     ("kernels", "FLOP/s per GPU"): _scaled("tflops", 1e12),
     ("kernels", "B/s"): _scaled("bus_gb_per_s", 1e9),
+    ("engines", "seconds"): _scaled("latency", 1e-3),
     ("collectives", "seconds"): _collective_seconds,
     ("collectives", "B/s"): _scaled("busbw_GBps", 1e9),
 }
@@ -324,6 +325,7 @@ _MACHINE = {
     "vision": ("n_gpus", "gpu", "node_type"),
     "mlperf": ("n_accelerators", "accelerator", "system"),
     "kernels": ("gpu",),
+    "engines": ("device",),
     "collectives": ("gpus", "gpu", "system", "nics"),
 }
 

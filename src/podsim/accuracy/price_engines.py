@@ -1,0 +1,154 @@
+"""Predictions for rows of kernels of inference engines, as aiconfigurator collects them.
+
+A row names its GPU (`device`), its engine (`framework`), the engine's release and the source of its kernel; the other
+columns are sizes. Rows of one kernel on one GPU are one call of a law. A row that no law covers keeps the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from podsim.accuracy.price_collectives import call_seconds, read_call
+from podsim.accuracy.score import Priced
+from podsim.accuracy.tables import Row, Rows
+from podsim.errors import CatalogError, PodsimError
+from podsim.fitting import Floats
+from podsim.hardware.catalog import load_gpu
+from podsim.hardware.parts import Gpu
+from podsim.kernels.engine_run import EngineRun, engine_gemm_seconds, precision_name
+
+Sizes = Mapping[str, Floats]
+"""Column -> its numbers, shape (rows,)."""
+
+_TYPES = ("gemm_dtype", "attn_dtype", "mla_dtype", "moe_dtype", "kv_cache_dtype")
+_COLLECTIVES = {
+    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "alltoall",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineLaw:
+    """How rows of one operation are predicted."""
+
+    seconds: Callable[[Gpu, EngineRun, Sizes], Floats]
+    """The law of the seconds, s of each row."""
+    columns: tuple[str, ...]
+    """The columns of its sizes; a blank one leaves a row without a prediction."""
+
+
+def _gemm(gpu: Gpu, run: EngineRun, sizes: Sizes) -> Floats:
+    return engine_gemm_seconds(gpu, run, sizes["m"], sizes["n"], sizes["k"])
+
+
+LAWS: Mapping[str, EngineLaw] = {"gemm": EngineLaw(seconds=_gemm, columns=("m", "n", "k"))}
+"""Operation, as the column op_name names it -> its law."""
+
+
+def engine_gpu(device: str) -> Gpu:
+    """The GPU that a driver names, such as "NVIDIA H100 80GB HBM3"; CatalogError for another."""
+    words = device.lower().removeprefix("nvidia ").replace("-", " ").split()
+    family = words[0] if words else ""
+    names = {"a100": "a100-sxm4-80gb", "h100": "h100-sxm5-80gb", "h200": "h200-sxm5-141gb"}
+    if "40gb" in words and family == "a100":
+        return load_gpu("a100-sxm4-40gb")
+    if "pcie" in words:
+        return load_gpu(f"{family}-pcie-80gb")
+    return load_gpu(names.get(family, family))
+
+
+def engine_run(row: Mapping[str, str]) -> EngineRun:
+    """The engine, release, kernel and number formats of a row; PodsimError for a format that is not known."""
+    formats = {column: precision_name(cell) for column in _TYPES if (cell := row.get(column, ""))}
+    cache = formats.pop("kv_cache_dtype", "")
+    return EngineRun(
+        engine=row["framework"].lower(), release=row.get("version", ""), kernel=row["kernel_source"],
+        precision=next(iter(formats.values()), "bf16"), cache=cache,
+    )  # fmt: skip
+
+
+def price_engines(rows: Rows) -> Priced:
+    """Predictions of seconds for the rows of kernels of engines."""
+    predictions, reasons = _collectives(rows)
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row.id not in predictions and row.id not in reasons:
+            groups.setdefault(_group_of(row), []).append(row)
+    for members in groups.values():
+        try:
+            seconds = _group_seconds(members)
+        except PodsimError as problem:
+            reasons |= dict.fromkeys((row.id for row in members), str(problem))
+            continue
+        for row, value in zip(members, seconds.tolist(), strict=True):
+            if np.isfinite(value):
+                predictions[row.id] = value
+            else:
+                reasons[row.id] = "the row does not give all the sizes that its operation has"
+    return Priced(predictions=predictions, reasons=reasons)
+
+
+def _group_of(row: Row) -> tuple[str, ...]:
+    """What rows of one call of a law share."""
+    columns = ("op_name", "device", "framework", "version", "kernel_source", "distribution", *_TYPES)
+    return tuple(row.text(column) for column in columns)
+
+
+def _group_seconds(members: Sequence[Row]) -> Floats:
+    """s of rows of one group, NaN where a size is blank; PodsimError with the reason if there is no law."""
+    first = members[0]
+    law = LAWS.get(first.text("op_name"))
+    if law is None:
+        raise PodsimError(f"operation {first.text('op_name')!r} is not modelled")
+    try:
+        gpu = engine_gpu(first.text("device"))
+    except CatalogError as problem:
+        raise PodsimError(f"device={first.text('device')[:60]!r}: {problem}") from None
+    sizes = {column: _numbers(members, column) for column in law.columns}
+    known = np.all([np.isfinite(values) for values in sizes.values()], axis=0)
+    seconds = np.full(len(members), np.nan)
+    if known.any():
+        part = {column: values[known] for column, values in sizes.items()}
+        seconds[known] = law.seconds(gpu, engine_run(first.fields), part)
+    return seconds
+
+
+def _numbers(members: Sequence[Row], column: str) -> Floats:
+    """Cells of a column, NaN where blank; a distribution of tokens is its exponent, 0 where it is even."""
+    cells = [row.text(column) for row in members]
+    if column == "distribution":
+        return np.array(
+            [float(cell.rpartition("_")[2]) if cell.startswith("power_law_") else 0.0 for cell in cells]
+        )
+    return np.array([float(cell) if cell else np.nan for cell in cells])
+
+
+def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
+    """(id -> seconds, id -> reason for none) of the collectives among the rows, all in one node."""
+    calls, reasons = {}, {row.id: row.text("reason") for row in rows if row.text("reason")}
+    for row in rows:
+        if row.text("op_name") not in _COLLECTIVES:
+            continue
+        if row.text("kernel_source") != "NCCL":
+            reasons[row.id] = f"the all-reduce of {row.text('kernel_source')} is not modelled"
+            continue
+        call = read_call(_collective_row(row))
+        if isinstance(call, str):
+            reasons[row.id] = call
+        else:
+            calls[row.id] = call
+    seconds, failed = call_seconds(calls)
+    return seconds, reasons | failed
+
+
+def _collective_row(row: Row) -> dict[str, str]:
+    """The row with the columns of a collectives table; a thread for each GPU launches them."""
+    family = row.text("device").removeprefix("NVIDIA ").split("-")[0].split()[0]
+    return {
+        "id": row.id, "system": "", "gpu": {"A100": "A100-SXM4", "H100": "H100-SXM5"}.get(family, family), "nodes": "1",
+        "gpus": row.text("num_gpus"), "nics": "", "collective": row.text("op_name"), "algo": "auto", "proto": "auto",
+        "size_bytes": row.text("bytes"), "cluster": "", "launch": "thread", "nccl": row.text("version"),
+        "in_switch": "no" if row.text("nccl_dtype") == "int8" else "", "notes": "", "reason": "",
+    }  # fmt: skip

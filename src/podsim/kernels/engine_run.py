@@ -1,0 +1,52 @@
+"""Who runs a kernel of an inference engine: its engine, release, kernel and number formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy.typing as npt
+
+from podsim.errors import PodsimError, unknown_name
+from podsim.fitting import Floats
+from podsim.hardware.parts import Gpu
+from podsim.kernels.gemm import gemm_seconds
+
+FORMATS = {
+    "bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "half": "fp16", "fp16": "fp16", "fp8": "fp8", "auto": "bf16",
+    "fp8_e4m3": "fp8", "fp8_block": "fp8_block", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "int8": "int8", "int8_wo": "int8_wo",
+    "int4_wo": "int4_wo", "sq": "int8_sq", "w4a16_mxfp4": "w4a16_mxfp4", "w4a8_mxfp4_mxfp8": "w4a8_mxfp4_mxfp8",
+    "fp8_static": "fp8", "w4afp8": "w4afp8", "w4a8_mxfp4_fp8": "w4a8_mxfp4_mxfp8",
+}  # fmt: skip
+"""What engines call a number format -> its name here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRun:
+    """The engine and kernel that ran, and its number formats."""
+
+    engine: str
+    """The engine: trtllm or vllm."""
+    release: str = ""
+    kernel: str = ""
+    """The source of the kernel, such as "vllm_flash_attn_fa3"; "" is the engine's usual one."""
+    precision: str = "bf16"
+    """The number format of the arithmetic, a value of FORMATS."""
+    cache: str = ""
+    """The number format of keys and values in the cache; "" is that of the arithmetic."""
+
+
+def precision_name(text: str) -> str:
+    """The name of a number format that an engine writes; PodsimError for another."""
+    if text not in FORMATS:
+        raise PodsimError(unknown_name("number format", text[:40], FORMATS))
+    return FORMATS[text]
+
+
+def engine_gemm_seconds(
+    gpu: Gpu, run: EngineRun, m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike
+) -> Floats:
+    """Seconds of a product of an engine: that of the GPU's library in the same number format.
+
+    PodsimError for a format the GPU has no arithmetic for.
+    """
+    return gemm_seconds(gpu, m, n, k, precision=run.precision, layout="tn")
