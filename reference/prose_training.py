@@ -17,22 +17,13 @@ from podsim.accuracy.measured_runs import (
 from podsim.accuracy.own_rows import own_training_run
 from podsim.accuracy.own_words import cluster_settings, find_node, model_settings, read_adapters
 from podsim.errors import PodsimError
+from podsim.training.frameworks import framework_software
 from podsim.training.plan import Plan
-from podsim.training.software import load_software, software_names
+from podsim.training.software import load_software
 
 COLUMNS = ("network", "cluster", "plan", "scope", "chosen", "implied", "reason")
 FIRST_STAGE = "first-stage memory"
 """The remark in the notes of a row that counts the layers of the first stage only."""
-_FRAMEWORKS = (
-    (r"megatron-deepspeed", "megatron-deepspeed"),
-    (r"nemo", "nemo-2022"),
-    (r"megatron-core", "megatron-core"),
-    (r"megatron-lm \(?(jan 2021|2020)", "megatron-2020"),
-    (r"megatron-lm", "megatron-{year}"),
-    (r"llm-foundry", "llm-foundry-2023"),
-    (r"torchtitan", "torchtitan-2024"),
-    (r"internevo", "internevo-2024"),
-)
 
 
 def canonical(row: Mapping[str, str]) -> dict[str, str]:
@@ -69,7 +60,8 @@ def plan_settings(plan: Plan) -> str:
 def _documented_cells(row: Mapping[str, str], layer_only: bool) -> dict[str, str]:
     """The row in the words of the documented columns."""
     gpu = cell_text(row, "gpu")
-    node = find_node(gpu, cell_text(row, "node_type"), cell_text(row, "gpu_mem_gb"))
+    system = f"{cell_text(row, 'node_type')} {cell_text(row, 'interconnect')}"
+    node = find_node(gpu, system, cell_text(row, "gpu_mem_gb"))
     if node is None:
         raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
     wires = read_adapters(cell_text(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
@@ -104,24 +96,16 @@ def _with_unlisted_settings(run: TrainingRun, row: Mapping[str, str], layer_only
 
 def _software(row: Mapping[str, str]) -> str:
     """The software entry that the row's framework and year name."""
-    framework = cell_text(row, "framework").lower()
-    if framework in software_names():
-        return framework
-    year = (row.get("year") or "2022").strip()[:4]
-    name = next((n for pattern, n in _FRAMEWORKS if re.search(pattern, framework)), None)
+    framework, year = cell_text(row, "framework"), cell_text(row, "year")[:4]
+    name = framework_software(framework, int(year) if year.isdigit() else 2022)
     if name is None:
         raise NotExpressible(
-            f"framework={cell_text(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
+            f"framework={framework!r} has no entry in the software catalog (podsim show software)"
         )
-    if name == "nemo-2022" and year >= "2024":
-        name = "megatron-core"
-    if "{year}" in name:
-        name = "megatron-core" if year >= "2024" else name.format(year=min(max(year, "2021"), "2022"))
     if name == "megatron-2021" and "no scatter/gather" in row["notes"]:
-        name = "megatron-2021-whole-sends"
+        return "megatron-2021-whole-sends"
     if name == "torchtitan-2024" and row["zero_stage_or_fsdp"].strip() != "FSDP":
-        rowwise = "rowwise" in row["precision"]
-        name = "torchtitan-2024-rowwise" if rowwise else "torchtitan-2024-compile"
+        return "torchtitan-2024-rowwise" if "rowwise" in row["precision"] else "torchtitan-2024-compile"
     return name
 
 

@@ -40,7 +40,7 @@ CONSTANTS = {
     "host_kernel": Parameter(start=5e-6, low=0.0, high=60e-6, scale=3e-6),
     "host_collective": Parameter(start=15e-6, low=0.0, high=300e-6, scale=10e-6),
     "host_broadcast": Parameter(start=1e-3, low=0.0, high=20e-3, scale=2e-3),
-    "straggle": Parameter(start=0.003, low=0.0, high=0.05, scale=0.004),
+    "slow_nodes": Parameter(start=0.001, low=0.0, high=0.05, scale=0.002),
     "host_send": Parameter(start=0.1e-3, low=0.0, high=5e-3, scale=0.2e-3),
     "cast_bytes": Parameter(start=5.0, low=0.1, high=40.0, scale=0.5, is_log=True),
     "expert_cast_bytes": Parameter(start=5.0, low=0.1, high=40.0, scale=0.5, is_log=True),
@@ -153,7 +153,9 @@ def _transformer_logs(
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         own: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
-        return np.asarray(np.log(row_seconds(_on_systems(batches, values), replace(base, **own)) / measured_R))
+        return np.asarray(
+            np.log(row_seconds(_on_systems(batches, values), replace(base, **own)) / measured_R)
+        )
 
     return logs, tuple(used[position]["id"] for position, _ in mine)
 

@@ -22,9 +22,10 @@ from podsim.accuracy.own_words import cluster_settings, find_node, model_setting
 from podsim.errors import NoFitError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
+from podsim.training.frameworks import framework_software
 from podsim.training.plan import Plan, batch_of
 from podsim.training.search import search
-from podsim.training.software import load_software, software_names
+from podsim.training.software import load_software
 from podsim.units import format_quantity
 from podsim.workload.model import Model
 
@@ -59,7 +60,8 @@ def _cluster_of(row: Mapping[str, str]) -> Cluster:
     if cell_text(row, "cluster"):
         return read_cluster(row["cluster"])
     gpu = cell_text(row, "gpu")
-    node = find_node(gpu, cell_text(row, "node_type"), cell_text(row, "gpu_mem_gb"))
+    system = f"{cell_text(row, 'node_type')} {cell_text(row, 'interconnect')}"
+    node = find_node(gpu, system, cell_text(row, "gpu_mem_gb"))
     if node is None:
         raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
     network = read_adapters(cell_text(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
@@ -95,6 +97,7 @@ def _plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Pl
         recompute=_recompute(row.get("recompute", "")),
         schedule="interleaved" if virtual > 1 else "1f1b",
         flash="flash" not in software.lacks,
+        overlap_tp=software.overlaps_tp and tp > 1,
         overlap_grad="overlap_grad" in software.can_overlap,
         overlap_param="overlap_param" in software.can_overlap,
         precision=_precision(cell_text(row, "precision") or Plan.precision),
@@ -135,18 +138,14 @@ def _recompute(text: str) -> str:
 
 
 def _software(row: Mapping[str, str]) -> str:
-    """The entry of the software catalog that a row's framework names: itself, of its year, or the first of that name."""
-    framework = cell_text(row, "framework").lower()
+    """The entry of the software catalog that a row's framework and year mean."""
+    framework, year = cell_text(row, "framework"), cell_text(row, "year")[:4]
     if not framework:
         return Plan.software
-    word, year = framework.split()[0], (cell_text(row, "year") or "2022")[:4]
-    known = software_names()
-    exact = (framework, word, f"{word.removesuffix('-lm')}-{year}")
-    alike = [*(name for name in exact if name in known), *(n for n in known if n.startswith(f"{word}-"))]
-    name = next(iter(alike), None)
+    name = framework_software(framework, int(year) if year.isdigit() else None)
     if name is None:
         raise NotExpressible(
-            f"framework={cell_text(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
+            f"framework={framework!r} has no entry in the software catalog (podsim show software)"
         )
     return name
 

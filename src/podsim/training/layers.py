@@ -5,7 +5,6 @@ A layer lasts as long as the longer of GPU and host; where the host is longer, t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -91,8 +90,11 @@ def _kind(op: TensorOp) -> int:
 
 
 def straggler_factor(cluster: Cluster, software: Software) -> float:
-    """1 + straggle x log2(nodes): how much longer the kernels of the slowest rank take, for whom all others wait."""
-    return 1.0 + software.straggle * math.log2(cluster.nodes)
+    """1 + slowness x (1 - (1 - slow nodes)^nodes): the kernels of the slowest node, for which all others wait.
+
+    The second factor is the probability that any node of the run is slow.
+    """
+    return 1.0 + software.slowness * (1.0 - (1.0 - software.slow_nodes) ** cluster.nodes)
 
 
 def layer_table(
@@ -191,15 +193,15 @@ def _add_exchanges(
     cores: Shaped[Array, "part block plan"],
 ) -> None:
     """Add tensor-, context- and expert-parallel communication to the forward and backward passes."""
-    tp = np.asarray(plan.tp, dtype=float)
     once = tp_sync_seconds(model, cluster, plan, software)
     hidden = np.where(np.asarray(plan.overlap_tp).astype(bool), software.async_tp, 0.0)
     sequence = np.asarray(plan.sequence_parallel).astype(bool)
     # without sequence parallelism the input gradient's all-reduce runs during the weight-gradient GEMM; with it, the
     # reduce-scatter does too, but the inputs have to be gathered again: what is hidden and what is added cancel
     back_hidden = np.maximum(hidden, np.where(sequence, 0.0, software.tp_overlap))
-    # a collective starts when the last of its ranks' hosts has launched it
-    calls = np.where(sequence, 2.0, 1.0) * (tp - 1)
+    # a collective starts when the last host of its ranks has launched it; those of a node share its processors
+    beside = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp - 1
+    calls = np.where(sequence, 2.0, 1.0) * beside
     for position, block in enumerate(model.kinds):
         forward, backward = syncs_of(model, block)
         # what is hidden runs during the pass's GEMMs: at most as long as they take (backward: the weights' half)

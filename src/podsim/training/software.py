@@ -46,8 +46,10 @@ class Software:
     """factor. The speed of memory-bound kernels, relative to the kernel law."""
     collective_speed: float = 1.0
     """factor. The speed of collectives inside a node, relative to the collective law (nccl-tests on idle GPUs)."""
-    straggle: float = 0.0
-    """share. The share by which kernels take longer for each doubling of nodes: all ranks wait for the slowest."""
+    slow_nodes: float = 0.0
+    """share. The share of nodes whose kernels are slow: a step waits for the slowest of its nodes."""
+    slowness: float = 0.1
+    """share. The share by which kernels of such a node take longer."""
     flash: str = "flash2"
     """The attention kernel when the plan says flash: triton (flash attention in Triton), flash1, flash2, flash3."""
     fused_softmax: bool = True
@@ -59,8 +61,8 @@ class Software:
     host_kernel: float = 0.0
     """s. The host time to launch one kernel."""
     host_collective: float = 0.0
-    """s. The host time of one tensor-parallel collective, for each other rank of the group: its kernel starts when the
-    last host has launched it."""
+    """s. The host time of one tensor-parallel collective, for each other rank of the group on its node: all wait for the
+    last to launch it."""
     host_send: float = 15e-6
     """s. The time that a pipeline exchange adds to each pass once the pipeline is full (launch, synchronisation)."""
     host_update: float = 0.0
