@@ -106,7 +106,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     m, n, k, batch = gemm_shapes(items, plan, sequence, software)
     # forward, input gradient, weight gradient
     rows, columns, depths = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m])
-    precision = PRECISIONS[plan.precision].matmul
+    precision = plan.precision
 
     def of(gemms: slice, layout: Layout) -> Shaped[Array, "gemm op plan"]:
         sizes = (rows[gemms], columns[gemms], depths[gemms], batch)
@@ -117,7 +117,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     seconds = np.concatenate([of(slice(2), "nn"), of(slice(2, 3), "nt")]) if unaligned else of(slice(3), "nn")
     expert = np.array([[item.op.expert] for item in items])
     seconds = seconds / (software.gemm_speed * np.where(expert, software.expert_speed, 1.0))
-    if plan.precision == "fp8":
+    if PRECISIONS[plan.precision].is_cast:
         moved = np.stack([*cast_elements(items, plan, software, m, n, k), np.zeros_like(m)]) * batch
         cast = np.where(expert, software.expert_cast_bytes, software.cast_bytes)
         seconds += memory_seconds(gpu, moved * cast) / software.memory_speed * (moved > 0)
@@ -127,7 +127,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
 
 def logit_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:
     """Seconds of the products that give logits: no framework casts their operands to fp8."""
-    precision = "bf16" if plan.precision == "fp8" else plan.precision
+    precision = "bf16" if PRECISIONS[plan.precision].is_cast else plan.precision
     return gemm_times(gpu, items, plan.having({"precision": precision}), sequence, software)
 
 
@@ -245,7 +245,7 @@ def _attention_seconds(
         shape,
         algorithm=algorithm,  # type: ignore[arg-type]
         direction=direction,  # type: ignore[arg-type]
-        precision="bf16" if plan.precision == "fp8" else PRECISIONS[plan.precision].matmul,
+        precision="bf16" if PRECISIONS[plan.precision].is_cast else plan.precision,
         dropout=op.dropout,
         fused_softmax=fused,
     )
