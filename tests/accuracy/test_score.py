@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
+from podsim.accuracy.ranking import kendall_tau
 from podsim.accuracy.score import (
     assess,
     best_constant,
-    kendall_tau,
     mean_absolute_error,
     regrets,
     relative_errors,

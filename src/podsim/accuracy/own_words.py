@@ -20,6 +20,8 @@ from podsim.workload.model import Model
 
 # GPU and system as sources write them -> system of the catalog, the first whose two patterns are found
 _NODES = (
+    (r"A100", r"\bvTrain\b", "vtrain-a100"),
+    (r"A100", r"Jean Zay", "jean-zay-a100"),
     (r"A100.*\b40 ?GB", r"NDv4|ND A100 v4|ND96asr", "azure-ndv4-40gb"),
     (r"A100", r"NDv4|ND A100 v4|ND96amsr", "azure-ndv4-80gb"),
     (r"A100", r"\bp4de\b", "aws-p4de"),

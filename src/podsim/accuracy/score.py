@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from podsim.accuracy.tables import Row, Rows, measurement
+from podsim.accuracy.ranking import group_ranks, kendall_tau
+from podsim.accuracy.tables import Row, Rows, find_kind, measurement
 from podsim.errors import TableError
 from podsim.results.comparison import (
     QUANTITIES,
@@ -60,29 +61,6 @@ def mean_absolute_error(predicted: ArrayLike, measured: ArrayLike) -> float:
     if errors.size == 0:
         raise TableError("no rows to score")
     return float(np.abs(errors).mean())
-
-
-def kendall_tau(a: ArrayLike, b: ArrayLike) -> float | None:
-    """Kendall's tau-b of two rankings, -1 to 1; None where one of them has no two different values.
-
-    (concordant - discordant) / sqrt(pairs untied in a x pairs untied in b), Kendall 1945. Memory grows with
-    rows^2.
-    """
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if x.shape != y.shape or x.ndim != 1:
-        raise TableError(f"rankings of {x.shape} and {y.shape} rows do not pair")
-    above = np.triu_indices(x.size, k=1)
-    sign_x, sign_y = _signs(x)[above], _signs(y)[above]
-    untied_x, untied_y = int(np.count_nonzero(sign_x)), int(np.count_nonzero(sign_y))
-    if not untied_x or not untied_y:
-        return None
-    balance = float(np.dot(sign_x.astype(np.int64), sign_y.astype(np.int64)))
-    return balance / math.sqrt(untied_x * untied_y)
-
-
-def _signs(x: Floats) -> NDArray[np.int8]:
-    """Sign of x_i - x_j for each pair; shape (rows, rows)."""
-    return (x[:, None] > x[None, :]).astype(np.int8) - (x[:, None] < x[None, :]).astype(np.int8)
 
 
 def _sweeps(labels: Sequence[str]) -> dict[str, NDArray[np.intp]]:
@@ -195,7 +173,8 @@ def score(comparison: Comparison, *, role: str, constant: float | None = None, b
     errors, sweeps = relative_errors(predicted, measured), [row.sweep for row in rows]
     size = np.abs(errors)
     worst = int(np.argmax(size))
-    lost = list(regrets(predicted, measured, sweeps, more_is_better=QUANTITIES[comparison.what][1]).values())
+    more_is_better = QUANTITIES[comparison.what][1]
+    lost = list(regrets(predicted, measured, sweeps, more_is_better=more_is_better).values())
     ideals = _ideals(rows)
     if ideals is not None and constant is None:
         constant, basis = best_constant(ideals, measured), "the scored rows themselves"
@@ -213,6 +192,7 @@ def score(comparison: Comparison, *, role: str, constant: float | None = None, b
         tau=sweep_tau(predicted, measured, sweeps),
         regret=float(np.mean(lost)) if lost else None,
         worst_regret=max(lost) if lost else None,
+        ranks=group_ranks(rows, more_is_better=more_is_better),
         skill=skill(predicted, measured, ideals, constant) if ideals is not None and constant else None,
         skill_basis=basis if ideals is not None else "",
     )
@@ -284,6 +264,7 @@ def compare(
                 note=(notes or {}).get(row.id, ""),
                 group=row.label(classes),
                 sweep=row.label(sweep) if sweep else "",
+                plan=row.label(find_kind(rows.kind).plan),
                 ideal=(ideals or {}).get(row.id),
             )
         )

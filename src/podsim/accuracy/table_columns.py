@@ -44,6 +44,8 @@ class Kind:
     """The columns that define a sweep: rows equal in them do the same work and compete."""
     classes: tuple[str, ...]
     """The columns of the breakdown."""
+    plan: tuple[str, ...] = ()
+    """The columns that tell the plans of a sweep apart: rows equal in them, too, repeat each other."""
     series: str = ""
     """The column that separates rows of one id; "" if ids are unique."""
     source: str = "source"
@@ -153,8 +155,22 @@ KINDS = (
         required=("model", "seq_len", "gpu", "n_gpus"),
         measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
         what="seconds per step",
-        sweep=("model", "layers", "hidden", "seq_len", "gpu", "n_gpus", "global_batch"),
+        sweep=("model", "layers", "hidden", "heads", "seq_len", "gpu", "n_gpus", "global_batch"),
         classes=("tp", "pp"),
+        plan=(
+            "framework",
+            "tp",
+            "pp",
+            "virtual_pp",
+            "dp",
+            "cp",
+            "ep",
+            "zero_stage_or_fsdp",
+            "seq_parallel",
+            "micro_batch",
+            "recompute",
+            "precision",
+        ),
     ),
     Kind(
         name="vision",
