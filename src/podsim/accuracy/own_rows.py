@@ -19,6 +19,7 @@ from podsim.accuracy.measured_runs import (
     read_cluster,
     read_count,
     read_model,
+    usable_memory,
 )
 from podsim.accuracy.own_words import cluster_settings, find_node, model_settings, read_adapters, size_remark
 from podsim.accuracy.row_remarks import Remarks, read_remarks
@@ -189,7 +190,10 @@ def _software(row: Mapping[str, str]) -> str:
 def _zero(text: str) -> tuple[int, int]:
     """(ZeRO stage, ranks it divides over; 0 is all) from a description."""
     upper = text.upper()
-    group, stage = re.search(r"(?:GROUP|SHARDS?)\s*[= ]\s*(\d+)", upper), re.search(r"ZERO\D{0,7}([0-3])", upper)
+    group, stage = (
+        re.search(r"(?:GROUP|SHARDS?)\s*[= ]\s*(\d+)", upper),
+        re.search(r"ZERO\D{0,7}([0-3])", upper),
+    )
     shard = int(group[1]) if group else 0
     if stage:
         return int(stage[1]), shard
@@ -207,8 +211,7 @@ def _fitting_plan(
 
     Blank are sequence parallelism, ZeRO and recomputation. A plan that fits in no way stays as it is.
     """
-    # drivers report 80 GiB of an "80 GB" GPU, and the law of memory is up to 8 % off
-    room = 1.08 * cluster.gpu.memory / 1e9 * 2.0**30
+    room = usable_memory(cluster.gpu)
     least = _ADAM * model.parameters / (int(plan.tp) * int(plan.pp) * int(plan.ep))
     if least < 0.25 * room or plan.problems(model, cluster):
         return plan, ""

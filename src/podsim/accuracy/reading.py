@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from podsim.accuracy.cell_words import RATE_EXAMPLES, read_number, read_rate_unit
+from podsim.accuracy.row_remarks import counted_cells
 from podsim.accuracy.table_columns import KINDS, Kind, is_blank
 from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
@@ -159,6 +160,8 @@ def _parse(lines: Iterator[tuple[int, list[str]]], header: list[str], kind: Kind
     for line, cells in lines:
         named = {column: cell for column, cell in zip(header, cells, strict=False) if column}
         fields, wrong = _settled(blank | named, kind)
+        if kind.name == "llm":
+            fields |= counted_cells(fields)
         if len(cells) != len(header):
             wrong.append(f"{len(cells)} cells, but the header names {len(header)} columns")
         row = make_row(kind, fields, id=f"line-{line}", role="test", source=name)

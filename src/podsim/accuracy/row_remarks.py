@@ -1,4 +1,4 @@
-"""What a row of language models says in prose: its notes, its strategy, its framework. `row_remarks.toml` has the words."""
+"""What a row of language models says in prose: in its notes, its strategy, its framework; the words are data."""
 
 from __future__ import annotations
 
@@ -60,20 +60,28 @@ def _remarks() -> tuple[Remark, ...]:
 
 def read_remarks(row: Mapping[str, str]) -> Remarks:
     """The cells of a row with what its prose adds or corrects, and the settings that no column states."""
-    cells, plan, software = dict(row), {}, {}
+    cells = dict(row)
+    plan: dict[str, bool] = {}
+    software: dict[str, str] = {}
     for remark in _remarks():
         group = remark.group_of(cells)
         if group is None:
             continue
         blank = {column: value for column, value in remark.cells.items() if not cell_text(cells, column)}
         for column, value in {**blank, **remark.corrected}.items():
-            cells[column] = cell_text(cells, value[1:]) if value.startswith("@") else value.replace("\\1", group)
+            cells[column] = (
+                cell_text(cells, value[1:]) if value.startswith("@") else value.replace("\\1", group)
+            )
         plan |= remark.plan
         software |= remark.software
     return Remarks(cells=cells, plan=plan, software=software)
 
 
-def memory_cell(row: Mapping[str, str]) -> str:
-    """GB of a row's memory, which some sources count in GiB; "" if none is stated."""
-    text, unit = cell_text(row, "memory_gb"), read_remarks(row).cells.get("memory_unit")
-    return repr(float(text) * float(unit) / 1e9) if text and unit else text
+def counted_cells(row: Mapping[str, str]) -> dict[str, str]:
+    """What a raw row's measurements cover: its scope, and its memory in GB, which some sources count in GiB."""
+    if cell_text(row, "plan"):
+        return {}
+    cells = read_remarks(row).cells
+    text, unit = cell_text(cells, "memory_gb"), cells.get("memory_unit")
+    memory = repr(float(text) * float(unit) / 1e9) if text and unit else text
+    return {"memory_gb": memory, "scope": cell_text(cells, "scope")}
