@@ -19,8 +19,11 @@ from functools import cache
 from pathlib import Path
 
 import podsim.accuracy.tables as shipped
+from podsim.accuracy.measured_runs import NotExpressible
+from podsim.accuracy.network_cells import network_cells
 from podsim.accuracy.table_columns import KINDS, Kind
-from reference import prose_collectives, prose_kernels, prose_networks, prose_training
+from podsim.errors import PodsimError
+from reference import prose_collectives, prose_kernels, prose_training
 
 HERE = Path(__file__).parent
 SHIPPED = Path(shipped.__path__[0])
@@ -74,7 +77,7 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
     if kind.name == "llm":
         cells |= prose_training.canonical(row) | {"memory_gb": prose_training.memory(row)}
     elif kind.name in ("vision", "mlperf"):
-        cells |= prose_networks.canonical(kind.name, row)
+        cells |= _network_columns(kind.name, row)
     elif kind.name == "kernels":
         cells |= prose_kernels.canonical(row)
     elif kind.name == "collectives":
@@ -82,6 +85,15 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
     return {
         column: cells.get(column, "") if kind.name == "engines" else cells[column] for column in kind.columns
     }
+
+
+def _network_columns(table: str, row: Mapping[str, str]) -> dict[str, str]:
+    """The columns that say how podsim runs a row of captured networks, or the reason why it cannot."""
+    blank = dict.fromkeys(("network", "cluster", "plan", "reason"), "")
+    try:
+        return blank | network_cells(table, row)
+    except (PodsimError, NotExpressible) as problem:
+        return blank | {"reason": str(problem)}
 
 
 def table_text(kind: Kind) -> str:

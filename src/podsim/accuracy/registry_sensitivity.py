@@ -26,7 +26,7 @@ from podsim.accuracy.registry_change import (
     kernel_origin,
 )
 from podsim.accuracy.tables import TABLES, Row, Rows, load, measurement, named_table
-from podsim.hardware.parts import PRECISIONS, Gpu
+from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_constants import load_fabric
@@ -292,7 +292,7 @@ def _is_computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: st
             return False
         if kind == "flash":
             return load_software(batch.plan.software, batch.cluster.gpu).flash == key
-        used = {PRECISIONS[batch.plan.precision].matmul, "bf16"}
+        used = {batch.plan.precision, "bf16"}
         return kind == "memory" or any(gemm_constants(constants, p)[0] is constants.gemm[key] for p in used)
 
     return is_touched

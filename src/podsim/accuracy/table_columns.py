@@ -14,15 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-RATES = {
-    "images/s": 1.0, "img/s": 1.0, "img/sec": 1.0, "imgs/second": 1.0, "samples/s": 1.0, "samples/sec": 1.0,
-    "samples / s": 1.0, "samples / second": 1.0, "sequences/s": 1.0, "sequences/sec": 1.0, "seq/sec": 1.0,
-    "sequences/s (computed = batch/avg latency)": 1.0, "Inferences/Second": 1.0, "Inferences/second": 1.0,
-    "tok/s": 1.0, "tokens/s": 1.0, "frames/s": 1.0, "frames/sec": 1.0, "items/s": 1.0, "item/s": 1.0,
-    "utterances/s": 1.0, "mol/ms": 1e3,
-}  # fmt: skip
-"""Unit of a throughput as written -> its value in items per second."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from podsim.errors import CatalogError, UnitError, unknown_name
-from podsim.hardware.parts import PEAKS, Gpu
+from podsim.hardware.parts import PEAKS, Gpu, Link, System
 from podsim.units import format_quantity, parse_quantity
 
 LIMITS: dict[str, tuple[float, float]] = {
@@ -87,6 +87,43 @@ def words(*allowed: str) -> Reader:
     return read
 
 
+COLLECTIVE_KEYS: dict[str, tuple[str, ...]] = {
+    "nccl": (),
+    "algo": ("auto", "ring", "tree", "nvls", "nvlstree", "collnet", "pat"),
+    "proto": ("auto", "ll", "ll128", "simple"),
+    "launch": ("process", "thread", "single"),
+    "network": ("infiniband", "roce", "efa-v1", "efa-v2", "tcpxo", "tcpx", "slingshot", "sockets"),
+    "gdr": ("yes", "no"),
+    "sharp": ("yes", "no"),
+    "tuned": ("yes", "no"),
+}
+"""The settings of collectives that a cluster may state, with the words that each takes; none for any text."""
+
+
+def setting(*allowed: str) -> Reader:
+    """A reader of a collective's setting: one of the words in any case, or true and false for yes and no."""
+    read = words(*allowed)
+
+    def read_setting(value: object, what: str) -> Any:
+        word = ("no", "yes")[value] if isinstance(value, bool) else value
+        return read(word.strip().lower() if isinstance(word, str) else word, what)
+
+    return read_setting
+
+
+COLLECTIVE_READERS = {f"collectives.{key}": setting(*allowed) for key, allowed in COLLECTIVE_KEYS.items()}
+
+
+def change_collectives(
+    before: Mapping[str, str] | tuple[tuple[str, str], ...], values: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...]:
+    """The settings of collectives with those of dotted keys changed, as (key, word)."""
+    given = {
+        key.removeprefix("collectives."): word for key, word in values.items() if key in COLLECTIVE_READERS
+    }
+    return tuple((dict(before) | given).items())
+
+
 GPU_KEYS: dict[str, Reader] = {
     "memory": quantity("B"),
     "memory_bandwidth": quantity("B/s"),
@@ -142,3 +179,27 @@ def change_gpu(gpu: Gpu, values: Mapping[str, Any]) -> Gpu:
         fields[head] = {**fields.get(head, getattr(gpu, head)), rest: value} if rest else value
     notes = {**gpu.notes, **dict.fromkeys(values, "set by the user")}
     return replace(gpu, **fields, notes=notes)
+
+
+def change_system(system: System, gpu: Gpu, values: Mapping[str, Any]) -> System:
+    """The system with a GPU, changed as `values` says, and its number of GPUs and power; other keys are ignored."""
+    fields = {key.removeprefix("gpu."): value for key, value in values.items() if key.startswith("gpu.")}
+    fields.pop("name", None)
+    changed = change_gpu(gpu, fields) if fields else gpu
+    gpus, power = values.get("gpus_per_node", system.gpus), values.get("power", system.power)
+    if changed == system.gpu and gpus == system.gpus and power == system.power:
+        return system
+    system = replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
+    if changed.bridge or not changed.nvlink:  # cards without NVLink to all others leave PCI Express
+        topology = "pcie-root" if system.topology == "pcie-root" else "pcie"
+        return replace(system, topology=topology, nvswitch=None, nvswitches=0)
+    return system
+
+
+def change_link(link: Link, values: Mapping[str, Any], which: str) -> Link:
+    """The link `which` (nvlink or network) with the bandwidth and latency that `values` gives."""
+    return Link(
+        name=link.name if link.bandwidth else which,
+        bandwidth=values.get(f"{which}.bandwidth", link.bandwidth),
+        latency=values.get(f"{which}.latency", link.latency),
+    )

@@ -13,6 +13,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured_host import interpolate
+from podsim.hardware.parts import PRECISIONS
 from podsim.network.bus import ring_share
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline import recomputed_share
@@ -243,7 +244,7 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
         near = np.minimum(members, ranks)
         return group_seconds(collective, size * scale, cluster, software, ranks=ranks, members=near)
 
-    gathered = 0.5 if plan.precision == "fp8" and software.fp8_gather else 1.0
+    gathered = 0.5 if PRECISIONS[plan.precision].is_cast and software.fp8_gather else 1.0
     reducing, splitting = np.where(sequence, 1, plan.tp), np.where(sequence, plan.tp, 1)
     divided = seconds("all_gather", splitting, gathered) + seconds("reduce_scatter", splitting)
     return np.asarray(seconds("all_reduce", reducing) + divided)

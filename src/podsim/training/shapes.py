@@ -99,7 +99,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     m, n, k, batch = gemm_shapes(items, plan, sequence, software)
     # forward, input gradient, weight gradient
     rows, columns, depths = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m])
-    precision = PRECISIONS[plan.precision].matmul
+    precision = plan.precision
 
     def of(gemms: slice, layout: Layout) -> Shaped[Array, "gemm op plan"]:
         sizes = (rows[gemms], columns[gemms], depths[gemms], batch)
@@ -109,7 +109,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     unaligned = (m % _ALIGNED).any()
     seconds = np.concatenate([of(slice(2), "nn"), of(slice(2, 3), "nt")]) if unaligned else of(slice(3), "nn")
     seconds = seconds / software.gemm_speed
-    if plan.precision == "fp8":
+    if PRECISIONS[plan.precision].is_cast:
         moved = np.stack([*cast_elements(items, plan, software, m, n, k), np.zeros_like(m)]) * batch
         seconds += memory_seconds(gpu, moved * software.cast_bytes) / software.memory_speed * (moved > 0)
     ones = np.ones((len(items), 1))
@@ -230,7 +230,7 @@ def _attention_seconds(
         shape,
         algorithm=algorithm,  # type: ignore[arg-type]
         direction=direction,  # type: ignore[arg-type]
-        precision="bf16" if plan.precision == "fp8" else PRECISIONS[plan.precision].matmul,
+        precision="bf16" if PRECISIONS[plan.precision].is_cast else plan.precision,
         dropout=op.dropout,
         fused_softmax=fused,
     )

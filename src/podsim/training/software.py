@@ -86,6 +86,8 @@ class Software:
     """share. The share of a backward tensor-parallel all-reduce that its weight-gradient GEMM hides."""
     async_tp: float = 0.7
     """share. The share of tensor-parallel collectives that is hidden when the plan says overlap_tp."""
+    default_for: tuple[str, ...] = ()
+    """The GPU families on which a plan that names no software gets this entry; "" is any other."""
     can_overlap: tuple[str, ...] = OVERLAPS
     """The overlaps of a plan that this framework has."""
     lacks: tuple[str, ...] = ()
@@ -190,6 +192,7 @@ def _software(name: str, entry: Mapping[str, Any]) -> Software:
     lists = {
         "can_overlap": tuple(entry.get("can_overlap", OVERLAPS)),
         "fitted": tuple(entry.get("fitted", ())),
+        "default_for": tuple(entry.get("default_for", ())),
         "lacks": tuple(entry.get("lacks", ())),
     }
     return Software(name=name, **{**entry, **lists})
@@ -198,6 +201,14 @@ def _software(name: str, entry: Mapping[str, Any]) -> Software:
 def software_names() -> tuple[str, ...]:
     """Names of the catalog, in its order."""
     return tuple(_catalog())
+
+
+def default_software(gpu: Gpu) -> str:
+    """The name of the software of a plan that names none: what was calibrated on the GPU's family."""
+    by_family = {
+        family: name for name, entry in software_entries().items() for family in entry.get("default_for", ())
+    }
+    return by_family.get(gpu.architecture.lower(), by_family[""])
 
 
 def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Software:
@@ -224,7 +235,9 @@ def part_of(name: str, gpu: Gpu, precision: str = "", also: str = "") -> str:
 
 def holds(parts: Collection[str], gpu: Gpu, precision: str) -> str:
     """Which of the names of an entry's tables holds on a GPU in a precision; "" must be among them."""
-    wanted = (gpu.name, f"{gpu.architecture}-{precision}", gpu.architecture, "")
+    cast = precision in PRECISIONS and PRECISIONS[precision].is_cast
+    precisions = (precision, "fp8") if cast else (precision,)
+    wanted = (gpu.name, *(f"{gpu.architecture}-{name}" for name in precisions), gpu.architecture, "")
     return next(part for part in wanted if part in parts)
 
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from podsim.errors import CatalogError, unknown_name
-from podsim.hardware.overrides import read_count, read_quantity
+from podsim.errors import CatalogError, UnitError, unknown_name
+from podsim.hardware.overrides import COLLECTIVE_KEYS, read_count, read_quantity, setting
 from podsim.hardware.parts import Peak
 
 
@@ -38,6 +38,18 @@ Seconds = Annotated[float, BeforeValidator(_quantity("s"))]
 PerSecond = Annotated[float, BeforeValidator(_quantity("1/s"))]
 Count = Annotated[int, BeforeValidator(_count(0))]
 Positive = Annotated[int, BeforeValidator(_count(1))]
+
+
+def _collectives(value: object) -> dict[str, str]:
+    """The usual settings of collectives; UnitError with the rule of the first wrong one."""
+    if not isinstance(value, dict):
+        raise UnitError('expected a table such as { nccl = "2.18", launch = "process" }')
+    if unknown := [key for key in value if key not in COLLECTIVE_KEYS]:
+        raise UnitError(unknown_name("setting of a collective", str(unknown[0]), COLLECTIVE_KEYS))
+    return {key: setting(*COLLECTIVE_KEYS[key])(word, key) for key, word in value.items()}
+
+
+Collectives = Annotated[dict[str, str], BeforeValidator(_collectives)]
 
 
 class Entry(BaseModel):
@@ -87,7 +99,7 @@ class NicEntry(Entry):
 
     ports: Positive
     bandwidth: Rate
-    kind: Literal["infiniband", "roce", "efa", "ethernet"]
+    kind: Literal["infiniband", "roce", "efa", "slingshot", "ethernet"]
     latency: Seconds
 
 
@@ -117,7 +129,7 @@ class CpuEntry(Entry):
     memory_bandwidth: Rate
     pcie_lanes: Positive
     power: Watts
-    vendor: Literal["amd", "intel"]
+    vendor: Literal["amd", "intel", "nvidia"]
 
 
 class SsdEntry(Entry):
@@ -152,6 +164,7 @@ class SystemEntry(Entry):
 
     gpu: str
     gpus: Positive
+    trays: Positive = 1
     topology: Literal["nvswitch", "cube-mesh", "nvlink-mesh", "nvlink-pair", "pcie", "pcie-root"]
     nvswitch: str = ""
     nvswitches: Count = 0
@@ -170,6 +183,7 @@ class SystemEntry(Entry):
     unit: Count = 0
     datasheet: Datasheet = Datasheet()
     features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = {}
+    collectives: Collectives = {}
 
 
 class Published(BaseModel):
@@ -191,6 +205,7 @@ class ClusterEntry(Entry):
     nodes: Positive | None = None
     units: Positive | None = None
     published: Published = Published()
+    collectives: Collectives = {}
 
 
 SCHEMAS: dict[str, type[Entry]] = {

@@ -1,0 +1,99 @@
+"""The settings of collectives: what texts state, what is assumed, and what no setting has."""
+
+from __future__ import annotations
+
+import pytest
+
+from podsim.errors import PodsimError
+from podsim.hardware.cluster import load_cluster
+from podsim.network.collective_settings import CollectiveSettings, read_table
+from podsim.network.settings_text import (
+    read_debug_lines,
+    read_environment,
+    read_launch,
+    read_network_class,
+    read_release,
+)
+
+_DEBUG = """\
+node0:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_2:1/IB [RO]; OOB eth0:10.0.0.1<0>
+node0:1:1 [0] NCCL INFO Using network IB
+NCCL version 2.18.5+cuda12.2
+node0:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Ring
+node0:1:1 [0] NCCL INFO Channel 00/0 : 7[7] -> 8[0] [receive] via NET/IB/0/GDRDMA
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("NCCL_ALGO=RING;NCCL_PROTO=simple", {"algorithm": "ring", "protocol": "simple"}),
+        ("FI_PROVIDER=efa", {"network": "efa"}),
+        ("-x NCCL_ALGO=Ring,Tree -x NCCL_PROTO=^LL128", {"algorithm": "ring,tree", "protocol": "ll,simple"}),
+        ("NCCL_TREE_THRESHOLD=0;NCCL_IB_DISABLE=1", {"algorithm": "ring", "network": "sockets"}),
+        ("NCCL_COLLNET_ENABLE=1;NCCL_NET_GDR_LEVEL=LOC", {"sharp": True, "gpudirect": False}),
+        ("NCCL_IB_HCA=mlx5_0:1,mlx5_1:1,mlx5_4:1", {"nics": 3}),
+        ("NCCL_IB_HCA=16 HCAs", {"nics": 16}),
+        ("see job.yaml (not transcribed)", {}),
+    ],
+)  # fmt: skip
+def test_environment_words(text: str, stated: dict[str, object]) -> None:
+    assert read_environment(text).stated == stated
+
+
+def test_debug_lines() -> None:
+    assert read_debug_lines(_DEBUG).stated == {
+        "release": "2.18.5", "algorithm": "ring", "nics": 3, "network": "infiniband", "gpudirect": True,
+    }  # fmt: skip
+    copied = read_debug_lines(_DEBUG.replace("/GDRDMA", "").replace("/IB ", "/RoCE "))
+    assert (copied.network, copied.gpudirect) == ("roce", False)
+    cloud = "NET/OFI Selected Provider is efa\nChannel 00 : 0 -> 8 [send] via NET/AWS Libfabric/0/GDRDMA\n"
+    assert read_debug_lines(cloud).stated == {"network": "efa", "gpudirect": True}
+    copies = read_debug_lines("Channel 00 : 0 -> 8 via NET/Socket/0")
+    assert copies.stated == {"network": "sockets", "gpudirect": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "launch"),
+    [
+        ("1 process per GPU (MPI)", "process"),
+        ("-g 8, 1 process per node", "single"),
+        ("nccl-tests -t 2 threads 1 proc", "thread"),
+        ("unknown", None),
+    ],
+)
+def test_launch_words(text: str, launch: str | None) -> None:
+    assert read_launch(text) == launch
+
+
+def test_words_of_tables() -> None:
+    assert [read_release(text) for text in ("2.8-2.17", "not printed (image pytorch_2303)", "2.21.5 (vLLM)")] == [
+        "2.8", None, "2.21.5",
+    ]  # fmt: skip
+    assert [read_network_class(text) for text in ("8x 200GbE TCPXO", "4x 200GbE TCPX", "8x NDR400 IB", "none")] == [
+        "tcpxo", "tcpx", "infiniband", None,
+    ]  # fmt: skip
+
+
+def test_assumed_settings_are_named() -> None:
+    stated = CollectiveSettings(release="2.18", network="efa")
+    settings = stated.assumed(load_cluster("aws-p4d:2"))
+    assert settings.network == "efa-v1"
+    assert settings.nics == 4
+    assert "release" not in settings.assumptions
+    assert {"algorithm", "launch"} <= set(settings.assumptions)
+    assert settings.alternatives()[0] == settings
+    assert {other.launch for other in settings.alternatives()} == {"process", "thread", "single"}
+
+
+def test_a_cluster_states_its_settings() -> None:
+    cluster = load_cluster("dgx-a100-80gb:2", {"collectives.launch": "single", "collectives.sharp": True})
+    settings = CollectiveSettings(launch="process").assumed(cluster)
+    assert (settings.launch, settings.sharp) == ("process", True)
+
+
+def test_wrong_values_are_named() -> None:
+    with pytest.raises(PodsimError, match="algorithm 'rings'"):
+        CollectiveSettings(algorithm="rings")
+    with pytest.raises(PodsimError, match="setting of a collective 'speed'"):
+        read_table({"speed": "high"})
