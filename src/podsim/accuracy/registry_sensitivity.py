@@ -163,7 +163,7 @@ def _parts(slug: str) -> Iterator[_Part]:
         else:
             predictions = price(mine, cross_validate=False).predictions
             kept = [row for row in mine if row.id in predictions]
-        classes = _ENGINE_CLASSES if rows.kind == "engines" else ()
+        classes: tuple[str, ...] = _ENGINE_CLASSES if rows.kind == "engines" else ()
         classes = rows.classes if rows.kind in ("kernels", "collectives") else classes
         thin = _thin_rows(kept, classes, _MOST[rows.kind])
         if thin:
