@@ -6,7 +6,7 @@ The seconds are those of the kernel and collective laws, at the speed that a fra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,8 +50,8 @@ class OpTimes:
         """The same kernels, each slower by a factor."""
         if factor == 1.0:
             return self
-        seconds = (self.forward, self.backward, self.weight)
-        return OpTimes(*(factor * each for each in seconds), self.kernels, self.kernels_back)
+        forward, backward, weight = factor * self.forward, factor * self.backward, factor * self.weight
+        return replace(self, forward=forward, backward=backward, weight=weight)
 
 
 def tokens(plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
