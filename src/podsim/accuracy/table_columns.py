@@ -14,9 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-BLANK_WORDS = frozenset(
-    ("n/a", "na", "-", "--", "\u2013", "\u2014", "?", "unknown", "not stated", "null")
-)
+BLANK_WORDS = frozenset(("n/a", "na", "-", "--", "\u2013", "\u2014", "?", "unknown", "not stated", "null"))
 """The words, in lower case, that say as little as a blank cell."""
 
 
