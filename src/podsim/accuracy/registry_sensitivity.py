@@ -36,7 +36,7 @@ from podsim.training.software import Software, holds, load_software
 Floats = NDArray[np.float64]
 
 STEP = 0.05
-_MOST = {"llm": 10, "kernels": 48, "collectives": 72, "vision": 40, "mlperf": 40}
+_MOST = {"llm": 10, "kernels": 48, "engines": 96, "collectives": 72, "vision": 40, "mlperf": 40}
 """Kind of table -> the most rows of a table and role; of kernels and collectives at least eight of each class."""
 _STILL = 1e-9
 """The relative change up to which a prediction counts as unmoved."""
@@ -152,7 +152,7 @@ def _parts(slug: str) -> Iterator[_Part]:
         else:
             predictions = price(mine, cross_validate=False).predictions
             kept = [row for row in mine if row.id in predictions]
-        classes = rows.classes if rows.kind in ("kernels", "collectives") else ()
+        classes = rows.classes if rows.kind in ("kernels", "engines", "collectives") else ()
         thin = _thin_rows(kept, classes, _MOST[rows.kind])
         if thin:
             yield _part(replace(mine, rows=thin), role)
@@ -238,7 +238,14 @@ def _changed_predictions(constant: Constant, parts: Sequence[_Part], factor: flo
         ]
 
 
-_NO_COLLECTIVE = ("gemm-a100", "gemm-hopper", "kernels-rates", "attention-figures", "attention-serving")
+_NO_COLLECTIVE = (
+    "gemm-a100",
+    "gemm-hopper",
+    "kernels-rates",
+    "kernels-long",
+    "attention-figures",
+    "attention-serving",
+)
 
 
 def _is_software_changed(catalog: SoftwareCatalog) -> Callable[[Batch], bool]:

@@ -125,7 +125,7 @@ class GemmConstants:
     quantise_latency: float = 0.0
     """s. The time that such a kernel adds however small the input is."""
     odd: float = 1.0
-    """factor. The further factor on the share of peak if a leading dimension is no multiple of 4 B."""
+    """factor. The further factor on the share of peak, along k, if a leading dimension is no multiple of 4 B."""
     shallow: float = 0.0
     """count. The k up to which batches with such a dimension run in kernels that load and multiply in turn; up to half
     of it for other unaligned ones."""

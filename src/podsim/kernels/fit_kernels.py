@@ -224,7 +224,7 @@ def _products(rows: KernelRows) -> KernelRows:
     """Single aligned products that state their sizes; batches are fitted after them (fit_batches)."""
     keep = (rows.op == "gemm") & ~rows.sustained & np.isfinite(rows.m * rows.n * rows.k)
     rows = rows.take(keep)
-    width = np.array([operand_bytes(p) for p in rows.precision])
+    width = np.array([2.0 ** math.floor(math.log2(operand_bytes(p))) for p in rows.precision])
     return rows.take(is_aligned(rows.m, rows.n, rows.k, width, "nn"))
 
 

@@ -140,8 +140,10 @@ def gemm_law(
     results = m * n * batch
     arithmetic_SN = waves_TSN.min(axis=0) * depths_SN
     if aligned is not None:
-        slow = 1.0 if odd is None else np.where(odd, c.odd, 1.0)
-        arithmetic_SN = np.where(aligned, arithmetic_SN, arithmetic_SN / (c.unaligned * slow))
+        slow = (
+            1.0 if odd is None else np.where(odd, (depths_SN - c.fill) * (1 / c.odd - 1) / depths_SN + 1, 1.0)
+        )
+        arithmetic_SN = np.where(aligned, arithmetic_SN, arithmetic_SN * slow / c.unaligned)
     operands = widths[0] * batch * k * (m + n)
     floor = results * k * (2 / (peak * c.ceiling))
     many = (batch > 1) & (not grouped)
@@ -272,7 +274,7 @@ def is_aligned(
     m: Floats, n: Floats, k: Floats, width: float | Floats, layout: Layout
 ) -> npt.NDArray[np.bool_]:
     """Whether the rows of operands and result start at multiples of 16 B, as fast kernels need."""
-    unit = np.exp2(np.ceil(np.log2(16 / np.asarray(width))))
+    unit = 2.0 ** math.ceil(math.log2(16 / width)) if isinstance(width, float) else 16 / width
     leading = m if layout == "nt" else k
     return np.asarray((leading % unit == 0) & (n % unit == 0))
 
