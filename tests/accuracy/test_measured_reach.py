@@ -61,6 +61,11 @@ def test_measured_step_replaces_the_predicted_one_and_narrows_its_band() -> None
     assert all(one.prediction.correction is not None for one in ranked)
 
 
+def test_measured_step_beyond_the_peak_is_refused() -> None:
+    with pytest.raises(PlanError, match="no step is that fast"):
+        podsim.predict(**JOB, tp=8, measured="2s")
+
+
 @pytest.mark.parametrize("text", ["fast", "-3s", "12s@tp", "0"])
 def test_measured_step_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(PlanError, match=r"12\.3s"):

@@ -23,7 +23,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.results.prediction import Band, Correction, Prediction
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
-from podsim.units import parse_quantity
+from podsim.units import format_quantity, parse_quantity
 from podsim.workload.model import Model
 
 _LEAST_ROWS = 3
@@ -66,8 +66,16 @@ def own_correction(
 
 
 def corrected(prediction: Prediction, correction: Correction, architecture: str) -> Prediction:
-    """The prediction scaled as the measured step says, with the scatter that is left as its band."""
+    """The prediction scaled as the measured step says, with the scatter that is left as its band.
+
+    PlanError if the GPUs' peak makes such a step impossible.
+    """
     stated = scaled_prediction(prediction, correction.factor, part="correction")
+    if stated.mfu_6pd > 1:
+        raise PlanError([
+            f"measured={correction.measured:g} s: no step is that fast; 6 x parameters x tokens take at least "
+            f"{format_quantity(correction.measured * stated.mfu_6pd, 's')} at the GPUs' peak"
+        ])  # fmt: skip
     return replace(
         stated,
         correction=replace(correction, law_time=prediction.step_time),
