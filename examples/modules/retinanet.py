@@ -3,9 +3,9 @@ r"""RetinaNet (Lin et al. 2017) over ResNeXt-50, for `podsim capture`.
 podsim capture examples/modules/retinanet.py:training --input 16x3x800x800 --input 16x120087:int64 --input 16x120087x4 \
     --out retinanet.json
 
-The network of MLPerf Training from v2.0 on, there called ssd: images of OpenImages of 800 x 800 pixels, 264 classes, norms
-that are constants, and a stem and a first stage that are not trained. Its other inputs are the class and the box that each
-anchor should have.
+The network of MLPerf Training from v2.0 on, there called ssd: images of OpenImages of 800 x 800 pixels, 264 classes,
+norms that are constants, and a stem and a first stage that are not trained. Its other inputs are the class and the box
+that each anchor should have.
 """
 
 import torch
@@ -58,9 +58,7 @@ class Block(nn.Module):
 def stage(channels: int, width: int, count: int, stride: int) -> nn.Module:
     """The blocks of one stage."""
     wide = width * EXPANSION
-    return nn.Sequential(
-        Block(channels, width, stride), *(Block(wide, width, 1) for _ in range(count - 1))
-    )
+    return nn.Sequential(Block(channels, width, stride), *(Block(wide, width, 1) for _ in range(count - 1)))
 
 
 class Tower(nn.Module):

@@ -16,7 +16,7 @@ from podsim.accuracy.measured_runs import (
 from podsim.errors import ModelError
 from podsim.workload.catalog import load_specification
 
-# GPU and system as sources write them, with - between words -> system of the catalog, the first whose two patterns are found
+# GPU (with - between words) and system as sources write them -> system of the catalog, the first whose patterns are found
 _NODES = (
     (r"A100.*\b40GB", r"NDv4|ND A100 v4|ND96asr", "azure-ndv4-40gb"),
     (r"A100", r"NDv4|ND A100 v4|ND96amsr", "azure-ndv4-80gb"),
@@ -30,6 +30,8 @@ _NODES = (
     (r"(?=.*\bA100)(?=.*(A100(-SXM4?)?-40GB|\b40GB-A100|\b40GB-SXM))", "", "dgx-a100-40gb"),
     (r"\bA100", "", "dgx-a100-80gb"),
     (r"\bA800", "", "hgx-a800"),
+    (r"(?=.*V100)(?=.*PCIe)(?=.*32GB)", "", "v100-pcie-32gb-server"),
+    (r"(?=.*V100)(?=.*PCIe)", "", "v100-pcie-16gb-server"),
     (r"V100.*450W", "", "dgx-2h"),
     (r"V100", r"DGX-2H", "dgx-2h"),
     (r"V100-SXM3", "", "dgx-2"),
@@ -38,6 +40,7 @@ _NODES = (
     (r"\bV100", "", "dgx-1-v100-16gb"),
     (r"H100.*\b96GB", "", "grand-teton-h100-96gb"),
     (r"H100", r"Grand Teton", "grand-teton-h100"),
+    (r"(?=.*\bH100)(?=.*PCIe)", r"^(?!.*bridge)", "h100-pcie-80gb-server"),
     (r"\bH100(?!.*(PCIe|NVL\b))", "", "dgx-h100"),
     (r"\bH200(?!.*(PCIe|NVL\b))", "", "dgx-h200"),
     (r"\bH800", "", "hgx-h800"),
@@ -47,6 +50,18 @@ _NODES = (
     (r"\bGB200", "", "gb200-nvl72"),
     (r"\bGB300", "", "gb300-nvl72"),
     (r"\bL40S\b", "", "l40s-server"),
+    (r"\bL40\b", "", "l40-server"),
+    (r"\bL4\b", "", "l4-server"),
+    (r"\bA30\b", "", "a30-server"),
+    (r"\bA40\b", "", "a40-server"),
+    (r"\bA10\b", "", "a10-server"),
+    (r"\bT4\b", "", "t4-server"),
+    (r"6000-Ada", "", "rtx-6000-ada-server"),
+    (r"\bA6000\b", "", "rtx-a6000-server"),
+    (r"RTX-?8000", "", "rtx-8000-server"),
+    (r"RTX-?4090|^4090", "", "rtx-4090-server"),
+    (r"RTX-?3090(?!-?Ti)|^3090", "", "rtx-3090-server"),
+    (r"2080-?Ti", "", "rtx-2080-ti-server"),
 )
 _RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
 """Gb/s of an InfiniBand adapter by name; the first name in the text counts."""
