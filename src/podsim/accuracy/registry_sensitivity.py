@@ -259,7 +259,7 @@ def _is_law_of(law: str, part: _Part) -> bool:
     return part.table == f"kernels-{law.split('-', maxsplit=1)[0]}"
 
 
-_NO_COLLECTIVE = ("gemm-a100", "gemm-hopper", "kernels-rates", "attention-figures", "attention-serving",
+_NO_COLLECTIVE = ("gemm-a100", "gemm-hopper", "kernels-rates", "kernels-long", "attention-figures", "attention-serving",
                   "kernels-gemm", "kernels-prefill", "kernels-decode", "kernels-mla", "kernels-moe")  # fmt: skip
 
 
