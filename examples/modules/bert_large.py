@@ -131,3 +131,18 @@ def questions() -> nn.Module:
 def tags() -> nn.Module:
     """BERT-base with seven classes for each word, as fine-tuned for named entities."""
     return FineTuning(*BASE, 7, drop=0.1).train()
+
+
+def base_questions() -> nn.Module:
+    """BERT-base with start and end of an answer for each word."""
+    return FineTuning(*BASE, 2).train()
+
+
+def six_layers() -> nn.Module:
+    """A distilled BERT of base's width with six layers, for questions."""
+    return FineTuning(768, 6, 2).train()
+
+
+def four_layers() -> nn.Module:
+    """A distilled BERT of four layers of 312, for questions; its layers up are four times as wide, not 1,200."""
+    return FineTuning(320, 4, 2).train()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from podsim.accuracy import reading
 from podsim.accuracy.reading import read_rows
 from podsim.accuracy.table_columns import KINDS
-from podsim.accuracy.tables import Rows, load
+from podsim.accuracy.tables import Rows, load, measurement
 from podsim.errors import TableError
 
 HEADER = "id,model,layers,hidden,heads,seq_len,gpu,n_gpus,tp,pp,micro_batch,global_batch,step_time_s"
@@ -93,7 +93,6 @@ def test_a_packed_file(tmp_path: Path) -> None:
         (f"{HEADER}\n{LINE[:-4]}1e999\n", "not a finite number"),
         (f"{HEADER}\n{LINE[:-4]}1_0\n", "not a finite number"),
         (f"{HEADER}\n{LINE.replace(',24,', ',24.5,')}\n", "line 2: layers='24.5' must be a whole number"),
-        (f"{HEADER}\n{LINE}\n{LINE}\n", "line 3: id 'mine' stands on line 2 already"),
         (f"{HEADER},role\n{LINE},train\n", "role='train' is no role: calibrate or test"),
         (f'{HEADER}\n"{LINE}\n', "line 2: unexpected end of data"),
         (f"{HEADER}\n{LINE}\n\0\n", "line 3 is binary"),
@@ -105,6 +104,34 @@ def test_mistakes_are_named(tmp_path: Path, text: str, says: str) -> None:
         read_rows(written(tmp_path, text))
     assert says in str(caught.value)
     assert "mine.csv" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (f"{LINE}\n", "id 'mine' stands on line 2 already"),
+        (f"a{LINE[:-4]}soon\n", "line 3: step_time_s='soon' is not a finite number"),
+        (f"a{LINE},extra\n", "line 3: 14 cells, but the header names 13 columns"),
+        ("a,GPT,24\n", "line 3: 3 cells"),
+        (f"a{LINE.replace(',24,', ',-1,')}\n", "line 3: layers='-1' must be greater than 0"),
+    ],
+)
+def test_a_wrong_row_is_listed_and_the_others_are_compared(tmp_path: Path, line: str, says: str) -> None:
+    _, rows = read_rows(written(tmp_path, f"{HEADER}\n{LINE}\n{line}"))
+    right, wrong = rows
+    assert right.text("reason") == ""
+    assert says in wrong.text("reason")
+    assert right.id != wrong.id
+
+
+def test_numbers_are_read_as_sources_write_them(tmp_path: Path) -> None:
+    start, unit = "ResNet,train,A100,8,FP16,256", "Imgs/sec per GPU"
+    text = f'{VISION},unit\n{start},"12,345.5",{unit}\n{start},1.5k,{unit}\n'
+    _, rows = read_rows(written(tmp_path, text))
+    first, second = (measurement(row, "samples/s") for row in rows)
+    assert first is not None
+    assert second is not None
+    assert (first.value, second.value) == (8 * 12345.5, 8 * 1500.0)
 
 
 def test_all_mistakes_at_once(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_sparse_gradients_touch_the_rows_of_a_batch_alone(sparse: bool) -> None:
         assert graph.parameters.sum() == 0
         assert (graph.read_back.sum(), graph.written_back.sum()) == (2 * rows + 8 * 4 * 8, rows)
         assert graph.notes == (
-            "16,000 weights in tables with sparse gradients are not counted: a step updates its own rows",
+            "16,000 weights in tables with sparse gradients: a step reads and updates its own rows alone",
         )
     else:
         assert graph.parameters.sum() == 16_000

@@ -93,7 +93,8 @@ def test_inherited_entries_change_only_what_they_say():
         ("h800", "h100-sxm5-80gb"),
         ("h200", "h200-sxm5-141gb"),
         ("v100-sxm3-32gb", "v100-sxm2-16gb"),
-        ("b200", ""),
+        ("b300", "b200"),
+        ("gb300", "gb200"),
         ("h20", ""),
     ],
 )
@@ -127,13 +128,17 @@ def test_precisions():
         0.5,
     ]
     for p in PRECISIONS.values():
-        held = p.significand + p.exponent + 1
+        held = p.significand + p.exponent + 1 + (8 / p.block if p.block else 0)
         assert held == (19 if p.name == "tf32" else 8 * p.bytes)
         assert p.matmul in PEAKS
     a100, v100 = catalog.load_gpu("a100"), catalog.load_gpu("v100")
     assert matmul_peak(a100, "fp64") == 19.5e12
     assert matmul_peak(v100, "fp64") == 7.8e12
     assert matmul_peak(a100, "bf16", sparse=True) == 624e12
+    gb200, h200 = catalog.load_gpu("gb200"), catalog.load_gpu("h200")
+    assert [matmul_peak(gb200, p) for p in ("bf16", "mxfp8", "nvfp4")] == [2500e12, 5000e12, 10000e12]
+    with pytest.raises(CatalogError, match="h200-sxm5-141gb has no mxfp8"):
+        matmul_peak(h200, "mxfp8")
     with pytest.raises(CatalogError, match=r"v100-sxm2-16gb has no bf16 .* fp16"):
         matmul_peak(v100, "bf16")
     with pytest.raises(CatalogError, match=r"no sparse fp16 .* none"):

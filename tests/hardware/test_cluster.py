@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from podsim.errors import CatalogError, ClusterError, PodsimError
 from podsim.hardware import catalog
 from podsim.hardware.cluster import CLUSTER_KEYS, FABRICS, cluster_names, load_cluster
+from podsim.hardware.fabrics.builders import node_of
+from podsim.hardware.fattree import fat_tree
 from podsim.hardware.userfile import parse_user_file
 
 LAB = """
@@ -63,6 +65,9 @@ def test_dgx_a100_by_hand():
         ("hgx-a800", 8, 200e9, 8, 25e9, "infiniband"),
         ("dgx-station-a100", 4, 300e9, 0, 0.0, "none"),
         ("dgx-b200", 8, 900e9, 8, 50e9, "infiniband"),
+        ("dgx-b300:2", 16, 900e9, 8, 100e9, "infiniband"),
+        ("gb200-nvl72", 72, 900e9, 72, 50e9, "infiniband"),
+        ("gb300-nvl72:2", 144, 900e9, 72, 100e9, "infiniband"),
     ],
 )
 def test_catalog_clusters(spec, gpus, inside, nics, port, fabric):
@@ -70,6 +75,25 @@ def test_catalog_clusters(spec, gpus, inside, nics, port, fabric):
     assert cluster.gpus == gpus
     assert cluster.nvlink.bandwidth == pytest.approx(inside)
     assert (cluster.nics, cluster.network.bandwidth, cluster.fabric) == (nics, port, fabric)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "per", "hosts"),
+    [(64, 1, 64, 16), (256, 4, 64, 64), (1024, 16, 64, 256), (144, 2, 72, 36)],
+)
+def test_a_job_on_racks_takes_as_many_trays_of_each(gpus, nodes, per, hosts):
+    part = load_cluster("gb200-nvl72:16").subset(gpus)
+    assert (part.nodes, part.gpus_per_node, part.nics, part.hosts, part.rails) == (nodes, per, per, hosts, 4)
+
+
+def test_a_rack_has_a_leaf_for_each_rail_of_its_trays():
+    racks = load_cluster("gb200-nvl72:8")
+    tree = fat_tree(nodes=racks.hosts, rails=racks.rails, unit=racks.hosts_per_leaf, ports=64)
+    assert (tree.leaves, tree.node_cables) == (32, 576)
+    chips = [part for part in node_of(racks, per_switch=True).parts if part.kind == "nvswitch"]
+    assert len(chips) == 18
+    with pytest.raises(ClusterError, match="70 GPUs are neither"):
+        load_cluster("dgx-h100:16").subset(70)
 
 
 @pytest.mark.parametrize("name", cluster_names())

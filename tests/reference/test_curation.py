@@ -7,8 +7,8 @@ import gzip
 import io
 
 import pytest
-from reference.training_runs import find_run, runs
 
+from podsim.accuracy.recipes import find_recipe, names, recipes
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.graphs.networks import networks
 from podsim.training.software import load_software
@@ -28,26 +28,30 @@ def test_shipped_tables_are_current(kind: Kind) -> None:
     assert not differ, f"{len(differ)} rows differ: {differ[:10]}; python -m reference.curate"
 
 
-def test_every_run_names_what_there_is() -> None:
-    for run in runs():
-        if not run.skip:
-            assert run.network in networks(), run
-            assert run.fuse in FUSIONS, run
-            assert load_software(run.software).name == run.software
-            assert run.items > 0
+def test_every_recipe_names_what_there_is() -> None:
+    for recipe in recipes():
+        if not recipe.skip:
+            assert recipe.network in networks(), recipe
+            assert recipe.fuse in FUSIONS, recipe
+            assert load_software(recipe.software).name == recipe.software
+            assert recipe.items > 0
+    for entry in (*names().networks, *names().frameworks):
+        assert entry.get("skip") or entry.get("network") in networks() or load_software(entry["software"])
 
 
-def test_every_run_is_the_first_that_fits_some_row() -> None:
+def test_every_recipe_is_the_first_that_fits_some_row() -> None:
     """An entry that no row of the tables meets is dead, or stands behind a wider one."""
-    used = {id(find_run(kind, row)) for kind in ("vision", "mlperf") for row in curate.raw_rows(kind)}
-    dead = [(run.table, run.model, run.framework, dict(run.where)) for run in runs() if id(run) not in used]
+    used = {id(find_recipe(kind, row)) for kind in ("vision", "mlperf") for row in curate.raw_rows(kind)}
+    dead = [
+        (recipe.table, recipe.model, dict(recipe.where)) for recipe in recipes() if id(recipe) not in used
+    ]
     assert not dead
 
 
-def test_every_training_row_of_a_network_has_a_run_or_a_reason() -> None:
+def test_every_training_row_of_a_network_has_a_recipe_or_a_reason() -> None:
     for kind in ("vision", "mlperf"):
         trained = [row for row in curate.raw_rows(kind) if row.get("task", "train") == "train"]
-        assert all(find_run(kind, row) for row in trained)
+        assert all(find_recipe(kind, row) for row in trained)
 
 
 def test_every_part_has_rows() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from reference.curate import raw_rows
 
 import podsim
 from podsim.accuracy.calibrate_software import fit_software
@@ -46,10 +47,12 @@ def test_a_row_by_hand() -> None:
     ("change", "said"),
     [
         ({"task": "infer"}, "inference is not modelled"),
-        ({"model": "Detection/None"}, "no packaged row is PyTorch training of None"),
+        ({"model": "Detection/None"}, "no recipe covers PyTorch training of None"),
         ({"precision": "INT8"}, "'INT8' is not one of"),
         ({"batch_per_gpu": ""}, "batch_per_gpu is not given"),
-        ({"batch_per_gpu": "64/32"}, "'64/32' is not a number"),
+        ({"batch_per_gpu": "76,38"}, "'76,38' is not a number"),
+        ({"framework": "JAX"}, "no row marked calibrate measured this framework"),
+        ({"unit": "tokens/s"}, "counts tokens, and how many a sample of ssd300-resnet50 has is not stated"),
         ({"batch_per_gpu": "0.2"}, "less than one sample"),
         ({"n_gpus": ""}, "n_gpus is not given"),
         ({"n_gpus": "many"}, "n_gpus='many' is not a number"),
@@ -120,11 +123,45 @@ def test_rows_of_a_file_of_ones_own(tmp_path: Path) -> None:
     assert 0.7 < row.predicted / row.measured < 1.4
 
 
-def test_a_row_may_name_a_network() -> None:
-    run = network_run("vision", {**ROW, "model": "resnet50", "framework": "MXNet", "batch_per_gpu": "128"})
-    assert (run.network, run.batch, run.software, run.fuse) == ("resnet50", 128, "dle-mxnet", "none")
-    plain = network_run("vision", {**ROW, "model": "gnmt", "framework": "JAX", "precision": "FP16"})
-    assert (plain.network, plain.software, plain.items) == ("gnmt", "dle-pytorch", 1.0)
+@pytest.mark.parametrize(
+    ("change", "network", "software", "items", "batch"),
+    [
+        (
+            {"model": "resnet50", "framework": "MXNet", "batch_per_gpu": "128"},
+            "resnet50",
+            "dle-mxnet",
+            1,
+            128,
+        ),
+        (
+            {"model": "ResNet-50 v1.5", "framework": "TF2", "batch_per_gpu": ""},
+            "resnet50",
+            "dle-tensorflow2",
+            1,
+            256,
+        ),
+        ({"model": "bert_large_squad"}, "bert-large-384", "dle-pytorch", 1, 64),
+        ({"model": "transformerxlbase", "unit": "tokens/s"}, "transformer-xl-base", "dle-pytorch", 192, 64),
+        ({"model": "GNMT", "unit": "Sentences/sec"}, "gnmt", "dle-pytorch", 1, 64),
+        ({"model": "gnmt", "unit": "k tok/s"}, "gnmt", "dle-pytorch", 56, 64),
+        ({"model": "bert_large_squad", "unit": "tokens/s"}, "bert-large-384", "dle-pytorch", 384, 64),
+        ({"model": "ncf", "batch_per_gpu": "1,048,576 (global)"}, "ncf", "dle-pytorch", 1, 131_072),
+        ({"batch_per_gpu": "64/32"}, "ssd300-resnet50", "dle-pytorch", 1, 32),
+        ({"batch_per_gpu": "64@AMP, 16@TF32"}, "ssd300-resnet50", "dle-pytorch", 1, 16),
+    ],
+)
+def test_a_row_is_read_as_anybody_writes_it(
+    change: dict[str, str], network: str, software: str, items: float, batch: int
+) -> None:
+    run = network_run("vision", {**ROW, **change})
+    assert (run.network, run.software, run.items, run.batch) == (network, software, items, batch)
+
+
+def test_a_raw_row_is_read_as_the_packaged_one() -> None:
+    for table in ("vision", "mlperf"):
+        for raw, packaged in zip(raw_rows(table), load(table), strict=True):
+            if packaged.text("plan"):
+                assert network_run(table, raw) == network_run(table, packaged.fields), packaged.id
 
 
 def test_no_run_is_fitted_to_test_rows() -> None:

@@ -138,3 +138,22 @@ def _circumstances(row: Mapping[str, str]) -> tuple[str, str]:
     text = f"{cell_text(row, 'id')} {cell_text(row, 'source')}"
     usual = ("single", "2.18") if cell_text(row, "nodes") == "1" else ("", "")
     return next((known for part, known in _CIRCUMSTANCES.items() if part in text), usual)
+
+
+def kernel_collective(row: Mapping[str, str]) -> dict[str, str]:
+    """A collective among kernels, in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path."""
+    version = re.search(r"/nccl/(2\.\d+)", row["path"])
+    cells = canonical_cells(
+        {
+            **row,
+            "system": "",
+            "nodes": "1",
+            "gpus": row["n_gpus"],
+            "nics": "",
+            "algo": "auto",
+            "collective": row["op"].removeprefix("nccl "),
+            "size_bytes": row["message_bytes"],
+            "notes": f"threads, NCCL {version[1]}" if version else "",
+        }
+    )
+    return {column: cells[column] for column in ("cluster", "launch", "nccl", "reason")}

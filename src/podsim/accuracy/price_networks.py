@@ -1,41 +1,27 @@
 """Rows of vision, language, speech and recommendation training, and of MLPerf, as replicas of captured networks.
 
-A user's row names a network of the catalog as its model, or a model of the packaged tables; it then trains as their first
-row of that name does.
+A row that does not state its network, cluster and plan is read as its source words it: podsim.accuracy.network_cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from podsim.accuracy.measured_runs import (
-    NotExpressible,
-    cell_text,
-    is_described,
-    read_cluster,
-    read_count,
-    read_settings,
-)
-from podsim.accuracy.own_words import cluster_settings, find_node
+from podsim.accuracy.measured_runs import NotExpressible, cell_text, is_described, read_cluster, read_settings
+from podsim.accuracy.network_cells import network_cells
 from podsim.accuracy.score import Priced
-from podsim.accuracy.tables import Rows, load
+from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
 from podsim.graphs.graph_step import replicas_step
-from podsim.graphs.networks import load_network, networks
+from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.kernels.gemm import peak_of
 from podsim.training.software import Software, load_software
-
-_FRAMEWORKS = {
-    "mxnet": "dle-mxnet", "tensorflow": "dle-tensorflow", "tensorflow2": "dle-tensorflow2", "paddlepaddle": "dle-paddle",
-}  # fmt: skip
-"""Framework -> software entry of a row that names a network of the catalog; other frameworks count as PyTorch."""
-_PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +66,7 @@ def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
     if cell_text(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
-        return read_network_run(row) if is_described(row) else own_network_run(table, row)
+        return read_network_run(row if is_described(row) else {**row, **network_cells(table, row)})
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 
@@ -121,78 +107,6 @@ def read_network_run(row: Mapping[str, str]) -> NetworkRun:
             f"plan={row['plan'][:80]!r}: precision, fuse or a count is not one that podsim knows"
         )
     return run
-
-
-def own_network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
-    """The run of a network of a user's row; NotExpressible with the reason."""
-    if row.get("task", "train") != "train":
-        raise NotExpressible("inference is not modelled")
-    like, batch_of_cell = _similar_run(table, row)
-    gpus = read_count(row, "n_gpus" if table == "vision" else "n_accelerators")
-    precision = _network_precision(row)
-    accumulate = read_count(row, "grad_accum", like.accumulate)
-    column = "batch_per_gpu" if table == "vision" else "batch_per_accel"
-    cell = _number(column, cell_text(row, column))
-    batch = cell * batch_of_cell / accumulate
-    if batch < 0.5:
-        raise NotExpressible(f"{column}={cell:g} is less than one sample on a GPU")
-    return replace(
-        like, batch=round(batch), accumulate=accumulate, precision=precision, gpus=gpus,
-        channels_first=like.channels_first and precision == like.precision, cluster=_network_cluster(row, gpus),
-    )  # fmt: skip
-
-
-def _similar_run(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]:
-    """(a run of the same model, samples that a GPU takes in a step per unit of the batch cell)."""
-    model, batch = ("model", "batch_per_gpu") if table == "vision" else ("benchmark", "batch_per_accel")
-    name, framework = row.get(model, ""), row.get("framework", "").lower().partition(" ")[0]
-    if name in networks():
-        run = NetworkRun(
-            network=name, batch=1, accumulate=1, items=1.0, precision="fp16", fuse="none", channels_first=False,
-            optimizer="sgd", software=_FRAMEWORKS.get(framework, "dle-pytorch"), gpus=1,
-            cluster=read_cluster("dgx-a100-80gb:1").subset(1),
-        )  # fmt: skip
-        return run, 1.0
-    known = [each.fields for each in load(table) if each.text(model) == name and each.text("plan")]
-    known = [each for each in known if each[batch].replace(".", "", 1).isdigit()]
-    known = [each for each in known if each["framework"].lower().startswith(framework)]
-    if not known:
-        raise NotExpressible(
-            f"no packaged row is {row.get('framework', '')[:40]} training of {name.split('/')[-1][:60]}; "
-            "a model may also be a name of `podsim show networks`"
-        )
-    same = [each for each in known if each.get("precision") == row.get("precision")]
-    fields = (same or known)[0]
-    run = read_network_run(fields)
-    return run, run.batch * run.accumulate / float(fields[batch])
-
-
-def _network_precision(row: Mapping[str, str]) -> str:
-    """The precision of a row; MLPerf's table has no column for it, and its runs compute in fp16."""
-    text = cell_text(row, "precision") or "FP16"
-    name = {"amp": "fp16", "fp16/mixed": "fp16"}.get(text.lower(), text.lower())
-    if name not in _PRECISIONS:
-        raise NotExpressible(f"precision={text!r} is not one of {', '.join(_PRECISIONS)}, amp")
-    return name
-
-
-def _number(column: str, cell: str) -> float:
-    if not cell:
-        raise NotExpressible(f"{column} is not given")
-    try:
-        return float(cell)
-    except ValueError:
-        raise NotExpressible(f"{column}={cell[:40]!r} is not a number") from None
-
-
-def _network_cluster(row: Mapping[str, str], gpus: int) -> Cluster:
-    gpu = row.get("gpu", row.get("accelerator", ""))
-    node = find_node(gpu, row.get("node_type", row.get("system", "")))
-    if node is None:
-        raise NotExpressible(
-            f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given"
-        )
-    return read_cluster(cluster_settings(node, gpus, {})).subset(gpus)
 
 
 class NetworkCosts:

@@ -1,7 +1,8 @@
 """Reads a user's own measurements: a CSV (plain or gzip) with the columns of one of the reference tables.
 
 The kind of table is recognised by its columns. Columns that no reference table has are kept as text; one that
-looks like a misspelt column is refused. Every mistake in the file is a TableError that names the lines.
+looks like a misspelt column is refused. A row with a mistake is kept without the cell, and its reason names line and
+cell, so that it is listed and never scored; a file without one row that is right is a TableError.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import csv
 import gzip
 import io
 import math
-import re
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 
-from podsim.accuracy.table_columns import KINDS, RATES, Kind
+from podsim.accuracy.cell_words import RATE_EXAMPLES, read_number, read_rate_unit
+from podsim.accuracy.row_remarks import counted_cells
+from podsim.accuracy.table_columns import KINDS, Kind, is_blank
 from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
 from podsim.results.comparison import BROKEN, ROLES
@@ -25,16 +29,15 @@ LIMIT = 64_000_000
 """B. The largest size of the file, packed and unpacked."""
 _SHOWN = 12
 _OTHER_UNITS = ("h", "ms")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def read_rows(path: str | Path) -> tuple[str, Rows]:
     """(kind, rows) of a CSV with the columns of a reference table; kinds are those of podsim.accuracy.table_columns.
 
     A blank or missing id becomes the line number, a missing source the name of the file, a missing role
-    `test` (no constant was fitted on the row). Raises TableError, with line numbers, for a file that cannot
-    be read, is empty, binary or above 64 MB, lacks columns, or holds cells that are no number, negative, or
-    of an unknown unit or role.
+    `test` (no constant was fitted on the row). A row whose cells are no number, negative, or of an unknown unit or role
+    is kept without those cells, with the reason. Raises TableError, with line numbers, for a file that cannot be read, is
+    empty, binary or above 64 MB, lacks columns, or has no row that is right.
     """
     path = Path(path)
     lines = _lines(_text(path), path.name)
@@ -148,41 +151,65 @@ def _check_spelling(header: list[str], kind: Kind, name: str) -> None:
 
 
 def _parse(lines: Iterator[tuple[int, list[str]]], header: list[str], kind: Kind, name: str) -> list[Row]:
-    """Rows below the header; raises TableError with every mistake (the first dozen in words)."""
+    """Rows below the header; raises TableError with every mistake (the first dozen in words) if no row is right."""
     rows: list[Row] = []
     problems: list[str] = []
     seen: dict[str, int] = {}
     blank = dict.fromkeys(kind.columns, "")
+    is_any_right = False
     for line, cells in lines:
+        named = {column: cell for column, cell in zip(header, cells, strict=False) if column}
+        fields, wrong = _settled(blank | named, kind)
+        if kind.name == "llm":
+            fields |= counted_cells(fields)
         if len(cells) != len(header):
-            problems.append(f"line {line}: {len(cells)} cells, but the header names {len(header)} columns")
-            continue
-        fields = blank | {column: cell for column, cell in zip(header, cells, strict=True) if column}
-        wrong = _cell_problems(fields, kind)
+            wrong.append(f"{len(cells)} cells, but the header names {len(header)} columns")
         row = make_row(kind, fields, id=f"line-{line}", role="test", source=name)
-        if row.id in seen:
-            wrong.append(f"id {row.id[:60]!r} stands on line {seen[row.id]} already")
-        seen.setdefault(row.id, line)
-        problems += [f"line {line}: {text}" for text in wrong]
+        id = row.id
+        if id in seen:
+            wrong.append(f"id {id[:60]!r} stands on line {seen[id]} already")
+            id = f"{id} (line {line})"
+        seen.setdefault(id, line)
+        if wrong:
+            problems += [f"line {line}: {text}" for text in wrong]
+            reason = {**fields, "reason": f"line {line}: {'; '.join(wrong)}"}
+            row = replace(row, id=id, fields=MappingProxyType(reason))
+        is_any_right = is_any_right or not wrong
         rows.append(row)
-    if problems:
+    if problems and not is_any_right:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise TableError(f"{name}: {'; '.join(problems[:_SHOWN])}{more}")
     return rows
 
 
-def _cell_problems(fields: dict[str, str], kind: Kind) -> list[str]:
-    """The problems of the cells of one row, each with its rule."""
-    wrong = []
+def _settled(fields: dict[str, str], kind: Kind) -> tuple[dict[str, str], list[str]]:
+    """(the cells of a row, numbers as digits and wrong ones blank; what is wrong, each with its rule)."""
+    wrong, settled = [], dict(fields)
     for column, cell_type in kind.columns.items():
         cell = fields[column]
-        if cell and cell_type != "text" and (rule := _broken_rule(cell, cell_type)):
+        if cell_type != "text" and is_blank(cell):
+            settled[column] = ""
+        if cell_type == "text" or is_blank(cell):
+            continue
+        if rule := _broken_rule(cell, cell_type):
             wrong.append(f"{column}={cell[:40]!r} {rule}")
-    if "unit" in kind.columns and fields["throughput"] and fields["unit"] not in RATES:
+            settled[column] = ""
+        elif cell_type not in ("role", "unit") and not _is_plain(cell):
+            settled[column] = f"{read_number(cell) or 0.0:.12g}"
+    if settled.get("throughput") and read_rate_unit(settled["unit"]) is None:
         wrong.append(
-            f"throughput needs a rate as its unit, not {fields['unit'][:40]!r}: {_short_list(sorted(RATES))}"
+            f"throughput needs a rate as its unit, not {fields['unit'][:40]!r}: such as {RATE_EXAMPLES}"
         )
-    return wrong
+        settled["throughput"] = ""
+    return settled, wrong
+
+
+def _is_plain(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
 
 
 def _broken_rule(cell: str, cell_type: str) -> str:
@@ -190,13 +217,10 @@ def _broken_rule(cell: str, cell_type: str) -> str:
     if cell_type == "role":
         return "" if cell in (*ROLES, BROKEN) else f"is no role: {' or '.join((*ROLES, BROKEN))}"
     if cell_type == "unit":
-        return (
-            ""
-            if cell in RATES or cell in _OTHER_UNITS
-            else f"is no known unit: {_short_list(sorted(RATES))}, h, ms"
-        )
-    value = float(cell) if _NUMBER.fullmatch(cell) else math.nan
-    if not math.isfinite(value):
+        known = cell in _OTHER_UNITS or read_rate_unit(cell)
+        return "" if known else f"is no known unit: such as {RATE_EXAMPLES}, h, ms"
+    value = read_number(cell)
+    if value is None or not math.isfinite(value):
         return "is not a finite number"
     if cell_type == "amount":
         return "is negative" if value < 0 else ""

@@ -29,7 +29,10 @@ def _application() -> click.Group:
         (groups[group] if group else application).add_command(Command(own, row))
     for made in groups.values():
         application.add_command(made)
-    return application
+    version: click.Group = click.version_option(package_name="podsim", message="podsim %(version)s")(
+        application
+    )
+    return version
 
 
 class _Commands(click.Group):

@@ -39,7 +39,8 @@ def show_validation(answer: Any, output: ValidateOutput, options: Mapping[str, A
         output.markdown.write_text(text, "utf-8")
     width = max(shutil.get_terminal_size((170, 40)).columns, _WIDTH)
     detail = bool(options["tables"] or options["rows"])
-    _print(answer, output, render(answer.comparisons, answer.verdicts, width=width, detail=detail))
+    text = render(answer.comparisons, answer.verdicts, width=width, detail=detail)
+    _print(answer, output, text + "".join(f"Worse than recorded: {figure}\n" for figure in answer.worsened))
 
 
 def show_calibration(answer: Any, output: JsonOutput, options: Mapping[str, Any]) -> None:

@@ -54,12 +54,12 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         progress=_SEARCHING,
     ),
     "validate": Row(
-        help="Compare predictions with measurements. Exit status 1: a bar is not met.",
+        help="Compare predictions with measurements. Exit status 1: a figure is worse than recorded.",
         options="accuracy_options:ValidateOptions",
         ask="cli.accuracy_output:validation_or_sensitivity",
         output="output_options:ValidateOutput",
         show="cli.accuracy_output:show_validation",
-        status=lambda answer: int(not getattr(answer, "met", True)),
+        status=lambda answer: int(bool(getattr(answer, "worsened", ()))),
     ),
     "calibrate": Row(
         help="Fit the constants of the cost laws to measured rows. Exit status 1: --check finds a difference.",
@@ -108,10 +108,11 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         report="report.graph_tables:captured_report",
     ),
     "graph": Row(
-        help="Cost a captured graph, op by op; divide it over devices.",
+        help="Cost a captured graph, op by op; divide it over devices. Exit status 1: it does not fit.",
         options="graph_options:GraphOptions",
         verb="graph",
         show="cli.short_output:show_graph",
+        status=lambda cost: int(not cost.memory.fits),
     ),
     "chakra": Row(
         help="Read, mend and rewrite Chakra execution traces.",

@@ -82,7 +82,7 @@ def count_switches(cluster: Cluster) -> int:
         return 0
     try:
         return fat_tree(
-            nodes=cluster.nodes, rails=cluster.nics, unit=system.unit, ports=system.switch.ports
+            nodes=cluster.hosts, rails=cluster.rails, unit=cluster.hosts_per_leaf, ports=system.switch.ports
         ).switches
     except ClusterError:
         return 0

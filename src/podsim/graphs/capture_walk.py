@@ -185,7 +185,7 @@ class Walk:
         for target in dict.fromkeys(unknown):
             yield f"{unknown.count(target)} x {target}: no rule, counted by the bytes it reads and writes"
         if self.sparse:
-            yield f"{self.sparse:,} weights in tables with sparse gradients are not counted: a step updates its own rows"
+            yield f"{self.sparse:,} weights in tables with sparse gradients: a step reads and updates its own rows alone"
 
     def graph(self, *, name: str, source: str, batch: int, element: float, notes: tuple[str, ...]) -> OpGraph:
         """The graph of the visited nodes. If a tensor has several readers, ops add up their gradients."""
@@ -205,7 +205,8 @@ class Walk:
         of["written_back"] += added * output
         of["kernels_back"] += added
         return OpGraph(
-            name=name, source=source, batch=batch, element=element, notes=notes, names=tuple(self.names),
+            name=name, source=source, batch=batch, element=element, notes=notes, table_weights=float(self.sparse),
+            names=tuple(self.names),
             targets=tuple(self.targets), shapes=tuple(self.shapes),
             kind=np.array([KINDS.index(facts.kind) for facts in self.facts], dtype=np.int64), dims_OD=dims_OD,
             gradient_OA=np.array([facts.gradient for facts in self.facts], dtype=bool).reshape(n, 2),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.graph_cost import OpCosts
+from podsim.graphs.graph_memory import graph_memory
 from podsim.graphs.graph_step import ReplicasStep
 from podsim.graphs.op_graph import OpGraph, nets_of
 from podsim.hardware.cluster import Cluster
@@ -57,6 +58,9 @@ def graph_cost(
         utilisation=(flops + back) / peak_of(case.gpu, PRECISIONS[precision].matmul) / step,
         kept=float(graph.kept.sum()) * element_bytes(precision) / graph.element,
         kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])),
+        memory=graph_memory(
+            graph, case.gpu, precision, case.software, optimizer=options.optimizer, gpus=case.gpus, cut=cut
+        ),
         ops=_ops(graph, costs, division), cut=cut, data_parallel=_replicas(graph, case.step, case.gpus),
         notes=(*graph.notes, *(() if rules else ("ops run one by one, as written (eager); --fuse merges them",))),
     )  # fmt: skip

@@ -97,6 +97,8 @@ class OpGraph:
     """B. The bytes that each edge carries."""
     notes: tuple[str, ...] = ()
     """The limits of the capture."""
+    table_weights: float = 0.0
+    """count. The number of weights in tables with sparse gradients, which `parameters` leaves out."""
 
     def __post_init__(self) -> None:
         """Check that columns have equal lengths and edges lead forward."""

@@ -27,7 +27,9 @@ def to_value(graph: OpGraph) -> dict[str, Any]:
     """The JSON value of a graph, in SI; `before` and `carries` are the predecessors of each op and their bytes."""
     return {
         "podsim_graph": _VERSION, "name": graph.name, "source": graph.source, "batch": graph.batch,
-        "element": graph.element, "notes": list(graph.notes), "ops": [_op(graph, i) for i in range(len(graph))],
+        "element": graph.element, "notes": list(graph.notes),
+        **({"table_weights": int(graph.table_weights)} if graph.table_weights else {}),
+        "ops": [_op(graph, i) for i in range(len(graph))],
     }  # fmt: skip
 
 
@@ -140,6 +142,7 @@ def _graph(value: dict[str, Any], where: str, check: bool) -> OpGraph:
     return OpGraph(
         name=str(value.get("name", "")), source=str(value.get("source", "")), batch=int(value["batch"]),
         element=float(value["element"]), notes=tuple(str(note) for note in value.get("notes", ())),
+        table_weights=float(value.get("table_weights", 0)),
         names=tuple(str(op["name"]) for op in ops), targets=tuple(str(op["op"]) for op in ops),
         shapes=tuple(tuple(op["shape"]) for op in ops), dims_OD=dims_OD,
         kind=np.array([KINDS.index(op["kind"]) for op in ops], dtype=np.int64),

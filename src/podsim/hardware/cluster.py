@@ -28,7 +28,8 @@ from podsim.hardware.overrides import (
     GPU_KEYS,
     Reader,
     change_collectives,
-    change_gpu,
+    change_link,
+    change_system,
     count,
     quantity,
     read_count,
@@ -123,6 +124,22 @@ class Cluster:
         return self.nodes * self.system.gpus
 
     @property
+    def hosts(self) -> int:
+        """The number of host servers of all nodes: a rack of 18 trays has 18."""
+        return self.nodes * self.nics // self.rails if self.nics else self.nodes
+
+    @property
+    def hosts_per_leaf(self) -> int:
+        """The number of hosts that share one leaf switch per rail; 0 if undefined."""
+        return self.system.unit * self.hosts // self.nodes
+
+    @property
+    def rails(self) -> int:
+        """The number of rails, the adapters of a host."""
+        trays = self.system.trays
+        return self.nics if self.nics % trays else self.nics // trays
+
+    @property
     def node_bandwidth(self) -> float:
         """B/s. The bandwidth of all adapters of a node, in one direction."""
         return self.nics * self.network.bandwidth
@@ -167,32 +184,39 @@ class Cluster:
         return _change_cluster(self, {"gpu.name": gpu}, {"gpu.name": "the user"})
 
     def subset(self, gpus: int) -> Cluster:
-        """The part of the cluster that a job uses: some GPUs of one node, or entire nodes.
+        """The part of the cluster that a job uses: some GPUs of one node, entire nodes, or equal trays of racks.
 
         A part of a node keeps the power and the main memory of the node. Raises ClusterError for more GPUs than the
-        cluster has, and for a number that is neither a part of a node nor a multiple of it.
+        cluster has, and for a number that is neither a part of a node nor a multiple of it (of a tray, in racks).
         """
         if not 1 <= gpus <= self.gpus:
             raise ClusterError(
                 f"{gpus} GPUs asked of {self.name}, which has {self.gpus}; ask for 1 to {self.gpus}"
             )
+        if gpus == self.gpus:
+            return self
         per = self.gpus_per_node
-        if gpus < per:
-            nics = ceil(self.nics * gpus / per)
-            link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * reach_share(self.system, gpus))
-            part = replace(self.system, gpus=gpus, nics=nics, datasheet={})
-            changed: dict[str, Any] = {"system": part, "nodes": 1, "nics": nics, "nvlink": link}
-        elif gpus % per:
+        nodes = _nodes_of(gpus, per, self.system.trays, self.nodes)
+        if not nodes:
             low, high = gpus // per * per, min(ceil(gpus / per) * per, self.gpus)
             raise ClusterError(
                 f"{gpus} GPUs are neither a part of a node of {self.name} (1 to {per}) nor whole nodes:"
                 f" {' or '.join(str(n) for n in sorted({low, high}))} would work"
             )
-        else:
-            changed = {"nodes": gpus // per}
-        if gpus == self.gpus:
-            return self
+        changed: dict[str, Any] = {"nodes": nodes}
+        if (part := gpus // nodes) < per:
+            nics, trays = ceil(self.nics * part / per), ceil(self.system.trays * part / per)
+            link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * reach_share(self.system, part))
+            system = replace(self.system, gpus=part, nics=nics, trays=trays, datasheet={})
+            changed |= {"system": system, "nics": nics, "nvlink": link}
         return replace(self, name=f"{self.name} ({gpus} GPUs)", published={}, **changed)
+
+
+def _nodes_of(gpus: int, per: int, trays: int, most: int) -> int:
+    """The number of nodes of a job: a part of one, whole nodes, or as many trays of each rack; 0 if impossible."""
+    tray = per // trays
+    counts = range(ceil(gpus / per), min(gpus // tray, most) + 1)
+    return 1 if gpus <= per else next((nodes for nodes in counts if gpus % (nodes * tray) == 0), 0)
 
 
 def cluster_names() -> tuple[str, ...]:
@@ -251,8 +275,7 @@ def _catalog_cluster(spec: str) -> Cluster:
         system = slice_host(load_gpu(spec))
         return replace(_make_cluster(system.name, system, 1, system.gpu.source).subset(1), name=system.name)
     name, number, in_units = _parse_spec(spec)
-    known = (*names("cluster"), *aliases("cluster"))
-    if name in known:
+    if name in (known := (*names("cluster"), *aliases("cluster"))):
         return _named_cluster(name, number, in_units)
     systems = (*names("system"), *aliases("system"))
     if name not in systems:
@@ -341,14 +364,15 @@ def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapp
     if problems:
         unknown = any(key not in CLUSTER_KEYS for key in given)
         raise (CatalogError if unknown else ClusterError)("; ".join(problems))
-    system = _change_system(cluster.system, values)
+    gpu = load_gpu(values["gpu.name"]) if "gpu.name" in values else cluster.gpu
+    system = change_system(cluster.system, gpu, values)
     if values.get("fabric") == "none":
         values = {"nics": 0, **values}
     network = _NO_NETWORK if values.get("fabric") == "none" else cluster.network
     fields: dict[str, Any] = {key: values[key] for key in ("nodes", "nics", "fabric") if key in values}
     fields["collectives"] = change_collectives(cluster.collectives, values)
-    fields["nvlink"] = _change_link(_change_inside_link(cluster, system), values, "nvlink")
-    fields["network"] = _change_link(network, values, "network")
+    fields["nvlink"] = change_link(_change_inside_link(cluster, system), values, "nvlink")
+    fields["network"] = change_link(network, values, "network")
     origin = "; ".join([cluster.source, *(f"{key}: {text}" for key, text in origins.items())])
     notes = {**cluster.notes, **{key: f"set by {origins[key]}" for key in given}}
     changed = replace(cluster, system=system, source=origin, notes=notes, published={}, **fields)
@@ -374,26 +398,3 @@ def _match_system(cluster: Cluster) -> System:
     sold = system.nic or Nic(name="as given", ports=1, bandwidth=0.0, kind=cluster.fabric)
     nic = replace(sold, bandwidth=link.bandwidth, latency=link.latency, kind=cluster.fabric)
     return replace(system, nic=nic, nics=cluster.nics, datasheet={})
-
-
-def _change_system(system: System, values: Mapping[str, Any]) -> System:
-    gpu = load_gpu(values["gpu.name"]) if "gpu.name" in values else system.gpu
-    fields = {key.removeprefix("gpu."): value for key, value in values.items() if key.startswith("gpu.")}
-    fields.pop("name", None)
-    changed = change_gpu(gpu, fields) if fields else gpu
-    gpus, power = values.get("gpus_per_node", system.gpus), values.get("power", system.power)
-    if changed == system.gpu and gpus == system.gpus and power == system.power:
-        return system
-    system = replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
-    if changed.bridge or not changed.nvlink:  # cards without NVLink to all others leave PCI Express
-        topology = "pcie-root" if system.topology == "pcie-root" else "pcie"
-        return replace(system, topology=topology, nvswitch=None, nvswitches=0)
-    return system
-
-
-def _change_link(link: Link, values: Mapping[str, Any], which: str) -> Link:
-    return Link(
-        name=link.name if link.bandwidth else which,
-        bandwidth=values.get(f"{which}.bandwidth", link.bandwidth),
-        latency=values.get(f"{which}.latency", link.latency),
-    )

@@ -14,13 +14,15 @@ from itertools import combinations, pairwise, permutations, product
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.parts import Link, System
 
-# B/s between two sockets in NCCL's model, one way (src/graph/topo.h): AMD, and Intel by generation
+# B/s between two sockets, one way: AMD and Intel by generation in NCCL's model (src/graph/topo.h); two Grace by half
+# of the 300 GB/s of both directions that NVIDIA prints for their link
 _SOCKET = {
     "amd": 16e9,
     "xeon-e5": 6e9,
     "xeon-platinum-8480c": 22e9,
     "xeon-platinum-8570": 40e9,
     "intel": 10e9,
+    "nvidia": 150e9,
 }
 
 # nvidia-smi topo -m of a DGX-1V: NVLinks between GPU i (row) and GPU j

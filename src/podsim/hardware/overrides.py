@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from podsim.errors import CatalogError, UnitError, unknown_name
-from podsim.hardware.parts import PEAKS, Gpu
+from podsim.hardware.parts import PEAKS, Gpu, Link, System
 from podsim.units import format_quantity, parse_quantity
 
 LIMITS: dict[str, tuple[float, float]] = {
@@ -124,12 +124,26 @@ def change_collectives(
     return tuple((dict(before) | given).items())
 
 
+CLOCKS = ("burst", "sustained")
+"""The clocks of measured kernels: of short ones on a cool board, and of runs of seconds, which power limits."""
+
+
+def _read_clock(value: object, what: str) -> float | str:
+    """A word of CLOCKS, or a quantity in Hz; UnitError for anything else."""
+    if isinstance(value, str) and value.strip().lower() in CLOCKS:
+        return value.strip().lower()
+    try:
+        return read_quantity(value, "Hz", what=what)
+    except UnitError as error:
+        raise UnitError(f"{error}, or one of {', '.join(CLOCKS)}") from None
+
+
 GPU_KEYS: dict[str, Reader] = {
     "memory": quantity("B"),
     "memory_bandwidth": quantity("B/s"),
     "l2": quantity("B"),
     "power": quantity("W"),
-    "clock": quantity("Hz"),
+    "clock": _read_clock,
     "sms": count(1, 10_000),
     "nvlinks": count(0, 1_000),
     "nvlink_bandwidth": quantity("B/s"),
@@ -176,6 +190,33 @@ def change_gpu(gpu: Gpu, values: Mapping[str, Any]) -> Gpu:
     fields: dict[str, Any] = {}
     for key, value in values.items():
         head, _, rest = key.partition(".")
+        if value in CLOCKS:
+            fields["is_sustained"] = value == "sustained"
+            continue
         fields[head] = {**fields.get(head, getattr(gpu, head)), rest: value} if rest else value
     notes = {**gpu.notes, **dict.fromkeys(values, "set by the user")}
     return replace(gpu, **fields, notes=notes)
+
+
+def change_system(system: System, gpu: Gpu, values: Mapping[str, Any]) -> System:
+    """The system with a GPU, changed as `values` says, and its number of GPUs and power; other keys are ignored."""
+    fields = {key.removeprefix("gpu."): value for key, value in values.items() if key.startswith("gpu.")}
+    fields.pop("name", None)
+    changed = change_gpu(gpu, fields) if fields else gpu
+    gpus, power = values.get("gpus_per_node", system.gpus), values.get("power", system.power)
+    if changed == system.gpu and gpus == system.gpus and power == system.power:
+        return system
+    system = replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
+    if changed.bridge or not changed.nvlink:  # cards without NVLink to all others leave PCI Express
+        topology = "pcie-root" if system.topology == "pcie-root" else "pcie"
+        return replace(system, topology=topology, nvswitch=None, nvswitches=0)
+    return system
+
+
+def change_link(link: Link, values: Mapping[str, Any], which: str) -> Link:
+    """The link `which` (nvlink or network) with the bandwidth and latency that `values` gives."""
+    return Link(
+        name=link.name if link.bandwidth else which,
+        bandwidth=values.get(f"{which}.bandwidth", link.bandwidth),
+        latency=values.get(f"{which}.latency", link.latency),
+    )

@@ -63,6 +63,8 @@ class Gpu:
     mig: bool = False
     fraction: float = 1.0
     """share. The share of a GPU's memory system; below 1 for a MIG instance."""
+    is_sustained: bool = False
+    """Whether products run at the clock of long runs, which power limits, and not at that of bursts."""
     kernels: str = ""
     """The name of the fitted kernel constants (catalog folder kernels/)."""
     source: str = ""
@@ -152,7 +154,7 @@ class Cpu:
     power: float
     """W. The power of one socket."""
     vendor: str
-    """The vendor: amd, intel."""
+    """The vendor: amd, intel, nvidia."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -212,8 +214,14 @@ class System:
     """The slots of its GPUs."""
     switch: Switch | None = None
     """The switch that its compute adapters connect to in a large cluster."""
+    trays: int = 1
+    """The number of its host servers: 1, or the compute trays of a rack."""
     unit: int = 0
     """The number of nodes of a scalable unit, which share one leaf switch per rail; 0 if undefined."""
+    network_speed: float = 1.0
+    """factor. The speed of groups that span nodes in measured steps, relative to the collective law."""
+    detour: float = 1.0
+    """factor. The speed of groups with some of each node's GPUs, neither one nor all, relative to the others."""
     datasheet: Mapping[str, float] = field(default_factory=dict, hash=False)
     """SI. The vendor's rounded figures, for comparison with the derived ones."""
     features: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -245,6 +253,19 @@ class Precision:
     """The number of exponent bits; 0 for integers."""
     significand: int
     """The number of stored bits without the sign; for integers, all bits but the sign."""
+    block: int = 0
+    """The number of elements that share one byte of scale; 0 if `bytes` holds none."""
+    least: float = 0.0
+    """count. The compute capability from which on GPUs multiply it; 0 where the peaks tell."""
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether operands are cast to it, with a scale, for products only: fp8 and narrower."""
+        return self.exponent > 0 and self.exponent + self.significand < 8
+
+    def is_native(self, gpu: Gpu) -> bool:
+        """Whether the GPU multiplies it."""
+        return self.matmul in gpu.peaks and gpu.compute_capability >= self.least
 
 
 def _precision(name: str, size: float, accumulate: str, exponent: int, significand: int) -> Precision:
@@ -258,9 +279,18 @@ def _precision(name: str, size: float, accumulate: str, exponent: int, significa
     )
 
 
+def _scaled(name: str, matmul: str, exponent: int, significand: int, block: int) -> Precision:
+    """A format of blocks, each with a scale of one byte; Blackwell's tensor cores are the first to take them."""
+    return Precision(
+        name=name, matmul=matmul, bytes=(1 + exponent + significand) / 8 + 1 / block, accumulate="fp32",
+        exponent=exponent, significand=significand, block=block, least=10.0,
+    )  # fmt: skip
+
+
 # Formats after IEEE 754 (fp64, fp32, fp16), the bfloat16 and TF32 descriptions in NVIDIA's Ampere white
-# paper, and arxiv.org/abs/2209.05433 for fp8 (E4M3 of the forward pass). TF32 is fp32 in memory: only its
-# products are shorter.
+# paper, arxiv.org/abs/2209.05433 for fp8 (E4M3 of the forward pass), the OCP specification of microscaling formats
+# 1.0 for mxfp8 (E4M3, a scale for 32) and arxiv.org/abs/2509.25149 for nvfp4 (E2M1, an E4M3 scale for 16). TF32 is
+# fp32 in memory: only its products are shorter.
 PRECISIONS: Final[dict[str, Precision]] = {
     p.name: p
     for p in (
@@ -270,6 +300,8 @@ PRECISIONS: Final[dict[str, Precision]] = {
         _precision("bf16", 2.0, "fp32", 8, 7),
         _precision("fp16", 2.0, "fp32", 5, 10),
         _precision("fp8", 1.0, "fp32", 4, 3),
+        _scaled("mxfp8", "fp8", 4, 3, 32),
+        _scaled("nvfp4", "fp4", 2, 1, 16),
         _precision("int8", 1.0, "int32", 0, 7),
         _precision("int4", 0.5, "int32", 0, 3),
     )
@@ -284,8 +316,9 @@ def matmul_peak(gpu: Gpu, precision: str, *, sparse: bool = False) -> float:
     """
     if precision not in PRECISIONS:
         raise CatalogError(unknown_name("precision", precision, PRECISIONS))
-    table = gpu.sparse_peaks if sparse else gpu.peaks
-    peaks = [table[key] for key in (PRECISIONS[precision].matmul, f"{precision}_tensor") if key in table]
+    table, number = gpu.sparse_peaks if sparse else gpu.peaks, PRECISIONS[precision]
+    keys = (number.matmul, f"{precision}_tensor") if number.is_native(gpu) else ()
+    peaks = [table[key] for key in keys if key in table]
     if not peaks:
         kind = "sparse " if sparse else ""
         raise CatalogError(

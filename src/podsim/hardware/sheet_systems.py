@@ -226,7 +226,7 @@ def _fabric(cluster: Cluster) -> Iterator[Row]:
     if system.switch is None or not system.unit or not cluster.nics or cluster.nodes < 2:
         return
     ports = system.switch.ports
-    tree = fat_tree(nodes=cluster.nodes, rails=cluster.nics, unit=system.unit, ports=ports)
+    tree = fat_tree(nodes=cluster.hosts, rails=cluster.rails, unit=cluster.hosts_per_leaf, ports=ports)
     yield word_row(system, "switch", f"{system.switch.name}, {ports} ports", field="switch")
     yield derived_row("scalable units", tree.units, "", f"{cluster.nodes} nodes / {system.unit}, rounded up")
     yield derived_row("leaf switches", tree.leaves, "", f"{tree.units} units x {tree.rails} rails")
@@ -241,9 +241,9 @@ def _fabric(cluster: Cluster) -> Iterator[Row]:
     yield derived_row("core switches", tree.cores, "", how)
     yield derived_row("switches", tree.switches, "", f"{tree.leaves} + {tree.spines} + {tree.cores}")
     yield derived_row(
-        "cables, node to leaf", tree.node_cables, "", f"{cluster.nodes} nodes x {tree.rails} rails"
+        "cables, node to leaf", tree.node_cables, "", f"{cluster.hosts} hosts x {tree.rails} rails"
     )
-    how = f"{tree.leaves} leaves x {system.unit}, as many up as down"
+    how = f"{tree.leaves} leaves x {cluster.hosts_per_leaf}, as many up as down"
     yield derived_row("cables, leaf to spine", tree.leaf_cables, "", how)
     how = "as many as below" if tree.cores else "no cores"
     yield derived_row("cables, spine to core", tree.spine_cables, "", how)

@@ -39,7 +39,8 @@ UNITS = {
     "share_256x128": "1", "share_128x128": "1", "share_128x64": "1", "share_64x64": "1", "share_32x64": "1",
     "ceiling": "1", "fill": "1", "bandwidth_share": "1", "store": "1", "startup": "B", "latency": "s",
     "sharpness": "1", "reduction": "1", "split_latency": "s", "unaligned": "1",
-    "batched": "1", "step": "s", "step_far": "s",
+    "batched": "1", "step": "s", "step_far": "s", "quantise": "1", "quantise_latency": "s",
+    "odd": "1", "shallow": "1", "shallow_step": "s", "sustained": "1",
     "share": "1", "share_64": "1", "share_128": "1", "tail": "1",
     "backward_64": "1", "backward_128": "1", "backward_fill": "1", "near": "B", "far": "B", "spill": "1",
 }  # fmt: skip
@@ -51,21 +52,34 @@ _FAMILY = {
     "ampere": "a100-sxm4-80gb",
     "ada": "a100-sxm4-80gb",
     "hopper": "h100-sxm5-80gb",
-    "blackwell": "h100-sxm5-80gb",
+    "blackwell": "b200",
     "cdna2": "a100-sxm4-80gb",
     "cdna3": "h100-sxm5-80gb",
 }
 """architecture -> the measured GPU whose shares of peak stand in where nothing was measured"""
 
+_FIRST = {
+    "a100-sxm4-80gb": "",
+    "h100-sxm5-80gb": "",
+    "v100-sxm2-16gb": "a100-sxm4-80gb",
+    "b200": "h100-sxm5-80gb",
+}
+"""the measured GPU of an architecture -> the one that it starts from; "" for those measured thoroughly"""
+
 _NEAREST = {
     "fp16": ("bf16",),
     "bf16": ("fp16",),
     "fp8": ("int8", "bf16", "fp16"),
+    "mxfp8": ("fp8", "int8", "bf16", "fp16"),
+    "nvfp4": ("mxfp8", "fp8", "int8", "bf16", "fp16"),
     "int8": ("fp8", "bf16", "fp16"),
     "int4": ("int8", "fp8", "bf16", "fp16"),
     "tf32": ("bf16", "fp16"),
     "fp32": ("tf32", "bf16", "fp16"),
     "fp64": ("fp32", "tf32", "bf16", "fp16"),
+    "fp8_block": ("fp8", "int8", "bf16", "fp16"),
+    "int8_wo": ("bf16", "fp16"),
+    "int4_wo": ("int8_wo", "bf16", "fp16"),
 }
 """precision -> the fitted precisions whose constants stand in, nearest first"""
 
@@ -106,6 +120,19 @@ class GemmConstants:
     """s. The least time of a thread block of such a kernel for each 32 of k."""
     step_far: float = 0.0
     """s. The further time if operands and result exceed the L2 cache."""
+    quantise: float = 0.0
+    """factor. The time of an engine's kernel that quantises the input, over that of its bytes at the memory bandwidth."""
+    quantise_latency: float = 0.0
+    """s. The time that such a kernel adds however small the input is."""
+    odd: float = 1.0
+    """factor. The further factor on the share of peak, along k, if a leading dimension is no multiple of 4 B."""
+    shallow: float = 0.0
+    """count. The k up to which batches with such a dimension run in kernels that load and multiply in turn; up to half
+    of it for other unaligned ones."""
+    shallow_step: float = 0.0
+    """s. The time of such a kernel for each 32 of k of a wave of 128 x 128 tiles."""
+    sustained: float = 1.0
+    """share. The share of the ceiling that is left at the clock of long runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,10 +278,8 @@ def base_name(gpu: Gpu) -> str:
     "" for the two GPUs that were measured thoroughly, from which all others start.
     """
     name = gpu.name.lower()
-    if name in ("a100-sxm4-80gb", "h100-sxm5-80gb"):
-        return ""
     family = _FAMILY.get(gpu.architecture.lower(), "a100-sxm4-80gb")
-    return family if family != name else "a100-sxm4-80gb"
+    return family if family != name else _FIRST[name]
 
 
 def gemm_constants(constants: KernelConstants, precision: str) -> tuple[GemmConstants, Correction | None]:

@@ -14,7 +14,7 @@ from podsim.kernels.gemm import gemm_seconds
 FORMATS = {
     "bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "half": "fp16", "fp16": "fp16", "fp8": "fp8", "auto": "bf16",
     "fp8_e4m3": "fp8", "fp8_block": "fp8_block", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "int8": "int8", "int8_wo": "int8_wo",
-    "int4_wo": "int4_wo", "sq": "int8_sq", "w4a16_mxfp4": "w4a16_mxfp4", "w4a8_mxfp4_mxfp8": "w4a8_mxfp4_mxfp8",
+    "int4_wo": "int4_wo", "sq": "int8", "w4a16_mxfp4": "w4a16_mxfp4", "w4a8_mxfp4_mxfp8": "w4a8_mxfp4_mxfp8",
     "fp8_static": "fp8", "w4afp8": "w4afp8", "w4a8_mxfp4_fp8": "w4a8_mxfp4_mxfp8",
 }  # fmt: skip
 """What engines call a number format -> its name here."""
@@ -35,6 +35,31 @@ class EngineRun:
     """The number format of keys and values in the cache; "" is that of the arithmetic."""
 
 
+_BYTES = {
+    "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "mxfp8": 1.03, "nvfp4": 0.56, "int8": 1.0, "int8_wo": 1.0,
+    "int4_wo": 0.53, "int8_sq": 1.0, "w4a16_mxfp4": 0.53, "w4a8_mxfp4_mxfp8": 0.53, "w4afp8": 0.53,
+}  # fmt: skip
+"""Number format -> B of a weight with its scales."""
+_PEAKS = {
+    "bf16": "bf16", "fp16": "fp16", "nvfp4": "fp4", "int8": "int8", "int8_sq": "int8", "int8_wo": "bf16",
+    "int4_wo": "bf16", "w4a16_mxfp4": "bf16",
+}  # fmt: skip
+"""Number format -> the arithmetic it runs in, if that is not fp8."""
+
+
+def format_bytes(precision: str) -> float:
+    """B of an element of a number format with its scales; "" is bf16."""
+    return _BYTES[precision or "bf16"]
+
+
+def format_peak(gpu: Gpu, precision: str) -> float:
+    """FLOP/s of the arithmetic of a number format; PodsimError where the GPU has none."""
+    arithmetic = _PEAKS.get(precision or "bf16", "fp8")
+    if arithmetic not in gpu.peaks:
+        raise PodsimError(f"{gpu.name} has no {arithmetic} arithmetic; it has {', '.join(gpu.peaks)}")
+    return gpu.peaks[arithmetic]
+
+
 def precision_name(text: str) -> str:
     """The name of a number format that an engine writes; PodsimError for another."""
     if text not in FORMATS:
@@ -45,8 +70,8 @@ def precision_name(text: str) -> str:
 def engine_gemm_seconds(
     gpu: Gpu, run: EngineRun, m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike
 ) -> Floats:
-    """Seconds of a product of an engine: that of the GPU's library in the same number format.
+    """Seconds of a product of an engine, with the kernel that quantises its input in formats below 16 bits.
 
     PodsimError for a format the GPU has no arithmetic for.
     """
-    return gemm_seconds(gpu, m, n, k, precision=run.precision, layout="tn")
+    return gemm_seconds(gpu, m, n, k, precision=run.precision, layout="tn", kernel="engine")

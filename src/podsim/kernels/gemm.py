@@ -30,18 +30,19 @@ Axes: T tile shapes, S ways to split k, N shapes asked for; M, N, K in a Correct
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from podsim.errors import PlanError, unknown_name
-from podsim.hardware.parts import Gpu
+from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import Correction, GemmConstants, gemm_constants, kernel_constants
 
 Floats = npt.NDArray[np.float64]
 Layout = Literal["nn", "nt", "tn"]
-GemmKernel = Literal["plain", "accumulating", "grouped"]
+GemmKernel = Literal["plain", "accumulating", "grouped", "engine"]
 
 _TILE_M = np.array([256, 128, 128, 256, 64, 128, 64, 64, 32], float)
 _TILE_N = np.array([128, 256, 128, 64, 256, 64, 128, 64, 64], float)
@@ -53,31 +54,44 @@ _CHUNK = 2048
 
 _OPERAND = {
     "fp64": 8.0, "fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0,
-    "fp8": 1.0, "int8": 1.0, "int4": 0.5,
+    "fp8": 1.0, "int8": 1.0, "int4": 0.5, "mxfp8": PRECISIONS["mxfp8"].bytes, "nvfp4": PRECISIONS["nvfp4"].bytes,
+    "fp8_block": 1.0, "int8_wo": 2.0, "int4_wo": 2.0,
 }  # fmt: skip
-_RESULT = {**_OPERAND, "fp8": 2.0, "int8": 2.0, "int4": 2.0}
+_WEIGHT = {"int8_wo": 1.0, "int4_wo": 0.5}
+"""formats of weights alone, whose arithmetic has 16 bits -> B of a weight"""
+_ARITHMETIC = {"fp8_block": "fp8", "int8_wo": "fp16", "int4_wo": "fp16"}
+"""formats of engines only -> the number format that they are multiplied in"""
 
 
 def operand_bytes(precision: str) -> float:
-    """B of one element; PlanError for an unknown precision."""
+    """B of one element of the input, its scales included; PlanError for an unknown precision."""
     if precision not in _OPERAND:
         raise PlanError([unknown_name("precision", precision, _OPERAND)])
     return _OPERAND[precision]
 
 
 def result_bytes(precision: str) -> float:
-    """B of one element of a product's result; 8-bit operands give 16-bit results."""
-    return _RESULT[precision]
+    """B of one element of a product's result; narrower operands give 16-bit results."""
+    return max(operand_bytes(precision), 2.0)
+
+
+def operand_widths(precision: str, m: Floats, n: Floats) -> float | Floats:
+    """B of an element of the operands, mean of the m x k input and the k x n weights."""
+    width = operand_bytes(precision)
+    if precision not in _WEIGHT:
+        return width
+    return np.asarray((width * m + _WEIGHT[precision] * n) / (m + n))
 
 
 def peak_of(gpu: Gpu, precision: str) -> float:
     """FLOP/s of `gpu` in `precision`, fp64 on tensor cores where it has such; PlanError where it has none."""
     operand_bytes(precision)
+    precision = _ARITHMETIC.get(precision, precision)
     if precision == "fp64" and "fp64_tensor" in gpu.peaks:
         return gpu.peaks["fp64_tensor"]
-    if precision not in gpu.peaks:
+    if not PRECISIONS[precision].is_native(gpu):
         raise PlanError([f"{gpu.name} has no {precision} arithmetic; it has {', '.join(gpu.peaks)}"])
-    return gpu.peaks[precision]
+    return gpu.peaks[PRECISIONS[precision].matmul]
 
 
 def positive(**values: npt.ArrayLike) -> list[Floats]:
@@ -100,6 +114,7 @@ def gemm_law(
     *,
     widths: tuple[float | Floats, float | Floats] = (2.0, 2.0),
     aligned: npt.NDArray[np.bool_] | None = None,
+    odd: npt.NDArray[np.bool_] | None = None,
     cache: float = math.inf,
     grouped: bool = False,
 ) -> Floats:
@@ -107,8 +122,8 @@ def gemm_law(
 
     `machine` is (SMs, peak FLOP/s, memory B/s); `shapes` are m, n, k, batch, each of shape (N,); `widths` are
     B per element of the operands, and moved per element of the result; `aligned` says which shapes have
-    leading dimensions that are multiples of 16 B (all, if None); `cache` is B that the L2 cache holds;
-    `grouped` as in gemm_seconds.
+    leading dimensions that are multiples of 16 B (all, if None), `odd` which of the others have one that is no multiple
+    of 4 B; `cache` is B that the L2 cache holds; `grouped` as in gemm_seconds.
     """
     c = constants
     sms, peak, memory = machine
@@ -125,7 +140,10 @@ def gemm_law(
     results = m * n * batch
     arithmetic_SN = waves_TSN.min(axis=0) * depths_SN
     if aligned is not None:
-        arithmetic_SN = np.where(aligned, arithmetic_SN, arithmetic_SN / c.unaligned)
+        slow = (
+            1.0 if odd is None else np.where(odd, (depths_SN - c.fill) * (1 / c.odd - 1) / depths_SN + 1, 1.0)
+        )
+        arithmetic_SN = np.where(aligned, arithmetic_SN, arithmetic_SN * slow / c.unaligned)
     operands = widths[0] * batch * k * (m + n)
     floor = results * k * (2 / (peak * c.ceiling))
     many = (batch > 1) & (not grouped)
@@ -136,11 +154,21 @@ def gemm_law(
         far = operands + widths[1] * results > cache
         waits = np.ceil(k / _K_STEP) * np.where(far, c.step + c.step_far, c.step)
         batches = np.maximum(np.maximum(sliced, waits), floor / c.batched)
+        if aligned is not None and c.shallow:
+            steps = np.ceil(m / 128) * np.ceil(n / 128) * batch / sms * np.ceil(k / _K_STEP)
+            depth = c.shallow if odd is None else np.where(odd, c.shallow, c.shallow / 2)
+            batches = np.where(aligned | (k > depth), batches, np.maximum(batches, steps * c.shallow_step))
         arithmetic = np.where(many, np.maximum(arithmetic, batches), arithmetic)
     read = (operands + c.startup) / bandwidth
     longer, shorter = np.maximum(arithmetic, read), np.minimum(arithmetic, read)
     smooth = longer * (1 + (shorter / longer) ** c.sharpness) ** (1 / c.sharpness)
     return np.asarray(smooth + results * (widths[1] * c.store / bandwidth) + c.latency)
+
+
+def quantise_seconds(constants: GemmConstants, memory: float, elements: Floats, precision: str) -> Floats:
+    """Seconds of the kernel that quantises a 16-bit input of so many `elements`; `memory` is in B/s."""
+    moved = (2.0 + operand_bytes(precision)) * elements
+    return np.asarray(constants.quantise * moved / memory + constants.quantise_latency)
 
 
 def correction_at(correction: Correction, m: Floats, n: Floats, k: Floats) -> Floats:
@@ -183,8 +211,9 @@ def gemm_seconds(
     input, "nt" the gradient of its weights. It decides which dimensions must be multiples of 16 B to be fast,
     and nothing else: measured differences between layouts are below 2 %. An "accumulating" kernel adds into a result
     kept in fp32, as gradient-accumulation fusion does. Of a "grouped" one the batch is parts of one kernel of its own, as
-    of a grouped convolution, and not a library's batch of products. Never below what peak arithmetic allows, nor,
-    beyond what the L2 cache can hold, peak bandwidth.
+    of a grouped convolution, and not a library's batch of products. An "engine" one quantises its m x k input before, as
+    inference engines do in fp8 and narrower formats; a plain one has its operands in the format. Never below what peak
+    arithmetic allows, nor, beyond what the L2 cache can hold, peak bandwidth.
 
     Raises PlanError for sizes that are not positive, and for a precision the GPU has not.
     Source: module docstring, and the evidence of `kernel_constants(gpu)`.
@@ -215,24 +244,37 @@ def _chunk(
     m, n, k, batch = shapes
     fitted = kernel_constants(gpu)
     constants, correction = gemm_constants(fitted, precision)
-    width = _OPERAND[precision]
-    widths = (width, 8.0 if kernel == "accumulating" else _RESULT[precision])
-    aligned = is_aligned(m, n, k, width, layout)
+    if gpu.is_sustained:
+        constants = sustained(constants)
+    width, result = operand_widths(precision, m, n), result_bytes(precision)
+    widths = (width, 8.0 if kernel == "accumulating" else result)
+    aligned = is_aligned(m, n, k, _OPERAND[precision], layout)
+    is_plain = bool(aligned.all())
     seconds = gemm_law(constants, (gpu.sms, peak, gpu.memory_bandwidth), shapes, widths=widths,
-                       aligned=None if aligned.all() else aligned, cache=gpu.l2,
+                       aligned=None if is_plain else aligned,
+                       odd=None if is_plain else ~is_aligned(m, n, k, 4 * _OPERAND[precision], layout), cache=gpu.l2,
                        grouped=kernel == "grouped")  # fmt: skip
+    if kernel == "engine":
+        seconds += quantise_seconds(constants, gpu.memory_bandwidth, m * batch * k, precision)
     if correction is not None and gpu.sms == fitted.sms:
         logs = correction_at(correction, m, n, k)
         seconds *= np.exp(np.where(batch == 1, logs, 0.0))
     results = m * n * batch
-    moved = width * batch * k * (m + n) + _RESULT[precision] * results
+    moved = width * batch * k * (m + n) + result * results
     least = np.maximum(2 * results * k / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
     return np.asarray(np.maximum(seconds, least))
 
 
-def is_aligned(m: Floats, n: Floats, k: Floats, width: float, layout: Layout) -> npt.NDArray[np.bool_]:
+def sustained(constants: GemmConstants) -> GemmConstants:
+    """The constants at the clock of runs of seconds and more, where power lowers it."""
+    return replace(constants, ceiling=constants.ceiling * constants.sustained)
+
+
+def is_aligned(
+    m: Floats, n: Floats, k: Floats, width: float | Floats, layout: Layout
+) -> npt.NDArray[np.bool_]:
     """Whether the rows of operands and result start at multiples of 16 B, as fast kernels need."""
-    unit = 16 / width
+    unit = 2.0 ** math.ceil(math.log2(16 / width)) if isinstance(width, float) else 16 / width
     leading = m if layout == "nt" else k
     return np.asarray((leading % unit == 0) & (n % unit == 0))
 

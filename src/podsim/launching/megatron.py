@@ -21,6 +21,15 @@ _OLD = {"tp": ("model-parallel-size",)}
 """names that options had in releases before 2021, which are read and not written"""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 _DTYPES = ("fp32", "bf16", "fp16", "fp8")
+_FLAGS = {
+    "bf16": ["--bf16"],
+    "fp16": ["--fp16"],
+    "fp32": [],
+    "fp8": ["--bf16", "--fp8-format", "hybrid"],
+    "mxfp8": ["--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"],
+    "nvfp4": ["--bf16", "--fp4-format", "e2m1", "--fp4-recipe", "nvfp4"],
+}
+"""The flags of each precision."""
 _DEGREES = {
     "tp": "tensor-model-parallel-size", "pp": "pipeline-model-parallel-size", "cp": "context-parallel-size",
     "ep": "expert-model-parallel-size",
@@ -51,7 +60,7 @@ def cannot(job: Job) -> list[str]:
             f"recompute_layers={plan.recompute_layers} over virtual_stages={chunks}: it recomputes the same number "
             f"in each chunk; recompute_layers may be a multiple of {chunks}",
         ),
-        (plan.precision == "tf32", "precision=tf32 is a setting of PyTorch; precision may be fp32, fp16, bf16, fp8"),
+        (plan.precision == "tf32", f"precision=tf32 is a setting of PyTorch; precision may be {', '.join(_FLAGS)}"),
         (
             plan.optimizer_precision != "fp32" and not plan.zero,
             f"optimizer_precision={plan.optimizer_precision} with zero=0: its precision-aware optimizer is "
@@ -133,9 +142,7 @@ def _overlap(plan: Plan) -> list[str]:
 
 
 def _precision(plan: Plan) -> list[str]:
-    out = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp32": [], "fp8": ["--bf16", "--fp8-format", "hybrid"]}[
-        plan.precision
-    ]
+    out = list(_FLAGS[plan.precision])
     if plan.optimizer_precision != "fp32":
         moments = plan.optimizer_precision
         out = [
@@ -312,8 +319,13 @@ def _read_precision(flags: Flags, assumed: list[str]) -> str:
     if len(half) > 1:
         flags.problems.append("--bf16 and --fp16 exclude each other; keep one")
     eight = flags.word("fp8-format", "fp8", choices=("hybrid", "e4m3")) or flags.has("fp8-hybrid", "fp8-e4m3")
-    if eight:
-        return "fp8"
+    recipe = flags.word("fp8-recipe", choices=("delayed", "tensorwise", "blockwise", "mxfp8"))
+    four = flags.word("fp4-format", choices=("e2m1",))
+    flags.word("fp4-recipe", choices=("nvfp4",))
+    if eight and four:
+        flags.problems.append("--fp8-format and --fp4-format exclude each other; keep one")
+    if eight or four:
+        return "nvfp4" if four else "mxfp8" if recipe == "mxfp8" else "fp8"
     if not half:
         assumed.append("neither --bf16 nor --fp16: fp32, as Megatron-LM takes it")
     return half[0] if half else "fp32"

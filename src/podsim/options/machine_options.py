@@ -122,7 +122,7 @@ class ServeOptions:
         "", "GPU or instances: a100-40gb, a100-40gb/1g.5gb, a100-40gb/7x1g.5gb, dgx-a100-40gb/7x1g."
     )
     batch: str = option("", "Batch sizes, as 8 or 1,8,94.")
-    precision: str | None = option(None, "fp16, bf16, tf32, fp32, fp8, int8; default fp16.")
+    precision: str | None = option(None, "fp16, bf16, tf32, fp32, fp8, mxfp8, nvfp4, int8; default fp16.")
     sparse: bool = option(False, "Weights pruned 2:4.", flag="--sparse")
     tokens: int | None = option(None, "Tokens of a sequence or a prompt; for an image, pixels of its side.")
     output: int | None = option(None, "Tokens that a language model produces.")

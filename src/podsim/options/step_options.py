@@ -86,7 +86,7 @@ class WorkersOptions:
     pp: int = like(LayoutFields, "pp", "Pipeline stages of a replica.")
     micro_batch: int = like(LayoutFields, "micro_batch")
     recompute: str = like(LayoutFields, "recompute")
-    precision: Any = like(TrainedFields, "precision", "fp32, tf32, fp16, bf16, fp8.")
+    precision: Any = like(TrainedFields, "precision", "fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4.")
     software: str = like(TrainedFields, "software")
     compute: str | float = option("", "Instead of a model: seconds of a worker's step, 0.2.")
     gradients: str | float = option("", "Gradients that a worker sends, 500MB.")

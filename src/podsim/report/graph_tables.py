@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from podsim.report.columns import BAR, Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.results.graphs import Captured, Cut, DataParallel, GraphCost, TraceFile, Traces
+from podsim.results.graphs import Captured, Cut, DataParallel, GraphCost, GraphMemory, TraceFile, Traces
 from podsim.units import format_quantity
 
 _SHOWN = 12
@@ -92,6 +92,26 @@ def _times(cost: GraphCost) -> Iterator[Block]:
         f"{format_quantity(cost.flops, 'FLOP')} forward, {format_quantity(cost.flops_back, 'FLOP')} backward, "
         f"{cost.parameters:,.0f} parameters, {format_quantity(cost.kept, 'B')} of activations"
     )
+    yield from _memory(cost.memory)
+
+
+def _memory(memory: GraphMemory) -> Iterator[Block]:
+    """The bytes on one GPU, and what would fit if they do not."""
+    kinds = ("weights", "gradients", "states", "tables", "activations", "runtime")
+    parts = ", ".join(
+        f"{name} {format_quantity(amount, 'B')}" for name in kinds if (amount := getattr(memory, name))
+    )
+    total, capacity = (format_quantity(value, "B") for value in (memory.total, memory.capacity))
+    if memory.fits:
+        yield f"Memory: {total} of {capacity} ({parts})"
+        return
+    batch = memory.largest_batch
+    remedy = (
+        f"a batch of {batch:,} fits"
+        if batch
+        else "no batch fits: more GPUs or --devices divide the tables or the weights"
+    )
+    yield bold(f"Does not fit: {total} of {capacity} ({parts}); {remedy}")
 
 
 def _step_seconds(cost: GraphCost) -> float:

@@ -146,13 +146,16 @@ def fio_report(run: FioRun) -> Iterator[Block]:
         Column("mean latency", "latency", "s", digits=3),
         Column("limit"),
         Column("published", lambda row: row.published or None, unit, optional=True),
-        Column("error", "", signed_percent, optional=True),
+        Column("error of the fit", "error", signed_percent, optional=True),
     )
     yield from ("", Rows(Table(indent=0, columns=columns), run.rows))
     if run.measured is not None:
         yield ""
         yield from _measured_fio(run, run.measured)
-    yield from (f"Published: {source}" for source in dict.fromkeys(point.source for point in run.published))
+    yield from (
+        f"Published, and fitted to: {source}"
+        for source in dict.fromkeys(point.source for point in run.published)
+    )
     yield from _notes(run.notes)
 
 

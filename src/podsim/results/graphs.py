@@ -121,6 +121,38 @@ class DataParallel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GraphMemory:
+    """The memory of a training step on one GPU."""
+
+    weights: float
+    """B. The weights, with their copy of 16 bits."""
+    gradients: float
+    """B. The gradients."""
+    states: float
+    """B. The states of the optimizer."""
+    tables: float
+    """B. The share of one GPU of the tables with sparse gradients."""
+    activations: float
+    """B. The activations at the end of the forward pass."""
+    runtime: float
+    """B. The memory of context, libraries and workspaces."""
+    capacity: float
+    """B. The memory of the GPU."""
+    largest_batch: int
+    """count. The largest batch on one GPU that fits; 0 if none does."""
+
+    @property
+    def total(self) -> float:
+        """B. The sum of all kinds."""
+        return self.weights + self.gradients + self.states + self.tables + self.activations + self.runtime
+
+    @property
+    def fits(self) -> bool:
+        """Whether the GPU holds it all."""
+        return self.total <= self.capacity
+
+
+@dataclass(frozen=True, kw_only=True)
 class GraphCost:
     """One training step of a graph on a GPU."""
 
@@ -161,6 +193,8 @@ class GraphCost:
     kinds: Mapping[str, float]
     """s. The time of both passes, by kind of op."""
     ops: tuple[GraphOp, ...]
+    memory: GraphMemory
+    """The memory of the step on one GPU."""
     cut: Cut | None = None
     data_parallel: DataParallel | None = None
     notes: tuple[str, ...] = ()

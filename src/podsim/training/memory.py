@@ -153,7 +153,12 @@ def _stored_bytes(
     """
     element = element_bytes(plan.precision)
     stored = np.zeros(copies[0].size)
-    if plan.precision == "fp8" and software.fp8_gather and software.runtime == "torch" and op.kind == "gemm":
+    if (
+        PRECISIONS[plan.precision].is_cast
+        and software.fp8_gather
+        and software.runtime == "torch"
+        and op.kind == "gemm"
+    ):
         element = 1.0 if op.split in ("column", "row") else element  # products keep the operands they cast
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.kernels.gemm import gemm_source
+from podsim.kernels.gemm import gemm_source, peak_of
 from podsim.results.prediction import OpReport
 from podsim.training.layers import items_of, op_times
 from podsim.training.plan import Plan
@@ -48,7 +48,7 @@ def _report(
 ) -> OpReport:
     op, gpu = item.op, cluster.gpu
     length = plan.length(model)
-    precision = PRECISIONS[plan.precision].matmul
+    precision = plan.precision
     element = element_bytes(plan.precision)
     count = float(tokens(plan, length)[0])
     flops, moved, source, shape = 0.0, 0.0, "roofline", ""
@@ -70,7 +70,7 @@ def _report(
         ranks = float(split_ranks(plan, op.split)[0])
         moved = count / ranks * (op.read + op.write) * element
         shape = f"{moved * relative_traffic(op, software) / 1e6:.1f} MB"
-    arithmetic, memory = flops / gpu.peaks[precision], moved / gpu.memory_bandwidth
+    arithmetic, memory = flops / peak_of(gpu, precision), moved / gpu.memory_bandwidth
     light = max(arithmetic, memory) / forward if forward > 0 else 0.0
     return OpReport(
         block=item.block.name,

@@ -43,7 +43,7 @@ class Facts:
     length: int
 
 
-_TRAINED = ("fp32", "tf32", "bf16", "fp16", "fp8")
+_TRAINED = ("fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")
 """number formats that networks are trained in; GPUs have others for inference and for simulation"""
 
 
@@ -62,7 +62,7 @@ def facts(model: Model, cluster: Cluster, length: int) -> Facts:
         causal=any(op.causal for op in cores),
         gpus=cluster.gpus,
         capability=cluster.gpu.compute_capability,
-        precisions=tuple(name for name in _TRAINED if PRECISIONS[name].matmul in cluster.gpu.peaks),
+        precisions=tuple(name for name in _TRAINED if PRECISIONS[name].is_native(cluster.gpu)),
         length=length,
     )
 

@@ -92,7 +92,7 @@ def _notes(
     last, notes = rows[-1], []
     if any(row.published for row in rows):
         notes.append(
-            "clients and servers have their speed from what was published; how it scales was not put in"
+            "the published rates gave the system its speed: an error here is that of a fit, not of a prediction"
         )
     if measured_with and clients > measured_with:
         notes.append(

@@ -106,11 +106,11 @@ def _rates() -> Comparison:
             measured = point.bandwidth or point.iops * run.block
             rows.append(ComparedRow(
                 id=f"{system}/{rw}/{point.clients}", role="calibrate", table="storage-rates", predicted=predicted,
-                measured=measured, note=point.what, group=system,
+                measured=measured, note=f"a fit; {point.what}", group=system,
             ))  # fmt: skip
     return assess(
         Comparison(
-            table="storage-rates", title="Rates of storage systems; their speeds were taken from these",
+            table="storage-rates", title="Rates of storage systems: fits, as these rows gave the systems their speeds",
             what="B/s", rows=tuple(rows),
         )
     )  # fmt: skip

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from podsim.accuracy.bars import verdicts
 from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
+from podsim.accuracy.recorded_accuracy import worse_figures
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import ValidateOptions
@@ -52,6 +53,8 @@ class Validation:
 
     comparisons: tuple[Comparison, ...]
     verdicts: tuple[Verdict, ...] = ()
+    worsened: tuple[str, ...] = ()
+    """The figures that are worse than those recorded with this version."""
 
     @property
     def met(self) -> bool:
@@ -83,10 +86,12 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
             for rows in (read_raw_kernels(options.raw) if name == ALL else (load(name),))
         ]
     judged = verdicts(comparisons)
+    worsened = () if options.rows is not None else worse_figures(comparisons, options.role)
     if options.role:
         comparisons = [comparison.only(options.role) for comparison in comparisons]
         judged = tuple(verdict for verdict in judged if verdict.role == options.role)
-    return Validation(comparisons=tuple(comparisons), verdicts=() if options.rows is not None else judged)
+    judged = () if options.rows is not None else judged
+    return Validation(comparisons=tuple(comparisons), verdicts=judged, worsened=worsened)
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:

@@ -21,7 +21,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy.table_columns import KINDS, RATES, Kind
+from podsim.accuracy.cell_words import RATE_EXAMPLES, read_rate_unit
+from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.errors import TableError, unknown_name
 from podsim.results.comparison import BROKEN, QUANTITIES, Measurement
 
@@ -290,13 +291,13 @@ def _token_rate(row: Row) -> float | None:
 
 
 def _throughput(row: Row) -> float | None:
-    """1/s of a throughput in the row's own unit; raises TableError on an unknown one."""
-    value, unit = row.number("throughput"), row.text("unit")
+    """1/s of a throughput of all GPUs in the row's own unit; raises TableError on an unknown one."""
+    value, unit = row.number("throughput"), read_rate_unit(row.text("unit"))
     if value is None:
         return None
-    if unit not in RATES:
-        raise TableError(f"row {row.id}: {unknown_name('unit', unit, RATES)}")
-    return value * RATES[unit]
+    if unit is None:
+        raise TableError(f"row {row.id}: unit={row.text('unit')[:40]!r} is no rate such as {RATE_EXAMPLES}")
+    return value * unit.factor * ((row.number("n_gpus") or 1.0) if unit.is_per_gpu else 1.0)
 
 
 def _collective_seconds(row: Row) -> float | None:

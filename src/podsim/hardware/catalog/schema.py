@@ -129,7 +129,7 @@ class CpuEntry(Entry):
     memory_bandwidth: Rate
     pcie_lanes: Positive
     power: Watts
-    vendor: Literal["amd", "intel"]
+    vendor: Literal["amd", "intel", "nvidia"]
 
 
 class SsdEntry(Entry):
@@ -164,6 +164,7 @@ class SystemEntry(Entry):
 
     gpu: str
     gpus: Positive
+    trays: Positive = 1
     topology: Literal["nvswitch", "cube-mesh", "nvlink-mesh", "nvlink-pair", "pcie", "pcie-root"]
     nvswitch: str = ""
     nvswitches: Count = 0
@@ -180,6 +181,8 @@ class SystemEntry(Entry):
     power: Watts
     switch: str = ""
     unit: Count = 0
+    network_speed: float = Field(default=1.0, gt=0.0, le=2.0)
+    detour: float = Field(default=1.0, gt=0.0, le=2.0)
     datasheet: Datasheet = Datasheet()
     features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = {}
     collectives: Collectives = {}

@@ -104,15 +104,15 @@ def _cable_latency(node: Node, kind: str, latency: float) -> Floats:
 
 
 def _compute_tree(cluster: Cluster, node: Node, taper: float) -> Tree:
-    system, rails, rate = cluster.system, cluster.nics, cluster.network.bandwidth
+    system, rate = cluster.system, cluster.network.bandwidth
     latency = np.tile(_cable_latency(node, "nic", cluster.network.latency), cluster.nodes)
     switch = system.switch
     if switch is None or not system.unit:
-        return planes(leaf=np.zeros(cluster.nodes * rails, np.int64), rate=rate, latency=latency)
+        return planes(leaf=np.zeros(cluster.nodes * cluster.nics, np.int64), rate=rate, latency=latency)
     return rail_tree(
-        nodes=cluster.nodes,
-        rails=rails,
-        unit=min(system.unit, int(switch.ports / (1 + 1 / max(taper, 1.0)))),
+        nodes=cluster.hosts,
+        rails=cluster.rails,
+        unit=min(cluster.hosts_per_leaf, int(switch.ports / (1 + 1 / max(taper, 1.0)))),
         switches=Switches(
             ports=switch.ports,
             trunk=max(switch.bandwidth, rate),  # a network faster than the switch has faster switches

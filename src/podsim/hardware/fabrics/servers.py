@@ -6,7 +6,8 @@
 
 Layout of PCI Express: switches spread over the processors, with GPUs and adapters spread over the switches. A DGX A100
 has four switches with two GPUs and two adapters each (topology/ndv4-topo.xml of Azure/azhpc-images). Unconfirmed:
-storage adapters and drives connect to the processors in turn, and four GPUs share a switch in servers of cards.
+storage adapters and drives connect to the processors in turn, and four GPUs share a switch in servers of cards; the
+processors of a rack's trays form a chain at the rate of an adapter.
 Rates are line rates; the cost laws give the share that software reaches. A message between GPUs over a PCIe switch
 takes the latency of `Pcie`, one over NVLink that of the NVLink. The latency of the network includes the way to the
 nearest adapter, so the adapter's cable takes the rest of it.
@@ -45,10 +46,12 @@ def _nvlink(tail: str, head: str, rate: float, latency: float, lanes: int) -> Ca
 
 
 def _nvswitch_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
-    """The cables of NVSwitches: one board for up to 8 GPUs, two boards joined chip by chip for 16."""
-    boards = -(-system.gpus // 8)
+    """The cables of NVSwitches: one board, or two joined chip by chip, where a GPU reaches the chips of one only."""
+    boards = -(-system.nvswitches // max(system.gpu.nvlinks, 1)) if system.gpus > 8 else 1
     on_board = -(-system.gpus // boards)
-    planes = max(system.nvswitches // (2 if system.nvswitches >= 12 else 1), 1) if per_switch else 1
+    planes = (
+        max(system.nvswitches // max(boards, 2 if system.nvswitches == 12 else 1), 1) if per_switch else 1
+    )
     links = max(system.gpu.nvlinks, planes)
     lanes = [len(range(plane, links, planes)) for plane in range(planes)]
     for plane, lane in enumerate(lanes):
@@ -111,6 +114,7 @@ class _Layout:
         self.system, self.nics, self.network = system, nics, network
         self.pcie = system.pcie or load_pcie(f"pcie{system.gpu.pcie_generation}")
         self.cpus = max(system.cpus, 1)
+        self.sockets = -(-self.cpus // system.trays)
         boards = system.nvswitch is not None or system.topology == "cube-mesh"
         share = 2 if boards or system.topology == "pcie-root" else 4
         wanted = -(-system.gpus // share)
@@ -173,13 +177,9 @@ class _Layout:
                     lanes=4,
                 )
         for cpu in range(1, self.cpus):
-            yield Cable(
-                one=f"cpu{cpu - 1}",
-                other=f"cpu{cpu}",
-                kind="socket",
-                bandwidth=socket_rate(system),
-                back=socket_rate(system),
-            )
+            apart = cpu % self.sockets == 0 and system.trays > 1
+            rate = self.network.bandwidth if apart else socket_rate(system)
+            yield Cable(one=f"cpu{cpu - 1}", other=f"cpu{cpu}", kind="socket", bandwidth=rate, back=rate)
 
     def _bus(self, tail: str, head: str, latency: float = 0.0, *, rate: float = 0.0) -> Cable:
         rate = rate or self.slot
