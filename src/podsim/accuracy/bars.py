@@ -30,8 +30,6 @@ class Bar:
     each: bool = False
     """Whether every class has to reach it, instead of all rows together."""
     note: str = ""
-    bias: float = _BIAS
-    """share. The largest mean error, with its sign."""
 
 
 BARS = (
