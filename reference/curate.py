@@ -95,6 +95,13 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _collective(row: Mapping[str, str]) -> dict[str, str]:
+    """The canonical cells of a row of collectives, with the reason why it has no prediction."""
+    cells = canonical_cells(row)
+    call = cells["reason"] or read_call({**row, **cells})
+    return cells | {"reason": call if isinstance(call, str) else ""}
+
+
 def _network_columns(table: str, row: Mapping[str, str]) -> dict[str, str]:
     """The columns that say how podsim runs a row of captured networks, or the reason why it cannot."""
     blank = dict.fromkeys(("network", "cluster", "plan", "reason"), "")
@@ -102,13 +109,6 @@ def _network_columns(table: str, row: Mapping[str, str]) -> dict[str, str]:
         return blank | network_cells(table, row)
     except (PodsimError, NotExpressible) as problem:
         return blank | {"reason": str(problem)}
-
-
-def _collective(row: Mapping[str, str]) -> dict[str, str]:
-    """The canonical cells of a row of collectives, with the reason why it has no prediction."""
-    cells = canonical_cells(row)
-    call = cells["reason"] or read_call({**row, **cells})
-    return cells | {"reason": call if isinstance(call, str) else ""}
 
 
 def table_text(kind: Kind) -> str:

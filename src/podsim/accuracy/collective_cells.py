@@ -141,7 +141,7 @@ def _circumstances(row: Mapping[str, str]) -> tuple[str, str]:
 
 
 def kernel_collective(row: Mapping[str, str]) -> dict[str, str]:
-    """A collective in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path; vTrain one process."""
+    """A collective among kernels, in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path."""
     version = re.search(r"/nccl/(2\.\d+)", row["path"])
     cells = canonical_cells(
         {
