@@ -10,11 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import numpy as np
+
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
+from podsim.accuracy.kernel_cells import kernel_cells
+from podsim.accuracy.price_collectives import network_sweeps
+from podsim.accuracy.price_engines import engine_product
 from podsim.accuracy.registry import software_entry
 from podsim.accuracy.tables import Rows, training_rows
 from podsim.errors import PodsimError, TableError
-from podsim.hardware.catalog import load_gpu
+from podsim.hardware.catalog import load_gpu, load_system
 from podsim.kernels.constants import (
     FlashConstants,
     GemmConstants,
@@ -25,9 +30,11 @@ from podsim.kernels.constants import (
 )
 from podsim.kernels.constants_file import constants_text, write_constants
 from podsim.kernels.fit_kernels import fit_gpu
-from podsim.kernels.measured_kernels import kernel_rows, same_gpu
+from podsim.kernels.measured_kernels import KernelRows, kernel_rows, same_gpu
 from podsim.network.fit_nccl import fabric_texts, fit_fabrics
-from podsim.network.nccl_constants import Fabric, load_fabric
+from podsim.network.fit_networks import FittedNetworks, fit_networks, network_text, network_values
+from podsim.network.nccl_constants import Fabric, load_fabric, load_network
+from podsim.training.software import Software
 
 DEFAULT_SOFTWARE_CONSTANTS = (
     "gemm_speed",
@@ -80,9 +87,14 @@ def calibrate_tables(
     texts: dict[str, str] = {}
     skipped: dict[str, str] = {}
     drifts: list[Drift] = []
+    kernels = [table for table in tables if table.kind in _KERNELS]
     for table in tables:
-        if table.kind == "kernels":
-            part = _of_kernels(table, gpus, folder, is_own)
+        if table.kind in _KERNELS:
+            part = (
+                _of_kernels(kernels, gpus, folder, is_own)
+                if table is kernels[0]
+                else Calibration(texts={}, skipped={})
+            )
         elif table.kind == "collectives":
             part = _of_collectives(table, is_own) if is_own or not gpus else Calibration(texts={}, skipped={})
         else:
@@ -109,11 +121,17 @@ def calibrate_software(tables: Sequence[Rows], software: str, constants: Sequenc
     entry = software_entry(software)
     fit = fit_software(texts, software, constants or entry.fitted or DEFAULT_SOFTWARE_CONSTANTS)
     drifts = tuple(
-        Drift(name=f"{software}.{name}", packaged=float(getattr(entry, name)), fitted=value)
+        Drift(name=f"{software}.{name}", packaged=_packaged(entry, name), fitted=value)
         for name, value in fit.values.items()
     )
     entries = {f"{software}.toml": toml_entry(software, fit)}
     return Calibration(texts=entries, skipped={}, drifts=drifts, compared=len(drifts))
+
+
+def _packaged(entry: Software, name: str) -> float:
+    """The packaged value of a constant of a software entry, or of a system: "SYSTEM.NAME"."""
+    system, _, own = name.rpartition(".")
+    return float(getattr(load_system(system) if system else entry, own))
 
 
 def _fields(rows: Rows, *, is_own: bool) -> list[Mapping[str, str]]:
@@ -122,17 +140,24 @@ def _fields(rows: Rows, *, is_own: bool) -> list[Mapping[str, str]]:
     return [{**text, "role": text.get("role") or "calibrate"} for text in texts] if is_own else texts
 
 
-def _of_kernels(table: Rows, gpus: Sequence[str], folder: Path | None, is_own: bool) -> Calibration:
-    """Constants of every GPU of a kernel table, or of those named; corrections are written at once."""
-    rows = kernel_rows(_fields(table, is_own=is_own), where=table.name)
+_KERNELS = ("kernels", "engines")
+"""Kinds of tables whose rows give constants of kernels."""
+
+
+def _of_kernels(
+    tables: Sequence[Rows], gpus: Sequence[str], folder: Path | None, is_own: bool
+) -> Calibration:
+    """Constants of every GPU of tables of kernels, or of those named; corrections are written at once."""
+    rows = _kernel_rows(tables, is_own)
     measured = sorted(set(rows.gpu.tolist())) if is_own else list(known_kernels())
+    files = "".join(f"{table.name} " for table in tables) if is_own else ""
     texts: dict[str, str] = {}
     skipped: dict[str, str] = {}
     drifts: list[Drift] = []
     for name in [same_gpu(name) for name in gpus] or measured:
         try:
             gpu = load_gpu(name)
-            fitted = fit_gpu(rows, gpu, made_by=f"podsim calibrate {table.name} --gpu {gpu.name.lower()}")
+            fitted = fit_gpu(rows, gpu, made_by=f"podsim calibrate {files}--gpu {gpu.name.lower()}")
         except PodsimError as problem:
             skipped[name] = str(problem)
             continue
@@ -144,6 +169,26 @@ def _of_kernels(table: Rows, gpus: Sequence[str], folder: Path | None, is_own: b
             for key in fitted.evidence:
                 drifts += _drifts(f"{fitted.name} {key}", _part(packaged, key), _part(fitted, key))
     return Calibration(texts=texts, skipped=skipped, drifts=tuple(drifts))
+
+
+def _kernel_fields(tables: Sequence[Rows], kind: str, is_own: bool) -> list[Mapping[str, str]]:
+    """Cells of the rows of a kind in the columns of kernel_rows; of an engine's kernels, the products."""
+    fields = [row for table in tables if table.kind == kind for row in _fields(table, is_own=is_own)]
+    if kind == "engines":
+        return [engine_product(row) for row in fields if row["op_name"] == "gemm"]
+    return [row if row.get("device") else {**row, **kernel_cells(row)} for row in fields]
+
+
+def _kernel_rows(tables: Sequence[Rows], is_own: bool) -> KernelRows:
+    """The rows of tables of kernels, without an engine's products that the other tables hold as well."""
+    known, engine = (_kernel_fields(tables, kind, is_own) for kind in _KERNELS)
+    rows = kernel_rows([*known, *engine], where=" and ".join(table.name for table in tables))
+    columns = (rows.gpu, rows.op, rows.precision, rows.m, rows.n, rows.k)
+    keys = list(zip(*(column.tolist() for column in columns), strict=True))
+    first = len(kernel_rows(known)) if known else 0
+    held = set(keys[:first])
+    kept = [at for at, key in enumerate(keys) if at < first or key not in held]
+    return rows.take(np.array(kept, dtype=np.intp))
 
 
 def _part(constants: KernelConstants, key: str) -> GemmConstants | FlashConstants | MemoryConstants:
@@ -161,7 +206,22 @@ def _of_collectives(table: Rows, is_own: bool) -> Calibration:
         reason = "no row is of one node of A100, H100, H200, B200, V100 or L40S GPUs from 512 B on"
         return Calibration(texts={}, skipped={table.name: reason})
     drifts = [d for name, fabric in fitted.fabrics.items() for d in _drifts(name, load_fabric(name), fabric)]
-    return Calibration(texts=fabric_texts(fitted), skipped={}, drifts=tuple(drifts))
+    texts = fabric_texts(fitted)
+    if not is_own and (sweeps := network_sweeps(table)):
+        networks = fit_networks(sweeps)
+        texts["networks.toml"] = network_text(networks, sweeps)
+        drifts += _network_drifts(networks)
+    return Calibration(texts=texts, skipped={}, drifts=tuple(drifts))
+
+
+def _network_drifts(fitted: FittedNetworks) -> list[Drift]:
+    """The constants between nodes against the packaged ones."""
+    known = FittedNetworks(networks={name: load_network(name) for name in fitted.networks})
+    packaged = network_values(known)
+    return [
+        Drift(name=f"networks {name}", packaged=packaged[name], fitted=value)
+        for name, value in network_values(fitted).items()
+    ]
 
 
 _Constants = GemmConstants | FlashConstants | MemoryConstants | Fabric

@@ -14,30 +14,38 @@ from podsim.accuracy.measured_runs import (
     write_settings,
 )
 from podsim.errors import ModelError
+from podsim.hardware.cluster import MOST_NODES
 from podsim.workload.catalog import load_specification
+from podsim.workload.model import Model
 
-# GPU and system as sources write them -> system of the catalog, the first whose two patterns are found
+# GPU (with - between words) and system as sources write them -> system of the catalog, the first whose patterns are found
 _NODES = (
-    (r"A100.*\b40 ?GB", r"NDv4|ND A100 v4|ND96asr", "azure-ndv4-40gb"),
+    (r"A100", r"\bvTrain\b", "vtrain-a100"),
+    (r"A100", r"Jean Zay", "jean-zay-a100"),
+    (r"A100.*\b40GB", r"NDv4|ND A100 v4|ND96asr", "azure-ndv4-40gb"),
     (r"A100", r"NDv4|ND A100 v4|ND96amsr", "azure-ndv4-80gb"),
     (r"A100", r"\bp4de\b", "aws-p4de"),
     (r"A100", r"\bp4d\b", "aws-p4d"),
     (r"A100", r"BM\.GPU4\.8", "oci-bm-gpu4-8"),
     (r"A100", r"BM\.GPU\.A100-v2\.8", "oci-bm-gpu-a100-v2-8"),
+    (r"A100", r"HPE Cray EX|Polaris|Sirius", "hpe-cray-ex-a100"),
     (r"A100", r"A100 PCIe NV12", "a100-pcie-pair"),
-    (r"A100[- ]?PCIe[- ]?40", "", "a100-pcie-40gb-server"),
-    (r"A100[- ]?PCIe", "", "a100-pcie-server"),
-    (r"A100(-SXM4?)?[- ]40 ?GB", "", "dgx-a100-40gb"),
+    (r"(?=.*A100)(?=.*PCIe)(?=.*\b40GB)", "", "a100-pcie-40gb-server"),
+    (r"(?=.*A100)(?=.*PCIe)", "", "a100-pcie-server"),
+    (r"(?=.*\bA100)(?=.*(A100(-SXM4?)?-40GB|\b40GB-A100|\b40GB-SXM))", "", "dgx-a100-40gb"),
     (r"\bA100", "", "dgx-a100-80gb"),
     (r"\bA800", "", "hgx-a800"),
-    (r"V100.*450 ?W", "", "dgx-2h"),
+    (r"(?=.*V100)(?=.*PCIe)(?=.*32GB)", "", "v100-pcie-32gb-server"),
+    (r"(?=.*V100)(?=.*PCIe)", "", "v100-pcie-16gb-server"),
+    (r"V100.*450W", "", "dgx-2h"),
     (r"V100", r"DGX-2H", "dgx-2h"),
     (r"V100-SXM3", "", "dgx-2"),
     (r"V100", r"DGX-2\b", "dgx-2"),
-    (r"V100.*\b32 ?GB", "", "dgx-1-v100-32gb"),
+    (r"V100.*\b32GB", "", "dgx-1-v100-32gb"),
     (r"\bV100", "", "dgx-1-v100-16gb"),
-    (r"H100.*\b96 ?GB", "", "grand-teton-h100-96gb"),
+    (r"H100.*\b96GB", "", "grand-teton-h100-96gb"),
     (r"H100", r"Grand Teton", "grand-teton-h100"),
+    (r"(?=.*\bH100)(?=.*PCIe)", r"^(?!.*bridge)", "h100-pcie-80gb-server"),
     (r"\bH100(?!.*(PCIe|NVL\b))", "", "dgx-h100"),
     (r"\bH200(?!.*(PCIe|NVL\b))", "", "dgx-h200"),
     (r"\bH800", "", "hgx-h800"),
@@ -47,6 +55,18 @@ _NODES = (
     (r"\bGB200", "", "gb200-nvl72"),
     (r"\bGB300", "", "gb300-nvl72"),
     (r"\bL40S\b", "", "l40s-server"),
+    (r"\bL40\b", "", "l40-server"),
+    (r"\bL4\b", "", "l4-server"),
+    (r"\bA30\b", "", "a30-server"),
+    (r"\bA40\b", "", "a40-server"),
+    (r"\bA10\b", "", "a10-server"),
+    (r"\bT4\b", "", "t4-server"),
+    (r"6000-Ada", "", "rtx-6000-ada-server"),
+    (r"\bA6000\b", "", "rtx-a6000-server"),
+    (r"RTX-?8000", "", "rtx-8000-server"),
+    (r"RTX-?4090|^4090", "", "rtx-4090-server"),
+    (r"RTX-?3090(?!-?Ti)|^3090", "", "rtx-3090-server"),
+    (r"2080-?Ti", "", "rtx-2080-ti-server"),
 )
 _RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
 """Gb/s of an InfiniBand adapter by name; the first name in the text counts."""
@@ -68,15 +88,19 @@ _BASES = {
 """Kind of transformer -> a model of the catalog that differs from it in widths only."""
 _OTHER = {"gpt": "gpt, own head", "llama": "llama, no head", "mpt": "mpt, own head"}
 _NAMED = re.compile(r"(?P<name>[\w.-]+)(?:\s+[\d.]+[BT])?(?:\s*\((?P<layers>\d+) layers\))?", re.IGNORECASE)
+_NOTABLE = 0.05
+"""The relative error of a size from which on a prediction says it."""
 _APART = 0.25
 """The relative error allowed against a published size: tables round it, or leave embeddings out."""
 
 
 def find_node(gpu: str, system: str = "", memory: str = "") -> str | None:
     """The catalog name of a node with such GPUs, or None; `memory` is GB per GPU if `gpu` does not state it."""
-    text = gpu
-    if memory and not re.search(r"\d ?GB", gpu):
-        text += f"-{memory.split('.', maxsplit=1)[0]}GB"
+    text = re.sub(r"^\d+ ?[x*] ?(?=\D)", "", gpu.strip())
+    text = re.sub(r"(\d) ?(G)i?B?\b", r"\1GB", re.sub(r"[\s_,/()+:]+", "-", text), flags=re.IGNORECASE)
+    of_system = re.search(r"\b(16|32|40|80) ?GB", system)
+    if not re.search(r"\dGB", text, re.IGNORECASE) and (memory or of_system):
+        text += f"-{memory.split('.', maxsplit=1)[0] if memory else of_system and of_system[1]}GB"
     return next(
         (
             name
@@ -93,13 +117,17 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
     `gpus` are those of a node: "400 Gb/s per GPU" is that many adapters, "1600 Gb/s per node" at most.
     """
     out: dict[str, str] = {}
-    if match := re.search(r"(\d+)\s*x\s*" + _GIGABITS, text):
+    if match := re.search(r"(\d+)\s*x\s*(?:[A-Za-z][\w-]*\s+){0,3}" + _GIGABITS, text):
         out = {"network.nics": match[1], "network.bandwidth": f"{match[2]} Gb/s"}
     elif match := re.search(_GIGABITS + r"\s*(?:/node|inter-node|per node)", text):
         adapters = max(1, min(gpus, int(match[1]) // 200))
         out = {"network.nics": str(adapters), "network.bandwidth": f"{int(match[1]) // adapters} Gb/s"}
-    elif match := re.search(_GIGABITS + r"\s*per GPU", text):
+    elif (match := re.search(_GIGABITS + r"\s*per GPU", text)) or (
+        match := re.search(r"[EHNX]DR(\d+) per GPU", text)
+    ):
         out = {"network.nics": str(gpus), "network.bandwidth": f"{match[1]} Gb/s"}
+    elif match := re.search(r"\b(\d+)\s*x\s*EFA(?!.*\d\s*G)", text):  # each carries 100 Gb/s
+        out = {"network.nics": match[1], "network.bandwidth": "100 Gb/s"}
     else:
         rate_match = re.search(_GIGABITS, text)
         rate = next(
@@ -118,8 +146,12 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
 
 def cluster_settings(node: str, gpus: int, network: Mapping[str, str]) -> str:
     """Settings for `read_cluster`: enough whole nodes for the GPUs, and overrides of the network."""
-    gpus_per_node = read_cluster(f"{node}:1").gpus_per_node
-    return write_settings(f"{node}:{-(-gpus // gpus_per_node)}", network)
+    system = read_cluster(f"{node}:1").system
+    nodes = -(-gpus // system.gpus)
+    if system.trays > 1:  # as many trays of each rack
+        racks = min(-(-gpus * system.trays // system.gpus), MOST_NODES)
+        nodes = read_cluster(f"{node}:{racks}").subset(gpus).nodes
+    return write_settings(f"{node}:{nodes}", network)
 
 
 def model_settings(row: Mapping[str, str]) -> str:
@@ -144,7 +176,7 @@ def model_settings(row: Mapping[str, str]) -> str:
 
 def _catalog_model_settings(text: str, sequence: int) -> str:
     """Settings of a named model, such as "llama3-70b", "DeepSeek-V2 236B" or "llama3-70b (12 layers)"."""
-    known = _NAMED.fullmatch(text.strip())
+    known = _NAMED.fullmatch(text.strip().replace("_", "-"))
     layers = {"layers": known["layers"]} if known and known["layers"] else {}
     settings = write_settings(known["name"] if known else "", {"sequence": sequence, **layers})
     try:
@@ -162,14 +194,24 @@ def _nearest_in_size(candidates: list[str], published: str) -> str:
         raise NotExpressible(f"params_b={published!r} is not a number") from None
     if not size:
         return candidates[0]
-    distances = [abs(read_model(each).parameters / size - 1.0) for each in candidates]
-    best = 0 if distances[0] <= _APART else distances.index(min(distances))
-    if distances[best] > _APART:
+    decimals = len(published.partition(".")[2])
+    rounding = 0.5e9 / 10**decimals  # sizes that the stated digits do not tell apart are equally near
+    apart = [max(abs(read_model(each).parameters - size) - rounding, 0.0) / size for each in candidates]
+    best = apart.index(min(apart))
+    if apart[best] > _APART:
         raise NotExpressible(
             f"params_b={published}, but these dimensions make {read_model(candidates[best]).parameters / 1e9:.3g}: "
             "experts (moe_experts, moe_topk), ffn_hidden, kv_heads or vocab is not as it should be"
         )
     return candidates[best]
+
+
+def size_remark(model: Model, published: str) -> str:
+    """What to say of a model whose size is over 5 % off the published one (10^9 parameters); "" otherwise."""
+    size = float(published or 0) * 1e9
+    if not size or abs(model.parameters / size - 1.0) <= _NOTABLE:
+        return ""
+    return f"a model of {model.parameters / 1e9:.3g} of the stated {published} x 10^9 parameters"
 
 
 def _candidate_settings(name: str, widths: Mapping[str, int]) -> list[str]:

@@ -4,8 +4,9 @@ Columns for readers hold a source's own names of its model, machine and software
 what podsim runs for a row, each a name and settings such as "gpt-22b layers=96"; `reason` says why there is nothing to
 run. `tables` names the parts of podsim.accuracy.tables that hold the row. A user's file may leave these columns out.
 
-Types of cells: text; role (calibrate or test); unit (of the throughput column); count (a whole number, 1 or more);
-positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the source did not say.
+Types of cells: text; role (calibrate, test, or broken: listed and never scored); unit (of the throughput column);
+count (a whole number, 1 or more); positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the
+source did not say.
 """
 
 from __future__ import annotations
@@ -13,6 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+
+BLANK_WORDS = frozenset(("n/a", "na", "-", "--", "\u2013", "\u2014", "?", "unknown", "not stated", "null"))
+"""The words, in lower case, that say as little as a blank cell."""
+
+
+def is_blank(cell: str) -> bool:
+    """Whether a cell states nothing."""
+    return not cell or cell.strip().lower() in BLANK_WORDS or not cell.strip()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +42,8 @@ class Kind:
     """The columns that define a sweep: rows equal in them do the same work and compete."""
     classes: tuple[str, ...]
     """The columns of the breakdown."""
+    plan: tuple[str, ...] = ()
+    """The columns that tell the plans of a sweep apart: rows equal in them, too, repeat each other."""
     series: str = ""
     """The column that separates rows of one id; "" if ids are unique."""
     source: str = "source"
@@ -61,7 +72,9 @@ _LLM = """
     count: micro_batch global_batch
     text: precision recompute framework
     positive: step_time_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu memory_gb
-    text: confirmed network cluster plan scope chosen implied reason tables
+    text: confirmed
+    count: dec_layers dec_seq_len
+    text: network cluster plan scope chosen implied reason tables
 """
 _VISION = """
     role: role
@@ -98,7 +111,7 @@ _KERNELS = """
     positive: latency_ms tflops gb_per_s
     count: n_gpus message_bytes
     positive: bus_gb_per_s
-    text: device kernel precision accumulate cluster launch nccl reason tables
+    text: device kernel precision accumulate clock cluster launch nccl reason tables
 """
 _COLLECTIVES = """
     role: role
@@ -107,7 +120,7 @@ _COLLECTIVES = """
     text: nics collective algo proto
     count: size_bytes
     positive: time_us algbw_GBps busbw_GBps
-    text: confirmed cluster launch nccl in_switch reason tables
+    text: confirmed cluster_id cluster launch nccl sharp in_switch reason tables
 """
 _ENGINES = """
     role: role
@@ -140,8 +153,22 @@ KINDS = (
         required=("model", "seq_len", "gpu", "n_gpus"),
         measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
         what="seconds per step",
-        sweep=("model", "layers", "hidden", "seq_len", "gpu", "n_gpus", "global_batch"),
+        sweep=("model", "layers", "hidden", "heads", "seq_len", "gpu", "n_gpus", "global_batch"),
         classes=("tp", "pp"),
+        plan=(
+            "framework",
+            "tp",
+            "pp",
+            "virtual_pp",
+            "dp",
+            "cp",
+            "ep",
+            "zero_stage_or_fsdp",
+            "seq_parallel",
+            "micro_batch",
+            "recompute",
+            "precision",
+        ),
     ),
     Kind(
         name="vision",

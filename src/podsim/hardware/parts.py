@@ -63,6 +63,8 @@ class Gpu:
     mig: bool = False
     fraction: float = 1.0
     """share. The share of a GPU's memory system; below 1 for a MIG instance."""
+    is_sustained: bool = False
+    """Whether products run at the clock of long runs, which power limits, and not at that of bursts."""
     kernels: str = ""
     """The name of the fitted kernel constants (catalog folder kernels/)."""
     source: str = ""
@@ -216,6 +218,10 @@ class System:
     """The number of its host servers: 1, or the compute trays of a rack."""
     unit: int = 0
     """The number of nodes of a scalable unit, which share one leaf switch per rail; 0 if undefined."""
+    network_speed: float = 1.0
+    """factor. The speed of groups that span nodes in measured steps, relative to the collective law."""
+    detour: float = 1.0
+    """factor. The speed of groups with some of each node's GPUs, neither one nor all, relative to the others."""
     datasheet: Mapping[str, float] = field(default_factory=dict, hash=False)
     """SI. The vendor's rounded figures, for comparison with the derived ones."""
     features: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -14,9 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from podsim.errors import TableError, unknown_name
+from podsim.results.fabric_verdict import FabricVerdict
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""
+BROKEN = "broken"
+"""The role of rows of a machine that did not work as it should: they are listed and never scored."""
 
 QUANTITIES = {
     "seconds per step": ("s", False),
@@ -36,7 +39,7 @@ def _check(what: str, role: str, values: Iterable[float], where: str) -> None:
     problems = []
     if what not in QUANTITIES:
         problems.append(unknown_name("quantity", what, QUANTITIES))
-    if role not in ROLES:
+    if role not in (*ROLES, BROKEN):
         problems.append(unknown_name("role", role, ROLES))
     problems += [f"{v!r} is not a finite positive number" for v in values if not (math.isfinite(v) and v > 0)]
     if problems:
@@ -80,8 +83,12 @@ class ComparedRow:
     """The class of the row in a breakdown, such as "tp=8, pp=1"."""
     sweep: str = ""
     """The sweep: rows with the same text do the same work and compete; "" competes with none."""
+    plan: str = ""
+    """The plan of the row, in words: rows of one sweep and plan repeat each other; "" is a plan of its own."""
     ideal: float | None = None
     """SI. The value at full peak, for the skill against a constant efficiency; None if unknown."""
+    weight: float = 1.0
+    """factor. The weight of the row in mean errors; rows of one cluster share what a cluster counts."""
 
     @property
     def error(self) -> float:
@@ -102,6 +109,21 @@ class ClassScore:
     worst_id: str
     worst_error: float
     """share. The relative error of that row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupRank:
+    """How well predictions rank the plans of one group: rows that do the same work. Repeats count with their median."""
+
+    name: str
+    rows: int
+    plans: int
+    tau: float
+    """factor. Kendall's tau-b of the plans' predictions and their measured medians."""
+    limit: float
+    """factor. Kendall's tau-b of these medians and the measured rows: the most that any prediction reaches."""
+    regret: float
+    """share. The measured loss of the plan that is predicted fastest, against the best; 0 is perfect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +153,8 @@ class Score:
     perfect."""
     worst_regret: float | None = None
     """factor. The largest regret of a sweep."""
+    ranks: tuple[GroupRank, ...] = ()
+    """The ranks within each sweep of at least five plans."""
     skill: float | None = None
     """factor. The skill, 1 - MAE / (MAE of the best single constant efficiency); above 0 beats that guess."""
     skill_basis: str = ""
@@ -151,6 +175,8 @@ class Comparison:
     sources: tuple[str, ...] = ()
     scores: tuple[Score, ...] = ()
     """The scores of each role; `podsim.accuracy.assess` computes them."""
+    fabric: FabricVerdict | None = None
+    """The verdict on the fabric that a log of collectives comes from."""
 
     def __post_init__(self) -> None:
         """Raise TableError on an unknown quantity, role or repeated id, or a value that is not positive."""
@@ -198,7 +224,7 @@ class Verdict:
     """The class of its rows, or "all"."""
     rows: int
     metric: str
-    """The metric: mae or median (at most the limit), or skill (more than it)."""
+    """The metric: mae, median or regret (at most the limit), skill (more than it) or tau (at least)."""
     value: float | None
     """factor. The value of the metric; None if the table has none."""
     limit: float
