@@ -52,10 +52,13 @@ def price_networks(rows: Rows) -> Priced:
     if rows.what != "samples/s":
         why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
         return Priced(predictions={}, reasons={**dict.fromkeys(runs, why), **reasons})
-    costs = NetworkCosts()
+    costs, served = NetworkCosts(), InferenceCosts()
     for id, run in runs.items():
         try:
-            predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
+            if isinstance(run, InferenceRun):
+                predictions[id] = served.rate(run)
+            else:
+                predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
         except PodsimError as error:
             reasons[id] = str(error)
     return Priced(predictions=predictions, reasons=reasons, ideals=ideals)
