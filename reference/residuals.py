@@ -17,7 +17,7 @@ from podsim.graphs.graph_cost import scaled_costs
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.predict import flops_per_token
 
-_COLUMNS = ("id", "role", "gpus", "sequence")
+_COLUMNS = ("id", "role", "gpus", "sequence", "parameters", "tp", "pp", "cp", "ep", "software")
 
 
 def measure_residuals() -> tuple[Residual, ...]:
@@ -40,6 +40,12 @@ def measure_residuals() -> tuple[Residual, ...]:
                 features=run_features(run.model, run.cluster, run.plan, float(costs.host[index])),
                 gpus=int(run.plan.gpus),
                 sequence=run.plan.length(run.model),
+                parameters=run.model.active_parameters,
+                tp=int(run.plan.tp),
+                pp=int(run.plan.pp),
+                cp=int(run.plan.cp),
+                ep=int(run.plan.ep),
+                software=run.plan.software,
                 log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds[index])),
                 utilisation=_utilisation(run, float(row["step_time_s"])),
             )
@@ -48,9 +54,9 @@ def measure_residuals() -> tuple[Residual, ...]:
 
 
 def _utilisation(run: TrainingRun, seconds: float) -> float:
-    """Model FLOPs utilisation of a measured step."""
+    """Model FLOPs utilisation of a measured step, by 6 x parameters per token."""
     plan, cluster = run.plan, run.cluster
-    work = flops_per_token(run.model, plan)["model"] * float(plan.global_batch) * plan.length(run.model)
+    work = flops_per_token(run.model, plan)["6PD"] * float(plan.global_batch) * plan.length(run.model)
     return work / seconds / (cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * float(plan.gpus))
 
 
@@ -61,7 +67,8 @@ def residuals_text(rows: tuple[Residual, ...]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*_COLUMNS, *names, "log_ratio", "utilisation"])
     for row in rows:
-        start = [getattr(row, name) for name in _COLUMNS]
+        start = [row.id, row.role, row.gpus, row.sequence, f"{row.parameters:.6g}"]
+        start += [row.tp, row.pp, row.cp, row.ep, row.software]
         writer.writerow(
             [*start, *asdict(row.features).values(), f"{row.log_ratio:.9g}", f"{row.utilisation:.9g}"]
         )

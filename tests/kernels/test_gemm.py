@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.hardware.catalog import load_gpu
-from podsim.kernels.constants import Correction, GemmConstants, kernel_constants
+from podsim.kernels.constants import Correction, GemmConstants, gemm_constants, kernel_constants
 from podsim.kernels.fit_kernels import cross_validate
-from podsim.kernels.gemm import correction_at, gemm_law, gemm_seconds, gemm_source
+from podsim.kernels.gemm import correction_at, gemm_law, gemm_seconds, gemm_source, quantise_seconds
 from podsim.kernels.measured_kernels import KernelRows, read_rows
 
 A100 = load_gpu("a100-sxm4-80gb")
 V100 = load_gpu("v100-sxm2-16gb")
+H100 = load_gpu("h100-sxm5-80gb")
+B200 = load_gpu("b200")
 IDEAL = GemmConstants(
     share_256x128=1.0, share_128x128=0.1, share_128x64=0.1, share_64x64=0.1, share_32x64=0.1, ceiling=1.0,
     fill=0.0, bandwidth_share=1.0, store=0.0, startup=0.0, latency=0.0, sharpness=60.0, reduction=0.0,
@@ -260,6 +262,24 @@ def test_other_sources_off_the_grid(rows, gpu, op, bias, spread):
     assert np.abs(ratio / offset - 1).mean() < spread
 
 
+@pytest.mark.parametrize("precision", ["fp8", "fp8_block", "mxfp8", "nvfp4"])
+def test_an_engine_quantises_the_input_by_its_size(precision):
+    m = np.array([1024.0, 2048.0, 4096.0])
+    of = [gemm_seconds(B200, m, 1024, 8192, precision=precision, kernel=kind) for kind in ("plain", "engine")]  # type: ignore[arg-type]
+    assert (of[1] > of[0]).all()
+    constants, _ = gemm_constants(kernel_constants(B200), precision)
+    more = quantise_seconds(constants, B200.memory_bandwidth, m * 8192, precision)
+    assert more[2] - more[1] == pytest.approx(2 * (more[1] - more[0]))
+    assert more[0] > constants.quantise_latency
+
+
+def test_weights_alone_save_bytes_but_no_arithmetic():
+    few, many = (gemm_seconds(A100, m, 16384, 16384, precision="int8_wo") for m in (1, 8192))
+    wide_few, wide_many = (gemm_seconds(A100, m, 16384, 16384) for m in (1, 8192))
+    assert few < 0.7 * wide_few
+    assert many > 0.9 * wide_many
+
+
 def test_where_a_figure_comes_from():
     assert gemm_source(A100, 4096, 4096, 4096) == "measured"
     assert gemm_source(A100, 4096, 4096, 4500).startswith("interpolated, 0.1 octaves")
@@ -299,4 +319,4 @@ def test_mistakes(arguments, text):
 
 def test_constants_are_shares():
     for field in fields(GemmConstants):
-        assert getattr(kernel_constants(A100).gemm["bf16"], field.name) > 0
+        assert getattr(kernel_constants(H100).gemm["fp8"], field.name) > 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from podsim.accuracy.bands import operand_bits, residuals
 from podsim.hardware.cluster import Cluster
-from podsim.results.prediction import Prediction
+from podsim.results.prediction import Allowance, Prediction
 from podsim.schedules import SCHEDULES
 from podsim.training.plan import Plan
 from podsim.training.rules import ABILITIES, lacking_titles
@@ -78,11 +78,23 @@ def _of_schedule(plan: Plan) -> list[str]:
     return said
 
 
-def best_measured(architecture: str, precision: str) -> tuple[float, str] | None:
-    """(utilisation, row id) of the best measured run of a class; fp16 and bf16 count as one. None without rows."""
-    wanted = (architecture, operand_bits(precision))
-    rows = [row for row in residuals() if (row.features.architecture, row.features.bits) == wanted]
-    return max(((row.utilisation, row.id) for row in rows), default=None)
+_UNEVEN = 3.0
+"""factor between the memory of two stages from which the answer says so"""
+
+
+def _has_runs(architecture: str, precision: str) -> bool:
+    """Whether a run on a GPU family in operands of this width was measured."""
+    wanted = (architecture.lower(), operand_bits(precision))
+    return any((row.features.architecture, row.features.bits) == wanted for row in residuals())
+
+
+def _beyond(allowance: Allowance) -> str:
+    """What a step's time by the law alone is, and why it is not stated."""
+    return (
+        f"beyond measured runs: the law alone gives {format_quantity(allowance.law_time, 's')} "
+        f"(MFU {allowance.utilisation:.1%} by 6 x parameters); the best of {allowance.rows} measured runs on "
+        f"{allowance.basis} reached {allowance.best:.1%} (row {allowance.row})"
+    )
 
 
 def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
@@ -91,15 +103,17 @@ def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str,
     said = [
         f"{software.title} has no {title}: predicted as if it had" for title in lacking_titles(plan, software)
     ]
-    best = best_measured(cluster.gpu.architecture, plan.precision)
-    if best is None:
+    if not _has_runs(cluster.gpu.architecture, plan.precision):
         said.append(
             f"no measured run on {cluster.gpu.architecture} in {plan.precision} is at hand: nothing validates this"
         )
-    elif prediction.mfu > best[0]:
+    if prediction.allowance is not None and prediction.allowance.outside:
+        said.append(_beyond(prediction.allowance))
+    most, least = (choose(stage.total for stage in prediction.stages) for choose in (max, min))
+    if most > _UNEVEN * least:
         said.append(
-            f"implausible: its model FLOPs utilisation of {prediction.mfu:.1%} beats every measured run on "
-            f"{cluster.gpu.architecture} in {plan.precision} (best {best[0]:.1%}, row {best[1]})"
+            f"the fullest stage needs {most / least:.0f} times the memory of the emptiest: "
+            f"{format_quantity(most, 'B')} and {format_quantity(least, 'B')}"
         )
     if prediction.fits and prediction.memory > 0.95 * prediction.memory_limit:
         said.append("within 5 % of the GPU's memory: fragmentation may make it fail")

@@ -1,11 +1,11 @@
-"""The error band of a prediction, from the residuals of the most similar measurements.
+"""The error band of a prediction, from what podsim's predictions of measured runs left over.
 
-A measurement resembles a plan if the GPU family, the kind of plan (FSDP, data, tensor or pipeline parallel) and the
-width of the operands agree. As far as enough rows remain, four more features agree: the framework, the number of nodes
-(one or several), the size of the model, and whether the GPU waits for the host. The band runs from the 10th to the
-90th percentile of measured / predicted, so four of five new rows of the same kind fall inside. Rows with role `test`
-count alone if there are enough of them. Otherwise rows marked `calibrate` count too, and the basis says so.
-scripts/record.py writes the packaged residuals (`residuals.csv`).
+Every measured run counts, with a weight that falls with each feature in which it differs from the plan: GPU family,
+width of the operands, kind of plan, framework, one or several nodes, size of the model, dense or a mixture of experts,
+and whether the GPU waits for the host. The runs of one source share one weight, however many they are: what a new
+machine leaves over is best seen between sources. The band lies between two weighted quantiles of measured / predicted.
+They are set so that four of five runs of a source that is left out fall inside (`scripts/record.py` prints the share).
+That script also writes the packaged residuals (`residuals.csv`), each with constants that its own source did not fit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from math import exp, expm1
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 FILE = "residuals.csv"
 ENOUGH = 10
 """The least number of rows for percentiles."""
-_LOW, _HIGH = 0.1, 0.9
+_TAIL = 0.04
+"""share of the weight below a band, and above it: four of five runs of a new source fall inside"""
 _SIZES = (1.5e9, 12e9, 60e9)
 """The numbers of parameters at the borders of the classes of size."""
 _HOST_BOUND = 0.15
@@ -63,6 +65,8 @@ class Features:
     """The class of the number of parameters."""
     host: str
     """Whether the GPU waits for the host."""
+    experts: str
+    """The model: dense or experts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,23 +78,30 @@ class Residual:
     features: Features
     gpus: int
     sequence: int
+    parameters: float
+    """count. The number of parameters that a token passes through."""
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    software: str
+    """The catalog's software that stands for the run's."""
     log_ratio: float
-    """factor. The logarithm of measured / predicted."""
+    """factor. The logarithm of measured / predicted, by constants that the run's source did not fit."""
     utilisation: float
-    """share. The measured model FLOPs utilisation, with attention."""
+    """share. The measured model FLOPs utilisation by 6 x parameters per token, without attention."""
+
+    @property
+    def source(self) -> str:
+        """The source of the run, as the letters of its row."""
+        return self.id.rsplit("-", maxsplit=1)[0]
 
 
-_STEPS = (
-    ("framework", "nodes", "size", "host"),
-    ("nodes", "size", "host"),
-    ("framework", "nodes", "host"),
-    ("nodes", "host"),
-    ("framework", "host"),
-    ("host",),
-    (),
-)
-"""The features that must agree besides architecture, kind and bits, from the closest match to the loosest."""
-_ALWAYS = ("architecture", "kind", "bits")
+_DIFFERENCE = {
+    "architecture": 2.0, "bits": 1.5, "kind": 1.0, "framework": 1.0, "nodes": 0.7, "size": 0.5, "host": 0.7,
+    "experts": 1.5,
+}  # fmt: skip
+"""What a difference in a feature takes off the logarithm of a run's weight."""
 
 
 def run_features(model: Model, cluster: Cluster, plan: Plan, host_share: float) -> Features:
@@ -103,6 +114,7 @@ def run_features(model: Model, cluster: Cluster, plan: Plan, host_share: float) 
         nodes="one" if int(plan.gpus) <= cluster.gpus_per_node else "several",
         size=_size(model.parameters),
         host="yes" if host_share > _HOST_BOUND else "no",
+        experts="experts" if any(block.experts for block in model.layers) else "dense",
     )
 
 
@@ -146,6 +158,12 @@ def residuals() -> tuple[Residual, ...]:
             features=Features(**{name: row[name] for name in names}),
             gpus=int(row["gpus"]),
             sequence=int(row["sequence"]),
+            parameters=float(row["parameters"]),
+            tp=int(row["tp"]),
+            pp=int(row["pp"]),
+            cp=int(row["cp"]),
+            ep=int(row["ep"]),
+            software=row["software"],
             log_ratio=float(row["log_ratio"]),
             utilisation=float(row["utilisation"]),
         )
@@ -166,13 +184,7 @@ def band_of(
     outside = _uncovered_reason(model, cluster, plan, wanted, rows)
     if outside:
         return None, outside
-    similar, agreeing = nearest_runs(wanted, rows)
-    if not similar:
-        return None, (
-            f"fewer than {ENOUGH} measured runs are {wanted.kind} on {wanted.architecture} in {wanted.bits} bits"
-        )
-    low, high = band_limits(similar)
-    return Band(low=low, high=high, rows=len(similar), basis=_basis(similar, wanted, agreeing)), ""
+    return (_packaged_band(wanted) if rows is residuals() else run_band(wanted, rows)), ""
 
 
 def _uncovered_reason(
@@ -186,8 +198,12 @@ def _uncovered_reason(
     length, longest = plan.length(model), max(row.sequence for row in family)
     gpus, most = int(plan.gpus), max(row.gpus for row in family)
     rules = (
-        (any(block.experts for block in model.layers), "no measured run trains a mixture of experts"),
-        (int(plan.cp) > 1 or int(plan.ep) > 1, "no run with context or expert parallelism was measured"),
+        (
+            wanted.experts == "experts" and not any(row.features.experts == "experts" for row in rows),
+            "no measured run trains a mixture of experts",
+        ),
+        (int(plan.cp) > max(row.cp for row in rows), "no run with so much context parallelism was measured"),
+        (int(plan.ep) > max(row.ep for row in rows), "no run with so much expert parallelism was measured"),
         (bool(cluster.gpu.bridge) or not cluster.gpu.nvlink, "no measured run is on GPUs without NVLink"),
         (
             length > _FAR * longest,
@@ -198,72 +214,43 @@ def _uncovered_reason(
     return next((reason for broken, reason in rules if broken), "")
 
 
-def nearest_runs(wanted: Features, rows: Sequence[Residual]) -> tuple[list[Residual], tuple[str, ...]]:
-    """(rows of the closest match with enough rows, features that agree); [] if there is none."""
-    return closest_rows(wanted, rows, [_ALWAYS + names for names in _STEPS])
+@lru_cache(maxsize=256)
+def _packaged_band(wanted: Features) -> Band:
+    return run_band(wanted, residuals())
 
 
-class _Missed(Protocol):
-    """A measured run, its features, and the error of its prediction."""
-
-    @property
-    def role(self) -> str: ...
-    @property
-    def features(self) -> object: ...
-    @property
-    def log_ratio(self) -> float: ...
+def run_band(wanted: Features, rows: Sequence[Residual]) -> Band:
+    """The band of a plan with these features, from measured runs."""
+    weights = run_weights(wanted, rows)
+    low, high = band_limits(rows, weights)
+    return Band(low=low, high=high, rows=len(rows), basis=_basis(rows, weights))
 
 
-_Row = TypeVar("_Row", bound=_Missed)
+def run_weights(wanted: Features, rows: Sequence[Residual]) -> NDArray[np.float64]:
+    """The weight of each run for a plan with these features; the runs of a source share one weight."""
+    sources = Counter(row.source for row in rows)
+    return np.array([
+        exp(-sum(cost for name, cost in _DIFFERENCE.items() if getattr(row.features, name) != getattr(wanted, name)))
+        / sources[row.source]
+        for row in rows
+    ])  # fmt: skip
 
 
-def closest_rows(
-    wanted: object, rows: Sequence[_Row], steps: Sequence[tuple[str, ...]]
-) -> tuple[list[_Row], tuple[str, ...]]:
-    """(rows that agree in the features of the first step with enough rows, these features); [] if there are none.
-
-    Rows marked `test` count alone where there are enough of them.
-    """
-    for agree in steps:
-        key = [getattr(wanted, name) for name in agree]
-        alike = [row for row in rows if [getattr(row.features, name) for name in agree] == key]
-        tests = [row for row in alike if row.role == "test"]
-        for chosen in (tests, alike):
-            if len(chosen) >= ENOUGH:
-                return chosen, agree
-    return [], ()
+def band_limits(
+    rows: Sequence[Residual], weights: NDArray[np.float64], tail: float = _TAIL
+) -> tuple[float, float]:
+    """(low, high) of a band: shares below and above the predicted time, with `tail` of the weight beyond each."""
+    ratios = np.array([row.log_ratio for row in rows])
+    order = np.argsort(ratios)
+    below = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
+    low, high = np.interp((tail, 1 - tail), below, ratios[order])
+    return expm1(min(low, 0.0)), expm1(max(high, 0.0))
 
 
-def band_limits(rows: Sequence[_Row]) -> tuple[float, float]:
-    """(low, high) of a band: shares below and above the predicted time."""
-    ratios = np.exp([row.log_ratio for row in rows]) - 1.0
-    return _quantile(ratios, _LOW), _quantile(ratios, _HIGH)
-
-
-def _quantile(ratios: NDArray[np.float64], level: float) -> float:
-    """The level's quantile of a new row, from n known ones: rank level x (n + 1), within the range seen."""
-    count = ratios.size
-    rank = (level * (count + 1) - 1) / (count - 1)
-    return float(np.quantile(ratios, min(max(rank, 0.0), 1.0)))
-
-
-def _basis(rows: Sequence[Residual], wanted: Features, agreeing: Sequence[str]) -> str:
-    """A text that names the measurements."""
-    sources = Counter(row.id.rsplit("-", maxsplit=1)[0] for row in rows)
-    counts = ", ".join(f"{count} {name}" for name, count in sources.most_common())
-    fitted = sum(row.role == "calibrate" for row in rows)
-    words = [f"{wanted.architecture} GPUs", wanted.kind, f"{wanted.bits} bits"]
-    words += [_feature_text(name, getattr(wanted, name)) for name in agreeing if name not in _ALWAYS]
-    seen = f"; constants were fitted to {fitted} of them" if fitted else "; none was fitted to"
-    return f"{len(rows)} measured runs ({counts}): {', '.join(words)}{seen}"
-
-
-def _feature_text(name: str, value: str) -> str:
-    """The text of one feature."""
-    if name == "host":
-        return "GPU waits for the host" if value == "yes" else "GPU busy"
-    return {
-        "framework": value,
-        "nodes": f"{value} node{'s' * (value != 'one')}",
-        "size": f"{value} parameters",
-    }[name]
+def _basis(rows: Sequence[Residual], weights: NDArray[np.float64]) -> str:
+    """A text that names the sources with most of the weight."""
+    shares: Counter[str] = Counter()
+    for row, weight in zip(rows, (weights / weights.sum()).tolist(), strict=True):
+        shares[row.source] += weight
+    most = ", ".join(f"{name} {share:.0%}" for name, share in shares.most_common(4))
+    return f"{len(rows)} measured runs of {len(shares)} sources, the more alike the more weight: {most}"

@@ -16,7 +16,10 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 
-from podsim.accuracy.bands import ENOUGH, band_limits, closest_rows
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.accuracy.bands import ENOUGH
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.op_graph import OpGraph
 from podsim.results.prediction import Band
@@ -52,6 +55,7 @@ class NetworkResidual:
     """factor. The logarithm of measured / predicted time."""
 
 
+_LOW, _HIGH = 0.1, 0.9
 _ALWAYS = ("architecture", "precision")
 _STEPS = (
     ("network", "gpus"), ("network",), ("work", "software", "gpus"), ("work", "gpus"), ("software", "gpus"), ("gpus",),
@@ -122,3 +126,33 @@ def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ())
         low=low, high=high, rows=len(similar),
         basis=f"{len(similar)} published runs ({counts}{more}): {', '.join(dict.fromkeys(words))}; {seen}",
     ), ""  # fmt: skip
+
+
+def closest_rows(
+    wanted: NetworkFeatures, rows: Sequence[NetworkResidual], steps: Sequence[tuple[str, ...]]
+) -> tuple[list[NetworkResidual], tuple[str, ...]]:
+    """(rows that agree in the features of the first step with enough rows, these features); [] if there are none.
+
+    Rows marked `test` count alone where there are enough of them.
+    """
+    for agree in steps:
+        key = [getattr(wanted, name) for name in agree]
+        alike = [row for row in rows if [getattr(row.features, name) for name in agree] == key]
+        tests = [row for row in alike if row.role == "test"]
+        for chosen in (tests, alike):
+            if len(chosen) >= ENOUGH:
+                return chosen, agree
+    return [], ()
+
+
+def band_limits(rows: Sequence[NetworkResidual]) -> tuple[float, float]:
+    """(low, high) of a band: shares below and above the predicted time."""
+    ratios = np.exp([row.log_ratio for row in rows]) - 1.0
+    return _quantile(ratios, _LOW), _quantile(ratios, _HIGH)
+
+
+def _quantile(ratios: NDArray[np.float64], level: float) -> float:
+    """The level's quantile of a new row, from n known ones: rank level x (n + 1), within the range seen."""
+    count = ratios.size
+    rank = (level * (count + 1) - 1) / (count - 1)
+    return float(np.quantile(ratios, min(max(rank, 0.0), 1.0)))

@@ -23,8 +23,8 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.fit_attention import cross_validate_serving
 from podsim.kernels.fit_kernels import cross_validate, host_seconds
-from podsim.kernels.fit_products import cross_validate_batches
-from podsim.kernels.gemm import gemm_seconds
+from podsim.kernels.fit_products import cross_validate_batches, engine_timed
+from podsim.kernels.gemm import GemmKernel, gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows
 
 if TYPE_CHECKING:
@@ -94,10 +94,12 @@ def _part_seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.fl
         return _cross_validated_seconds(part, gpu, op, precision)
     if op not in _PRODUCTS:
         return _attention_seconds(part, gpu)
+    kernel: GemmKernel = (
+        "accumulating" if part.accumulate[0] else "engine" if engine_timed(part).all() else "plain"
+    )
     seconds = gemm_seconds(
-        gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn",
-        kernel="accumulating" if part.accumulate[0] else "plain",
-    )  # fmt: skip
+        gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn", kernel=kernel
+    )
     return seconds, ""
 
 

@@ -39,7 +39,7 @@ UNITS = {
     "share_256x128": "1", "share_128x128": "1", "share_128x64": "1", "share_64x64": "1", "share_32x64": "1",
     "ceiling": "1", "fill": "1", "bandwidth_share": "1", "store": "1", "startup": "B", "latency": "s",
     "sharpness": "1", "reduction": "1", "split_latency": "s", "unaligned": "1",
-    "batched": "1", "step": "s", "step_far": "s",
+    "batched": "1", "step": "s", "step_far": "s", "quantise": "1", "quantise_latency": "s",
     "share": "1", "share_64": "1", "share_128": "1", "tail": "1",
     "backward_64": "1", "backward_128": "1", "backward_fill": "1", "near": "B", "far": "B", "spill": "1",
 }  # fmt: skip
@@ -51,11 +51,19 @@ _FAMILY = {
     "ampere": "a100-sxm4-80gb",
     "ada": "a100-sxm4-80gb",
     "hopper": "h100-sxm5-80gb",
-    "blackwell": "h100-sxm5-80gb",
+    "blackwell": "b200",
     "cdna2": "a100-sxm4-80gb",
     "cdna3": "h100-sxm5-80gb",
 }
 """architecture -> the measured GPU whose shares of peak stand in where nothing was measured"""
+
+_FIRST = {
+    "a100-sxm4-80gb": "",
+    "h100-sxm5-80gb": "",
+    "v100-sxm2-16gb": "a100-sxm4-80gb",
+    "b200": "h100-sxm5-80gb",
+}
+"""the measured GPU of an architecture -> the one that it starts from; "" for those measured thoroughly"""
 
 _NEAREST = {
     "fp16": ("bf16",),
@@ -68,6 +76,9 @@ _NEAREST = {
     "tf32": ("bf16", "fp16"),
     "fp32": ("tf32", "bf16", "fp16"),
     "fp64": ("fp32", "tf32", "bf16", "fp16"),
+    "fp8_block": ("fp8", "int8", "bf16", "fp16"),
+    "int8_wo": ("bf16", "fp16"),
+    "int4_wo": ("int8_wo", "bf16", "fp16"),
 }
 """precision -> the fitted precisions whose constants stand in, nearest first"""
 
@@ -108,6 +119,10 @@ class GemmConstants:
     """s. The least time of a thread block of such a kernel for each 32 of k."""
     step_far: float = 0.0
     """s. The further time if operands and result exceed the L2 cache."""
+    quantise: float = 0.0
+    """factor. The time of an engine's kernel that quantises the input, over that of its bytes at the memory bandwidth."""
+    quantise_latency: float = 0.0
+    """s. The time that such a kernel adds however small the input is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,10 +268,8 @@ def base_name(gpu: Gpu) -> str:
     "" for the two GPUs that were measured thoroughly, from which all others start.
     """
     name = gpu.name.lower()
-    if name in ("a100-sxm4-80gb", "h100-sxm5-80gb"):
-        return ""
     family = _FAMILY.get(gpu.architecture.lower(), "a100-sxm4-80gb")
-    return family if family != name else "a100-sxm4-80gb"
+    return family if family != name else _FIRST[name]
 
 
 def gemm_constants(constants: KernelConstants, precision: str) -> tuple[GemmConstants, Correction | None]:

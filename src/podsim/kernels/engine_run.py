@@ -14,7 +14,7 @@ from podsim.kernels.gemm import gemm_seconds
 FORMATS = {
     "bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "half": "fp16", "fp16": "fp16", "fp8": "fp8", "auto": "bf16",
     "fp8_e4m3": "fp8", "fp8_block": "fp8_block", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "int8": "int8", "int8_wo": "int8_wo",
-    "int4_wo": "int4_wo", "sq": "int8_sq", "w4a16_mxfp4": "w4a16_mxfp4", "w4a8_mxfp4_mxfp8": "w4a8_mxfp4_mxfp8",
+    "int4_wo": "int4_wo", "sq": "int8", "w4a16_mxfp4": "w4a16_mxfp4", "w4a8_mxfp4_mxfp8": "w4a8_mxfp4_mxfp8",
     "fp8_static": "fp8", "w4afp8": "w4afp8", "w4a8_mxfp4_fp8": "w4a8_mxfp4_mxfp8",
 }  # fmt: skip
 """What engines call a number format -> its name here."""
@@ -45,8 +45,8 @@ def precision_name(text: str) -> str:
 def engine_gemm_seconds(
     gpu: Gpu, run: EngineRun, m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike
 ) -> Floats:
-    """Seconds of a product of an engine: that of the GPU's library in the same number format.
+    """Seconds of a product of an engine, with the kernel that quantises its input in formats below 16 bits.
 
     PodsimError for a format the GPU has no arithmetic for.
     """
-    return gemm_seconds(gpu, m, n, k, precision=run.precision, layout="tn")
+    return gemm_seconds(gpu, m, n, k, precision=run.precision, layout="tn", kernel="engine")

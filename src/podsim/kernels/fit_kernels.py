@@ -8,6 +8,7 @@ Axes: M, N, K the grid of a Correction.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -58,6 +59,17 @@ _BOUNDS = {  # step, least, greatest
     "reduction": (0.3, 0.02, 2.0), "split_latency": (1e-6, 0.3e-6, 6e-6),
 }  # fmt: skip
 """constant -> (scale on which it is varied and pulled to its start, least, greatest)"""
+_NARROW = _BOUNDS | {
+    "share_256x128": (0.1, 0.05, 1.05), "share_128x128": (0.1, 0.05, 1.05), "share_128x64": (0.1, 0.02, 1.05),
+    "share_64x64": (0.1, 0.01, 1.05), "share_32x64": (0.1, 0.01, 1.05), "fill": (40.0, 1.0, 1500.0),
+    "startup": (1e6, 1e4, 2e7), "latency": (1e-6, 0.5e-6, 40e-6), "reduction": (0.3, 0.02, 50.0),
+    "split_latency": (1e-6, 0.3e-6, 300e-6), "quantise": (0.3, 0.0, 5.0), "quantise_latency": (1e-6, 0.0, 40e-6),
+}  # fmt: skip
+"""_BOUNDS of formats below 16 bits: their kernels are slower at small tiles, and some libraries do not split k"""
+_QUANTISED = ("fp8", "fp8_block", "mxfp8", "nvfp4")
+"""Formats measured in engines, which quantise the input of each product; their products start as 16-bit ones do."""
+_WEIGHTS = ("int8_wo", "int4_wo")
+"""formats of weights alone: their arithmetic has 16 bits"""
 _HOST = Parameter(start=20e-6, low=0.0, high=60e-6, scale=20e-6)
 """s. The host's time of a call."""
 _UNALIGNED = Fit(
@@ -92,6 +104,8 @@ _PUBLISHED = {
 
 _WIDTHS = (0.35, 0.35, 0.5)
 """octaves of m, n, k over which a correction is smoothed: good for all GPUs in cross-validation"""
+_APART = 0.4
+"""octaves between the sizes of a correction's grid, if the rows do not fill a grid of their own"""
 
 
 def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") -> KernelConstants:
@@ -113,9 +127,12 @@ def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") ->
             f"no product was measured on {gpu.name}; the table has {', '.join(sorted(set(rows.gpu)))}"
         )
     names, counts = np.unique(measured.precision, return_counts=True)
-    for precision in (str(name) for name in names[np.argsort(-counts)]):
+    for precision in (str(name) for name in names[np.lexsort((-counts, np.isin(names, _QUANTISED)))]):
         part = measured.take(measured.precision == precision)
-        fitted, correction, _ = _fit_precision(part, gpu, _near(gemm, precision), bool(gemm))
+        near = _near(gemm, precision)
+        if precision in _QUANTISED:
+            near = replace(near, latency=_near(gemm, "bf16").latency)
+        fitted, correction, _ = _fit_precision(part, gpu, near, bool(gemm))
         gemm[precision], note = _fit_unaligned(rows, gpu, fitted)
         if precision in ("fp16", "bf16"):
             gemm[precision], batches = fit_batches(rows, gpu, gemm[precision])
@@ -205,8 +222,8 @@ def _products(rows: KernelRows) -> KernelRows:
     """Single aligned products that state their sizes; batches are fitted after them (fit_batches)."""
     keep = (rows.op == "gemm") & np.isfinite(rows.m * rows.n * rows.k)
     rows = rows.take(keep)
-    width = np.array([operand_bytes(p) for p in rows.precision]) if len(rows) else np.empty(0)
-    return rows.take((rows.k % (16 / width) == 0) & (rows.n % (16 / width) == 0))
+    width = np.array([operand_bytes(p) for p in rows.precision])
+    return rows.take(is_aligned(rows.m, rows.n, rows.k, width, "nn"))
 
 
 def _fit_precision(
@@ -220,13 +237,17 @@ def _fit_precision(
 
 def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> tuple[GemmConstants, float]:
     """Constants and the host's s per kernel (0 where rows were not timed on the host)."""
+    precision = rows.precision[0]
+    bounds = _BOUNDS if operand_bytes(precision) >= 2 and precision not in _WEIGHTS else _NARROW
+    fixed = ("latency",) if precision in _QUANTISED else ("quantise", "quantise_latency")
     step = max(1, -(-len(rows) // _SAMPLE))
     rows = rows.take(np.arange(0, len(rows), step))
     parameters = {
         name: Parameter(
             start=float(np.clip(getattr(start, name), low, high)), low=low, high=high, scale=scale
         )
-        for name, (scale, low, high) in _BOUNDS.items()
+        for name, (scale, low, high) in bounds.items()
+        if name not in fixed
     }
     host = _HOST if host_timed(rows).any() else replace(_HOST, start=0.0)
     fit = Fit(
@@ -241,26 +262,43 @@ def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> 
 def _correction(rows: KernelRows, logs: Floats) -> Correction | None:
     """Mean residual around each grid point, weighted by a Gaussian in log2 of the sizes.
 
-    None unless 300 rows fill half of the grid of their own sizes. One row weighs little against its
-    neighbours, and far from all rows the correction goes to zero.
+    None for fewer than 300 rows. The grid is that of their own sizes if they fill half of it, else of sizes at least
+    _APART octaves from each other. One row weighs little against its neighbours, and far from all rows the correction
+    goes to zero.
     """
-    axes = [np.unique(s) for s in (rows.m, rows.n, rows.k)]
-    shape = tuple(len(a) for a in axes)
-    if len(rows) < 300 or len(rows) < 0.5 * np.prod(shape) or min(shape) < 2:
+    sizes = (rows.m, rows.n, rows.k)
+    axes = [np.unique(s) for s in sizes]
+    if len(rows) < 0.5 * math.prod(map(len, axes)):
+        axes = [_apart(axis) for axis in axes]
+    shape = tuple(map(len, axes))
+    if len(rows) < 300 or min(shape) < 2:
         return None
-    index = tuple(np.searchsorted(a, s) for a, s in zip(axes, (rows.m, rows.n, rows.k), strict=True))
-    sums_MNK, counts_MNK = np.zeros(shape), np.zeros(shape)
-    np.add.at(sums_MNK, index, np.clip(logs, -0.4, 0.4))
-    np.add.at(counts_MNK, index, 1.0)
-    measured_MNK = counts_MNK > 0
-    for axis, (sizes, octaves) in enumerate(zip(axes, _WIDTHS, strict=True)):
-        gaps = np.log2(sizes)[:, None] - np.log2(sizes)[None, :]
-        weights = np.exp(-0.5 * (gaps / octaves) ** 2)
-        sums_MNK = np.moveaxis(np.tensordot(weights, sums_MNK, (1, axis)), 0, axis)
-        counts_MNK = np.moveaxis(np.tensordot(weights, counts_MNK, (1, axis)), 0, axis)
-    log_m, log_n, log_k = (np.log2(a) for a in axes)
+    weights = [
+        np.exp(-0.5 * ((np.log2(axis)[:, None] - np.log2(size)) / octaves) ** 2)
+        for axis, size, octaves in zip(axes, sizes, _WIDTHS, strict=True)
+    ]
+    sums_MNK, counts_MNK = (
+        np.einsum("mr,nr,kr->mnk", weights[0] * rest, *weights[1:], optimize=True)
+        for rest in (np.clip(logs, -0.4, 0.4), 1.0)
+    )
+    at_R = [
+        np.searchsorted(axis, size).clip(max=len(axis) - 1) for axis, size in zip(axes, sizes, strict=True)
+    ]
+    on_R = np.all([axis[at] == size for axis, at, size in zip(axes, at_R, sizes, strict=True)], axis=0)
+    measured_MNK = np.zeros(shape, dtype=bool)
+    measured_MNK[tuple(at[on_R] for at in at_R)] = True
+    log_m, log_n, log_k = (np.log2(axis) for axis in axes)
     return Correction(log_m=log_m, log_n=log_n, log_k=log_k, logs_MNK=sums_MNK / (counts_MNK + 0.05),
                       measured_MNK=measured_MNK)  # fmt: skip
+
+
+def _apart(sizes: Floats) -> Floats:
+    """The increasing sizes that are at least _APART octaves above the one kept before."""
+    kept = [sizes[0]]
+    for size in sizes[1:]:
+        if size >= kept[-1] * 2**_APART:
+            kept.append(size)
+    return np.array(kept)
 
 
 def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple[GemmConstants, str]:
@@ -288,15 +326,15 @@ def _fit_memory(
 
     The reader of a product is not always the best: being slower than a row costs three times being faster.
     """
-    thin = rows.take((rows.m <= 4) & (rows.n >= 1024) & (rows.k >= 1024))
+    halves = np.isin(rows.precision, ["fp16", "bf16"])
+    thin = rows.take(halves & (rows.m <= 4) & (rows.n >= 1024) & (rows.k >= 1024))
     if len(thin) < 50:
         if start is None:
             raise TableError(
                 f"no streaming read was measured on {gpu.name}: products with m up to 4, n and k from 1024"
             )
         return start.memory
-    width = np.array([operand_bytes(p) for p in thin.precision])
-    moved = width * (thin.k * (thin.m + thin.n) + thin.m * thin.n)
+    moved = 2.0 * (thin.k * (thin.m + thin.n) + thin.m * thin.n)
 
     def logs(values: Values) -> Floats:
         reading = (moved + values["startup"]) / (gpu.memory_bandwidth * values["share"])

@@ -17,13 +17,24 @@ from podsim.fitting import Bools, Fit, Floats, Parameter, Solution, Values, fold
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import Evidence, GemmConstants, base_name, gemm_constants, kernel_constants
-from podsim.kernels.gemm import gemm_law, gemm_seconds, is_aligned, operand_bytes, peak_of, result_bytes
+from podsim.kernels.gemm import (
+    gemm_law,
+    gemm_seconds,
+    is_aligned,
+    operand_bytes,
+    operand_widths,
+    peak_of,
+    quantise_seconds,
+    result_bytes,
+)
 from podsim.kernels.measured_kernels import KernelRows
 
 LONG = 20e-6
 """s. The shortest kernel whose error is reported."""
 _HOST_TIMED = ("EleutherAI",)
 """Sources timed on the host's clock, call by call: their fit has one more constant, the host's time of a call."""
+_ENGINE_TIMED = "aiconfigurator"
+"""A word of the sources that timed an inference engine's products, whose input is quantised on the way."""
 _FIELDS = frozenset(field.name for field in fields(GemmConstants))
 
 
@@ -46,15 +57,25 @@ def law_seconds(constants: GemmConstants, gpu: Gpu, rows: KernelRows) -> Floats:
     """Seconds of rows, all of one precision, by the law."""
     precision = str(rows.precision[0])
     machine = (float(gpu.sms), peak_of(gpu, precision), gpu.memory_bandwidth)
-    widths = (operand_bytes(precision), np.where(rows.accumulate, 8.0, result_bytes(precision)))
-    aligned = is_aligned(rows.m, rows.n, rows.k, widths[0], "nn")
+    widths = (
+        operand_widths(precision, rows.m, rows.n),
+        np.where(rows.accumulate, 8.0, result_bytes(precision)),
+    )
+    aligned = is_aligned(rows.m, rows.n, rows.k, operand_bytes(precision), "nn")
     shapes = (rows.m, rows.n, rows.k, rows.batch)
-    return gemm_law(constants, machine, shapes, widths=widths, aligned=aligned, cache=gpu.l2)
+    product = gemm_law(constants, machine, shapes, widths=widths, aligned=aligned, cache=gpu.l2)
+    quantising = quantise_seconds(constants, gpu.memory_bandwidth, rows.m * rows.k, precision)
+    return np.asarray(product + engine_timed(rows) * quantising)
 
 
 def host_timed(rows: KernelRows) -> npt.NDArray[np.bool_]:
     """Which rows were timed on the host's clock, and so hold its time of a call."""
     return np.array([source.startswith(_HOST_TIMED) for source in rows.source], dtype=bool)
+
+
+def engine_timed(rows: KernelRows) -> npt.NDArray[np.bool_]:
+    """Which rows were timed in an inference engine, and so hold the time in which it quantises the input."""
+    return np.array([_ENGINE_TIMED in source for source in rows.source], dtype=bool)
 
 
 def fit_products_law(

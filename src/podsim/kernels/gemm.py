@@ -41,7 +41,7 @@ from podsim.kernels.constants import Correction, GemmConstants, gemm_constants, 
 
 Floats = npt.NDArray[np.float64]
 Layout = Literal["nn", "nt", "tn"]
-GemmKernel = Literal["plain", "accumulating", "grouped"]
+GemmKernel = Literal["plain", "accumulating", "grouped", "engine"]
 
 _TILE_M = np.array([256, 128, 128, 256, 64, 128, 64, 64, 32], float)
 _TILE_N = np.array([128, 256, 128, 64, 256, 64, 128, 64, 64], float)
@@ -54,25 +54,38 @@ _CHUNK = 2048
 _OPERAND = {
     "fp64": 8.0, "fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0,
     "fp8": 1.0, "int8": 1.0, "int4": 0.5, "mxfp8": PRECISIONS["mxfp8"].bytes, "nvfp4": PRECISIONS["nvfp4"].bytes,
+    "fp8_block": 1.0, "int8_wo": 2.0, "int4_wo": 2.0,
 }  # fmt: skip
-_RESULT = {**_OPERAND, **dict.fromkeys(("fp8", "mxfp8", "nvfp4", "int8", "int4"), 2.0)}
+_WEIGHT = {"int8_wo": 1.0, "int4_wo": 0.5}
+"""formats of weights alone, whose arithmetic has 16 bits -> B of a weight"""
+_ARITHMETIC = {"fp8_block": "fp8", "int8_wo": "fp16", "int4_wo": "fp16"}
+"""formats of engines only -> the number format that they are multiplied in"""
 
 
 def operand_bytes(precision: str) -> float:
-    """B of one element; PlanError for an unknown precision."""
+    """B of one element of the input, its scales included; PlanError for an unknown precision."""
     if precision not in _OPERAND:
         raise PlanError([unknown_name("precision", precision, _OPERAND)])
     return _OPERAND[precision]
 
 
 def result_bytes(precision: str) -> float:
-    """B of one element of a product's result; 8-bit operands give 16-bit results."""
-    return _RESULT[precision]
+    """B of one element of a product's result; narrower operands give 16-bit results."""
+    return max(operand_bytes(precision), 2.0)
+
+
+def operand_widths(precision: str, m: Floats, n: Floats) -> float | Floats:
+    """B of an element of the operands, mean of the m x k input and the k x n weights."""
+    width = operand_bytes(precision)
+    if precision not in _WEIGHT:
+        return width
+    return np.asarray((width * m + _WEIGHT[precision] * n) / (m + n))
 
 
 def peak_of(gpu: Gpu, precision: str) -> float:
     """FLOP/s of `gpu` in `precision`, fp64 on tensor cores where it has such; PlanError where it has none."""
     operand_bytes(precision)
+    precision = _ARITHMETIC.get(precision, precision)
     if precision == "fp64" and "fp64_tensor" in gpu.peaks:
         return gpu.peaks["fp64_tensor"]
     if not PRECISIONS[precision].is_native(gpu):
@@ -143,6 +156,12 @@ def gemm_law(
     return np.asarray(smooth + results * (widths[1] * c.store / bandwidth) + c.latency)
 
 
+def quantise_seconds(constants: GemmConstants, memory: float, elements: Floats, precision: str) -> Floats:
+    """Seconds of the kernel that quantises a 16-bit input of so many `elements`; `memory` is in B/s."""
+    moved = (2.0 + operand_bytes(precision)) * elements
+    return np.asarray(constants.quantise * moved / memory + constants.quantise_latency)
+
+
 def correction_at(correction: Correction, m: Floats, n: Floats, k: Floats) -> Floats:
     """log(measured / law) at sizes of shape (N,), interpolated in log2; held constant outside the grid."""
     shape = correction.logs_MNK.shape
@@ -183,8 +202,9 @@ def gemm_seconds(
     input, "nt" the gradient of its weights. It decides which dimensions must be multiples of 16 B to be fast,
     and nothing else: measured differences between layouts are below 2 %. An "accumulating" kernel adds into a result
     kept in fp32, as gradient-accumulation fusion does. Of a "grouped" one the batch is parts of one kernel of its own, as
-    of a grouped convolution, and not a library's batch of products. Never below what peak arithmetic allows, nor,
-    beyond what the L2 cache can hold, peak bandwidth.
+    of a grouped convolution, and not a library's batch of products. An "engine" one quantises its m x k input before, as
+    inference engines do in fp8 and narrower formats; a plain one has its operands in the format. Never below what peak
+    arithmetic allows, nor, beyond what the L2 cache can hold, peak bandwidth.
 
     Raises PlanError for sizes that are not positive, and for a precision the GPU has not.
     Source: module docstring, and the evidence of `kernel_constants(gpu)`.
@@ -215,24 +235,28 @@ def _chunk(
     m, n, k, batch = shapes
     fitted = kernel_constants(gpu)
     constants, correction = gemm_constants(fitted, precision)
-    width = _OPERAND[precision]
-    widths = (width, 8.0 if kernel == "accumulating" else _RESULT[precision])
-    aligned = is_aligned(m, n, k, width, layout)
+    width, result = operand_widths(precision, m, n), result_bytes(precision)
+    widths = (width, 8.0 if kernel == "accumulating" else result)
+    aligned = is_aligned(m, n, k, _OPERAND[precision], layout)
     seconds = gemm_law(constants, (gpu.sms, peak, gpu.memory_bandwidth), shapes, widths=widths,
                        aligned=None if aligned.all() else aligned, cache=gpu.l2,
                        grouped=kernel == "grouped")  # fmt: skip
+    if kernel == "engine":
+        seconds += quantise_seconds(constants, gpu.memory_bandwidth, m * batch * k, precision)
     if correction is not None and gpu.sms == fitted.sms:
         logs = correction_at(correction, m, n, k)
         seconds *= np.exp(np.where(batch == 1, logs, 0.0))
     results = m * n * batch
-    moved = width * batch * k * (m + n) + _RESULT[precision] * results
+    moved = width * batch * k * (m + n) + result * results
     least = np.maximum(2 * results * k / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
     return np.asarray(np.maximum(seconds, least))
 
 
-def is_aligned(m: Floats, n: Floats, k: Floats, width: float, layout: Layout) -> npt.NDArray[np.bool_]:
+def is_aligned(
+    m: Floats, n: Floats, k: Floats, width: float | Floats, layout: Layout
+) -> npt.NDArray[np.bool_]:
     """Whether the rows of operands and result start at multiples of 16 B, as fast kernels need."""
-    unit = 16 / width
+    unit = np.exp2(np.ceil(np.log2(16 / np.asarray(width))))
     leading = m if layout == "nt" else k
     return np.asarray((leading % unit == 0) & (n % unit == 0))
 

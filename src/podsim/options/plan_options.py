@@ -68,7 +68,9 @@ class TrainedFields:
         None, "fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4; default bf16, or fp16 on GPUs without it."
     )
     optimizer_precision: str = option("fp32", "Precision of the Adam moments: fp32, bf16, fp8.")
-    software: str = option("megatron-core", "Framework era; `podsim show software` lists them.")
+    software: Any = option(
+        None, "Framework era; default one calibrated on the GPU. `podsim show software` lists them."
+    )
     sequence: Any = option(None, "Tokens of a sequence; default the model's.", kind=int)
 
 
@@ -106,6 +108,7 @@ class PredictOptions(PlanOptions):
     detail: str = option(
         "", "`ops` lists each op, its share of the speed of light, and its source.", choices=("", "ops")
     )
+    measured: str = option("", "A measured step of this plan, as 12.3s: corrects the prediction.")
     price: str | float = option("", "Price of a GPU-hour: a name that `podsim cost` lists, or USD, as 2.10.")
     pue: float | None = option(None, "Power of the site over that of the machine (PUE).")
     carbon: float | None = option(None, "Carbon dioxide of electricity, kg per kWh.")
@@ -128,6 +131,9 @@ class SearchOptions(TrainedFields, JobOptions):
     tokens: str | float | None = like(PredictOptions, "tokens")
     simulate: bool = option(False, "Play the plans that are shown, and rank them by that.")
     detail: str = like(PredictOptions, "detail")
+    measured: str = option(
+        "", "A measured step of the first plan, as 12.3s, or of another, as 12.3s@tp=8,pp=2: ranks again."
+    )
     price: str | float = like(PredictOptions, "price")
     pue: float | None = like(PredictOptions, "pue")
 

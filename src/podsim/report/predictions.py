@@ -126,8 +126,36 @@ def _rates(prediction: Prediction) -> Iterator[Block]:
         f"MFU {prediction.mfu_6pd:.1%} (6 x parameters x tokens), {prediction.mfu:.1%} (attention counted); "
         f"HFU {prediction.hfu:.1%} (recomputation counted)"
     )
+    yield from _evidence(prediction)
     if prediction.training is not None:
         yield from _training(prediction.training)
+
+
+def _evidence(prediction: Prediction) -> Iterator[Block]:
+    """The nearest measured run, and what other calibrated software would make of the plan."""
+    own, near = prediction.correction, prediction.nearest
+    if own is not None:
+        yield (
+            f"Corrected by your measured step of {format_quantity(own.measured, 's')} ({own.plan}): {own.factor:.3f} "
+            f"times the law with the constants of {own.software}"
+        )
+    if near is not None:
+        layout = "".join(
+            f", {name}={value}" for name, value in (("tp", near.tp), ("pp", near.pp)) if value > 1
+        )
+        yield (
+            f"Nearest measured run: {near.id}, {near.framework} with {near.parameters / 1e9:.3g} B parameters on "
+            f"{near.gpus} {near.architecture} GPUs{layout}, MFU {near.utilisation:.1%}; podsim's error there "
+            f"{near.error:+.1%}, distance {near.distance:.1f}"
+        )
+    if prediction.software_range:
+        (fast, low), (slow, high) = (
+            choose(prediction.software_range.items(), key=lambda item: item[1]) for choose in (min, max)
+        )
+        yield (
+            f"Law alone, over {len(prediction.software_range)} calibrated software: "
+            f"{format_quantity(low, 's')} ({fast}) to {format_quantity(high, 's')} ({slow})"
+        )
 
 
 def _training(run: TrainingTime) -> Iterator[Block]:
@@ -230,6 +258,15 @@ def plans_report(result: PlanResult) -> Iterator[Block]:
     yield from _plan_report(result.ranked[0].prediction)
 
 
+def _beyond(prediction: Prediction) -> list[Paragraph]:
+    """The mark of a plan whose time by the law alone beats every comparable measured run."""
+    allowance = prediction.allowance
+    if allowance is None or not allowance.outside:
+        return []
+    text = f"beyond measured runs: {format_quantity(allowance.law_time, 's')} by the law alone"
+    return [Paragraph(text, "warning", indent=" " * 5)]
+
+
 def _ranking(result: PlanResult) -> Rows:
     """Figures of each plan; below them the rest of the plan, and the reason."""
     rows: list[Ranked | Paragraph] = []
@@ -237,6 +274,7 @@ def _ranking(result: PlanResult) -> Rows:
         rows += [
             ranked,
             Paragraph(layout(ranked.prediction.plan).partition(", ")[2], indent=" " * 5),
+            *_beyond(ranked.prediction),
             Paragraph(f"{ranked.reason}.", "dim", indent=" " * 5),
         ]
     return Rows(_RANKING, rows, marked=0)

@@ -19,6 +19,8 @@ PARTS = {
     "bubble": "pipeline bubble",
     "optimizer": "optimizer",
     "host": "host work around passes and steps",
+    "allowance": "allowance: no measured run is this fast",
+    "correction": "correction by the measured step",
 }
 """the parts of a step's time, worded"""
 
@@ -52,6 +54,72 @@ class Band:
     """The number of measurements behind it."""
     basis: str
     """The description of these measurements."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """Why a step is stated slower than the law says: no measured run of its class is that fast."""
+
+    law_time: float
+    """s. The time of a step by the law alone."""
+    utilisation: float
+    """share. The model FLOPs utilisation by the law alone, by 6 x parameters per token."""
+    best: float
+    """share. The best measured utilisation of the class."""
+    row: str
+    """The measured run that reached it."""
+    rows: int
+    """The number of measured runs in the class."""
+    basis: str
+    """The class, in words."""
+    outside: bool
+    """Whether the law alone beats every measured run of the class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestRun:
+    """The measured run that resembles a plan most."""
+
+    id: str
+    """The row of the run in the reference tables."""
+    distance: float
+    """count. The distance, in doublings; a difference in kind counts as one to three."""
+    architecture: str
+    """The GPU family of the run."""
+    framework: str
+    """The framework of the run."""
+    bits: str
+    """The width of the operands: 8, 16 or 32."""
+    parameters: float
+    """count. The number of parameters that a token passes through."""
+    gpus: int
+    """The number of GPUs of the run."""
+    sequence: int
+    """The number of tokens of a sequence."""
+    tp: int
+    """The tensor-parallel degree of the run."""
+    pp: int
+    """The number of pipeline stages of the run."""
+    utilisation: float
+    """share. The measured model FLOPs utilisation, by 6 x parameters per token."""
+    error: float
+    """share. The error of podsim's prediction of this run, relative to the measured time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """What one measured step of the user changed."""
+
+    measured: float
+    """s. The measured time of a step."""
+    law_time: float
+    """s. The time of the measured plan by the law alone."""
+    factor: float
+    """factor. The measured time over that of the law; it scales every plan."""
+    software: str
+    """The software whose constants explain the measurement best."""
+    plan: str
+    """The measured plan, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +217,14 @@ class Prediction:
     """The error band; None: no measurement resembles this plan."""
     band_reason: str = ""
     """The reason why there is no band."""
+    allowance: Allowance | None = None
+    """The allowance in the step's time; None: the law's time stands."""
+    nearest: NearestRun | None = None
+    """The measured run that resembles the plan most; None: nothing was measured."""
+    software_range: Mapping[str, float] = field(default_factory=dict)
+    """s. The time of the plan's step under each calibrated software of the GPU's family, if it was asked for."""
+    correction: Correction | None = field(default=None, metadata={"optional": True})
+    """The correction by a measured step; None: none was given."""
     warnings: tuple[str, ...] = ()
     """The doubts about the prediction."""
     assumptions: tuple[str, ...] = ()
@@ -159,6 +235,12 @@ class Prediction:
     """The days for a number of tokens, if requested."""
     expense: Expense | None = field(default=None, metadata={"optional": True})
     """The energy and cost; None: neither a price nor tokens of a run were given."""
+
+    @property
+    def law_time(self) -> float:
+        """s. The time of a step by the law alone."""
+        stated = self.correction or self.allowance
+        return stated.law_time if stated else self.step_time
 
 
 @dataclass(frozen=True, kw_only=True)

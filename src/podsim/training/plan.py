@@ -19,7 +19,7 @@ from podsim.options.plan_options import PlanOptions
 from podsim.options.question import options_of
 from podsim.training.plan_values import PlanValues
 from podsim.training.rules import problems
-from podsim.training.software import load_software
+from podsim.training.software import default_software, load_software
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
@@ -105,16 +105,18 @@ def default_precision(gpu: Gpu) -> str:
     return "fp32" if gpu.architecture == "cpu" else "bf16" if "bf16" in gpu.peaks else "fp16"
 
 
-_OF_GPUS = ("megatron-core", "dle-pytorch")
-"""eras that verbs take by default"""
+_OF_GPUS = "dle-pytorch"
+"""the era that graphs take by default"""
 
 
-def software_of(software: str, gpu: Gpu) -> str:
-    """The requested software; by default that of the verbs on GPUs, and eager PyTorch on processors.
+def software_of(software: str | None, gpu: Gpu) -> str:
+    """The requested software; by default what was calibrated on the GPU's family, and eager PyTorch on processors.
 
     What is printed names what was taken.
     """
-    return "pytorch-eager" if gpu.architecture == "cpu" and software in _OF_GPUS else software
+    if not software or (gpu.architecture == "cpu" and software == _OF_GPUS):
+        return default_software(gpu)
+    return software
 
 
 class Setting(NamedTuple):

@@ -94,6 +94,7 @@ class PlanValues(TrainedFields, LayoutFields):
     overlap_grad: Ints = like(LayoutFields, "overlap_grad", default=True)
     overlap_param: Ints = like(LayoutFields, "overlap_param", default=True)
     precision: str = like(TrainedFields, "precision", default="bf16")
+    software: str = like(TrainedFields, "software", default="megatron-core")
     sequence: int = like(TrainedFields, "sequence", default=0)
 
     def __post_init__(self) -> None:

@@ -86,6 +86,8 @@ class Software:
     """share. The share of a backward tensor-parallel all-reduce that its weight-gradient GEMM hides."""
     async_tp: float = 0.7
     """share. The share of tensor-parallel collectives that is hidden when the plan says overlap_tp."""
+    default_for: tuple[str, ...] = ()
+    """The GPU families on which a plan that names no software gets this entry; "" is any other."""
     can_overlap: tuple[str, ...] = OVERLAPS
     """The overlaps of a plan that this framework has."""
     lacks: tuple[str, ...] = ()
@@ -190,6 +192,7 @@ def _software(name: str, entry: Mapping[str, Any]) -> Software:
     lists = {
         "can_overlap": tuple(entry.get("can_overlap", OVERLAPS)),
         "fitted": tuple(entry.get("fitted", ())),
+        "default_for": tuple(entry.get("default_for", ())),
         "lacks": tuple(entry.get("lacks", ())),
     }
     return Software(name=name, **{**entry, **lists})
@@ -198,6 +201,14 @@ def _software(name: str, entry: Mapping[str, Any]) -> Software:
 def software_names() -> tuple[str, ...]:
     """Names of the catalog, in its order."""
     return tuple(_catalog())
+
+
+def default_software(gpu: Gpu) -> str:
+    """The name of the software of a plan that names none: what was calibrated on the GPU's family."""
+    by_family = {
+        family: name for name, entry in software_entries().items() for family in entry.get("default_for", ())
+    }
+    return by_family.get(gpu.architecture.lower(), by_family[""])
 
 
 def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Software:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from podsim.accuracy.assumptions import changed
+from podsim.accuracy.measured_reach import calibrated_software, measured_reach, stated_seconds
+from podsim.accuracy.own_step import own_correction, read_measured
 from podsim.errors import NoFitError, PlanError
 from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.plan_options import ReplayOptions, SearchOptions
@@ -54,6 +56,8 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
         flash=cluster.gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
     case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
+    if options.measured:
+        case = _corrected_case(case, progress)
     result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
     result = replace(result, arguments=_arguments(case))
     if options.overrides:
@@ -66,6 +70,22 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     return result
 
 
+def _corrected_case(case: Case, progress: Progress | None) -> Case:
+    """The case with the software that explains a measured step best, and with the correction by that step."""
+    options, cluster = case.options, case.cluster
+    seconds, fields = read_measured(options.measured)
+    wanted = read_limits({**(options.limit or {}), **fields}, cluster.gpus)
+    result = search(case.model, cluster, case.fixed, gpus=cluster.gpus, wanted=wanted, progress=progress)
+    if result.order.size == 0:
+        raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
+    plan = result.plan(int(fastest_plans(result)[0]))
+    names = {case.fixed.software}
+    if not options.software:
+        names |= set(calibrated_software(cluster.gpu.architecture))
+    correction = own_correction(case.model, cluster, plan, seconds, sorted(names))
+    return replace(case, fixed=case.fixed.having({"software": correction.software}), correction=correction)
+
+
 def _arguments(case: Case) -> dict[str, Any]:
     """The content of an experiment file: the options, and the values that followed from them."""
     options, fixed = case.options, case.fixed
@@ -74,6 +94,7 @@ def _arguments(case: Case) -> dict[str, Any]:
         for name, value in (
             ("tokens", options.tokens),
             ("simulate", options.simulate),
+            ("measured", options.measured),
             ("price", options.price),
         )
         if value
@@ -109,11 +130,15 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
     taken = time.perf_counter() - started
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, gpus)])
+    ranked, reach = _ranking(case, result), measured_reach(model, cluster, fixed)
     return PlanResult(
         model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
-        ranked=_ranking(case, result),
+        ranked=ranked,
         pareto=tuple(
-            ParetoPoint(step_time=result.seconds(i), memory=result.memory(i), plan=result.plan(i).describe())
+            ParetoPoint(
+                step_time=stated_seconds(ranked[0].prediction, reach, result.seconds(i)),
+                memory=result.memory(i), plan=result.plan(i).describe(),
+            )
             for i in result.pareto.tolist()
         ),
         evaluated=result.evaluated, fitting=int(result.order.size), cut=result.cut, seconds=taken,
@@ -145,8 +170,10 @@ def _check(options: SearchOptions) -> None:
         problems.append(
             "objective=cost needs a price: a name that `podsim cost` lists, or USD for a GPU and an hour"
         )
-    if objective in _TRADES and (options.tokens or options.simulate):
-        problems.append(f"tokens and simulate go with objective time or memory, not with {objective}")
+    if objective in _TRADES and (options.tokens or options.simulate or options.measured):
+        problems.append(
+            f"tokens, simulate and measured go with objective time or memory, not with {objective}"
+        )
     if objective not in _TRADES and given_site:
         problems.append(f"price and pue go with objective {' or '.join(_TRADES)}, not with {objective}")
     if problems:
@@ -163,8 +190,9 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
         prediction = describe(
             model, cluster, result.plan(position), detail="" if predictions else options.detail,
             default_batch=case.default_batch, tokens=cast("float | None", options.tokens),
+            correction=case.correction,
         )  # fmt: skip
-        assert isclose(prediction.step_time, result.seconds(position), rel_tol=1e-6), (
+        assert isclose(prediction.law_time, result.seconds(position), rel_tol=1e-6), (
             prediction.plan,
             result.seconds(position),
         )

@@ -20,7 +20,7 @@ from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
 from podsim.results.expense import Offer, Trade
-from podsim.results.prediction import Prediction, Ranked
+from podsim.results.prediction import Correction, Prediction, Ranked
 from podsim.training.plan import Plan
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits
@@ -40,6 +40,8 @@ class Case:
     fixed: Plan
     options: SearchOptions
     default_batch: bool
+    correction: Correction | None = None
+    """The correction by a measured step of the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +119,7 @@ def _ranked(case: Case, lots: list[PlanLot], offer: Offer | None) -> tuple[Ranke
             case.model, lot.cluster, lot.plans.take(int(position[i])), default_batch=case.default_batch,
             detail="" if ranked else options.detail,
         )  # fmt: skip
-        assert np.isclose(prediction.step_time, seconds[i], rtol=1e-6), (prediction.plan, seconds[i])
+        assert np.isclose(prediction.law_time, seconds[i], rtol=1e-6), (prediction.plan, seconds[i])
         expense = expense_of(
             prediction, lot.cluster, price=str(options.price), pue=options.pue, within=lots[0].cluster
         )

@@ -1,0 +1,104 @@
+"""What one measured step of the user's own run says of a prediction, and of every other plan of the same job.
+
+The measurement fixes what podsim does not know of the machine: the predictions of the job are scaled by measured over
+predicted. Of the software that was calibrated on the GPU family, the one that needs the least scaling explains the run
+best; a ranking is made with its constants. What is left is the scatter of runs of one source around their own mean.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import replace
+from functools import lru_cache
+from math import log
+from statistics import median
+
+import numpy as np
+
+from podsim.accuracy.bands import ENOUGH, band_limits, residuals
+from podsim.accuracy.measured_reach import scaled_prediction
+from podsim.errors import PlanError
+from podsim.hardware.cluster import Cluster
+from podsim.results.prediction import Band, Correction, Prediction
+from podsim.training.batch import step_cost
+from podsim.training.plan import Plan
+from podsim.units import format_quantity, parse_quantity
+from podsim.workload.model import Model
+
+_LEAST_ROWS = 3
+"""runs of one source that show its scatter"""
+
+
+def read_measured(text: str) -> tuple[float, dict[str, str]]:
+    """(seconds, fields of the measured plan) of "12.3s" or "12.3s@tp=8,pp=2"; PlanError for anything else."""
+    time, _, fields = text.partition("@")
+    words = [word.partition("=") for word in fields.split(",") if word]
+    try:
+        seconds = parse_quantity(time.strip(), "s")
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0 or not all(name and value for name, _, value in words):
+        raise PlanError([
+            f"measured={text!r}: the seconds of a step, as 12.3s; for a plan other than the first with its fields, "
+            "as 12.3s@tp=8,pp=2"
+        ])  # fmt: skip
+    return seconds, {name.strip(): value.strip() for name, _, value in words}
+
+
+def own_correction(
+    model: Model, cluster: Cluster, plan: Plan, seconds: float, software: Collection[str]
+) -> Correction:
+    """The correction by a measured step of a scalar plan, with whichever of the software explains it best."""
+
+    def law_seconds(name: str) -> float:
+        return float(step_cost(model, cluster, plan.having({"software": name})).seconds[0])
+
+    laws = {name: law_seconds(name) for name in software}
+    best = min(laws, key=lambda name: abs(log(seconds / laws[name])))
+    return Correction(
+        measured=seconds,
+        law_time=laws[best],
+        factor=seconds / laws[best],
+        software=best,
+        plan=" ".join(f"{name}={plan.describe()[name]}" for name in ("tp", "pp", "dp", "micro_batch")),
+    )
+
+
+def corrected(prediction: Prediction, correction: Correction, architecture: str) -> Prediction:
+    """The prediction scaled as the measured step says, with the scatter that is left as its band.
+
+    PlanError if the GPUs' peak makes such a step impossible.
+    """
+    stated = scaled_prediction(prediction, correction.factor, part="correction")
+    if stated.mfu_6pd > 1:
+        raise PlanError([
+            f"measured={correction.measured:g} s: no step is that fast; 6 x parameters x tokens take at least "
+            f"{format_quantity(correction.measured * stated.mfu_6pd, 's')} at the GPUs' peak"
+        ])  # fmt: skip
+    return replace(
+        stated,
+        correction=replace(correction, law_time=prediction.step_time),
+        band=scatter_band(architecture.lower()),
+        band_reason="",
+    )
+
+
+@lru_cache(maxsize=8)
+def scatter_band(architecture: str) -> Band:
+    """The band of runs of one source around their own median, on a GPU family or, with too few runs, on all."""
+    family = [row for row in residuals() if row.features.architecture == architecture]
+    rows = family if len(family) >= ENOUGH else residuals()
+    by_source: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        by_source[row.source, row.software].append(index)
+    centred = []
+    for members in by_source.values():
+        if len(members) >= _LEAST_ROWS:
+            middle = median(rows[i].log_ratio for i in members)
+            centred += [replace(rows[i], log_ratio=rows[i].log_ratio - middle) for i in members]
+    low, high = band_limits(centred, np.ones(len(centred)), tail=0.1)
+    basis = (
+        f"scatter of {len(centred)} measured runs around the median of their source, after one measured step"
+    )
+    return Band(low=low, high=high, rows=len(centred), basis=basis)
