@@ -23,9 +23,9 @@ import podsim.graphs
 from podsim.accuracy.inference_cells import inference_cells
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.price_inference import InferenceCosts, InferenceRun, read_inference_run
-from podsim.accuracy.tables import measurement, find_kind, make_row
+from podsim.accuracy.tables import find_kind, make_row, measurement
 from podsim.errors import PodsimError
-from podsim.graphs.inference import FILE, PRODUCTS, gpu_family, load_serving, served_batch
+from podsim.graphs.inference import FILE, gpu_family, load_serving, served_batch
 from reference.curate import raw_rows
 
 Floats = NDArray[np.float64]
@@ -43,8 +43,17 @@ TITLES = {
     "tensorflow": "TensorFlow 1", "tensorflow2": "TensorFlow 2", "tensorflow-xla": "TensorFlow with XLA",
     "tensorflow-triton": "TensorFlow behind Triton", "tensorflow-tensorrt": "TensorFlow with TensorRT behind Triton",
 }  # fmt: skip
-OWN = ("host_kernel", "request", "copy", "conv_speed", "gemm_speed", "attention_speed", "recurrent_speed", "memory_speed",
-       "blend")
+OWN = (
+    "host_kernel",
+    "request",
+    "copy",
+    "conv_speed",
+    "gemm_speed",
+    "attention_speed",
+    "recurrent_speed",
+    "memory_speed",
+    "blend",
+)
 """The constants of an engine, in the order of the fit."""
 START = np.log([5e-6, 1e-4, 1e-11, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5])
 HOLD = np.array([0.05, 0.05, 0.05, 0.2, 0.2, 0.2, 0.2, 0.2, 0.3])
@@ -143,7 +152,12 @@ def fit(rows: Samples, chosen: NDArray[np.bool_]) -> Floats:
 
     def residual(logs: Floats) -> Floats:
         own, speeds, pairs, shared = _parts(logs)
-        held = (((own - START) * HOLD).ravel(), 0.3 * speeds.ravel(), 0.6 * pairs.ravel(), 0.2 * (shared - SHARED_START))
+        held = (
+            ((own - START) * HOLD).ravel(),
+            0.3 * speeds.ravel(),
+            0.6 * pairs.ravel(),
+            0.2 * (shared - SHARED_START),
+        )
         errors = rows.weight * np.log(predict(logs, rows) / rows.measured)
         return np.concatenate([errors[chosen], *held])
 
@@ -191,7 +205,11 @@ def table_text(rows: Samples, logs: Floats) -> str:
 
 
 def _inline(values: Floats, kept: list[bool] | None = None) -> str:
-    pairs = [(name, value) for i, (name, value) in enumerate(zip(FAMILIES, values, strict=True)) if not kept or kept[i]]
+    pairs = [
+        (name, value)
+        for i, (name, value) in enumerate(zip(FAMILIES, values, strict=True))
+        if not kept or kept[i]
+    ]
     return "{ " + ", ".join(f"{name} = {value:.4g}" for name, value in pairs) + " }"
 
 
@@ -221,5 +239,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    assert len(OWN) == 4 + len(PRODUCTS)
     sys.exit(main())

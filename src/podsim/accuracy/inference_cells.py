@@ -37,7 +37,9 @@ def inference_cells(row: Mapping[str, str]) -> dict[str, str]:
         raise NotExpressible(network["skip"])
     engine = _named("engine", row)
     if engine is None:
-        raise NotExpressible(f"inference: no engine is known as framework={cell_text(row, 'framework')[:40]!r}")
+        raise NotExpressible(
+            f"inference: no engine is known as framework={cell_text(row, 'framework')[:40]!r}"
+        )
     precision, concurrency = _precision(row), _concurrency(row)
     batch, gpus = _batch(row, precision, concurrency), read_count(row, "n_gpus", 1)
     _check_unit(row)
@@ -88,7 +90,9 @@ def _batch(row: Mapping[str, str], precision: str, concurrency: int) -> int:
         return 1
     stated = read_batch(cell, precision) if cell else None
     if stated is None or stated[0] < 1:
-        raise NotExpressible(f"batch_per_gpu={cell[:40]!r} is not a number" if cell else "batch_per_gpu is not given")
+        raise NotExpressible(
+            f"batch_per_gpu={cell[:40]!r} is not a number" if cell else "batch_per_gpu is not given"
+        )
     return round(stated[0])
 
 
@@ -97,7 +101,9 @@ def _check_unit(row: Mapping[str, str]) -> None:
     text = cell_text(row, "unit")
     unit = read_rate_unit(text) if text else None
     if unit is not None and unit.counts != "samples":
-        raise NotExpressible(f"unit={text[:40]!r} counts {unit.counts}, of which a sample has no known number")
+        raise NotExpressible(
+            f"unit={text[:40]!r} counts {unit.counts}, of which a sample has no known number"
+        )
 
 
 def _check_latency(row: Mapping[str, str], batch: int, concurrency: int) -> None:
@@ -120,7 +126,9 @@ def _gpu(row: Mapping[str, str]) -> str:
     if name is None:
         gpu = cell_text(row, "gpu")
         raise NotExpressible(
-            f"inference was not measured on a GPU of the catalog like {gpu[:40]!r}" if gpu else "the GPU is not given"
+            f"inference was not measured on a GPU of the catalog like {gpu[:40]!r}"
+            if gpu
+            else "the GPU is not given"
         )
     profile = re.search(r"\b([1-7]g\.\d+gb)\b", f"{text} {cell_text(row, 'notes').lower()}")
     return f"{name}/{profile[1]}" if profile else str(name)

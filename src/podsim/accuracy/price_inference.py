@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from podsim.accuracy.inference_cells import NAME
-from podsim.accuracy.measured_runs import NotExpressible, read_settings
+from podsim.accuracy.inference_cells import NAME, inference_cells
+from podsim.accuracy.measured_runs import NotExpressible, cell_text, is_described, read_settings
+from podsim.accuracy.network_cells import is_training
+from podsim.errors import PodsimError
 from podsim.graphs.inference import (
     Engine,
     ServedWork,
@@ -39,8 +41,31 @@ class InferenceRun:
 
 
 def is_inference(row: Mapping[str, str]) -> bool:
-    """Whether a row with a plan is of inference."""
-    return row.get("plan", "").startswith(f"{NAME} ")
+    """Whether a row is of inference, by its task or its plan."""
+    return row.get("plan", "").startswith(f"{NAME} ") or not is_training(row)
+
+
+def price_inference(
+    rows: Iterable[tuple[str, Mapping[str, str]]], what: str
+) -> tuple[dict[str, float], dict[str, str]]:
+    """(id -> samples/s or seconds of a request, id -> reason for none) of rows of inference."""
+    costs, predictions, reasons = InferenceCosts(), {}, {}
+    for id, row in rows:
+        try:
+            if cell_text(row, "reason"):
+                raise NotExpressible(row["reason"])
+            run = read_inference_run({**row, **({} if is_described(row) else inference_cells(row))})
+            rate = costs.rate(run)
+        except (PodsimError, NotExpressible) as problem:
+            reasons[id] = str(problem)
+            continue
+        if what == "samples/s":
+            predictions[id] = rate
+        elif what == "seconds":
+            predictions[id] = latency_seconds(run, rate)
+        else:
+            reasons[id] = f"a row of inference has no {what}"
+    return predictions, reasons
 
 
 def read_inference_run(row: Mapping[str, str]) -> InferenceRun:
@@ -90,5 +115,3 @@ class InferenceCosts:
 def latency_seconds(run: InferenceRun, rate: float) -> float:
     """Seconds from a request to its answer, for requests that follow each other without pause."""
     return run.gpus * run.batch * run.concurrency / rate
-
-

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, is_described, read_cluster, read_settings
 from podsim.accuracy.network_cells import network_cells
+from podsim.accuracy.price_inference import is_inference, price_inference
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
@@ -45,20 +46,20 @@ class NetworkRun:
 
 
 def price_networks(rows: Rows) -> Priced:
-    """Predicted rates, in each row's own unit, for rows of the kinds "vision" and "mlperf"."""
-    runs, reasons = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
-    predictions: dict[str, float] = {}
+    """Predicted rates, in each row's own unit, for rows of the kinds "vision" and "mlperf"; of inference also latencies."""
+    fields = {row.id: row.fields for row in rows}
+    served = {id: row for id, row in fields.items() if rows.kind == "vision" and is_inference(row)}
+    runs, reasons = network_runs(rows.kind, [(id, row) for id, row in fields.items() if id not in served])
+    predictions, of_inference = price_inference(served.items(), rows.what)
+    reasons |= of_inference
     ideals: dict[str, float] = {}
     if rows.what != "samples/s":
         why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
-        return Priced(predictions={}, reasons={**dict.fromkeys(runs, why), **reasons})
-    costs, served = NetworkCosts(), InferenceCosts()
+        return Priced(predictions=predictions, reasons={**dict.fromkeys(runs, why), **reasons})
+    costs = NetworkCosts()
     for id, run in runs.items():
         try:
-            if isinstance(run, InferenceRun):
-                predictions[id] = served.rate(run)
-            else:
-                predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
+            predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
         except PodsimError as error:
             reasons[id] = str(error)
     return Priced(predictions=predictions, reasons=reasons, ideals=ideals)
@@ -69,7 +70,8 @@ def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
     if cell_text(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
-        return read_network_run(row if is_described(row) else {**row, **network_cells(table, row)})
+        cells = {} if is_described(row) else network_cells(table, row)
+        return read_network_run({**row, **cells})
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 

@@ -133,7 +133,9 @@ def gpu_family(gpu: Gpu, serving: Serving) -> str:
     """
     name = gpu.name.lower()
     families = {"ampere": "a100", "volta": "v100", "turing": "t4"}
-    family = next((each for each in serving.products if name.startswith(each)), families.get(gpu.architecture))
+    family = next(
+        (each for each in serving.products if name.startswith(each)), families.get(gpu.architecture)
+    )
     if family is None:
         known = ", ".join(serving.products)
         raise PlanError([f"{gpu.name}: inference was measured on {known} and their architectures only"])
@@ -164,7 +166,9 @@ def served_work(network: str, batch: int, gpu: Gpu, precision: str, rule: str) -
     )  # fmt: skip
 
 
-def served_seconds(work: ServedWork, engine: Engine, serving: Serving, family: str, *, concurrency: int = 1) -> float:
+def served_seconds(
+    work: ServedWork, engine: Engine, serving: Serving, family: str, *, concurrency: int = 1
+) -> float:
     """Seconds of one batch on a GPU of a family."""
     speeds = (engine.conv_speed, engine.gemm_speed, engine.attention_speed, engine.recurrent_speed)
     products = sum(seconds / speed for seconds, speed in zip(work.products, speeds, strict=True))
