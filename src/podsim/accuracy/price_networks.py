@@ -17,6 +17,7 @@ from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
 from podsim.graphs.graph_step import replicas_step
+from podsim.graphs.loading import fed_step, loader_of_software, loading_seconds
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.cluster import Cluster
@@ -46,7 +47,7 @@ class NetworkRun:
 
 
 def price_networks(rows: Rows) -> Priced:
-    """Predicted rates, in each row's own unit, for rows of the kinds "vision" and "mlperf"; of inference also latencies."""
+    """Predicted rates, in each row's own unit, for rows of the kinds "vision" and "mlperf"; latencies of inference."""
     fields = {row.id: row.fields for row in rows}
     served = {id: row for id, row in fields.items() if rows.kind == "vision" and is_inference(row)}
     runs, reasons = network_runs(rows.kind, [(id, row) for id, row in fields.items() if id not in served])
@@ -131,7 +132,10 @@ class NetworkCosts:
             update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, software), gpus=run.gpus,
             accumulate=run.accumulate,
         )  # fmt: skip
-        return run.gpus * run.batch * run.accumulate * run.items / step.seconds
+        loading = run.accumulate * loading_seconds(
+            run.network, run.batch, run.cluster, run.gpus, loader_of_software(run.software)
+        )
+        return run.gpus * run.batch * run.accumulate * run.items / fed_step(step, loading).seconds
 
     def without_costs(self) -> NetworkCosts:
         """A copy with the graphs and without their costs, for changed constants."""

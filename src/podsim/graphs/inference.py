@@ -29,6 +29,9 @@ from podsim.errors import CatalogError, PlanError, unknown_name
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import plain_costs
 from podsim.graphs.networks import load_network, networks
+from podsim.graphs.op_graph import OpGraph
+from podsim.graphs.op_graph_batch import interpolate_batch
+from podsim.graphs.op_graph_json import check_batch
 from podsim.hardware.parts import PRECISIONS, Gpu
 
 FILE = "inference.toml"
@@ -151,7 +154,8 @@ def served_work(network: str, batch: int, gpu: Gpu, precision: str, rule: str) -
     """The kernel laws' costs of the forward pass. Raises PlanError for a precision that the GPU cannot compute."""
     while precision in _FALLBACK and PRECISIONS[precision].matmul not in gpu.peaks:
         precision = _FALLBACK[precision]
-    graph = fuse(load_network(network, batch), FUSIONS[rule])
+    check_batch(batch)
+    graph = interpolate_batch(*_merged_ends(network, rule), batch)
     plain = plain_costs(graph, gpu, precision, "flash2")
     kinds = graph.kind_names
     spent = dict.fromkeys(PRODUCTS, 0.0)
@@ -181,6 +185,14 @@ def served_seconds(
     return engine.request + engine.copy * work.bytes * exposed + computed
 
 
+@cache
+def _merged_ends(network: str, rule: str) -> tuple[OpGraph, OpGraph]:
+    """The graphs of a network for one and two samples, their ops merged by a rule of fusion."""
+    single, double = (fuse(load_network(network, batch), FUSIONS[rule]) for batch in (1, 2))
+    return single, double
+
+
+@cache
 def _sample_bytes(network: str) -> float:
     """B of the inputs of one sample, with the targets, which are as large as results."""
     total = 0.0
