@@ -18,12 +18,22 @@ from podsim.errors import CatalogError, PodsimError
 from podsim.fitting import Floats
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
+from podsim.kernels.engine_attention import MLA_DIMS, EngineAttention, decode_seconds, prefill_seconds
+from podsim.kernels.engine_experts import EngineExperts, experts_seconds
 from podsim.kernels.engine_run import EngineRun, engine_gemm_seconds, precision_name
 
 Sizes = Mapping[str, Floats]
 """Column -> its numbers, shape (rows,)."""
 
 _TYPES = ("gemm_dtype", "attn_dtype", "mla_dtype", "moe_dtype", "kv_cache_dtype")
+_DEFAULTS = {
+    "window_size": 0.0,
+    "step": 0.0,
+    "num_key_value_heads": 0.0,
+    "moe_tp_size": 1.0,
+    "moe_ep_size": 1.0,
+}
+"""Column -> what a blank cell means."""
 _COLLECTIVES = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "alltoall",
 }  # fmt: skip
@@ -43,7 +53,70 @@ def _gemm(gpu: Gpu, run: EngineRun, sizes: Sizes) -> Floats:
     return engine_gemm_seconds(gpu, run, sizes["m"], sizes["n"], sizes["k"])
 
 
-LAWS: Mapping[str, EngineLaw] = {"gemm": EngineLaw(seconds=_gemm, columns=("m", "n", "k"))}
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "prefill": ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "window_size", "step"),
+    "decode": ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "window_size", "step"),
+    "mla-prefill": ("batch_size", "isl", "num_heads", "step"),
+    "mla-decode": ("batch_size", "isl", "num_heads", "step"),
+    "moe": (
+        "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "distribution",
+    ),
+}  # fmt: skip
+"""Law -> the columns of its sizes."""
+
+
+def attention_shape(law: str, sizes: Sizes) -> EngineAttention:
+    """The sizes of attention calls from the columns of their law."""
+    batch, new, heads = sizes["batch_size"], sizes["isl"], sizes["num_heads"]
+    same = np.ones_like(batch)
+    if law.startswith("mla"):
+        query, value, latent, latent_value = MLA_DIMS
+        is_prefill = law == "mla-prefill"
+        width, value = (query, value) if is_prefill else (latent, latent_value)
+        return EngineAttention(
+            batch=batch, queries=new, keys=new + sizes["step"], heads=heads, kv_heads=heads if is_prefill else same,
+            head_dim=width * same, value_dim=value * same, window=0 * same,
+        )  # fmt: skip
+    kv_heads = np.where(sizes["num_key_value_heads"] > 0, sizes["num_key_value_heads"], heads)
+    return EngineAttention(
+        batch=batch, queries=new, keys=new + sizes["step"], heads=heads, kv_heads=kv_heads, head_dim=sizes["head_dim"],
+        value_dim=sizes["head_dim"], window=sizes["window_size"],
+    )  # fmt: skip
+
+
+def expert_shape(sizes: Sizes) -> EngineExperts:
+    """The sizes of calls of experts from their columns."""
+    return EngineExperts(
+        tokens=sizes["num_tokens"], hidden=sizes["hidden_size"], inner=sizes["inter_size"], top=sizes["topk"],
+        experts=sizes["num_experts"], tensor_parallel=sizes["moe_tp_size"], expert_parallel=sizes["moe_ep_size"],
+        skew=sizes["distribution"],
+    )  # fmt: skip
+
+
+def _prefill(law: str) -> EngineLaw:
+    return EngineLaw(
+        columns=COLUMNS[law],
+        seconds=lambda gpu, run, sizes: prefill_seconds(gpu, run, attention_shape(law, sizes), law=law),
+    )
+
+
+def _decode(law: str) -> EngineLaw:
+    return EngineLaw(
+        columns=COLUMNS[law],
+        seconds=lambda gpu, run, sizes: decode_seconds(gpu, run, attention_shape(law, sizes), law=law),
+    )
+
+
+LAWS: Mapping[str, EngineLaw] = {
+    "gemm": EngineLaw(seconds=_gemm, columns=("m", "n", "k")),
+    "context_attention": _prefill("prefill"),
+    "generation_attention": _decode("decode"),
+    **dict.fromkeys(("mla_context", "context_mla"), _prefill("mla-prefill")),
+    **dict.fromkeys(("mla_generation", "generation_mla"), _decode("mla-decode")),
+    "moe": EngineLaw(
+        seconds=lambda gpu, run, sizes: experts_seconds(gpu, run, expert_shape(sizes)), columns=COLUMNS["moe"]
+    ),
+}
 """Operation, as the column op_name names it -> its law."""
 
 
@@ -106,7 +179,7 @@ def _group_seconds(members: Sequence[Row]) -> Floats:
         gpu = engine_gpu(first.text("device"))
     except CatalogError as problem:
         raise PodsimError(f"device={first.text('device')[:60]!r}: {problem}") from None
-    sizes = {column: _numbers(members, column) for column in law.columns}
+    sizes = {column: numbers_of([row.text(column) for row in members], column) for column in law.columns}
     known = np.all([np.isfinite(values) for values in sizes.values()], axis=0)
     seconds = np.full(len(members), np.nan)
     if known.any():
@@ -115,14 +188,14 @@ def _group_seconds(members: Sequence[Row]) -> Floats:
     return seconds
 
 
-def _numbers(members: Sequence[Row], column: str) -> Floats:
-    """Cells of a column, NaN where blank; a distribution of tokens is its exponent, 0 where it is even."""
-    cells = [row.text(column) for row in members]
+def numbers_of(cells: Sequence[str], column: str) -> Floats:
+    """Cells of a column, NaN where blank and there is no default; a distribution of tokens is its exponent, 0 if even."""
     if column == "distribution":
         return np.array(
             [float(cell.rpartition("_")[2]) if cell.startswith("power_law_") else 0.0 for cell in cells]
         )
-    return np.array([float(cell) if cell else np.nan for cell in cells])
+    default = _DEFAULTS.get(column, np.nan)
+    return np.array([float(cell) if cell else default for cell in cells])
 
 
 def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:

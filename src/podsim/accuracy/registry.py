@@ -1,6 +1,7 @@
 """Every fitted or assumed constant in one list: value, unit, source, evidence.
 
     kernels.GPU.TABLE.NAME       how kernels approach the peaks (hardware/catalog/kernels)
+    engines.LAW.ARCHITECTURE.KERNEL.NAME  how kernels of inference engines run (hardware/catalog/engines)
     fabrics.ARCHITECTURE.NAME    what collectives cost in a node (hardware/catalog/fabrics)
     networks.FABRIC.NAME         and between nodes
     software.SOFTWARE[.GPU].NAME what a framework adds (training/software.toml)
@@ -21,6 +22,8 @@ from podsim.errors import CatalogError, unknown_name
 from podsim.training.software import Software, read_catalog, software_entries
 
 _CATALOG = "podsim.hardware.catalog"
+_SECONDS = ("block", "expert", "key", "launch", "splitting", "token")
+"""The first words of constants of engines that are seconds."""
 _UNITS = {"B": ("_bytes", "_memory", "_traffic", "memory_floor", "reserved"), "s": ("host_",)}
 
 
@@ -44,7 +47,7 @@ class Constant:
 
 def registry() -> tuple[Constant, ...]:
     """All constants, in the order above."""
-    return (*_kernels(), *_fabrics(), *_networks(), *_software())
+    return (*_kernels(), *_engines(), *_fabrics(), *_networks(), *_software())
 
 
 def _toml(folder: str) -> dict[str, Mapping[str, Any]]:
@@ -79,6 +82,24 @@ def _kernels() -> Iterator[Constant]:
                         rows=int(evidence.get("rows", 0)),
                         residual=evidence.get("mean_error"),
                     )
+
+
+def _engines() -> Iterator[Constant]:
+    for law, table in _toml("engines").items():
+        for architecture, entries in table["architecture"].items():
+            for kernel, entry in entries.items():
+                evidence = entry["evidence"]
+                for key, value in entry.items():
+                    if isinstance(value, float):
+                        yield Constant(
+                            name=f"engines.{law}.{architecture}.{kernel}.{key}",
+                            value=float(value),
+                            unit="s" if key.split("_")[0] in _SECONDS else "1",
+                            source="; ".join(evidence["sources"]),
+                            evidence=table["made_by"],
+                            rows=int(evidence["rows"]),
+                            residual=float(evidence["mean_error"]),
+                        )
 
 
 def _fabrics() -> Iterator[Constant]:

@@ -17,8 +17,11 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels import attention as kernels_attention
 from podsim.kernels import convolutions as kernels_conv
 from podsim.kernels import elementwise as kernels_memory
+from podsim.kernels import engine_attention, engine_experts
+from podsim.kernels import engine_constants as engine_constants_module
 from podsim.kernels import gemm as kernels_gemm
 from podsim.kernels.constants import KernelConstants, kernel_constants
+from podsim.kernels.engine_run import EngineRun
 from podsim.network import nccl, nccl_paths
 from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
 from podsim.training.software import Software, read_catalog, software_entries
@@ -72,6 +75,22 @@ def changed_kernels(
 
     modules = (kernels_attention, kernels_conv, kernels_gemm, kernels_memory)
     with _replace_functions(modules, "kernel_constants", change):
+        yield
+
+
+@contextmanager
+def changed_engines(law: str, architecture: str, kernel: str, key: str, factor: float) -> Iterator[None]:
+    """The laws of engines' kernels with one constant of one kernel times a factor."""
+
+    def change(
+        wanted: str, gpu: Gpu, run: EngineRun, family: str = ""
+    ) -> engine_constants_module.EngineConstants:
+        constants = engine_constants_module.engine_constants(wanted, gpu, run, family)
+        if (wanted, constants.architecture, constants.key) != (law, architecture, kernel):
+            return constants
+        return replace(constants, values={**constants.values, key: constants.values[key] * factor})
+
+    with _replace_functions((engine_attention, engine_experts), "engine_constants", change):
         yield
 
 

@@ -19,6 +19,7 @@ from podsim.accuracy.pricing import price
 from podsim.accuracy.registry import Constant, kernel_files, registry
 from podsim.accuracy.registry_change import (
     SoftwareCatalog,
+    changed_engines,
     changed_fabric,
     changed_kernels,
     changed_software,
@@ -36,8 +37,18 @@ from podsim.training.software import Software, holds, load_software
 Floats = NDArray[np.float64]
 
 STEP = 0.05
-_MOST = {"llm": 10, "kernels": 48, "collectives": 72, "vision": 40, "mlperf": 40}
+_MOST = {"llm": 10, "kernels": 48, "engines": 48, "collectives": 72, "vision": 40, "mlperf": 40}
 """Kind of table -> the most rows of a table and role; of kernels and collectives at least eight of each class."""
+_ENGINE_CLASSES = (
+    "device",
+    "op_name",
+    "kernel_source",
+    "gemm_dtype",
+    "attn_dtype",
+    "kv_cache_dtype",
+    "moe_dtype",
+)
+"""The columns that tell kernels of engines apart; of each, eight rows stay."""
 _STILL = 1e-9
 """The relative change up to which a prediction counts as unmoved."""
 
@@ -152,7 +163,8 @@ def _parts(slug: str) -> Iterator[_Part]:
         else:
             predictions = price(mine, cross_validate=False).predictions
             kept = [row for row in mine if row.id in predictions]
-        classes = rows.classes if rows.kind in ("kernels", "collectives") else ()
+        classes: tuple[str, ...] = _ENGINE_CLASSES if rows.kind == "engines" else ()
+        classes = rows.classes if rows.kind in ("kernels", "collectives") else classes
         thin = _thin_rows(kept, classes, _MOST[rows.kind])
         if thin:
             yield _part(replace(mine, rows=thin), role)
@@ -221,6 +233,10 @@ def _changed_predictions(constant: Constant, parts: Sequence[_Part], factor: flo
         return [
             part.predict_again(is_changed, catalog) if part.batches or part.runs else None for part in parts
         ]
+    if group == "engines":
+        architecture, kernel, key = rest[0], ".".join(rest[1:-1]), rest[-1]
+        with changed_engines(name, architecture, kernel, key, factor):
+            return [_predictions(part.rows) if _is_law_of(name, part) else None for part in parts]
     if group == "kernels":
         raw, table = kernel_files(), ".".join(rest[:-1])
         is_touched = _is_computed_with(raw, name, table)
@@ -238,7 +254,13 @@ def _changed_predictions(constant: Constant, parts: Sequence[_Part], factor: flo
         ]
 
 
-_NO_COLLECTIVE = ("gemm-a100", "gemm-hopper", "kernels-rates", "attention-figures", "attention-serving")
+def _is_law_of(law: str, part: _Part) -> bool:
+    """Whether a table holds rows of a law of engines' kernels."""
+    return part.table == f"kernels-{law.split('-', maxsplit=1)[0]}"
+
+
+_NO_COLLECTIVE = ("gemm-a100", "gemm-hopper", "kernels-rates", "attention-figures", "attention-serving",
+                  "kernels-gemm", "kernels-prefill", "kernels-decode", "kernels-mla", "kernels-moe")  # fmt: skip
 
 
 def _is_software_changed(catalog: SoftwareCatalog) -> Callable[[Batch], bool]:

@@ -35,6 +35,31 @@ class EngineRun:
     """The number format of keys and values in the cache; "" is that of the arithmetic."""
 
 
+_BYTES = {
+    "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "mxfp8": 1.03, "nvfp4": 0.56, "int8": 1.0, "int8_wo": 1.0,
+    "int4_wo": 0.53, "int8_sq": 1.0, "w4a16_mxfp4": 0.53, "w4a8_mxfp4_mxfp8": 0.53, "w4afp8": 0.53,
+}  # fmt: skip
+"""Number format -> B of a weight with its scales."""
+_PEAKS = {
+    "bf16": "bf16", "fp16": "fp16", "nvfp4": "fp4", "int8": "int8", "int8_sq": "int8", "int8_wo": "bf16",
+    "int4_wo": "bf16", "w4a16_mxfp4": "bf16",
+}  # fmt: skip
+"""Number format -> the arithmetic it runs in, if that is not fp8."""
+
+
+def format_bytes(precision: str) -> float:
+    """B of an element of a number format with its scales; "" is bf16."""
+    return _BYTES[precision or "bf16"]
+
+
+def format_peak(gpu: Gpu, precision: str) -> float:
+    """FLOP/s of the arithmetic of a number format; PodsimError where the GPU has none."""
+    arithmetic = _PEAKS.get(precision or "bf16", "fp8")
+    if arithmetic not in gpu.peaks:
+        raise PodsimError(f"{gpu.name} has no {arithmetic} arithmetic; it has {', '.join(gpu.peaks)}")
+    return gpu.peaks[arithmetic]
+
+
 def precision_name(text: str) -> str:
     """The name of a number format that an engine writes; PodsimError for another."""
     if text not in FORMATS:

@@ -1,0 +1,159 @@
+"""Seconds of attention in inference engines: prefill, decode, and compressed attention (MLA).
+
+Prefill: thread blocks of 128 rows walk over the keys that their queries see, half of them under the causal mask.
+
+    block    = (keys it passes + fill) x arithmetic of a key + block
+    core     = (max(blocks / SMs x block + tail x longest, longest)^3 + bytes^3)^(1/3)
+    seconds  = launch + core + tokens x (heads moved again + token)
+
+A packed kernel puts the query heads of a group into one block's rows. The last term is the work around the core:
+the write of keys and values to the cache, and quantisation.
+
+Decode: a block for each sequence and group of heads walks over the keys; few blocks share the keys of a sequence.
+
+    splits   = min(keys / split, cap x SMs / blocks), at least 1; 1 for a kernel that never splits
+    waiting  = max(blocks x splits / (occupancy x SMs), 1) x (keys / splits x key + block)
+    seconds  = launch + (bytes^3 + waiting^3 + arithmetic^3)^(1/3) + splitting x log2(splits) + heads x token
+
+Bytes are keys and values at a share of the bandwidth, faster (`near`) where they fit in the L2 cache. TensorRT-LLM on
+A100 and H100 runs another kernel for a single head a group, and for groups too large for the tensor cores' kernel:
+there every head walks over the keys (family "alone").
+
+MLA: prefill has heads of 192 and 128; decode has one latent head of 576, of which 512 are also the values.
+Known error: the evidence of each entry of hardware/catalog/engines/*.toml, and `podsim validate --table kernels-prefill`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from podsim.errors import PodsimError
+from podsim.fitting import Floats, Values
+from podsim.hardware.parts import Gpu
+from podsim.kernels.engine_constants import engine_constants, engine_file
+from podsim.kernels.engine_run import EngineRun, format_bytes, format_peak
+
+_ROWS = 128.0
+"""rows of a thread block of prefill"""
+_DOT = 16.0
+"""the fewest rows of a product on tensor cores"""
+MLA_DIMS = (192.0, 128.0, 576.0, 512.0)
+"""Widths of DeepSeek's compressed attention: queries and keys, values, latent keys, latent values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineAttention:
+    """Sizes of attention calls, arrays of one shape."""
+
+    batch: Floats
+    queries: Floats
+    keys: Floats
+    heads: Floats
+    kv_heads: Floats
+    head_dim: Floats
+    value_dim: Floats
+    window: Floats
+    """count. The most keys that a query sees; 0 for no limit."""
+
+    @property
+    def group(self) -> Floats:
+        """count. The query heads that share keys."""
+        return np.asarray(self.heads / self.kv_heads)
+
+
+def prefill_seconds(gpu: Gpu, run: EngineRun, shape: EngineAttention, *, law: str = "prefill") -> Floats:
+    """Seconds of causal attention over new tokens; PodsimError for an architecture that was not measured."""
+    return prefill_law(engine_constants(law, gpu, run).values, gpu, run, shape)
+
+
+def prefill_law(c: Values, gpu: Gpu, run: EngineRun, shape: EngineAttention) -> Floats:
+    """Seconds by the law alone."""
+    group = np.where(c["packed"] > 0, shape.group, 1.0)
+    rows = shape.queries * group
+    blocks = shape.batch * shape.heads / group * np.ceil(rows / _ROWS)
+    span = np.minimum(_ROWS / group, shape.queries)
+    inside = np.minimum(shape.keys, shape.window + span + c.get("window", 0.0))
+    longest = np.where(shape.window > 0, inside, shape.keys)
+    windowed = inside - inside * inside / (2 * shape.keys)
+    mean = np.minimum((shape.keys + np.maximum(span, c["rounding"])) / 2, shape.keys)
+    mean = np.where(shape.window > 0, np.minimum(windowed, mean), mean)
+    products = shape.head_dim + shape.value_dim
+    key = (
+        2
+        * _ROWS
+        * products
+        * gpu.sms
+        / (format_peak(gpu, run.precision) * _at_width(c, "share", products / 2))
+    )
+    usual, last = ((keys + c["fill"]) * key + c["block"] for keys in (mean, longest))
+    waves = blocks / gpu.sms
+    arithmetic = np.maximum(waves * usual + c["tail"] * last * np.minimum(1.0, waves), last)
+    tokens = shape.batch * shape.queries
+    moved = 2 * shape.heads * products + shape.kv_heads * products * format_bytes(run.cache)
+    core = (arithmetic**3 + (tokens * moved / (0.85 * gpu.memory_bandwidth)) ** 3) ** (1 / 3)
+    heads = (shape.heads + 2 * shape.kv_heads) * shape.head_dim * 2
+    around = heads * c["moved"] / gpu.memory_bandwidth + shape.kv_heads * c["token_head"] + c["token"]
+    return np.asarray(c["launch"] + core + tokens * around)
+
+
+def decode_seconds(gpu: Gpu, run: EngineRun, shape: EngineAttention, *, law: str = "decode") -> Floats:
+    """Seconds of one new token a sequence against its keys; PodsimError for an architecture that was not measured."""
+    alone = is_alone(gpu, run, shape.group) if law == "decode" else np.zeros(shape.group.shape, bool)
+    seconds = np.empty(shape.batch.shape)
+    for family, where in (("grouped", ~alone), ("alone", alone)):
+        if where.any():
+            part = _some(shape, where)
+            constants = engine_constants(law, gpu, run, family)
+            seconds[where] = decode_law(constants.values, gpu, run, part, is_alone=family == "alone")
+    return seconds
+
+
+def is_alone(gpu: Gpu, run: EngineRun, group: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Whether groups of heads run in the kernel in which each head walks over the keys by itself."""
+    least, most = engine_file("decode")["grouped"].get(f"{gpu.architecture}-{run.engine}", (0.0, np.inf))
+    return np.asarray((group < least) | (group > most))
+
+
+def decode_law(
+    c: Values, gpu: Gpu, run: EngineRun, shape: EngineAttention, *, is_alone: bool = False
+) -> Floats:
+    """Seconds by the law alone."""
+    width = format_bytes(run.cache)
+    keys = np.where(shape.window > 0, np.minimum(shape.keys, shape.window), shape.keys)
+    is_latent = shape.head_dim != shape.value_dim
+    stored = np.where(is_latent, shape.head_dim, shape.head_dim + shape.value_dim)
+    mean = (shape.head_dim + shape.value_dim) / 2
+    blocks = shape.batch * (shape.heads if is_alone else shape.kv_heads)
+    splits = np.ones_like(keys)
+    if c.get("cap", 0.0) > 0:
+        splits = np.maximum(np.floor(np.minimum(c["cap"] * gpu.sms / blocks, keys / c["split"])), 1.0)
+    waves = np.maximum(blocks * splits / (c["occupancy"] * gpu.sms), 1.0)
+    key = _at_width(c, "key", mean) * np.sqrt(width / 2)
+    waiting = waves * (np.maximum(keys / splits, 64.0) * key + c["block"])
+    moved = shape.batch * (
+        shape.kv_heads * keys * stored * width + c["moved"] * shape.heads * shape.head_dim * 4
+    )
+    near = 1 + (c["near"] - 1) / (1 + (moved / gpu.l2) ** 4)
+    memory = moved / (gpu.memory_bandwidth * _at_width(c, "share", mean) * near)
+    rows = shape.heads if is_alone else shape.kv_heads * np.maximum(shape.group, _DOT)
+    work = 4 * shape.batch * rows * keys * mean
+    arithmetic = work / (format_peak(gpu, run.precision) * c["arithmetic"])
+    core = (memory**3 + waiting**3 + arithmetic**3) ** (1 / 3)
+    joined = c.get("splitting", 0.0) * np.log2(splits)
+    return np.asarray(c["launch"] + core + joined + shape.batch * shape.heads * c["token"])
+
+
+def _some(shape: EngineAttention, where: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> EngineAttention:
+    """The calls of a mask."""
+    return EngineAttention(**{name: getattr(shape, name)[where] for name in shape.__dataclass_fields__})
+
+
+def _at_width(c: Values, name: str, width: Floats) -> Floats:
+    """A constant fitted at some head widths, as name_64 and name_128, interpolated in the logarithm and held outside."""
+    widths = sorted(float(key.removeprefix(f"{name}_")) for key in c if key.startswith(f"{name}_"))
+    if not widths:
+        raise PodsimError(f"no constant {name} of any width")
+    values = [np.log(c[f"{name}_{at:.0f}"]) for at in widths]
+    return np.asarray(np.exp(np.interp(np.log2(width), np.log2(widths), values)))
