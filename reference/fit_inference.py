@@ -25,7 +25,7 @@ from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.price_inference import InferenceCosts, InferenceRun, read_inference_run
 from podsim.accuracy.tables import find_kind, make_row, measurement
 from podsim.errors import PodsimError
-from podsim.graphs.inference import FILE, gpu_family, load_serving, served_batch
+from podsim.graphs.inference import FILE, PRODUCTS, gpu_family, load_serving, served_batch
 from reference.curate import raw_rows
 
 Floats = NDArray[np.float64]
@@ -194,10 +194,12 @@ def table_text(rows: Samples, logs: Floats) -> str:
             continue
         networks = Counter(run.network for run, is_mine in zip(rows.runs, mine, strict=True) if is_mine)
         seen = ", ".join(f"{count} {network}" for network, count in networks.most_common(6))
+        spent = rows.products[mine].sum(axis=0)
+        unused = {f"{kind}_speed" for kind, seconds in zip(PRODUCTS, spent, strict=True) if not seconds}
         families = [bool((mine & (rows.family == f)).any()) for f in range(len(FAMILIES))]
         lines += [
             "", f"[{name}]", f'title = "{TITLES[name]}"', f'fuse = "{rule}"',
-            *(f"{key} = {value:.4g}" for key, value in zip(OWN, own[index], strict=True)),
+            *(f"{key} = {value:.4g}" for key, value in zip(OWN, own[index], strict=True) if key not in unused),
             f"gpus = {_inline(pairs[index], families)}",
             f'evidence = "{mine.sum()} calibrate rows ({seen}): mean absolute error {errors[mine].mean():.3f}"',
         ]  # fmt: skip

@@ -18,8 +18,8 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -55,13 +55,13 @@ class Engine:
     """s. The time of a request outside its copies and kernels."""
     copy: float
     """s/B. The time to take in one byte of inputs."""
-    conv_speed: float
+    conv_speed: float = 1.0
     """factor. The speed of convolutions, relative to the kernel law."""
-    gemm_speed: float
+    gemm_speed: float = 1.0
     """factor. The speed of matrix products, relative to the kernel law."""
-    attention_speed: float
+    attention_speed: float = 1.0
     """factor. The speed of attention, relative to the kernel law."""
-    recurrent_speed: float
+    recurrent_speed: float = 1.0
     """factor. The speed of recurrent layers, relative to the kernel law."""
     memory_speed: float
     """factor. The speed of work bound by bytes, relative to the memory's bandwidth."""
@@ -105,14 +105,16 @@ class ServedWork:
 
 
 @cache
-def _tables() -> Mapping[str, Any]:
+def inference_tables() -> Mapping[str, Any]:
+    """The packaged constants as they stand in FILE: `serving`, and one table an engine."""
     return tomllib.loads(files("podsim.graphs").joinpath(FILE).read_text("utf-8"))
 
 
+@cache
 def engines() -> Mapping[str, Engine]:
     """The packaged engines by name."""
     known = {entry.name for entry in fields(Engine)}
-    tables = {name: part for name, part in _tables().items() if name != "serving"}
+    tables = {name: part for name, part in inference_tables().items() if name != "serving"}
     assert all(part.keys() <= known for part in tables.values()), "unknown keys of an engine"
     return {name: Engine(name=name, **part) for name, part in tables.items()}
 
@@ -126,7 +128,7 @@ def load_engine(name: str) -> Engine:
 
 def load_serving() -> Serving:
     """The packaged constants of all engines."""
-    return Serving(**_tables()["serving"])
+    return Serving(**inference_tables()["serving"])
 
 
 def gpu_family(gpu: Gpu, serving: Serving) -> str:
@@ -155,7 +157,7 @@ def served_work(network: str, batch: int, gpu: Gpu, precision: str, rule: str) -
     while precision in _FALLBACK and PRECISIONS[precision].matmul not in gpu.peaks:
         precision = _FALLBACK[precision]
     check_batch(batch)
-    graph = interpolate_batch(*_merged_ends(network, rule), batch)
+    graph = _merged_graph(network, rule, batch)
     plain = plain_costs(graph, gpu, precision, "flash2")
     kinds = graph.kind_names
     spent = dict.fromkeys(PRODUCTS, 0.0)
@@ -183,6 +185,13 @@ def served_seconds(
     computed = (gpu**engine.blend + host**engine.blend) ** (1.0 / engine.blend)
     exposed = 1.0 if concurrency == 1 else serving.overlap
     return engine.request + engine.copy * work.bytes * exposed + computed
+
+
+@lru_cache(maxsize=512)
+def _merged_graph(network: str, rule: str, batch: int) -> OpGraph:
+    """The forward pass of a network: no gradient is wanted."""
+    graph = interpolate_batch(*_merged_ends(network, rule), batch)
+    return replace(graph, gradient_OA=np.zeros_like(graph.gradient_OA))
 
 
 @cache
