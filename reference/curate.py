@@ -21,6 +21,7 @@ from pathlib import Path
 import podsim.accuracy.tables as shipped
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.network_cells import network_cells
+from podsim.accuracy.row_remarks import counted_cells
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.errors import PodsimError
 from reference import prose_collectives, prose_kernels, prose_training
@@ -75,7 +76,7 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
     """The shipped cells of a raw row."""
     cells = {**row, "tables": parts_of(kind.name, row, row["id"])}
     if kind.name == "llm":
-        cells |= prose_training.canonical(row) | {"memory_gb": prose_training.memory(row)}
+        cells |= counted_cells(row) | prose_training.canonical(row)
     elif kind.name in ("vision", "mlperf"):
         cells |= _network_columns(kind.name, row)
     elif kind.name == "kernels":

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from podsim.accuracy.calibrate_software import fit_software
 from podsim.accuracy.measured_runs import NotExpressible
-from podsim.accuracy.price_llm import training_run
+from podsim.accuracy.price_llm import price_llm, training_run
+from podsim.accuracy.reading import read_rows
 from podsim.accuracy.tables import training_rows
 from podsim.workload.catalog import load_model
 
@@ -97,10 +100,11 @@ def test_a_rate_without_a_batch_is_of_the_default_batch() -> None:
 
 
 def test_a_fit_takes_no_row_of_which_podsim_chose_a_setting() -> None:
-    assert all(training_run(ROWS[f"NEMO-000{i}"]).chosen for i in (1, 2, 3))
-    _, _, used = fit_software(list(ROWS.values()), "nemo-2022", ["gemm_speed"])
-    assert used
-    assert not {"NEMO-0001", "NEMO-0002", "NEMO-0003"} & set(used)
+    unstated = {**own("NEMO-0007"), "id": "OPEN", "micro_batch": ""}
+    assert training_run(unstated).chosen
+    _, _, used = fit_software([*ROWS.values(), unstated], "nemo-2022", ["gemm_speed"])
+    assert "NEMO-0007" in used
+    assert "OPEN" not in used
 
 
 @pytest.mark.parametrize(
@@ -140,6 +144,8 @@ def test_a_model_that_nothing_knows_is_said(text: str) -> None:
         ("h100-sxm5-96gb-hbm2e", "", "", "grand-teton-h100-96gb"),
         ("H100 80GB HBM3", "", "80", "dgx-h100"),
         ("H20", "", "96", "hgx-h20"),
+        ("GB200", "GB200 NVL72", "192", "gb200-nvl72"),
+        ("B300", "DGX B300", "288", "dgx-b300"),
         ("H100-PCIe", "", "80", None),
         ("GH200 (141GB)", "", "", None),
         ("MI300X", "DGX A100", "", None),
@@ -164,6 +170,7 @@ def test_a_node_is_found_by_what_sources_call_its_gpus(
         ("400Gb/s per GPU RDMA", "8", "400 Gb/s", ""),
         ("8x ConnectX-6 HDR200 IB", "8", "200 Gb/s", ""),
         ("32x 100G EFA", "32", "100 Gb/s", "efa"),
+        ("4x Omni-Path 100Gb/s per node", "4", "100 Gb/s", ""),
         ("IB HDR (Selene)", None, "200 Gb/s", ""),
         ("NVLink 600 GB/s", None, None, ""),
         ("not stated", None, None, ""),
@@ -260,3 +267,90 @@ def test_a_run_that_would_not_fit_without_zero_had_it() -> None:
 def test_a_row_that_states_its_plan_keeps_the_rules(change: dict[str, str], said: str) -> None:
     with pytest.raises(NotExpressible, match=said):
         training_run({**ROWS["KORT-0003"], **change})
+
+
+RAW = {
+    "model": "LLAMA3_70B", "seq_len": "8192", "gpu": "H100-SXM5", "n_gpus": "64", "tp": "4", "pp": "4", "dp": "4",
+    "cp": "n/a", "micro_batch": "1", "global_batch": "128", "precision": "bf16", "framework": "NeMo v25.02",
+    "year": "2025", "step_time_s": "10", "zero_stage_or_fsdp": "-", "recompute": "",
+}  # fmt: skip
+
+
+def test_blank_settings_of_a_recipe_are_its_defaults() -> None:
+    run = training_run({**RAW, "notes": "distributed optimizer and no recompute are NeMo recipe defaults"})
+    assert run.model == load_model("llama-3-70b", {"sequence": 8192})
+    assert (run.plan.zero, run.plan.recompute, run.plan.cp) == (1, 0, 1)
+    assert run.plan.sequence_parallel
+    assert run.plan.overlap_tp  # its overlap needs sequence parallelism
+    assert not training_run(
+        {**RAW, "seq_parallel": "no", "zero_stage_or_fsdp": "ZeRO-1"}
+    ).plan.sequence_parallel
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu", "precision"),
+    [
+        ("fp8-cs (fp8-mx)", "H100-SXM5", "fp8"),
+        ("fp8-mx", "GB200", "mxfp8"),
+        ("mxfp8", "B200", "mxfp8"),
+        ("nvfp4", "GB300", "nvfp4"),
+        ("fp16/bf16 mixed (not stated)", "H100-SXM5", "bf16"),
+        ("amp_bf16", "H100-SXM5", "bf16"),
+    ],
+)
+def test_precisions_are_told_apart(text: str, gpu: str, precision: str) -> None:
+    assert training_run({**RAW, "gpu": gpu, "precision": text}).plan.precision == precision
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"precision": "mxfp8"}, "mxfp8"),
+        ({"precision": "posit8"}, "precision='posit8' is not known"),
+        ({"dp": "3"}, "4 x 4 x 1 x 3 is not n_gpus=64"),
+        ({"recompute": "sometimes"}, "recompute='sometimes' is not known"),
+    ],
+)
+def test_a_row_that_contradicts_itself_says_so(change: dict[str, str], said: str) -> None:
+    with pytest.raises(NotExpressible, match=said):
+        training_run({**RAW, **change})
+
+
+def test_accumulation_steps_give_the_micro_batch() -> None:
+    row = {**RAW, "micro_batch": "", "notes": "grad_accum=8; derived here: step_time_s"}
+    assert training_run(row).plan.micro_batch == 4
+    assert training_run({**row, "notes": "gradient accumulation of 16 steps"}).plan.micro_batch == 2
+
+
+def test_corrections_in_the_notes_count() -> None:
+    row = {**own("KORT-0001"), "framework": "Megatron-LM", "year": "2024", "recompute": "full"}
+    notes = "corrected: baseline commit older than the paper: year 2022, selective recomputation, unfused attention"
+    plan = training_run({**row, "notes": notes}).plan
+    assert (plan.software, plan.recompute, plan.flash) == ("megatron-2022", 1, False)
+
+
+def test_a_size_that_is_off_is_said() -> None:
+    row = {**own("NEMO-0007"), "framework": "nemo-2022"}
+    assert "of the stated 6 x 10^9" in training_run({**row, "params_b": "6"}).implied
+    assert "of the stated" not in training_run(row).implied
+
+
+def test_a_file_keeps_its_other_rows(tmp_path: Path) -> None:
+    bad = [{"gpu": "Z1"}, {"n_gpus": "many"}, {"layers": "-3"}, {"dec_layers": "n/a"}]
+    lines = [RAW, *({**RAW, "dec_layers": "", **change} for change in bad)]
+    columns = [*RAW, "layers", "dec_layers", "notes"]
+    text = "\n".join(",".join(line.get(column, "") for column in columns) for line in lines)
+    path = tmp_path / "raw.csv"
+    path.write_text(",".join(columns) + "\n" + text + "\n", "utf-8")
+    priced = price_llm(read_rows(path)[1])
+    assert (len(priced.predictions), len(priced.reasons)) == (2, 3)
+    assert "gpu='Z1' has no node" in priced.reasons["line-3"]
+    assert "n_gpus='many'" in priced.reasons["line-4"]
+
+
+def test_packaged_rows_are_raw_rows_read_by_the_same_reader() -> None:
+    from reference.curate import raw_rows
+
+    raw = {row["id"]: row for row in raw_rows("llm")}
+    for id in ("TT-0013", "BLOOM-0086", "MBB-0008", "KORTL-0003", "DGXC-0264", "NEMOH100-0005"):
+        assert training_run(raw[id]).plan == training_run(ROWS[id]).plan

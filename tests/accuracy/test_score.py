@@ -13,6 +13,7 @@ from scipy.stats import kendalltau
 from podsim.accuracy.score import (
     assess,
     best_constant,
+    group_ranks,
     kendall_tau,
     mean_absolute_error,
     regrets,
@@ -207,3 +208,26 @@ def test_perfect_predictions(values: list[tuple[float, float]]) -> None:
     assert found.tau in (None, pytest.approx(1.0))
     assert found.regret in (None, 1.0)
     assert found.skill in (None, 1.0)
+
+
+def test_repeats_of_a_plan_count_with_their_median() -> None:
+    """By hand: the medians are 1 to 5, and the third is predicted first; two of ten pairs are wrong."""
+    measured = {"a": (1.0,), "b": (1.5, 2.0, 9.0), "c": (3.0,), "d": (4.0,), "e": (5.0,)}
+    predicted = {"a": 2.0, "b": 3.0, "c": 1.0, "d": 4.0, "e": 5.0}
+    rows = [
+        ComparedRow(id=f"{plan}{i}", role="test", table="t", predicted=predicted[plan], measured=value, sweep="s",
+                    plan=plan)
+        for plan, values in measured.items() for i, value in enumerate(values)
+    ]  # fmt: skip
+    (rank,) = group_ranks(rows, more_is_better=False)
+    assert (rank.plans, rank.rows) == (5, 7)
+    assert rank.tau == pytest.approx(6 / 10)  # c is predicted before a and b
+    assert rank.regret == pytest.approx(2.0)  # c takes 3, a takes 1
+    assert rank.limit < 1.0
+    assert group_ranks(rows[:-1], more_is_better=False) == ()
+    best, worse = (1.0, 2.0, 4.0, 8.0, 16.0), (1.0, 2.0, 4.0, 16.0, 8.0)
+    rates = [
+        ComparedRow(id=str(i), role="test", table="t", predicted=p, measured=m, sweep="s")
+        for i, (p, m) in enumerate(zip(worse, best, strict=True))
+    ]
+    assert group_ranks(rates, more_is_better=True)[0].regret == pytest.approx(1.0)

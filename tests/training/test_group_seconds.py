@@ -17,12 +17,13 @@ from podsim.training.software import load_software
 )
 def test_groups_with_some_of_a_nodes_gpus_take_a_detour(ranks: int, members: int, slower: float) -> None:
     """Before PXN the last of several GPUs of a node reaches the ring's adapter through the processor."""
-    cluster, era = load_cluster("dgx-a100-80gb:4"), replace(load_software("megatron-2021"), detour=1.0)
-    told = [
+    cluster, software = load_cluster("dgx-a100-80gb:4"), load_software("megatron-2021")
+    detoured = replace(cluster, system=replace(cluster.system, detour=0.5))
+    straight, slow = (
         group_seconds(
-            "all_reduce", np.array([1e9]), cluster, one, ranks=np.array([ranks]), members=np.array([float(members)]),
-            sharing=np.array([8.0 / members]),
+            "all_reduce", np.array([1e9]), machine, software, ranks=np.array([ranks]),
+            members=np.array([float(members)]), sharing=np.array([8.0 / members]),
         )[0]
-        for one in (era, replace(era, detour=0.5))
-    ]  # fmt: skip
-    assert told[1] / told[0] == pytest.approx(slower)
+        for machine in (cluster, detoured)
+    )  # fmt: skip
+    assert slow / straight == pytest.approx(slower)

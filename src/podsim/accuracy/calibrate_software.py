@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from podsim.accuracy.measured_runs import TrainingRun
-from podsim.accuracy.price_llm import make_batches, row_seconds, training_runs
+from podsim.accuracy.price_llm import Batch, make_batches, row_seconds, training_runs
 from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.errors import TableError, unknown_name
 from podsim.fitting import Fit, Parameter, Values, solve
@@ -39,10 +39,12 @@ CONSTANTS = {
     "optimizer_traffic": Parameter(start=34.0, low=12.0, high=120.0, scale=0.3, is_log=True),
     "host_kernel": Parameter(start=5e-6, low=0.0, high=60e-6, scale=3e-6),
     "host_collective": Parameter(start=15e-6, low=0.0, high=300e-6, scale=10e-6),
-    "network_speed": Parameter(start=1.0, low=0.3, high=1.5, scale=0.15, is_log=True),
-    "detour": Parameter(start=0.8, low=0.1, high=1.2, scale=0.3, is_log=True),
+    "host_broadcast": Parameter(start=1e-3, low=0.0, high=20e-3, scale=2e-3),
+    "slow_nodes": Parameter(start=0.001, low=0.0, high=0.05, scale=0.002),
     "host_send": Parameter(start=0.1e-3, low=0.0, high=5e-3, scale=0.2e-3),
-    "cast_bytes": Parameter(start=5.0, low=1.0, high=40.0, scale=0.5, is_log=True),
+    "cast_bytes": Parameter(start=5.0, low=0.1, high=40.0, scale=0.5, is_log=True),
+    "expert_cast_bytes": Parameter(start=5.0, low=0.1, high=40.0, scale=0.5, is_log=True),
+    "expert_speed": Parameter(start=0.9, low=0.3, high=1.5, scale=0.15, is_log=True),
     "context_cost": Parameter(start=0.2, low=0.0, high=1.0, scale=0.2),
     "late_gather": Parameter(start=0.3, low=0.0, high=1.0, scale=0.5),
     "host_step": Parameter(start=20e-3, low=0.0, high=2.0, scale=20e-3),
@@ -51,6 +53,11 @@ CONSTANTS = {
     "contention": Parameter(start=0.1, low=0.0, high=0.8, scale=0.1),
 }
 """Constant of podsim.training.software.Software -> how it is varied: `scale` is how far it may be from its start."""
+SYSTEM_CONSTANTS = {
+    "network_speed": Parameter(start=0.7, low=0.05, high=1.5, scale=0.4, is_log=True),
+    "detour": Parameter(start=0.8, low=0.1, high=1.2, scale=0.3, is_log=True),
+}
+"""The same for constants of the systems that runs ran on, which are named after them: "vtrain-a100.detour"."""
 
 _DIGITS = 4
 _OFFSET = 10.0
@@ -89,9 +96,10 @@ def fit_software(
     """
     name, _, part = software.partition(".")
     load_software(name)
-    unknown = [name for name in names if name not in CONSTANTS]
+    known = {**CONSTANTS, **SYSTEM_CONSTANTS}
+    unknown = [name for name in names if name.rpartition(".")[2] not in known]
     if unknown or not names:
-        raise TableError(unknown_name("constant", unknown[0] if unknown else "", CONSTANTS))
+        raise TableError(unknown_name("constant", unknown[0] if unknown else "", known))
     logs, used = _network_logs(rows, name, part)
     if not used:
         logs, used = _transformer_logs(rows, name, part)
@@ -106,11 +114,17 @@ def fit_software(
 def _fitted(logs: Logs, names: Sequence[str]) -> dict[str, float]:
     """Values with the least loss, four digits."""
     fit = Fit(
-        parameters={name: _with_offset(CONSTANTS[name]) for name in names}, softness=0.02, pull=0.03,
+        parameters={name: _with_offset(_parameter(name)) for name in names}, softness=0.02, pull=0.03,
         differences=tuple(difference / _OFFSET for difference in (0.1, 0.02, 0.005)), evaluations=30,
     )  # fmt: skip
     values = solve(fit, lambda values: logs(_settled(values))).values
     return {name: float(f"{value:.{_DIGITS}g}") for name, value in _settled(values).items()}
+
+
+def _parameter(name: str) -> Parameter:
+    """How a constant of a software entry, or of a system, is varied."""
+    _, is_of_system, own = name.rpartition(".")
+    return SYSTEM_CONSTANTS[own] if is_of_system else CONSTANTS[own]
 
 
 def _with_offset(constant: Parameter) -> Parameter:
@@ -121,7 +135,7 @@ def _with_offset(constant: Parameter) -> Parameter:
 def _settled(values: Values) -> Values:
     """The values, with 0 for a constant that is next to nothing."""
     return {
-        name: 0.0 if not CONSTANTS[name].is_log and value < _NONE * CONSTANTS[name].scale else value
+        name: 0.0 if not _parameter(name).is_log and value < _NONE * _parameter(name).scale else value
         for name, value in values.items()
     }
 
@@ -138,10 +152,27 @@ def _transformer_logs(
     measured_R = np.array([_time(used[position]) for position, _ in mine])
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
-        changed: dict[str, Any] = dict(values)
-        return np.asarray(np.log(row_seconds(batches, replace(base, **changed)) / measured_R))
+        own: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
+        return np.asarray(
+            np.log(row_seconds(_on_systems(batches, values), replace(base, **own)) / measured_R)
+        )
 
     return logs, tuple(used[position]["id"] for position, _ in mine)
+
+
+def _on_systems(batches: Sequence[Batch], values: Mapping[str, float]) -> list[Batch]:
+    """The batches with the constants of their systems, of all that `values` has as "SYSTEM.NAME"."""
+    changed = []
+    for batch in batches:
+        system = batch.cluster.system
+        own: dict[str, Any] = {
+            name.removeprefix(f"{system.name}."): value
+            for name, value in values.items()
+            if name.startswith(f"{system.name}.")
+        }
+        cluster = replace(batch.cluster, system=replace(system, **own)) if own else batch.cluster
+        changed.append(replace(batch, cluster=cluster))
+    return changed
 
 
 def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tuple[Logs, tuple[str, ...]]:
@@ -193,4 +224,9 @@ def toml_entry(software: str, fit: SoftwareFit) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in groups.items())
     lines = [f"[{software}]", f'evidence = "fitted to {len(fit.rows_used)} rows with role calibrate ({counts}); '
              f'mean absolute log error {fit.residual:.3f}"']  # fmt: skip
-    return "\n".join(lines + [f"{name} = {value:g}" for name, value in fit.values.items()]) + "\n"
+    own = [f"{name} = {value:g}" for name, value in fit.values.items() if "." not in name]
+    lines += own
+    for name, value in fit.values.items():
+        system, _, constant = name.rpartition(".")
+        lines += [f"# systems.toml, [{system}]: {constant} = {value:g}"] if system else []
+    return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ from podsim.accuracy.calibrate_software import fit_software, toml_entry
 from podsim.accuracy.registry import software_entry
 from podsim.accuracy.tables import Rows, training_rows
 from podsim.errors import PodsimError, TableError
-from podsim.hardware.catalog import load_gpu
+from podsim.hardware.catalog import load_gpu, load_system
 from podsim.kernels.constants import (
     FlashConstants,
     GemmConstants,
@@ -28,6 +28,7 @@ from podsim.kernels.fit_kernels import fit_gpu
 from podsim.kernels.measured_kernels import kernel_rows, same_gpu
 from podsim.network.fit_nccl import fabric_texts, fit_fabrics
 from podsim.network.nccl_constants import Fabric, load_fabric
+from podsim.training.software import Software
 
 DEFAULT_SOFTWARE_CONSTANTS = (
     "gemm_speed",
@@ -109,11 +110,17 @@ def calibrate_software(tables: Sequence[Rows], software: str, constants: Sequenc
     entry = software_entry(software)
     fit = fit_software(texts, software, constants or entry.fitted or DEFAULT_SOFTWARE_CONSTANTS)
     drifts = tuple(
-        Drift(name=f"{software}.{name}", packaged=float(getattr(entry, name)), fitted=value)
+        Drift(name=f"{software}.{name}", packaged=_packaged(entry, name), fitted=value)
         for name, value in fit.values.items()
     )
     entries = {f"{software}.toml": toml_entry(software, fit)}
     return Calibration(texts=entries, skipped={}, drifts=drifts, compared=len(drifts))
+
+
+def _packaged(entry: Software, name: str) -> float:
+    """The packaged value of a constant of a software entry, or of a system: "SYSTEM.NAME"."""
+    system, _, own = name.rpartition(".")
+    return float(getattr(load_system(system) if system else entry, own))
 
 
 def _fields(rows: Rows, *, is_own: bool) -> list[Mapping[str, str]]:

@@ -12,12 +12,16 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
+from podsim.accuracy.table_columns import is_blank
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.parts import Gpu
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
 _TYPES = {field.name: type(field.default) for field in fields(Plan)}
+MEMORY_ERROR = 0.08
+"""share. The error of the law of memory that a row is granted before its plan is said not to fit."""
 _WORDS = ("recompute", "schedule")
 
 
@@ -41,8 +45,9 @@ class NotExpressible(Exception):
 
 
 def cell_text(row: Mapping[str, str], column: str) -> str:
-    """The cell of a column without blanks around it; "" if the row has no such column."""
-    return (row.get(column) or "").strip()
+    """The cell of a column without blanks around it; "" if the row has no such column, or a word such as n/a there."""
+    cell = (row.get(column) or "").strip()
+    return "" if is_blank(cell) else cell
 
 
 def read_count(row: Mapping[str, str], column: str, default: int | None = None) -> int:
@@ -82,6 +87,11 @@ def read_settings(text: str) -> tuple[str, dict[str, str]]:
 def write_settings(name: str, settings: Mapping[str, object]) -> str:
     """The text that `read_settings` reads; blanks within values are left out."""
     return " ".join(filter(None, [name, *(f"{k}={str(v).replace(' ', '')}" for k, v in settings.items())]))
+
+
+def usable_memory(gpu: Gpu) -> float:
+    """B that a measured run may need by the law of memory: the board, in GiB as drivers report it, and its error."""
+    return (1 + MEMORY_ERROR) * gpu.memory / 1e9 * 2.0**30
 
 
 @lru_cache(maxsize=512)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from podsim.accuracy.measured_runs import (
@@ -17,14 +19,17 @@ from podsim.accuracy.measured_runs import (
     read_cluster,
     read_count,
     read_model,
+    usable_memory,
 )
-from podsim.accuracy.own_words import cluster_settings, find_node, model_settings, read_adapters
+from podsim.accuracy.own_words import cluster_settings, find_node, model_settings, read_adapters, size_remark
+from podsim.accuracy.row_remarks import Remarks, read_remarks
 from podsim.errors import NoFitError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
+from podsim.training.frameworks import framework_software
 from podsim.training.plan import Plan, batch_of
 from podsim.training.search import search
-from podsim.training.software import load_software, software_names
+from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
 from podsim.workload.model import Model
 
@@ -43,64 +48,66 @@ _COLUMNS = {
 }
 _ALWAYS = {"cp": 1, "ep": 1}
 """what a blank column means where a run that had it would say so"""
+_YES = ("yes", "true", "1", "on")
+LAYER = "layer"
+"""The scope of a row that measured one layer."""
+_PRECISIONS = (
+    (r"mx-?fp8|fp8-?mx", "mxfp8"),
+    (r"nv-?fp4|\bfp4\b", "nvfp4"),
+    (r"fp8|float8|e4m3", "fp8"),
+    (r"bf16|bfloat16", "bf16"),
+    (r"fp16|float16|\bhalf\b", "fp16"),
+    (r"tf32", "tf32"),
+    (r"fp32|float32", "fp32"),
+)
+_RECOMPUTE = (
+    (r"full|yes|true|uniform|block", "full"),
+    (r"selective|core|attention|mlp|layernorm", "selective"),
+    (r"none|no\b|false|off|$", "none"),
+)
 
 
 def own_training_run(row: Mapping[str, str]) -> TrainingRun:
     """A row that describes its run in the columns that docs/predict.md lists; NotExpressible with the reason."""
-    cluster, model = _cluster_of(row), _model_of(row)
-    plan, chosen, implied = _plan_of(row, model, cluster)
+    stated = stated_row(row)
+    cells = stated.cells
+    cluster, model = read_cluster(cells["cluster"]), read_model(cells["network"])
+    plan, chosen, implied = _plan_of(stated, model, cluster)
     if problems := plan.problems(model, cluster):
         raise NotExpressible("; ".join(problems))
-    return TrainingRun(model=model, cluster=cluster, plan=plan, chosen=chosen, implied=implied)
+    remarks = [chosen, implied, size_remark(model, cell_text(cells, "params_b"))]
+    return TrainingRun(
+        model=model, cluster=cluster, plan=plan, layer_only=cells.get("scope") == LAYER, chosen=chosen,
+        implied="; ".join(filter(None, remarks[1:])),
+    )  # fmt: skip
 
 
-def _cluster_of(row: Mapping[str, str]) -> Cluster:
-    """The cluster of a row: that of its column `cluster`, else whole nodes with its GPUs and adapters."""
-    if cell_text(row, "cluster"):
-        return read_cluster(row["cluster"])
+def stated_row(row: Mapping[str, str]) -> Remarks:
+    """The row with what its prose says, its network and its cluster in podsim's words; NotExpressible without them."""
+    remarks = read_remarks(row)
+    cells = dict(remarks.cells)
+    cells["cluster"] = cell_text(cells, "cluster") or _cluster_settings(cells)
+    cells["network"] = cell_text(cells, "network") or model_settings(cells)
+    return replace(remarks, cells=cells)
+
+
+def _cluster_settings(row: Mapping[str, str]) -> str:
+    """The cluster of a row without the column `cluster`: whole nodes with its GPUs and adapters."""
     gpu = cell_text(row, "gpu")
-    node = find_node(gpu, cell_text(row, "node_type"), cell_text(row, "gpu_mem_gb"))
+    system = f"{cell_text(row, 'node_type')} {cell_text(row, 'interconnect')}"
+    node = find_node(gpu, system, cell_text(row, "gpu_mem_gb"))
     if node is None:
         raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
     network = read_adapters(cell_text(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
-    return read_cluster(cluster_settings(node, read_count(row, "n_gpus"), network))
+    return cluster_settings(node, read_count(row, "n_gpus"), network)
 
 
-def _model_of(row: Mapping[str, str]) -> Model:
-    """The model of a row: that of its column `network`, else one of its name, dimensions and size."""
-    return read_model(cell_text(row, "network") or model_settings(row))
-
-
-def _plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str, str]:
+def _plan_of(stated: Remarks, model: Model, cluster: Cluster) -> tuple[Plan, str, str]:
     """(the plan, the settings that podsim chose, those that the row implies)."""
-    gpus = read_count(row, "n_gpus")
-    tp, pp, cp = (read_count(row, name, 1) for name in ("tp", "pp", "cp"))
-    dp = read_count(row, "dp", max(1, gpus // (tp * pp * cp)))
-    software = load_software(_software(row), cluster.gpu)
-    zero, shard = _zero(row.get("zero_stage_or_fsdp", ""))
-    virtual = read_count(row, "virtual_pp", 1)
-    micro_batch = read_count(row, "micro_batch") if cell_text(row, "micro_batch") else 0
-    plan = Plan(
-        tp=tp,
-        pp=pp,
-        virtual_stages=virtual,
-        dp=dp,
-        cp=cp,
-        ep=read_count(row, "ep", 1),
-        micro_batch=micro_batch or 1,
-        global_batch=read_count(row, "global_batch", _any_batch(row, dp)),
-        sequence_parallel=cell_text(row, "seq_parallel").lower() == "yes" and tp > 1,
-        zero=zero,
-        shard=shard if zero else 0,
-        recompute=_recompute(row.get("recompute", "")),
-        schedule="interleaved" if virtual > 1 else "1f1b",
-        flash="flash" not in software.lacks,
-        overlap_grad="overlap_grad" in software.can_overlap,
-        overlap_param="overlap_param" in software.can_overlap,
-        precision=_precision(cell_text(row, "precision") or Plan.precision),
-        software=software.name,
-        sequence=read_count(row, "seq_len"),
-    )
+    row = stated.cells
+    plan, software = _known_plan(stated, cluster)
+    micro_batch = _micro_batch(row, int(plan.dp))
+    plan = plan.having({"micro_batch": micro_batch or 1, **stated.plan})
     taken: list[str] = []
     defaults: dict[str, object] = {"framework": plan.software, "precision": plan.precision}
     if micro_batch:
@@ -108,45 +115,74 @@ def _plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Pl
     else:
         plan, taken = _fastest_plan(plan, row, model, cluster)
     taken += [f"{name}={value}" for name, value in defaults.items() if not cell_text(row, name)]
-    if taken:
-        return plan, f"chosen: {', '.join(taken)}", ""
-    if cell_text(row, "zero_stage_or_fsdp"):
-        return plan, "", ""
-    plan, implied = _with_zero_if_needed(plan, model, cluster)
-    return plan, "", implied
+    chosen = f"chosen: {', '.join(taken)}" if taken and row.get("scope") != LAYER else ""
+    if not micro_batch:
+        return plan, chosen, ""
+    plan, implied = _fitting_plan(plan, row, model, cluster, software)
+    return plan, chosen, implied
+
+
+def _known_plan(stated: Remarks, cluster: Cluster) -> tuple[Plan, Software]:
+    """What a row states, and defaults for the rest, with a micro-batch of 1."""
+    row, gpus = stated.cells, read_count(stated.cells, "n_gpus")
+    name = _software(row)
+    software = load_software(stated.software.get(name, name), cluster.gpu)
+    tp, pp, cp = (read_count(row, name, 1) for name in ("tp", "pp", "cp"))
+    dp = read_count(row, "dp", max(1, gpus // (tp * pp * cp)))
+    zero, shard = _zero(cell_text(row, "zero_stage_or_fsdp"))
+    virtual = read_count(row, "virtual_pp", 1)
+    sequence = cell_text(row, "seq_parallel").lower()
+    plan = Plan(
+        tp=tp, pp=pp, virtual_stages=virtual, dp=dp, cp=cp, ep=read_count(row, "ep", 1),
+        global_batch=read_count(row, "global_batch", _any_batch(row, dp)),
+        sequence_parallel=tp > 1 and (sequence in _YES or (not sequence and software.overlaps_tp)),
+        zero=zero, shard=shard if zero else 0, recompute=_recompute(cell_text(row, "recompute")),
+        schedule="interleaved" if virtual > 1 else "1f1b", flash="flash" not in software.lacks,
+        overlap_tp=tp > 1 and software.overlaps_tp, overlap_grad="overlap_grad" in software.can_overlap,
+        overlap_param="overlap_param" in software.can_overlap,
+        precision=_precision(cell_text(row, "precision") or Plan.precision), software=software.name,
+        sequence=read_count(row, "seq_len"),
+    )  # fmt: skip
+    if tp * pp * cp * dp != gpus:
+        raise NotExpressible(f"tp x pp x cp x dp = {tp} x {pp} x {cp} x {dp} is not n_gpus={gpus}")
+    return plan, software
+
+
+def _micro_batch(row: Mapping[str, str], dp: int) -> int:
+    """The micro-batch of a row: stated, or its batch over its accumulation steps; 0 if nothing tells."""
+    if cell_text(row, "micro_batch"):
+        return read_count(row, "micro_batch")
+    if not cell_text(row, "accumulation"):
+        return 0
+    return max(1, read_count(row, "global_batch") // (dp * read_count(row, "accumulation")))
 
 
 def _precision(text: str) -> str:
-    lower = text.lower()
-    for name in ("fp8", "bf16", "fp16", "tf32", "fp32"):
-        if name in lower:
+    """The precision of a text; of "fp8-cs (fp8-mx)" it is the first."""
+    lower = text.lower().partition("(")[0].replace("_", "-")
+    for pattern, name in _PRECISIONS:
+        if re.search(pattern, lower):
             return name
     raise NotExpressible(f"precision={text!r} is not known")
 
 
 def _recompute(text: str) -> str:
-    lower = text.strip().lower()
-    for name in ("full", "selective", "none"):
-        if lower.startswith(name):
-            return name
-    if not lower:
-        return "none"
-    raise NotExpressible(f"recompute={text!r} is not known")
+    lower = text.lower()
+    known = next((name for pattern, name in _RECOMPUTE if re.match(pattern, lower)), None)
+    if known is None:
+        raise NotExpressible(f"recompute={text!r} is not known")
+    return known
 
 
 def _software(row: Mapping[str, str]) -> str:
-    """The entry of the software catalog that a row's framework names: itself, of its year, or the first of that name."""
-    framework = cell_text(row, "framework").lower()
+    """The entry of the software catalog that a row's framework and year mean."""
+    framework, year = cell_text(row, "framework"), cell_text(row, "year")[:4]
     if not framework:
         return Plan.software
-    word, year = framework.split()[0], (cell_text(row, "year") or "2022")[:4]
-    known = software_names()
-    exact = (framework, word, f"{word.removesuffix('-lm')}-{year}")
-    alike = [*(name for name in exact if name in known), *(n for n in known if n.startswith(f"{word}-"))]
-    name = next(iter(alike), None)
+    name = framework_software(framework, int(year) if year.isdigit() else None)
     if name is None:
         raise NotExpressible(
-            f"framework={cell_text(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
+            f"framework={framework!r} has no entry in the software catalog (podsim show software)"
         )
     return name
 
@@ -154,27 +190,55 @@ def _software(row: Mapping[str, str]) -> str:
 def _zero(text: str) -> tuple[int, int]:
     """(ZeRO stage, ranks it divides over; 0 is all) from a description."""
     upper = text.upper()
-    group = re.search(r"GROUP=(\d+)", upper)
+    group, stage = (
+        re.search(r"(?:GROUP|SHARDS?)\s*[= ]\s*(\d+)", upper),
+        re.search(r"ZERO\D{0,7}([0-3])", upper),
+    )
     shard = int(group[1]) if group else 0
-    if "SHARD_GRAD_OP" in upper or "ZERO-2" in upper:
+    if stage:
+        return int(stage[1]), shard
+    if "SHARD_GRAD_OP" in upper:
         return 2, shard
-    if "FSDP" in upper or "ZERO-3" in upper or "FULL_SHARD" in upper:
+    if "FSDP" in upper or "FULL_SHARD" in upper or "HSDP" in upper:
         return 3, shard
-    return (1, shard) if "ZERO-1" in upper or "DISTRIBUTED" in upper else (0, 0)
+    return (1, shard) if "DISTRIBUTED" in upper else (0, 0)
 
 
-def _with_zero_if_needed(plan: Plan, model: Model, cluster: Cluster) -> tuple[Plan, str]:
-    """(the plan, the settings implied): ZeRO 1 if a row does not mention ZeRO and does not fit without it."""
-    # drivers report 80 GiB of an "80 GB" GPU, and the law of memory is up to 8 % off
-    room = 1.08 * cluster.gpu.memory / 1e9 * 2.0**30
+def _fitting_plan(
+    plan: Plan, row: Mapping[str, str], model: Model, cluster: Cluster, software: Software
+) -> tuple[Plan, str]:
+    """(the plan, the settings implied): what a row leaves open is as little as makes the plan fit.
+
+    Blank are sequence parallelism, ZeRO and recomputation. A plan that fits in no way stays as it is.
+    """
+    room = usable_memory(cluster.gpu)
     least = _ADAM * model.parameters / (int(plan.tp) * int(plan.pp) * int(plan.ep))
-    if int(plan.dp) * int(plan.cp) < 2 or least < 0.25 * room:
-        return plan, ""
-    if "zero-1" in load_software(plan.software, cluster.gpu).lacks or plan.problems(model, cluster):
+    if least < 0.25 * room or plan.problems(model, cluster):
         return plan, ""
     if float(step_cost(model, cluster, plan).memory[0]) <= room:
         return plan, ""
-    return plan.having({"zero": 1}), "implied: zero=1, without which it does not fit"
+    for changes in _open_settings(plan, row, software):
+        other = plan.having(changes)
+        if not other.problems(model, cluster) and float(step_cost(model, cluster, other).memory[0]) <= room:
+            settings = ", ".join(f"{name}={value}" for name, value in changes.items())
+            return other, f"implied: {settings.lower()}, without which it does not fit"
+    return plan, ""
+
+
+def _open_settings(plan: Plan, row: Mapping[str, str], software: Software) -> list[dict[str, object]]:
+    """Changes of the settings that a row leaves open, those of the fewest settings first."""
+    several = int(plan.dp) * int(plan.cp) > 1
+    single = {
+        "sequence_parallel": (True, "seq_parallel", int(plan.tp) > 1 and "sequence" not in software.lacks),
+        "zero": (1, "zero_stage_or_fsdp", several and "zero-1" not in software.lacks),
+        "recompute": ("full", "recompute", True),
+    }
+    free = [
+        (name, value)
+        for name, (value, column, can) in single.items()
+        if can and not cell_text(row, column) and getattr(plan, name) != value
+    ]
+    return [dict(some) for count in (1, 2, 3) for some in combinations(free, count)]
 
 
 def _any_batch(row: Mapping[str, str], dp: int) -> int | None:
@@ -200,7 +264,8 @@ def _fastest_plan(
             given[field] = (_ALWAYS[field],)
     if "recompute" in given:
         given["recompute_layers"] = (0,)
-    wanted = {"flash": (bool(known.flash),), **given}
+    overlap = load_software(known.software, cluster.gpu).overlaps_tp
+    wanted = {"flash": (bool(known.flash),), "overlap_tp": (overlap,), **given}
     plans = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
     if plans.order.size == 0:
         least, room = (format_quantity(float(b), "B") for b in (plans.memory_bytes.min(), cluster.gpu.memory))

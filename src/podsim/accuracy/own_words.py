@@ -14,10 +14,14 @@ from podsim.accuracy.measured_runs import (
     write_settings,
 )
 from podsim.errors import ModelError
+from podsim.hardware.cluster import MOST_NODES
 from podsim.workload.catalog import load_specification
+from podsim.workload.model import Model
 
 # GPU and system as sources write them -> system of the catalog, the first whose two patterns are found
 _NODES = (
+    (r"A100", r"\bvTrain\b", "vtrain-a100"),
+    (r"A100", r"Jean Zay", "jean-zay-a100"),
     (r"A100.*\b40 ?GB", r"NDv4|ND A100 v4|ND96asr", "azure-ndv4-40gb"),
     (r"A100", r"NDv4|ND A100 v4|ND96amsr", "azure-ndv4-80gb"),
     (r"A100", r"\bp4de\b", "aws-p4de"),
@@ -68,6 +72,8 @@ _BASES = {
 """Kind of transformer -> a model of the catalog that differs from it in widths only."""
 _OTHER = {"gpt": "gpt, own head", "llama": "llama, no head", "mpt": "mpt, own head"}
 _NAMED = re.compile(r"(?P<name>[\w.-]+)(?:\s+[\d.]+[BT])?(?:\s*\((?P<layers>\d+) layers\))?", re.IGNORECASE)
+_NOTABLE = 0.05
+"""The relative error of a size from which on a prediction says it."""
 _APART = 0.25
 """The relative error allowed against a published size: tables round it, or leave embeddings out."""
 
@@ -93,7 +99,7 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
     `gpus` are those of a node: "400 Gb/s per GPU" is that many adapters, "1600 Gb/s per node" at most.
     """
     out: dict[str, str] = {}
-    if match := re.search(r"(\d+)\s*x\s*" + _GIGABITS, text):
+    if match := re.search(r"(\d+)\s*x\s*(?:[A-Za-z][\w-]*\s+){0,3}" + _GIGABITS, text):
         out = {"network.nics": match[1], "network.bandwidth": f"{match[2]} Gb/s"}
     elif match := re.search(_GIGABITS + r"\s*(?:/node|inter-node|per node)", text):
         adapters = max(1, min(gpus, int(match[1]) // 200))
@@ -118,8 +124,12 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
 
 def cluster_settings(node: str, gpus: int, network: Mapping[str, str]) -> str:
     """Settings for `read_cluster`: enough whole nodes for the GPUs, and overrides of the network."""
-    gpus_per_node = read_cluster(f"{node}:1").gpus_per_node
-    return write_settings(f"{node}:{-(-gpus // gpus_per_node)}", network)
+    system = read_cluster(f"{node}:1").system
+    nodes = -(-gpus // system.gpus)
+    if system.trays > 1:  # as many trays of each rack
+        racks = min(-(-gpus * system.trays // system.gpus), MOST_NODES)
+        nodes = read_cluster(f"{node}:{racks}").subset(gpus).nodes
+    return write_settings(f"{node}:{nodes}", network)
 
 
 def model_settings(row: Mapping[str, str]) -> str:
@@ -144,7 +154,7 @@ def model_settings(row: Mapping[str, str]) -> str:
 
 def _catalog_model_settings(text: str, sequence: int) -> str:
     """Settings of a named model, such as "llama3-70b", "DeepSeek-V2 236B" or "llama3-70b (12 layers)"."""
-    known = _NAMED.fullmatch(text.strip())
+    known = _NAMED.fullmatch(text.strip().replace("_", "-"))
     layers = {"layers": known["layers"]} if known and known["layers"] else {}
     settings = write_settings(known["name"] if known else "", {"sequence": sequence, **layers})
     try:
@@ -162,14 +172,24 @@ def _nearest_in_size(candidates: list[str], published: str) -> str:
         raise NotExpressible(f"params_b={published!r} is not a number") from None
     if not size:
         return candidates[0]
-    distances = [abs(read_model(each).parameters / size - 1.0) for each in candidates]
-    best = 0 if distances[0] <= _APART else distances.index(min(distances))
-    if distances[best] > _APART:
+    decimals = len(published.partition(".")[2])
+    rounding = 0.5e9 / 10**decimals  # sizes that the stated digits do not tell apart are equally near
+    apart = [max(abs(read_model(each).parameters - size) - rounding, 0.0) / size for each in candidates]
+    best = apart.index(min(apart))
+    if apart[best] > _APART:
         raise NotExpressible(
             f"params_b={published}, but these dimensions make {read_model(candidates[best]).parameters / 1e9:.3g}: "
             "experts (moe_experts, moe_topk), ffn_hidden, kv_heads or vocab is not as it should be"
         )
     return candidates[best]
+
+
+def size_remark(model: Model, published: str) -> str:
+    """What to say of a model whose size is over 5 % off the published one (10^9 parameters); "" otherwise."""
+    size = float(published or 0) * 1e9
+    if not size or abs(model.parameters / size - 1.0) <= _NOTABLE:
+        return ""
+    return f"a model of {model.parameters / 1e9:.3g} of the stated {published} x 10^9 parameters"
 
 
 def _candidate_settings(name: str, widths: Mapping[str, int]) -> list[str]:

@@ -15,6 +15,7 @@ from podsim.accuracy.measured_runs import (
     cell_text,
     is_described,
     read_training_run,
+    usable_memory,
 )
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
@@ -29,6 +30,7 @@ from podsim.training.plan_values import ARRAY_FIELDS
 from podsim.training.predict import flops_per_token
 from podsim.training.software import Software, load_software
 from podsim.training.step import SPLIT
+from podsim.units import format_quantity
 from podsim.workload.model import Model
 
 Floats = NDArray[np.float64]
@@ -152,10 +154,14 @@ def price_llm(rows: Rows) -> Priced:
     if rows.what == "bytes":
         values, notes = _memory_bytes(batches, [cell_text(texts[position], "scope") for position, _ in runs])
     else:
-        values, ideals = quantity_values(rows.what, batches, row_seconds(batches))
+        costs = row_costs(batches)
+        values, ideals = quantity_values(rows.what, batches, costs.seconds)
         if rows.what == "FLOP/s per GPU":
             values *= [_recomputation_factor(run, texts[position]) for position, run in runs]
-        notes = [_note(run, texts[position]) for position, run in runs]
+        notes = [
+            _note(run, texts[position], memory)
+            for (position, run), memory in zip(runs, costs.memory.tolist(), strict=True)
+        ]
     return Priced(
         predictions=dict(zip(ids, values.tolist(), strict=True)),
         reasons={rows.rows[position].id: reason for position, reason in reasons.items()},
@@ -199,9 +205,15 @@ def _recomputation_factor(run: TrainingRun, row: Mapping[str, str]) -> float:
     return flops["hardware"] / flops["model"]
 
 
-def _note(run: TrainingRun, row: Mapping[str, str]) -> str:
-    """What a row's prediction covers if not a step, what podsim chose, and the utilisation that its source published."""
+def _note(run: TrainingRun, row: Mapping[str, str], memory: float) -> str:
+    """What a row's prediction covers if not a step, what podsim chose, and the utilisation that its source published.
+
+    `memory`: B of the fullest stage. A plan that needs more than its GPU has is priced, and said to.
+    """
     texts = ["one layer, forward and backward"] if run.layer_only else []
+    if memory > usable_memory(run.cluster.gpu) and not run.layer_only:
+        room = format_quantity(run.cluster.gpu.memory, "B")
+        texts.append(f"does not fit: {format_quantity(memory, 'B')} of {room}")
     texts += [text for text in (run.chosen, run.implied) if text]
     for column in ("mfu", "hfu"):
         if row.get(column):

@@ -19,7 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from podsim.accuracy.cell_words import RATE_EXAMPLES, read_number, read_rate_unit
-from podsim.accuracy.table_columns import KINDS, Kind
+from podsim.accuracy.row_remarks import counted_cells
+from podsim.accuracy.table_columns import KINDS, Kind, is_blank
 from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
 from podsim.results.comparison import ROLES
@@ -159,6 +160,8 @@ def _parse(lines: Iterator[tuple[int, list[str]]], header: list[str], kind: Kind
     for line, cells in lines:
         named = {column: cell for column, cell in zip(header, cells, strict=False) if column}
         fields, wrong = _settled(blank | named, kind)
+        if kind.name == "llm":
+            fields |= counted_cells(fields)
         if len(cells) != len(header):
             wrong.append(f"{len(cells)} cells, but the header names {len(header)} columns")
         row = make_row(kind, fields, id=f"line-{line}", role="test", source=name)
@@ -184,7 +187,9 @@ def _settled(fields: dict[str, str], kind: Kind) -> tuple[dict[str, str], list[s
     wrong, settled = [], dict(fields)
     for column, cell_type in kind.columns.items():
         cell = fields[column]
-        if not cell or cell_type == "text":
+        if cell_type != "text" and is_blank(cell):
+            settled[column] = ""
+        if cell_type == "text" or is_blank(cell):
             continue
         if rule := _broken_rule(cell, cell_type):
             wrong.append(f"{column}={cell[:40]!r} {rule}")

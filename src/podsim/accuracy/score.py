@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from podsim.accuracy.tables import Row, Rows, measurement
+from podsim.accuracy.tables import Row, Rows, find_kind, measurement
 from podsim.errors import TableError
 from podsim.results.comparison import (
     QUANTITIES,
@@ -21,11 +21,14 @@ from podsim.results.comparison import (
     ClassScore,
     ComparedRow,
     Comparison,
+    GroupRank,
     Measurement,
     Score,
 )
 
 Floats = NDArray[np.float64]
+FEWEST_PLANS = 5
+"""The least number of plans of a group whose ranks count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +127,49 @@ def regrets(
     return worst
 
 
+def group_ranks(rows: Sequence[ComparedRow], *, more_is_better: bool) -> tuple[GroupRank, ...]:
+    """The ranks of the plans of every sweep of at least five; a sweep without a tau is left out.
+
+    Repeats of a plan scatter, so it counts with the medians of its rows. The most that any prediction reaches is the tau
+    of these medians with the measured rows.
+    """
+    groups: dict[str, list[ComparedRow]] = {}
+    for row in rows:
+        if row.sweep:
+            groups.setdefault(row.sweep, []).append(row)
+    ranks = (_group_rank(name, members, more_is_better) for name, members in groups.items())
+    return tuple(rank for rank in ranks if rank is not None)
+
+
+def _group_rank(name: str, rows: Sequence[ComparedRow], more_is_better: bool) -> GroupRank | None:
+    plans = np.unique([row.plan or row.id for row in rows], return_inverse=True)[1]
+    sign = -1.0 if more_is_better else 1.0
+    measured = np.array([row.measured for row in rows])
+    predicted_median = _medians(np.array([row.predicted for row in rows]), plans)
+    measured_median = _medians(measured, plans)
+    if measured_median.size < FEWEST_PLANS:
+        return None
+    tau = kendall_tau(predicted_median, measured_median)
+    limit = kendall_tau(measured_median[plans], measured)
+    if tau is None or limit is None:
+        return None
+    chosen = np.flatnonzero(sign * predicted_median == (sign * predicted_median).min())
+    costs = measured_median[chosen] / (measured_median.max() if more_is_better else measured_median.min())
+    return GroupRank(
+        name=name,
+        rows=len(rows),
+        plans=int(measured_median.size),
+        tau=tau,
+        limit=limit,
+        regret=float(max(costs**sign)) - 1.0,
+    )
+
+
+def _medians(values: Floats, plans: NDArray[np.intp]) -> Floats:
+    """The median of the values of each plan."""
+    return np.array([np.median(values[plans == plan]) for plan in range(int(plans.max()) + 1)])
+
+
 def best_constant(ideal: ArrayLike, measured: ArrayLike) -> float:
     """The factor k for which k x ideal has the least mean absolute relative error.
 
@@ -195,7 +241,8 @@ def score(comparison: Comparison, *, role: str, constant: float | None = None, b
     errors, sweeps = relative_errors(predicted, measured), [row.sweep for row in rows]
     size = np.abs(errors)
     worst = int(np.argmax(size))
-    lost = list(regrets(predicted, measured, sweeps, more_is_better=QUANTITIES[comparison.what][1]).values())
+    more_is_better = QUANTITIES[comparison.what][1]
+    lost = list(regrets(predicted, measured, sweeps, more_is_better=more_is_better).values())
     ideals = _ideals(rows)
     if ideals is not None and constant is None:
         constant, basis = best_constant(ideals, measured), "the scored rows themselves"
@@ -213,6 +260,7 @@ def score(comparison: Comparison, *, role: str, constant: float | None = None, b
         tau=sweep_tau(predicted, measured, sweeps),
         regret=float(np.mean(lost)) if lost else None,
         worst_regret=max(lost) if lost else None,
+        ranks=group_ranks(rows, more_is_better=more_is_better),
         skill=skill(predicted, measured, ideals, constant) if ideals is not None and constant else None,
         skill_basis=basis if ideals is not None else "",
     )
@@ -284,6 +332,7 @@ def compare(
                 note=(notes or {}).get(row.id, ""),
                 group=row.label(classes),
                 sweep=row.label(sweep) if sweep else "",
+                plan=row.label(find_kind(rows.kind).plan),
                 ideal=(ideals or {}).get(row.id),
             )
         )

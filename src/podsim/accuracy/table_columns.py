@@ -14,6 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+BLANK_WORDS = frozenset(("n/a", "na", "-", "--", "\u2013", "\u2014", "?", "unknown", "not stated", "null"))
+"""The words, in lower case, that say as little as a blank cell."""
+
+
+def is_blank(cell: str) -> bool:
+    """Whether a cell states nothing."""
+    return not cell or cell.strip().lower() in BLANK_WORDS or not cell.strip()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
@@ -33,6 +41,8 @@ class Kind:
     """The columns that define a sweep: rows equal in them do the same work and compete."""
     classes: tuple[str, ...]
     """The columns of the breakdown."""
+    plan: tuple[str, ...] = ()
+    """The columns that tell the plans of a sweep apart: rows equal in them, too, repeat each other."""
     series: str = ""
     """The column that separates rows of one id; "" if ids are unique."""
     source: str = "source"
@@ -61,7 +71,9 @@ _LLM = """
     count: micro_batch global_batch
     text: precision recompute framework
     positive: step_time_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu memory_gb
-    text: confirmed network cluster plan scope chosen implied reason tables
+    text: confirmed
+    count: dec_layers dec_seq_len
+    text: network cluster plan scope chosen implied reason tables
 """
 _VISION = """
     role: role
@@ -140,8 +152,22 @@ KINDS = (
         required=("model", "seq_len", "gpu", "n_gpus"),
         measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
         what="seconds per step",
-        sweep=("model", "layers", "hidden", "seq_len", "gpu", "n_gpus", "global_batch"),
+        sweep=("model", "layers", "hidden", "heads", "seq_len", "gpu", "n_gpus", "global_batch"),
         classes=("tp", "pp"),
+        plan=(
+            "framework",
+            "tp",
+            "pp",
+            "virtual_pp",
+            "dp",
+            "cp",
+            "ep",
+            "zero_stage_or_fsdp",
+            "seq_parallel",
+            "micro_batch",
+            "recompute",
+            "precision",
+        ),
     ),
     Kind(
         name="vision",

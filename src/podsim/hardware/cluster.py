@@ -275,8 +275,7 @@ def _catalog_cluster(spec: str) -> Cluster:
         system = slice_host(load_gpu(spec))
         return replace(_make_cluster(system.name, system, 1, system.gpu.source).subset(1), name=system.name)
     name, number, in_units = _parse_spec(spec)
-    known = (*names("cluster"), *aliases("cluster"))
-    if name in known:
+    if name in (known := (*names("cluster"), *aliases("cluster"))):
         return _named_cluster(name, number, in_units)
     systems = (*names("system"), *aliases("system"))
     if name not in systems:

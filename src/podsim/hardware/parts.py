@@ -216,6 +216,10 @@ class System:
     """The number of its host servers: 1, or the compute trays of a rack."""
     unit: int = 0
     """The number of nodes of a scalable unit, which share one leaf switch per rail; 0 if undefined."""
+    network_speed: float = 1.0
+    """factor. The speed of groups that span nodes in measured steps, relative to the collective law."""
+    detour: float = 1.0
+    """factor. The speed of groups with some of each node's GPUs, neither one nor all, relative to the others."""
     datasheet: Mapping[str, float] = field(default_factory=dict, hash=False)
     """SI. The vendor's rounded figures, for comparison with the derived ones."""
     features: Mapping[str, str] = field(default_factory=dict, hash=False)

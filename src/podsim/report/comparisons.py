@@ -19,8 +19,14 @@ def _role_badge(role: str | None) -> str:
     return f"role {role}" if role else ""
 
 
+_PLAIN = ("skill", "tau", "tau / limit")
+"""metrics whose values are plain numbers, and the larger the better"""
+
+
 def _limit_text(verdict: Verdict) -> str:
-    return f"above {verdict.limit:g}" if verdict.metric == "skill" else f"at most {verdict.limit * 100:g} %"
+    if verdict.metric in _PLAIN:
+        return f"{'above' if verdict.metric == 'skill' else 'at least'} {verdict.limit:g}"
+    return f"at most {verdict.limit * 100:g} %"
 
 
 def _met_text(verdict: Verdict) -> str:
@@ -113,7 +119,7 @@ VERDICTS = Table(
         ),
         Column(
             "value",
-            lambda verdict: (ratio if verdict.metric == "skill" else percent)(verdict.value),
+            lambda verdict: (ratio if verdict.metric in _PLAIN else percent)(verdict.value),
             align="r",
         ),
         Column("bar", _limit_text, align="r"),
@@ -121,6 +127,18 @@ VERDICTS = Table(
         Column("met", _met_text, wrap=True),
     )
 )
+RANKS = Table(
+    columns=(
+        Column("group", "rank.name", wrap=True),
+        Column("role", "score.role", mark=lambda row: _role_badge(row["score"].role)),
+        Column("plans", "rank.plans", ":d"),
+        Column("rows", "rank.rows", ":d"),
+        Column("tau-b", "rank.tau", ratio),
+        Column("of at most", "rank.limit", ratio),
+        Column("regret", "rank.regret", percent),
+    )
+)
+"""a line for each group of at least five plans; repeats of a plan count with their median"""
 MISSING = Table(columns=(Column("id", "0", mark="id"), Column("reason", "1", wrap=True)))
 
 
@@ -161,6 +179,11 @@ def class_rows(comparison: Comparison) -> list[dict[str, Any]]:
     return [{"score": score, "class": group} for score in comparison.scores for group in score.classes]
 
 
+def rank_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """A row for each group of plans and role."""
+    return [{"score": score, "rank": rank} for score in comparison.scores for rank in score.ranks]
+
+
 def largest_errors(comparison: Comparison, limit: int | None) -> Sequence[ComparedRow]:
     """All rows, or of more than `limit` those with the largest errors."""
     if limit is None or len(comparison.rows) <= limit:
@@ -199,6 +222,8 @@ def comparisons_report(
 def _comparison(comparison: Comparison, limit: int | None) -> Iterator[Block]:
     if classes := class_rows(comparison):
         yield from ("", bold(f"{comparison.title}: by class"), Rows(CLASSES, classes))
+    if ranks := rank_rows(comparison):
+        yield from ("", bold(f"{comparison.title}: plans ranked"), Rows(RANKS, ranks))
     if comparison.rows:
         rows, count = largest_errors(comparison, limit), len(comparison.rows)
         some = f": the {len(rows)} largest errors of {count} rows" if len(rows) < count else ""

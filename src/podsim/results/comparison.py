@@ -80,6 +80,8 @@ class ComparedRow:
     """The class of the row in a breakdown, such as "tp=8, pp=1"."""
     sweep: str = ""
     """The sweep: rows with the same text do the same work and compete; "" competes with none."""
+    plan: str = ""
+    """The plan of the row, in words: rows of one sweep and plan repeat each other; "" is a plan of its own."""
     ideal: float | None = None
     """SI. The value at full peak, for the skill against a constant efficiency; None if unknown."""
 
@@ -102,6 +104,21 @@ class ClassScore:
     worst_id: str
     worst_error: float
     """share. The relative error of that row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupRank:
+    """How well predictions rank the plans of one group: rows that do the same work. Repeats count with their median."""
+
+    name: str
+    rows: int
+    plans: int
+    tau: float
+    """factor. Kendall's tau-b of the plans' predictions and their measured medians."""
+    limit: float
+    """factor. Kendall's tau-b of these medians and the measured rows: the most that any prediction reaches."""
+    regret: float
+    """share. The measured loss of the plan that is predicted fastest, against the best; 0 is perfect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +148,8 @@ class Score:
     perfect."""
     worst_regret: float | None = None
     """factor. The largest regret of a sweep."""
+    ranks: tuple[GroupRank, ...] = ()
+    """The ranks within each sweep of at least five plans."""
     skill: float | None = None
     """factor. The skill, 1 - MAE / (MAE of the best single constant efficiency); above 0 beats that guess."""
     skill_basis: str = ""
@@ -198,7 +217,7 @@ class Verdict:
     """The class of its rows, or "all"."""
     rows: int
     metric: str
-    """The metric: mae or median (at most the limit), or skill (more than it)."""
+    """The metric: mae, median or regret (at most the limit), skill (more than it) or tau (at least)."""
     value: float | None
     """factor. The value of the metric; None if the table has none."""
     limit: float

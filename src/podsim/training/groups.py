@@ -74,8 +74,14 @@ def group_table(
         **exchanges._asdict(),
         stage_layers=last_blocks[1:-1].sum(axis=0),
         embedding=np.where(is_loose, 0.0, tied),
-        optimizer=update + software.host_update * most_layers,
+        optimizer=update + software.host_update * most_layers + _broadcast_seconds(plan, software),
     )
+
+
+def _broadcast_seconds(plan: Plan, software: Software) -> Shaped[Array, "plan"]:
+    """Seconds that the ranks of ZeRO 1 take turns to start the broadcast of the weights that each has updated."""
+    ranks = np.where((np.asarray(plan.zero) == 1) & (plan.shard_ranks > 1), plan.shard_ranks, 0)
+    return np.asarray(software.host_broadcast * ranks)
 
 
 def owned_parameters(

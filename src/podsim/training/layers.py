@@ -27,11 +27,12 @@ from podsim.training.shapes import (
     gemm_times,
     group_seconds,
     is_gemm,
+    logit_times,
     memory_times,
     tokens,
 )
 from podsim.training.software import Software
-from podsim.workload.model import Block, Model
+from podsim.workload.model import Block, Model, TensorOp
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 """The parts of the seconds of a pass."""
@@ -62,22 +63,39 @@ def items_of(model: Model) -> tuple[list[Item], list[int]]:
     return items, positions
 
 
-_TIMES = (gemm_times, attention_times, memory_times)
+_TIMES = (gemm_times, logit_times, attention_times, memory_times)
 
 
 def op_times(
     model: Model, cluster: Cluster, plan: Plan, software: Software
 ) -> list[tuple[Sequence[Item], Array, OpTimes]]:
-    """(ops, their blocks' positions, their seconds) for GEMMs, attention cores and memory-bound ops, in that order."""
+    """(ops, their blocks' positions, their seconds) for GEMMs, logits, attention cores and memory-bound ops, in turn."""
     items, positions = items_of(model)
-    kinds = [0 if is_gemm(i.op) else 1 if i.op.kind == "attention" else 2 for i in items]
+    kinds = [_kind(item.op) for item in items]
     out: list[tuple[Sequence[Item], Array, OpTimes]] = []
+    slowdown = straggler_factor(cluster, software)
     for kind, times in enumerate(_TIMES):
         chosen = [i for i, k in zip(items, kinds, strict=True) if k == kind]
         where = np.array([p for p, k in zip(positions, kinds, strict=True) if k == kind], dtype=int)
         if chosen:
-            out.append((chosen, where, times(cluster.gpu, chosen, plan, plan.length(model), software)))
+            own = times(cluster.gpu, chosen, plan, plan.length(model), software)
+            out.append((chosen, where, own.slowed(slowdown)))
     return out
+
+
+def _kind(op: TensorOp) -> int:
+    """The position in _TIMES of the law of an op."""
+    if is_gemm(op):
+        return 1 if op.split == "vocab" else 0
+    return 2 if op.kind == "attention" else 3
+
+
+def straggler_factor(cluster: Cluster, software: Software) -> float:
+    """1 + slowness x (1 - (1 - slow nodes)^nodes): the kernels of the slowest node, for which all others wait.
+
+    The second factor is the probability that any node of the run is slow.
+    """
+    return 1.0 + software.slowness * (1.0 - (1.0 - software.slow_nodes) ** cluster.nodes)
 
 
 def layer_table(
@@ -176,14 +194,15 @@ def _add_exchanges(
     cores: Shaped[Array, "part block plan"],
 ) -> None:
     """Add tensor-, context- and expert-parallel communication to the forward and backward passes."""
-    tp = np.asarray(plan.tp, dtype=float)
     once = tp_sync_seconds(model, cluster, plan, software)
     hidden = np.where(np.asarray(plan.overlap_tp).astype(bool), software.async_tp, 0.0)
     sequence = np.asarray(plan.sequence_parallel).astype(bool)
     # without sequence parallelism the input gradient's all-reduce runs during the weight-gradient GEMM; with it, the
     # reduce-scatter does too, but the inputs have to be gathered again: what is hidden and what is added cancel
     back_hidden = np.maximum(hidden, np.where(sequence, 0.0, software.tp_overlap))
-    calls = np.where(sequence, 2.0, 1.0) * (tp > 1)
+    # a collective starts when the last host of its ranks has launched it; those of a node share its processors
+    beside = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp - 1
+    calls = np.where(sequence, 2.0, 1.0) * beside
     for position, block in enumerate(model.kinds):
         forward, backward = syncs_of(model, block)
         # what is hidden runs during the pass's GEMMs: at most as long as they take (backward: the weights' half)

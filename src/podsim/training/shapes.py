@@ -6,7 +6,7 @@ The seconds are those of the kernel and collective laws, at the speed that a fra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,6 +45,13 @@ class OpTimes:
     """The number of kernels of the forward pass; one column if all plans have the same."""
     kernels_back: Shaped[Array, "op plan"]
     """The number of kernels of the backward pass."""
+
+    def slowed(self, factor: float) -> OpTimes:
+        """The same kernels, each slower by a factor."""
+        if factor == 1.0:
+            return self
+        forward, backward, weight = factor * self.forward, factor * self.backward, factor * self.weight
+        return replace(self, forward=forward, backward=backward, weight=weight)
 
 
 def tokens(plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
@@ -108,12 +115,20 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     # a weight's gradient adds up over tokens, and no row of its operands is so long: any number of them is aligned
     unaligned = (m % _ALIGNED).any()
     seconds = np.concatenate([of(slice(2), "nn"), of(slice(2, 3), "nt")]) if unaligned else of(slice(3), "nn")
-    seconds = seconds / software.gemm_speed
+    expert = np.array([[item.op.expert] for item in items])
+    seconds = seconds / (software.gemm_speed * np.where(expert, software.expert_speed, 1.0))
     if PRECISIONS[plan.precision].is_cast:
         moved = np.stack([*cast_elements(items, plan, software, m, n, k), np.zeros_like(m)]) * batch
-        seconds += memory_seconds(gpu, moved * software.cast_bytes) / software.memory_speed * (moved > 0)
+        cast = np.where(expert, software.expert_cast_bytes, software.cast_bytes)
+        seconds += memory_seconds(gpu, moved * cast) / software.memory_speed * (moved > 0)
     ones = np.ones((len(items), 1))
     return OpTimes(seconds[0], seconds[1] + seconds[2], seconds[2], ones, 2 * ones)
+
+
+def logit_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:
+    """Seconds of the products that give logits: no framework casts their operands to fp8."""
+    precision = "bf16" if PRECISIONS[plan.precision].is_cast else plan.precision
+    return gemm_times(gpu, items, plan.having({"precision": precision}), sequence, software)
 
 
 _ALIGNED = 16
@@ -289,7 +304,7 @@ def group_seconds(
     )
     spans = np.asarray(ranks) > members
     some = (np.asarray(members) > 1) & (np.asarray(members) < cluster.gpus_per_node)
-    between = software.network_speed * np.where(some, software.detour, 1.0)
+    between = cluster.system.network_speed * np.where(some, cluster.system.detour, 1.0)
     return np.asarray(seconds / np.where(spans, between, software.collective_speed))
 
 

@@ -35,6 +35,8 @@ class Software:
     gemm_speed: float = 1.0
     """factor. The speed of a GEMM in a long run, relative to the kernel law (short bursts): version of cuBLAS, clocks.
     """
+    expert_speed: float = 1.0
+    """factor. The speed of the products of experts, relative to that of other GEMMs: how they are grouped, routing."""
     conv_speed: float = 1.0
     """factor. The speed of a convolution, relative to the products that stand for it: version of cuDNN, layouts,
     padding."""
@@ -44,11 +46,10 @@ class Software:
     """factor. The speed of memory-bound kernels, relative to the kernel law."""
     collective_speed: float = 1.0
     """factor. The speed of collectives inside a node, relative to the collective law (nccl-tests on idle GPUs)."""
-    network_speed: float = 1.0
-    """factor. The speed of groups that span nodes, relative to the collective law."""
-    detour: float = 1.0
-    """factor. The speed of groups with some of each node's GPUs, neither one nor all, relative to the others. Before
-    NCCL 2.12 (PXN), the last of them on a node reaches the ring's adapter, next to the first, through the processor."""
+    slow_nodes: float = 0.0
+    """share. The share of nodes whose kernels are slow: a step waits for the slowest of its nodes."""
+    slowness: float = 0.1
+    """share. The share by which kernels of such a node take longer."""
     flash: str = "flash2"
     """The attention kernel when the plan says flash: triton (flash attention in Triton), flash1, flash2, flash3."""
     fused_softmax: bool = True
@@ -60,11 +61,15 @@ class Software:
     host_kernel: float = 0.0
     """s. The host time to launch one kernel."""
     host_collective: float = 0.0
-    """s. The host time to launch one collective."""
+    """s. The host time of one tensor-parallel collective, for each other rank of the group on its node: all wait for the
+    last to launch it."""
     host_send: float = 15e-6
     """s. The time that a pipeline exchange adds to each pass once the pipeline is full (launch, synchronisation)."""
     host_update: float = 0.0
     """s. The host time to update the weights of one layer."""
+    host_broadcast: float = 0.0
+    """s. The time of one broadcast, where each rank of ZeRO 1 sends its updated weights in one; 0 where all are gathered
+    at once."""
     host_step: float = 0.0
     """s. The time of a step outside its passes: data, loss scale, gradient norm, optimizer launch, logging."""
     gradient_bytes: float = 4.0
@@ -90,6 +95,8 @@ class Software:
     """The GPU families on which a plan that names no software gets this entry; "" is any other."""
     can_overlap: tuple[str, ...] = OVERLAPS
     """The overlaps of a plan that this framework has."""
+    overlaps_tp: bool = False
+    """Whether its recipes overlap tensor-parallel collectives, so runs that say nothing do."""
     lacks: tuple[str, ...] = ()
     """The abilities that this framework lacks, by the names of `rules.ABILITIES`; a search leaves them out."""
     contention: float = 0.1
@@ -104,6 +111,8 @@ class Software:
     cast_bytes: float = 5.0
     """B. The bytes moved per element to scale and cast an operand of an fp8 matrix product (read for the maximum, read,
     write)."""
+    expert_cast_bytes: float = 5.0
+    """B. The same for products of experts."""
     fp8_gather: bool = False
     """Whether fp8 operands under sequence parallelism are cast before they are gathered, which halves the all-gathers
     and divides the casts over the TP group."""

@@ -143,7 +143,7 @@ def _all_software() -> Sheet:
     )  # fmt: skip
 
 
-_SECONDS = ("host_kernel", "host_collective", "host_send", "host_step")
+_SECONDS = ("host_kernel", "host_collective", "host_send", "host_step", "host_broadcast")
 _BYTES = ("gradient_bytes", "gradient_memory", "optimizer_traffic", "logit_bytes", "memory_floor", "reserved")
 
 

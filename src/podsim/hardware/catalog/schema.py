@@ -181,6 +181,8 @@ class SystemEntry(Entry):
     power: Watts
     switch: str = ""
     unit: Count = 0
+    network_speed: float = Field(default=1.0, gt=0.0, le=2.0)
+    detour: float = Field(default=1.0, gt=0.0, le=2.0)
     datasheet: Datasheet = Datasheet()
     features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = {}
     collectives: Collectives = {}
