@@ -37,8 +37,9 @@ UNKNOWN = """\
 - A step excludes evaluation, checkpoints and failures. Loading limits images only by core seconds: workers that wait for
   locks or sockets, as TensorFlow's on eight V100, are predicted too fast.
 - The constants of inference are fitted to all of its rows, because none has role test. With tables left out of the
-  fit, errors are 13 % (BERT), 27 % (ResNet-50) and 32 % (the rest). Detectors and decoding are not expressed. Nor are networks whose batch or lengths no source states,
-  networks that are not packaged, and frameworks without an entry in the software catalog.
+  fit, errors are 13 % (BERT), 27 % (ResNet-50) and 32 % (the rest). Detectors and decoding are
+  not expressed. Nor are networks whose batch or lengths no source states, networks that are not packaged, and
+  frameworks without an entry in the software catalog.
 - Something unknown slows DeepSpeed's pipelines on hundreds of GPUs. MT-NLG and BLOOM are predicted 13 to 27 % too fast,
   while Megatron-DeepSpeed on 64 to 256 GPUs (vTrain) is not.
 - Captured networks run as replicas. podsim does not model how frameworks divide embeddings (DLRM) or images over GPUs.
