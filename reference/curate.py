@@ -19,19 +19,21 @@ from functools import cache
 from pathlib import Path
 
 import podsim.accuracy.tables as shipped
+from podsim.accuracy.kernel_cells import kernel_cells
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.network_cells import network_cells
 from podsim.accuracy.row_remarks import counted_cells
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.errors import PodsimError
-from reference import prose_collectives, prose_kernels, prose_training
+from reference import prose_collectives, prose_training
 
 HERE = Path(__file__).parent
 SHIPPED = Path(shipped.__path__[0])
 
 
-_SAMPLED = 240
-"""The most packaged rows of one raw table of kernels."""
+_SAMPLED = {"gemm": 3000}
+"""The most packaged rows of one raw table of kernels, by operation: the constants of products are fitted to them."""
+_OTHERS = 240
 _COLLECTED = "github:ai-dynamo/aiconfigurator @ 095f58a, {}"
 
 
@@ -46,12 +48,13 @@ def raw_rows(kind: str) -> list[dict[str, str]]:
 
 
 def sampled_rows(path: Path) -> list[dict[str, str]]:
-    """An even sample of a raw table of kernels, at most _SAMPLED rows; ids are the file and the line."""
+    """An even sample of a raw table of kernels, as large as _SAMPLED says; ids are the file and the line."""
     stem = path.name.removesuffix(".csv.gz")
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    step = max(1.0, len(rows) / _SAMPLED)
-    picked = [int(step * at) for at in range(min(len(rows), _SAMPLED))]
+    most = _SAMPLED.get(rows[0].get("op_name", ""), _OTHERS) if rows else 0
+    step = max(1.0, len(rows) / max(most, 1))
+    picked = [int(step * at) for at in range(min(len(rows), most))]
     source = _COLLECTED.format(stem)
     return [{**rows[at], "id": f"{stem}/{at + 2}", "source": source, "reason": ""} for at in picked]
 
@@ -80,7 +83,9 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
     elif kind.name in ("vision", "mlperf"):
         cells |= _network_columns(kind.name, row)
     elif kind.name == "kernels":
-        cells |= prose_kernels.canonical(row)
+        cells = dict.fromkeys(kind.columns, "") | cells
+        is_collective = row["op"].startswith("nccl ")
+        cells |= kernel_cells(row) | (prose_collectives.kernel_collective(row) if is_collective else {})
     elif kind.name == "collectives":
         cells |= prose_collectives.canonical(row)
     return {

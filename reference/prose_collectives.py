@@ -41,6 +41,25 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
     return cells
 
 
+def kernel_collective(row: Mapping[str, str]) -> dict[str, str]:
+    """A collective in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path; vTrain one process."""
+    version = re.search(r"/nccl/(2\.\d+)", row["path"])
+    cells = canonical(
+        {
+            **row,
+            "system": "",
+            "nodes": "1",
+            "gpus": row["n_gpus"],
+            "nics": "",
+            "algo": "auto",
+            "collective": row["op"].removeprefix("nccl "),
+            "size_bytes": row["message_bytes"],
+            "notes": f"threads, NCCL {version[1]}" if version else "",
+        }
+    )
+    return {column: cells[column] for column in ("cluster", "launch", "nccl", "reason")}
+
+
 def _disturbance(notes: str) -> str:
     bad = "problem case" in notes or "much slower" in notes
     return "the source reports a machine that did not work as it should" if bad else ""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.hardware.catalog import load_gpu
+from podsim.hardware.overrides import override_gpu
 from podsim.kernels.constants import Correction, GemmConstants, gemm_constants, kernel_constants
 from podsim.kernels.fit_kernels import cross_validate
 from podsim.kernels.gemm import correction_at, gemm_law, gemm_seconds, gemm_source, quantise_seconds
@@ -271,6 +272,24 @@ def test_an_engine_quantises_the_input_by_its_size(precision):
     more = quantise_seconds(constants, B200.memory_bandwidth, m * 8192, precision)
     assert more[2] - more[1] == pytest.approx(2 * (more[1] - more[0]))
     assert more[0] > constants.quantise_latency
+
+
+def test_a_long_run_lowers_the_ceiling_and_nothing_else():
+    long = override_gpu(A100, {"gpu.clock": "sustained"})
+    share = kernel_constants(A100).gemm["bf16"].sustained
+    assert gemm_seconds(A100, 8192, 16384, 16384) / gemm_seconds(long, 8192, 16384, 16384) == pytest.approx(
+        share, rel=5e-3
+    )
+    assert gemm_seconds(A100, 2048, 2048, 75, batch=64) == gemm_seconds(long, 2048, 2048, 75, batch=64)
+    assert override_gpu(long, {"clock": "burst"}).is_sustained is False
+
+
+def test_an_odd_width_is_slower_than_an_even_one():
+    odd, even, eight = gemm_seconds(A100, 2048, [151, 150, 152], 2048, batch=64)
+    assert 1.4 * even < odd < 2 * even
+    assert eight < even
+    deep, shallow = gemm_seconds(A100, 2048, 2048, [137, 136 - 1], batch=64)
+    assert deep < shallow
 
 
 def test_weights_alone_save_bytes_but_no_arithmetic():

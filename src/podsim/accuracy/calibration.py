@@ -10,7 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import numpy as np
+
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
+from podsim.accuracy.kernel_cells import kernel_cells
+from podsim.accuracy.price_engines import engine_product
 from podsim.accuracy.registry import software_entry
 from podsim.accuracy.tables import Rows, training_rows
 from podsim.errors import PodsimError, TableError
@@ -25,7 +29,7 @@ from podsim.kernels.constants import (
 )
 from podsim.kernels.constants_file import constants_text, write_constants
 from podsim.kernels.fit_kernels import fit_gpu
-from podsim.kernels.measured_kernels import kernel_rows, same_gpu
+from podsim.kernels.measured_kernels import KernelRows, kernel_rows, same_gpu
 from podsim.network.fit_nccl import fabric_texts, fit_fabrics
 from podsim.network.nccl_constants import Fabric, load_fabric
 from podsim.training.software import Software
@@ -81,9 +85,14 @@ def calibrate_tables(
     texts: dict[str, str] = {}
     skipped: dict[str, str] = {}
     drifts: list[Drift] = []
+    kernels = [table for table in tables if table.kind in _KERNELS]
     for table in tables:
-        if table.kind == "kernels":
-            part = _of_kernels(table, gpus, folder, is_own)
+        if table.kind in _KERNELS:
+            part = (
+                _of_kernels(kernels, gpus, folder, is_own)
+                if table is kernels[0]
+                else Calibration(texts={}, skipped={})
+            )
         elif table.kind == "collectives":
             part = _of_collectives(table, is_own) if is_own or not gpus else Calibration(texts={}, skipped={})
         else:
@@ -129,17 +138,24 @@ def _fields(rows: Rows, *, is_own: bool) -> list[Mapping[str, str]]:
     return [{**text, "role": text.get("role") or "calibrate"} for text in texts] if is_own else texts
 
 
-def _of_kernels(table: Rows, gpus: Sequence[str], folder: Path | None, is_own: bool) -> Calibration:
-    """Constants of every GPU of a kernel table, or of those named; corrections are written at once."""
-    rows = kernel_rows(_fields(table, is_own=is_own), where=table.name)
+_KERNELS = ("kernels", "engines")
+"""Kinds of tables whose rows give constants of kernels."""
+
+
+def _of_kernels(
+    tables: Sequence[Rows], gpus: Sequence[str], folder: Path | None, is_own: bool
+) -> Calibration:
+    """Constants of every GPU of tables of kernels, or of those named; corrections are written at once."""
+    rows = _kernel_rows(tables, is_own)
     measured = sorted(set(rows.gpu.tolist())) if is_own else list(known_kernels())
+    files = "".join(f"{table.name} " for table in tables) if is_own else ""
     texts: dict[str, str] = {}
     skipped: dict[str, str] = {}
     drifts: list[Drift] = []
     for name in [same_gpu(name) for name in gpus] or measured:
         try:
             gpu = load_gpu(name)
-            fitted = fit_gpu(rows, gpu, made_by=f"podsim calibrate {table.name} --gpu {gpu.name.lower()}")
+            fitted = fit_gpu(rows, gpu, made_by=f"podsim calibrate {files}--gpu {gpu.name.lower()}")
         except PodsimError as problem:
             skipped[name] = str(problem)
             continue
@@ -151,6 +167,26 @@ def _of_kernels(table: Rows, gpus: Sequence[str], folder: Path | None, is_own: b
             for key in fitted.evidence:
                 drifts += _drifts(f"{fitted.name} {key}", _part(packaged, key), _part(fitted, key))
     return Calibration(texts=texts, skipped=skipped, drifts=tuple(drifts))
+
+
+def _kernel_fields(tables: Sequence[Rows], kind: str, is_own: bool) -> list[Mapping[str, str]]:
+    """Cells of the rows of a kind in the columns of kernel_rows; of an engine's kernels, the products."""
+    fields = [row for table in tables if table.kind == kind for row in _fields(table, is_own=is_own)]
+    if kind == "engines":
+        return [engine_product(row) for row in fields if row["op_name"] == "gemm"]
+    return [row if row.get("device") else {**row, **kernel_cells(row)} for row in fields]
+
+
+def _kernel_rows(tables: Sequence[Rows], is_own: bool) -> KernelRows:
+    """The rows of tables of kernels, without an engine's products that the other tables hold as well."""
+    known, engine = (_kernel_fields(tables, kind, is_own) for kind in _KERNELS)
+    rows = kernel_rows([*known, *engine], where=" and ".join(table.name for table in tables))
+    columns = (rows.gpu, rows.op, rows.precision, rows.m, rows.n, rows.k)
+    keys = list(zip(*(column.tolist() for column in columns), strict=True))
+    first = len(kernel_rows(known)) if known else 0
+    held = set(keys[:first])
+    kept = [at for at, key in enumerate(keys) if at < first or key not in held]
+    return rows.take(np.array(kept, dtype=np.intp))
 
 
 def _part(constants: KernelConstants, key: str) -> GemmConstants | FlashConstants | MemoryConstants:

@@ -36,7 +36,7 @@ def network_cells(table: str, row: Mapping[str, str]) -> dict[str, str]:
     if recipe.skip:
         raise NotExpressible(recipe.skip)
     gpus, precision = _gpus(table, row), _precision(table, row, recipe)
-    cluster = _cluster(row, gpus)
+    cluster = _cluster(row, gpus, recipe.gpu)
     if table == "mlperf":
         gpus = _training_gpus(row, gpus)
     batch, accumulate = _batch(recipe, row, gpus, precision)
@@ -143,8 +143,8 @@ def _unstated_batch(recipe: Recipe, gpus: int, precision: str) -> int | None:
     return None if batch is None else round(batch)
 
 
-def _cluster(row: Mapping[str, str], gpus: int) -> str:
-    gpu = row.get("gpu", row.get("accelerator", ""))
+def _cluster(row: Mapping[str, str], gpus: int, usual: str) -> str:
+    gpu = cell_text(row, "gpu") or cell_text(row, "accelerator") or usual
     node = find_node(gpu, row.get("node_type", row.get("system", "")))
     if node is None:
         raise NotExpressible(

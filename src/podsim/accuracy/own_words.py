@@ -18,30 +18,33 @@ from podsim.hardware.cluster import MOST_NODES
 from podsim.workload.catalog import load_specification
 from podsim.workload.model import Model
 
-# GPU and system as sources write them -> system of the catalog, the first whose two patterns are found
+# GPU (with - between words) and system as sources write them -> system of the catalog, the first whose patterns are found
 _NODES = (
     (r"A100", r"\bvTrain\b", "vtrain-a100"),
     (r"A100", r"Jean Zay", "jean-zay-a100"),
-    (r"A100.*\b40 ?GB", r"NDv4|ND A100 v4|ND96asr", "azure-ndv4-40gb"),
+    (r"A100.*\b40GB", r"NDv4|ND A100 v4|ND96asr", "azure-ndv4-40gb"),
     (r"A100", r"NDv4|ND A100 v4|ND96amsr", "azure-ndv4-80gb"),
     (r"A100", r"\bp4de\b", "aws-p4de"),
     (r"A100", r"\bp4d\b", "aws-p4d"),
     (r"A100", r"BM\.GPU4\.8", "oci-bm-gpu4-8"),
     (r"A100", r"BM\.GPU\.A100-v2\.8", "oci-bm-gpu-a100-v2-8"),
     (r"A100", r"A100 PCIe NV12", "a100-pcie-pair"),
-    (r"A100[- ]?PCIe[- ]?40", "", "a100-pcie-40gb-server"),
-    (r"A100[- ]?PCIe", "", "a100-pcie-server"),
-    (r"A100(-SXM4?)?[- ]40 ?GB", "", "dgx-a100-40gb"),
+    (r"(?=.*A100)(?=.*PCIe)(?=.*\b40GB)", "", "a100-pcie-40gb-server"),
+    (r"(?=.*A100)(?=.*PCIe)", "", "a100-pcie-server"),
+    (r"(?=.*\bA100)(?=.*(A100(-SXM4?)?-40GB|\b40GB-A100|\b40GB-SXM))", "", "dgx-a100-40gb"),
     (r"\bA100", "", "dgx-a100-80gb"),
     (r"\bA800", "", "hgx-a800"),
-    (r"V100.*450 ?W", "", "dgx-2h"),
+    (r"(?=.*V100)(?=.*PCIe)(?=.*32GB)", "", "v100-pcie-32gb-server"),
+    (r"(?=.*V100)(?=.*PCIe)", "", "v100-pcie-16gb-server"),
+    (r"V100.*450W", "", "dgx-2h"),
     (r"V100", r"DGX-2H", "dgx-2h"),
     (r"V100-SXM3", "", "dgx-2"),
     (r"V100", r"DGX-2\b", "dgx-2"),
-    (r"V100.*\b32 ?GB", "", "dgx-1-v100-32gb"),
+    (r"V100.*\b32GB", "", "dgx-1-v100-32gb"),
     (r"\bV100", "", "dgx-1-v100-16gb"),
-    (r"H100.*\b96 ?GB", "", "grand-teton-h100-96gb"),
+    (r"H100.*\b96GB", "", "grand-teton-h100-96gb"),
     (r"H100", r"Grand Teton", "grand-teton-h100"),
+    (r"(?=.*\bH100)(?=.*PCIe)", r"^(?!.*bridge)", "h100-pcie-80gb-server"),
     (r"\bH100(?!.*(PCIe|NVL\b))", "", "dgx-h100"),
     (r"\bH200(?!.*(PCIe|NVL\b))", "", "dgx-h200"),
     (r"\bH800", "", "hgx-h800"),
@@ -51,6 +54,18 @@ _NODES = (
     (r"\bGB200", "", "gb200-nvl72"),
     (r"\bGB300", "", "gb300-nvl72"),
     (r"\bL40S\b", "", "l40s-server"),
+    (r"\bL40\b", "", "l40-server"),
+    (r"\bL4\b", "", "l4-server"),
+    (r"\bA30\b", "", "a30-server"),
+    (r"\bA40\b", "", "a40-server"),
+    (r"\bA10\b", "", "a10-server"),
+    (r"\bT4\b", "", "t4-server"),
+    (r"6000-Ada", "", "rtx-6000-ada-server"),
+    (r"\bA6000\b", "", "rtx-a6000-server"),
+    (r"RTX-?8000", "", "rtx-8000-server"),
+    (r"RTX-?4090|^4090", "", "rtx-4090-server"),
+    (r"RTX-?3090(?!-?Ti)|^3090", "", "rtx-3090-server"),
+    (r"2080-?Ti", "", "rtx-2080-ti-server"),
 )
 _RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
 """Gb/s of an InfiniBand adapter by name; the first name in the text counts."""
@@ -80,9 +95,11 @@ _APART = 0.25
 
 def find_node(gpu: str, system: str = "", memory: str = "") -> str | None:
     """The catalog name of a node with such GPUs, or None; `memory` is GB per GPU if `gpu` does not state it."""
-    text = gpu
-    if memory and not re.search(r"\d ?GB", gpu):
-        text += f"-{memory.split('.', maxsplit=1)[0]}GB"
+    text = re.sub(r"^\d+ ?[x*] ?(?=\D)", "", gpu.strip())
+    text = re.sub(r"(\d) ?(G)i?B?\b", r"\1GB", re.sub(r"[\s_,/()+:]+", "-", text), flags=re.IGNORECASE)
+    of_system = re.search(r"\b(16|32|40|80) ?GB", system)
+    if not re.search(r"\dGB", text, re.IGNORECASE) and (memory or of_system):
+        text += f"-{memory.split('.', maxsplit=1)[0] if memory else of_system and of_system[1]}GB"
     return next(
         (
             name

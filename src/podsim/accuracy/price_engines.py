@@ -142,6 +142,15 @@ def engine_run(row: Mapping[str, str]) -> EngineRun:
     )  # fmt: skip
 
 
+def engine_product(row: Mapping[str, str]) -> dict[str, str]:
+    """A row of an engine's product in the columns of podsim.kernels.measured_kernels; PodsimError as engine_run."""
+    gpu = engine_gpu(row["device"]).name.lower()
+    return {
+        **row, "gpu": gpu, "device": gpu, "op": "gemm", "kernel": "gemm", "dtype": row["gemm_dtype"],
+        "precision": engine_run(row).precision, "latency_ms": row["latency"], "batch": "",
+    }  # fmt: skip
+
+
 def price_engines(rows: Rows) -> Priced:
     """Predictions of seconds for the rows of kernels of engines."""
     predictions, reasons = _collectives(rows)

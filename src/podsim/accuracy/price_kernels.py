@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from podsim.accuracy.kernel_cells import kernel_cells
 from podsim.accuracy.price_collectives import Call, call_seconds, decade, read_call, require_scipy
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
@@ -70,7 +72,13 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
 def _modelled_rows(rows: Rows) -> KernelRows:
     """The rows that state a modelled kernel and its time."""
     texts = [row for row in rows if not (row.text("reason") or _is_collective(row))]
-    return kernel_rows([{**row.fields, "id": row.id, "role": "calibrate"} for row in texts], where=rows.name)
+    cells = [
+        row.fields if row.text("device") else {**row.fields, **kernel_cells(row.fields)} for row in texts
+    ]
+    return kernel_rows(
+        [{**cell, "id": row.id, "role": "calibrate"} for row, cell in zip(texts, cells, strict=True)],
+        where=rows.name,
+    )
 
 
 def _is_collective(row: Row) -> bool:
@@ -79,7 +87,9 @@ def _is_collective(row: Row) -> bool:
 
 def _kernel_groups(known: KernelRows) -> list[NDArray[np.intp]]:
     """Positions of rows of one kernel on one GPU."""
-    columns = (known.gpu, known.op, known.precision, known.direction, known.causal, known.accumulate)
+    columns = (
+        known.gpu, known.op, known.precision, known.direction, known.causal, known.accumulate, known.sustained,
+    )  # fmt: skip
     groups: dict[tuple[Any, ...], list[int]] = {}
     for position, key in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         groups.setdefault(key, []).append(position)
@@ -89,8 +99,9 @@ def _kernel_groups(known: KernelRows) -> list[NDArray[np.intp]]:
 def _part_seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64], str]:
     """(seconds of rows of one kernel on one GPU, a note); PodsimError with the reason if there is no law."""
     op, precision = str(part.op[0]), str(part.precision[0])
-    gpu = load_gpu(str(part.gpu[0]))
-    if cross_validate and len(part) >= _ENOUGH.get(op, math.inf) and not part.accumulate[0]:
+    gpu = replace(load_gpu(str(part.gpu[0])), is_sustained=bool(part.sustained[0]))
+    is_fitted = not (part.accumulate[0] or (part.sustained[0] and op == "gemm"))
+    if cross_validate and len(part) >= _ENOUGH.get(op, math.inf) and is_fitted:
         return _cross_validated_seconds(part, gpu, op, precision)
     if op not in _PRODUCTS:
         return _attention_seconds(part, gpu)

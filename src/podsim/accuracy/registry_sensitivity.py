@@ -264,7 +264,8 @@ def _is_law_of(law: str, part: _Part) -> bool:
 
 
 _INFERENCE = "vision-infer"
-_NO_COLLECTIVE = (_INFERENCE, "gemm-a100", "gemm-hopper", "kernels-rates", "attention-figures", "attention-serving",
+_NO_COLLECTIVE = (_INFERENCE, "gemm-a100", "gemm-hopper", "kernels-rates", "kernels-long", "attention-figures",
+                  "attention-serving",
                   "kernels-gemm", "kernels-prefill", "kernels-decode", "kernels-mla", "kernels-moe")  # fmt: skip
 
 

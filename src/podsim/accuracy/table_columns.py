@@ -110,7 +110,7 @@ _KERNELS = """
     positive: latency_ms tflops gb_per_s
     count: n_gpus message_bytes
     positive: bus_gb_per_s
-    text: device kernel precision accumulate cluster launch nccl reason tables
+    text: device kernel precision accumulate clock cluster launch nccl reason tables
 """
 _COLLECTIVES = """
     role: role

@@ -124,12 +124,26 @@ def change_collectives(
     return tuple((dict(before) | given).items())
 
 
+CLOCKS = ("burst", "sustained")
+"""The clocks of measured kernels: of short ones on a cool board, and of runs of seconds, which power limits."""
+
+
+def _read_clock(value: object, what: str) -> float | str:
+    """A word of CLOCKS, or a quantity in Hz; UnitError for anything else."""
+    if isinstance(value, str) and value.strip().lower() in CLOCKS:
+        return value.strip().lower()
+    try:
+        return read_quantity(value, "Hz", what=what)
+    except UnitError as error:
+        raise UnitError(f"{error}, or one of {', '.join(CLOCKS)}") from None
+
+
 GPU_KEYS: dict[str, Reader] = {
     "memory": quantity("B"),
     "memory_bandwidth": quantity("B/s"),
     "l2": quantity("B"),
     "power": quantity("W"),
-    "clock": quantity("Hz"),
+    "clock": _read_clock,
     "sms": count(1, 10_000),
     "nvlinks": count(0, 1_000),
     "nvlink_bandwidth": quantity("B/s"),
@@ -176,6 +190,9 @@ def change_gpu(gpu: Gpu, values: Mapping[str, Any]) -> Gpu:
     fields: dict[str, Any] = {}
     for key, value in values.items():
         head, _, rest = key.partition(".")
+        if value in CLOCKS:
+            fields["is_sustained"] = value == "sustained"
+            continue
         fields[head] = {**fields.get(head, getattr(gpu, head)), rest: value} if rest else value
     notes = {**gpu.notes, **dict.fromkeys(values, "set by the user")}
     return replace(gpu, **fields, notes=notes)

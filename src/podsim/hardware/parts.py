@@ -63,6 +63,8 @@ class Gpu:
     mig: bool = False
     fraction: float = 1.0
     """share. The share of a GPU's memory system; below 1 for a MIG instance."""
+    is_sustained: bool = False
+    """Whether products run at the clock of long runs, which power limits, and not at that of bursts."""
     kernels: str = ""
     """The name of the fitted kernel constants (catalog folder kernels/)."""
     source: str = ""

@@ -40,6 +40,7 @@ UNITS = {
     "ceiling": "1", "fill": "1", "bandwidth_share": "1", "store": "1", "startup": "B", "latency": "s",
     "sharpness": "1", "reduction": "1", "split_latency": "s", "unaligned": "1",
     "batched": "1", "step": "s", "step_far": "s", "quantise": "1", "quantise_latency": "s",
+    "odd": "1", "shallow": "1", "shallow_step": "s", "sustained": "1",
     "share": "1", "share_64": "1", "share_128": "1", "tail": "1",
     "backward_64": "1", "backward_128": "1", "backward_fill": "1", "near": "B", "far": "B", "spill": "1",
 }  # fmt: skip
@@ -123,6 +124,15 @@ class GemmConstants:
     """factor. The time of an engine's kernel that quantises the input, over that of its bytes at the memory bandwidth."""
     quantise_latency: float = 0.0
     """s. The time that such a kernel adds however small the input is."""
+    odd: float = 1.0
+    """factor. The further factor on the share of peak, along k, if a leading dimension is no multiple of 4 B."""
+    shallow: float = 0.0
+    """count. The k up to which batches with such a dimension run in kernels that load and multiply in turn; up to half
+    of it for other unaligned ones."""
+    shallow_step: float = 0.0
+    """s. The time of such a kernel for each 32 of k of a wave of 128 x 128 tiles."""
+    sustained: float = 1.0
+    """share. The share of the ceiling that is left at the clock of long runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,7 @@ from podsim.kernels.fit_products import (
     Check,
     evidence_of,
     fit_batches,
+    fit_long_runs,
     fit_products_law,
     host_timed,
     law_seconds,
@@ -135,8 +136,9 @@ def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") ->
         fitted, correction, _ = _fit_precision(part, gpu, near, bool(gemm))
         gemm[precision], note = _fit_unaligned(rows, gpu, fitted)
         if precision in ("fp16", "bf16"):
+            gemm[precision], long_runs = fit_long_runs(rows, gpu, gemm[precision])
             gemm[precision], batches = fit_batches(rows, gpu, gemm[precision])
-            note += batches
+            note += long_runs + batches
         if correction is not None:
             corrections[precision] = correction
         evidence[f"gemm.{precision}"] = _evidence_of(
@@ -220,9 +222,9 @@ def _start(gpu: Gpu, precision: str) -> tuple[GemmConstants, bool]:
 
 def _products(rows: KernelRows) -> KernelRows:
     """Single aligned products that state their sizes; batches are fitted after them (fit_batches)."""
-    keep = (rows.op == "gemm") & np.isfinite(rows.m * rows.n * rows.k)
+    keep = (rows.op == "gemm") & ~rows.sustained & np.isfinite(rows.m * rows.n * rows.k)
     rows = rows.take(keep)
-    width = np.array([operand_bytes(p) for p in rows.precision])
+    width = np.array([2.0 ** math.floor(math.log2(operand_bytes(p))) for p in rows.precision])
     return rows.take(is_aligned(rows.m, rows.n, rows.k, width, "nn"))
 
 

@@ -26,6 +26,7 @@ from podsim.kernels.gemm import (
     peak_of,
     quantise_seconds,
     result_bytes,
+    sustained,
 )
 from podsim.kernels.measured_kernels import KernelRows
 
@@ -63,7 +64,13 @@ def law_seconds(constants: GemmConstants, gpu: Gpu, rows: KernelRows) -> Floats:
     )
     aligned = is_aligned(rows.m, rows.n, rows.k, operand_bytes(precision), "nn")
     shapes = (rows.m, rows.n, rows.k, rows.batch)
-    product = gemm_law(constants, machine, shapes, widths=widths, aligned=aligned, cache=gpu.l2)
+    odd = ~is_aligned(rows.m, rows.n, rows.k, 4 * operand_bytes(precision), "nn")
+    product = gemm_law(constants, machine, shapes, widths=widths, aligned=aligned, odd=odd, cache=gpu.l2)
+    if rows.sustained.any():
+        long = gemm_law(
+            sustained(constants), machine, shapes, widths=widths, aligned=aligned, odd=odd, cache=gpu.l2
+        )
+        product = np.where(rows.sustained, long, product)
     quantising = quantise_seconds(constants, gpu.memory_bandwidth, rows.m * rows.k, precision)
     return np.asarray(product + engine_timed(rows) * quantising)
 
@@ -122,13 +129,18 @@ def evidence_of(
     )
 
 
-UNMEASURED = {"batched": 0.91, "step": 1e-7, "step_far": 0.5e-7}
-"""Constants of a chip whose batches were not measured, near those of the A100; fits start here."""
+UNMEASURED = {
+    "batched": 0.91, "step": 1e-7, "step_far": 0.5e-7, "odd": 0.6, "shallow": 136.0, "shallow_step": 2.2e-6,
+    "sustained": 0.925,
+}  # fmt: skip
+"""Constants of a chip whose batches and long runs were not measured, near those of the A100; fits start here."""
 _FIT = Fit(
     parameters={
         "batched": Parameter(start=UNMEASURED["batched"], low=0.3, high=1.05),
         "step": Parameter(start=UNMEASURED["step"], low=1e-9, high=2e-6, scale=1e-7),
         "step_far": Parameter(start=UNMEASURED["step_far"], low=0.0, high=2e-6, scale=1e-7),
+        "odd": Parameter(start=UNMEASURED["odd"], low=0.2, high=1.0),
+        "shallow_step": Parameter(start=UNMEASURED["shallow_step"], low=0.0, high=1e-5, scale=1e-6),
         "host": Parameter(start=20e-6, low=0.0, high=60e-6, scale=20e-6),
     },
     softness=0.05,
@@ -136,7 +148,9 @@ _FIT = Fit(
     differences=(3e-2, 1e-2),
     evaluations=40,
     # a wait is only felt from some length on, so one start is long
-    other_starts=({"batched": 0.7, "step": 5e-7, "step_far": 3e-7, "host": 20e-6},),
+    other_starts=(
+        {"batched": 0.7, "step": 5e-7, "step_far": 3e-7, "odd": 0.6, "shallow_step": 2e-6, "host": 20e-6},
+    ),
 )
 _FEWEST = 20
 """The fewest batches that a fit needs."""
@@ -157,6 +171,24 @@ def fit_batches(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple[G
         return constants, "; no batch was measured"
     fitted, _ = fit_products_law(_parts_by_gpu(part), constants, _FIT)
     return fitted, f"; batches from {many} sizes of {', '.join(sorted(set(part.source)))}"
+
+
+_LONG_RUNS = Fit(
+    parameters={"sustained": Parameter(start=UNMEASURED["sustained"], low=0.5, high=1.0)},
+    softness=0.05,
+    differences=(1e-2,),
+)
+
+
+def fit_long_runs(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple[GemmConstants, str]:
+    """`constants` with the clock of long runs, from 16-bit products of any GPU of the same chip; and a note."""
+    chip = _chip(gpu.name)
+    part = rows.take(np.char.startswith(rows.gpu, chip + "-") & (rows.op == "gemm") & rows.sustained)
+    part = part.take(is_aligned(part.m, part.n, part.k, 2.0, "nn"))
+    if len(part) < _FEWEST:
+        return constants, "; no long run was measured"
+    fitted, _ = fit_products_law(_parts_by_gpu(part), constants, _LONG_RUNS)
+    return fitted, f"; clock of long runs from {len(part)} sizes of {', '.join(sorted(set(part.source)))}"
 
 
 def cross_validate_batches(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0) -> Check:

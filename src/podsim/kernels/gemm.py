@@ -30,6 +30,7 @@ Axes: T tile shapes, S ways to split k, N shapes asked for; M, N, K in a Correct
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -113,6 +114,7 @@ def gemm_law(
     *,
     widths: tuple[float | Floats, float | Floats] = (2.0, 2.0),
     aligned: npt.NDArray[np.bool_] | None = None,
+    odd: npt.NDArray[np.bool_] | None = None,
     cache: float = math.inf,
     grouped: bool = False,
 ) -> Floats:
@@ -120,8 +122,8 @@ def gemm_law(
 
     `machine` is (SMs, peak FLOP/s, memory B/s); `shapes` are m, n, k, batch, each of shape (N,); `widths` are
     B per element of the operands, and moved per element of the result; `aligned` says which shapes have
-    leading dimensions that are multiples of 16 B (all, if None); `cache` is B that the L2 cache holds;
-    `grouped` as in gemm_seconds.
+    leading dimensions that are multiples of 16 B (all, if None), `odd` which of the others have one that is no multiple
+    of 4 B; `cache` is B that the L2 cache holds; `grouped` as in gemm_seconds.
     """
     c = constants
     sms, peak, memory = machine
@@ -138,7 +140,10 @@ def gemm_law(
     results = m * n * batch
     arithmetic_SN = waves_TSN.min(axis=0) * depths_SN
     if aligned is not None:
-        arithmetic_SN = np.where(aligned, arithmetic_SN, arithmetic_SN / c.unaligned)
+        slow = (
+            1.0 if odd is None else np.where(odd, (depths_SN - c.fill) * (1 / c.odd - 1) / depths_SN + 1, 1.0)
+        )
+        arithmetic_SN = np.where(aligned, arithmetic_SN, arithmetic_SN * slow / c.unaligned)
     operands = widths[0] * batch * k * (m + n)
     floor = results * k * (2 / (peak * c.ceiling))
     many = (batch > 1) & (not grouped)
@@ -149,6 +154,10 @@ def gemm_law(
         far = operands + widths[1] * results > cache
         waits = np.ceil(k / _K_STEP) * np.where(far, c.step + c.step_far, c.step)
         batches = np.maximum(np.maximum(sliced, waits), floor / c.batched)
+        if aligned is not None and c.shallow:
+            steps = np.ceil(m / 128) * np.ceil(n / 128) * batch / sms * np.ceil(k / _K_STEP)
+            depth = c.shallow if odd is None else np.where(odd, c.shallow, c.shallow / 2)
+            batches = np.where(aligned | (k > depth), batches, np.maximum(batches, steps * c.shallow_step))
         arithmetic = np.where(many, np.maximum(arithmetic, batches), arithmetic)
     read = (operands + c.startup) / bandwidth
     longer, shorter = np.maximum(arithmetic, read), np.minimum(arithmetic, read)
@@ -235,11 +244,15 @@ def _chunk(
     m, n, k, batch = shapes
     fitted = kernel_constants(gpu)
     constants, correction = gemm_constants(fitted, precision)
+    if gpu.is_sustained:
+        constants = sustained(constants)
     width, result = operand_widths(precision, m, n), result_bytes(precision)
     widths = (width, 8.0 if kernel == "accumulating" else result)
     aligned = is_aligned(m, n, k, _OPERAND[precision], layout)
+    is_plain = bool(aligned.all())
     seconds = gemm_law(constants, (gpu.sms, peak, gpu.memory_bandwidth), shapes, widths=widths,
-                       aligned=None if aligned.all() else aligned, cache=gpu.l2,
+                       aligned=None if is_plain else aligned,
+                       odd=None if is_plain else ~is_aligned(m, n, k, 4 * _OPERAND[precision], layout), cache=gpu.l2,
                        grouped=kernel == "grouped")  # fmt: skip
     if kernel == "engine":
         seconds += quantise_seconds(constants, gpu.memory_bandwidth, m * batch * k, precision)
@@ -252,11 +265,16 @@ def _chunk(
     return np.asarray(np.maximum(seconds, least))
 
 
+def sustained(constants: GemmConstants) -> GemmConstants:
+    """The constants at the clock of runs of seconds and more, where power lowers it."""
+    return replace(constants, ceiling=constants.ceiling * constants.sustained)
+
+
 def is_aligned(
     m: Floats, n: Floats, k: Floats, width: float | Floats, layout: Layout
 ) -> npt.NDArray[np.bool_]:
     """Whether the rows of operands and result start at multiples of 16 B, as fast kernels need."""
-    unit = np.exp2(np.ceil(np.log2(16 / np.asarray(width))))
+    unit = 2.0 ** math.ceil(math.log2(16 / width)) if isinstance(width, float) else 16 / width
     leading = m if layout == "nt" else k
     return np.asarray((leading % unit == 0) & (n % unit == 0))
 

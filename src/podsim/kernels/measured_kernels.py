@@ -2,7 +2,8 @@
 
 Columns: role, source, gpu, op, m, n, k, batch, heads, kv_heads, seq_len, head_dim, causal, direction, dtype,
 latency_ms, tflops; others are ignored, and blank is "does not apply". The packaged rows name GPU, op and number format
-as podsim does in device, kernel and precision; accumulate is "yes" where the result is added to an fp32 matrix. A time is
+as podsim does in device, kernel and precision; accumulate is "yes" where the result is added to an fp32 matrix, and clock
+"sustained" for long runs. A time is
 latency_ms, or follows from tflops, which counts 2 m n k for products and, for attention, half the pairs under a causal
 mask and 3.5 times the forward pass for "fwd+bwd" (2.5 for "bwd"). Rows of another role than "calibrate" are left out.
 """
@@ -46,6 +47,8 @@ class KernelRows:
     causal: npt.NDArray[np.bool_]
     accumulate: npt.NDArray[np.bool_]
     """Whether the result is added to an fp32 matrix."""
+    sustained: npt.NDArray[np.bool_]
+    """Whether the row is of a long run, at the clock that power leaves."""
     m: Floats
     n: Floats
     k: Floats
@@ -100,7 +103,7 @@ def kernel_rows(rows: Iterable[Mapping[str, str]], where: str = "rows") -> Kerne
     if problems:
         raise TableError(f"{where}: " + "; ".join(problems[:20]))
     kinds = {"gpu": str, "op": str, "precision": str, "source": str, "direction": str, "causal": bool,
-             "accumulate": bool, "id": str}  # fmt: skip
+             "accumulate": bool, "sustained": bool, "id": str}  # fmt: skip
     names = [f.name for f in fields(KernelRows)]
     return KernelRows(**{n: np.array([r[n] for r in kept], dtype=kinds.get(n, float)) for n in names})
 
@@ -134,7 +137,8 @@ def _read(row: Mapping[str, str]) -> dict[str, Any]:
         "gpu": row.get("device") or same_gpu(row["gpu"]), "op": op,
         "precision": row.get("precision") or row["dtype"].split(" ", maxsplit=1)[0],
         "source": row.get("source") or "unnamed", "id": row.get("id") or "", "direction": direction, "causal": causal,
-        "accumulate": row.get("accumulate") == "yes", "tokens": tokens, "seconds": seconds,
+        "accumulate": row.get("accumulate") == "yes", "sustained": row.get("clock") == "sustained",
+        "tokens": tokens, "seconds": seconds,
         **sizes, "batch": batch,
     }  # fmt: skip
 

@@ -35,7 +35,7 @@ def calibrate(options: CalibrateOptions) -> Calibration:
         names = [name.strip() for name in given if name.strip()]
         fitted = calibrate_software(tables, options.software, names)
     else:
-        known = tables or [load("kernels"), load("collectives")]
+        known = tables or [load("kernels"), load("engines"), load("collectives")]
         fitted = calibrate_tables(known, options.gpus, folder, is_own=bool(options.files))
     if folder is None:
         return replace(fitted, drifts=tuple(drift for drift in fitted.drifts if drift.change > DRIFT))

@@ -5,7 +5,7 @@ Entries of the TOML files are tried in file order; the first that fits a row say
     [[recipe]]
     table = "vision"                         # vision or mlperf
     model = ["Detection/SSD"]                # the column model (benchmark in mlperf) is one of these
-    framework = "PyTorch"                    # the column framework is this, or in mlperf begins with it; left out: any
+    framework = "PyTorch"                    # the column framework is this; left out: any
     where = { notes = "Base model" }         # regular expressions searched in other columns
     network = "ssd300-resnet50"              # of podsim.graphs.networks
     counts = "tokens"                        # what the rows' unit counts: tokens, frames; left out: samples
@@ -22,6 +22,8 @@ Entries of the TOML files are tried in file order; the first that fits a row say
     channels_first = ["tf32", "fp32"]        # precisions in which tensors are laid out NCHW
     optimizer = "sgd"                        # as podsim graph --optimizer
     software = "dle-pytorch"                 # entry of the software catalog
+    precision = "fp8"                        # of rows that state none
+    gpu = "A100-80GB"                        # of rows that state none
     source = "…"                             # where what the row does not state comes from
     skip = "…"                               # instead of all from `network` on: why the rows cannot be expressed
 
@@ -74,6 +76,8 @@ class Recipe:
     software: str = ""
     precision: str = ""
     """The precision of rows that state none."""
+    gpu: str = ""
+    """The GPU of rows that state none."""
     source: str = ""
     """The source of what the row does not state."""
     skip: str = ""
@@ -82,10 +86,9 @@ class Recipe:
     def fits(self, row: Mapping[str, str]) -> bool:
         """Whether the row is of this kind."""
         framework = row.get("framework", "").lower()
-        alike = framework.startswith(self.framework.lower()) if self.table == "mlperf" else None
         return (
             row.get(MODEL_COLUMNS[self.table], "") in self.model
-            and (not self.framework or (framework == self.framework.lower() if alike is None else alike))
+            and (not self.framework or framework == self.framework.lower())
             and _has_all(self.where, row)
         )
 

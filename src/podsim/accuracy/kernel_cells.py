@@ -1,4 +1,8 @@
-"""Rows of gpu_kernels in their sources' words -> canonical columns."""
+"""Rows of gpu_kernels in their sources' words -> GPU, kernel, precision and clock.
+
+The packaged table (reference/) and a user's own files (`podsim validate --rows`) are read here, so that the same row gets
+the same prediction.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,7 @@ import re
 from collections.abc import Mapping
 
 from podsim.kernels.measured_kernels import kernel_rows
-from reference import prose_collectives
 
-COLUMNS = ("device", "kernel", "precision", "accumulate", "cluster", "launch", "nccl", "reason")
 _DEVICES = {
     "a100 (paper: a100-sxm4-40gb)": "a100-sxm4-40gb",
     "v100 (paper: v100-sxm2-16gb)": "v100-sxm2-16gb",
@@ -34,16 +36,17 @@ _NOT_MODELLED = {
 }
 
 
-def canonical(row: Mapping[str, str]) -> dict[str, str]:
-    """The canonical columns of a row of the table of kernels."""
-    gpu = row["gpu"].lower()
-    cells = dict.fromkeys(COLUMNS, "") | {"device": _DEVICES.get(gpu, gpu)}
+def kernel_cells(row: Mapping[str, str]) -> dict[str, str]:
+    """The columns device, kernel, precision, accumulate, clock and reason of a row; TableError as kernel_rows."""
+    gpu, notes = row["gpu"].strip().lower(), row.get("notes", "")
+    cells = {"device": _DEVICES.get(gpu, gpu), "reason": ""}
     if row["op"].startswith("nccl "):
-        return cells | _collective(row)
+        return cells
     cells |= {
         "kernel": _kernel(row),
         "precision": "bf16" if row["dtype"] == "fp16/bf16" else row["dtype"].split(" ", maxsplit=1)[0],
-        "accumulate": "yes" if "accumulate=True" in row["notes"] else "",
+        "accumulate": "yes" if "accumulate=True" in notes else "",
+        "clock": "sustained" if re.search("sustained clock|long run", notes) else "",
     }  # fmt: skip
     if len(kernel_rows([{**row, **cells, "role": "calibrate"}])):
         cells["reason"] = _NOT_MODELLED.get(cells["kernel"], "")
@@ -56,28 +59,9 @@ def _kernel(row: Mapping[str, str]) -> str:
     if flash := re.fullmatch(r"(?:attention )?flash(?:attention)?-?([123])", op):
         return f"flash{flash[1]}"
     if op == "prefill attention":  # of two serving programs, the one that runs the flash-attention library
-        return "prefill" if "flash_attn" in row["notes"] else "prefill, other"
+        return "prefill" if "flash_attn" in row.get("notes", "") else "prefill, other"
     labels = {
         "attention flashattention triton": "triton", "matmul": "gemm",
         "gemm (max achievable over search)": "gemm, best of a search",
     }  # fmt: skip
     return labels.get(op, op)
-
-
-def _collective(row: Mapping[str, str]) -> dict[str, str]:
-    """A collective in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path; vTrain one process."""
-    version = re.search(r"/nccl/(2\.\d+)", row["path"])
-    cells = prose_collectives.canonical(
-        {
-            **row,
-            "system": "",
-            "nodes": "1",
-            "gpus": row["n_gpus"],
-            "nics": "",
-            "algo": "auto",
-            "collective": row["op"].removeprefix("nccl "),
-            "size_bytes": row["message_bytes"],
-            "notes": f"threads, NCCL {version[1]}" if version else "",
-        }
-    )
-    return {column: cells[column] for column in ("cluster", "launch", "nccl", "reason")}
