@@ -149,7 +149,8 @@ def gpu_family(gpu: Gpu, serving: Serving) -> str:
 
 def served_batch(batch: int, concurrency: int, serving: Serving) -> int:
     """Samples that are computed at once for requests of `batch` samples, of which `concurrency` are under way."""
-    return max(1, round(batch * (1.0 + (concurrency - 1) / 2.0) ** serving.gather))
+    merged: float = batch * (1.0 + (concurrency - 1) / 2.0) ** serving.gather
+    return max(1, round(merged))
 
 
 def served_work(network: str, batch: int, gpu: Gpu, precision: str, rule: str) -> ServedWork:
@@ -182,7 +183,7 @@ def served_seconds(
     memory = work.memory / (engine.memory_speed * serving.memory[family])
     gpu = (products + memory) / engine.gpus.get(family, 1.0)
     host = work.kernels * engine.host_kernel
-    computed = (gpu**engine.blend + host**engine.blend) ** (1.0 / engine.blend)
+    computed: float = (gpu**engine.blend + host**engine.blend) ** (1.0 / engine.blend)
     exposed = 1.0 if concurrency == 1 else serving.overlap
     return engine.request + engine.copy * work.bytes * exposed + computed
 
