@@ -127,7 +127,9 @@ def _networks() -> Iterator[Constant]:
                 value=float(cell["value"]),
                 unit=cell["unit"],
                 source=cell["source"],
-                evidence="not fitted",
+                evidence="nccl-tests sweeps between nodes"
+                if cell["source"].startswith("fit")
+                else "not fitted",
             )
 
 

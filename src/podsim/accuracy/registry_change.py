@@ -104,12 +104,16 @@ def changed_fabric(group: str, name: str, key: str, factor: float) -> Iterator[N
 
     def network(kind: str) -> Network:
         constants = load_network(kind)
+        if name == "between":
+            return replace(constants, between=_scaled(constants.between, key, factor))
         return _scaled(constants, key, factor) if kind == name else constants
 
     which, change = ("load_fabric", fabric) if group == "fabrics" else ("load_network", network)
     _clear_caches()
     try:
-        with _replace_functions((nccl_paths,), which, change):
+        with _replace_functions(
+            (nccl_paths, nccl) if which == "load_network" else (nccl_paths,), which, change
+        ):
             yield
     finally:
         _clear_caches()

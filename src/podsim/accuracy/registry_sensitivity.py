@@ -30,7 +30,7 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_constants import load_fabric
-from podsim.network.nccl_paths import fabric_name
+from podsim.network.nccl_rates import fabric_name
 from podsim.results.comparison import ROLES
 from podsim.training.software import Software, holds, load_software
 
@@ -301,5 +301,5 @@ def _is_computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: st
 def _is_sent_over(group: str, name: str) -> Callable[[Batch], bool]:
     """Whether a batch used a fabric inside its nodes, or a network between them."""
     if group == "networks":
-        return lambda batch: batch.cluster.fabric == name and batch.cluster.nodes > 1
+        return lambda batch: batch.cluster.nodes > 1 and name in ("between", wires_of(batch.cluster).fabric)
     return lambda batch: load_fabric(fabric_name(wires_of(batch.cluster))) == load_fabric(name)
