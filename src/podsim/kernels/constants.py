@@ -137,7 +137,7 @@ class GemmConstants:
 
 LENDER = "a100-sxm4-80gb"
 BORROWED = ("odd", "shallow", "shallow_step", "sustained")
-"""Constants measured on one GPU, LENDER, in bf16: every other table of the catalog that lacks them has its values."""
+"""Constants measured on one GPU, LENDER, in bf16: every other GPU of the catalog without them has its values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,7 +338,7 @@ def _assemble(
     for key, part in table.get("gemm", {}).items():
         near = next((gemm[p] for p in (key, *_NEAREST.get(key, ())) if p in gemm), None)
         gemm[key] = _read(GemmConstants, part, f"{name}: gemm.{key}", near)
-        if near is None and not isinstance(folder, Path) and name != LENDER:
+        if near is None and name in known_kernels() and name != LENDER:
             gemm[key] = borrowing(gemm[key], part)
         corrections.pop(key, None)
         grid = folder.joinpath(f"{name}.{key}.npz")
