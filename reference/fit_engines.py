@@ -61,7 +61,7 @@ def _around(start: float, factor: float = 200.0) -> Parameter:
 
 
 def _share(start: float) -> Parameter:
-    return Parameter(start=start, low=0.005, high=1.3, is_log=True)
+    return Parameter(start=start, low=0.005, high=1.0, is_log=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +86,7 @@ _PREFILL = Plan(
 _DECODE = Plan(
     parameters={
         "share": _share(0.85), "key": _around(3e-9), "block": _around(1e-6), "near": _around(1.2, 8.0),
+        "again": _around(0.3),
         "arithmetic": _share(0.3), "moved": _around(1.0), "splitting": _around(8e-7), "token": _around(3e-10),
         "launch": _around(8e-6, 20.0),
     },

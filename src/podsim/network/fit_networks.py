@@ -126,7 +126,7 @@ def swept_seconds(fitted: FittedNetworks, sweep: Sweep) -> NDArray[np.float64]:
 
 def network_text(fitted: FittedNetworks, sweeps: Sequence[Sweep]) -> str:
     """The catalog's file."""
-    told, values = set(_told(sweeps)), network_values(fitted)
+    evident, values = set(_told(sweeps)), network_values(fitted)
     lines = [
         "# Collectives between nodes, by podsim.network.fit_networks from nccl-tests sweeps",
         "# (podsim calibrate collectives).",
@@ -137,7 +137,7 @@ def network_text(fitted: FittedNetworks, sweeps: Sequence[Sweep]) -> str:
         lines += ["", f"[{part}]"]
         for key, unit in units.items():
             name = f"{part}.{key}"
-            usual = "fit to nccl-tests sweeps" if name in told else "unconfirmed: no sweep"
+            usual = "fit to nccl-tests sweeps" if name in evident else "unconfirmed: no sweep"
             lines.append(
                 f'{key} = {{ value = {values[name]:.4g}, unit = "{unit}", source = "{_HELD.get(name, usual)}" }}'
             )
@@ -184,9 +184,9 @@ def _told(sweeps: Sequence[Sweep]) -> list[str]:
     """Constants that change the time of some sweep."""
     start = start_networks()
     plain = [swept_seconds(start, sweep) for sweep in sweeps]
-    told = []
+    evident = []
     for name, value in network_values(start).items():
         other = _changed(start, {name: value * 1.05})
         if any(not np.array_equal(swept_seconds(other, s), p) for s, p in zip(sweeps, plain, strict=True)):
-            told.append(name)
-    return told
+            evident.append(name)
+    return evident

@@ -137,14 +137,14 @@ def _network_reductions(wires: Wires, group: Group, fabric: Fabric, network: Net
         else 0.5
     )
     stream = 1.0 / min(rate, inside * wires.nvlink)
-    start, whole = between.sharp_base, between.sharp_stream
+    start, stream_start = between.sharp_base, between.sharp_stream
     short = max(1.0 / between.sharp_rate, stream)
     # the size at which both take as long, without their ramps
-    until = (whole - start) / (short - stream) if short > stream else 0.0
+    until = (stream_start - start) / (short - stream) if short > stream else 0.0
     options = [_candidate("collnet", "Simple", start, short, 1.0)._replace(until=until)] if until else []
     return [
         *options,
-        _candidate("collnet", "Simple", whole, stream, 0.0)._replace(
+        _candidate("collnet", "Simple", stream_start, stream, 0.0)._replace(
             since=math.nextafter(until, math.inf) if until else 0.0
         ),
     ]

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from podsim.errors import TableError, unknown_name
+from podsim.results.fabric_verdict import FabricVerdict
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""
@@ -174,6 +175,8 @@ class Comparison:
     sources: tuple[str, ...] = ()
     scores: tuple[Score, ...] = ()
     """The scores of each role; `podsim.accuracy.assess` computes them."""
+    fabric: FabricVerdict | None = None
+    """The verdict on the fabric that a log of collectives comes from."""
 
     def __post_init__(self) -> None:
         """Raise TableError on an unknown quantity, role or repeated id, or a value that is not positive."""
