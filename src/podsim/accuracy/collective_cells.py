@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from podsim.accuracy.measured_runs import cell_text, read_cluster, read_count
 from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
@@ -60,6 +61,19 @@ def canonical_cells(row: Mapping[str, str]) -> dict[str, str]:
 
 def read_settings(row: Mapping[str, str]) -> CollectiveSettings:
     """The settings that a row states in its columns, its NCCL_* variables and its notes."""
+    return _stated_settings(tuple(cell_text(row, column) for column in _STATING))
+
+
+_STATING = (
+    "settings", "algo", "proto", "nccl", "nccl_version", "launch", "sharp", "notes", "nics", "system", "id", "source",
+    "nodes",
+)  # fmt: skip
+"""The columns that state settings; the rows of a sweep share their cells."""
+
+
+@lru_cache(maxsize=4096)
+def _stated_settings(cells: tuple[str, ...]) -> CollectiveSettings:
+    row = dict(zip(_STATING, cells, strict=True))
     notes = cell_text(row, "notes")
     stated = read_environment(_variables(row))
     algorithm, protocol = cell_text(row, "algo").lower(), cell_text(row, "proto").lower()
