@@ -84,8 +84,7 @@ def _stated_settings(cells: tuple[str, ...]) -> CollectiveSettings:
     )
     return replace(
         CollectiveSettings(
-            release=read_release(cell_text(row, "nccl")) or read_release(cell_text(row, "nccl_version"))
-            or read_release(next(iter(re.findall(r"NCCL (2\.\w+)", notes)), "")) or release or None,
+            release=_release(row) or release or None,
             launch=read_launch(cell_text(row, "launch")) or _launch(notes) or launch or None,
             algorithm=algorithm.partition("(")[0].strip() if named else None,
             protocol=protocol if protocol in ("ll", "ll128", "simple") else None,
@@ -94,6 +93,14 @@ def _stated_settings(cells: tuple[str, ...]) -> CollectiveSettings:
         network=_network_class(row, stated),
         tuned=None,
     )  # fmt: skip
+
+
+def _release(row: Mapping[str, str]) -> str:
+    """NCCL's release that a row states in its columns or notes; "2.2x" is what logs of 2024 say."""
+    noted = re.search(r"NCCL (2\.\w+)", cell_text(row, "notes"))
+    texts = (cell_text(row, "nccl"), cell_text(row, "nccl_version"), noted[1] if noted else "")
+    return next((text if text == "2.2x" else known for text in texts
+                 if (known := read_release(text) or "") or text == "2.2x"), "")  # fmt: skip
 
 
 def _variables(row: Mapping[str, str]) -> str:
