@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from podsim.accuracy.measured_runs import cell_text, read_cluster, read_count
 from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
@@ -60,6 +61,19 @@ def canonical_cells(row: Mapping[str, str]) -> dict[str, str]:
 
 def read_settings(row: Mapping[str, str]) -> CollectiveSettings:
     """The settings that a row states in its columns, its NCCL_* variables and its notes."""
+    return _stated_settings(tuple(cell_text(row, column) for column in _STATING))
+
+
+_STATING = (
+    "settings", "algo", "proto", "nccl", "nccl_version", "launch", "sharp", "notes", "nics", "system", "id", "source",
+    "nodes",
+)  # fmt: skip
+"""The columns that state settings; the rows of a sweep share their cells."""
+
+
+@lru_cache(maxsize=4096)
+def _stated_settings(cells: tuple[str, ...]) -> CollectiveSettings:
+    row = dict(zip(_STATING, cells, strict=True))
     notes = cell_text(row, "notes")
     stated = read_environment(_variables(row))
     algorithm, protocol = cell_text(row, "algo").lower(), cell_text(row, "proto").lower()
@@ -70,8 +84,7 @@ def read_settings(row: Mapping[str, str]) -> CollectiveSettings:
     )
     return replace(
         CollectiveSettings(
-            release=read_release(cell_text(row, "nccl")) or read_release(cell_text(row, "nccl_version"))
-            or read_release(next(iter(re.findall(r"NCCL (2\.\w+)", notes)), "")) or release or None,
+            release=_release(row) or release or None,
             launch=read_launch(cell_text(row, "launch")) or _launch(notes) or launch or None,
             algorithm=algorithm.partition("(")[0].strip() if named else None,
             protocol=protocol if protocol in ("ll", "ll128", "simple") else None,
@@ -80,6 +93,14 @@ def read_settings(row: Mapping[str, str]) -> CollectiveSettings:
         network=_network_class(row, stated),
         tuned=None,
     )  # fmt: skip
+
+
+def _release(row: Mapping[str, str]) -> str:
+    """NCCL's release that a row states in its columns or notes; "2.2x" is what logs of 2024 say."""
+    noted = re.search(r"NCCL (2\.\w+)", cell_text(row, "notes"))
+    texts = (cell_text(row, "nccl"), cell_text(row, "nccl_version"), noted[1] if noted else "")
+    return next((text if text == "2.2x" else known for text in texts
+                 if (known := read_release(text) or "") or text == "2.2x"), "")  # fmt: skip
 
 
 def _variables(row: Mapping[str, str]) -> str:

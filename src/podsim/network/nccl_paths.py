@@ -31,7 +31,7 @@ from podsim.network.nccl_rates import (
     pairs_rate,
     ring_rate,
 )
-from podsim.network.nccl_tuner import PROTOCOLS, Belief, beliefs, chosen_until, steps
+from podsim.network.nccl_tuner import EARLY, PROTOCOLS, Belief, beliefs, chosen_until, steps
 
 # NCCL's tree steps inside a node over its ring steps
 _TREE_STEP = (1.0, 1.25 / 1.9, 4.0 / 3.4)
@@ -253,5 +253,5 @@ def _add_launch(
         peers = group.ranks - 1 if collective == "all_to_all" else 1
         return option._replace(start=start + gpus * peers * fabric.host_pair)
     each = fabric.host_channel if release == "2.20" else fabric.host_channel_old
-    ramp = option.ramp + (fabric.single_ramp if release != "2.8" and option.protocol != "LL" else 0.0)
+    ramp = option.ramp + (fabric.single_ramp if release not in EARLY and option.protocol != "LL" else 0.0)
     return option._replace(start=start, channel=gpus * each, ramp=ramp)

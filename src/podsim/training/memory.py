@@ -13,7 +13,7 @@ from typing import get_args
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.hardware.parts import PRECISIONS
+from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.schedules.entries import SCHEDULES, ScheduleEntry
 from podsim.training.layout import Held, Stages
 from podsim.training.memory_torch import (
@@ -64,6 +64,17 @@ class Activations:
     """B. A gathered input and its gradient, under sequence parallelism."""
     working: Shaped[Array, "tensor plan"]
     """B. A layer that runs backward in PyTorch's own runtime; zero in others."""
+
+
+def usable_bytes(gpu: Gpu, software: Software) -> float:
+    """B of a GPU that a plan may need: its board, less the head-room.
+
+    Gigabytes of a data sheet are binary: an "80 GB" GPU has 81,920 MiB, 85.9e9 B. A MIG instance and a processor have
+    what they state.
+    """
+    is_nominal = gpu.fraction == 1 and gpu.architecture != "cpu"
+    board = gpu.memory / 1e9 * 2.0**30 if is_nominal else gpu.memory
+    return board * (1 - software.head_room)
 
 
 def weight_table(model: Model, plan: Plan) -> Weights:
@@ -153,12 +164,7 @@ def _stored_bytes(
     """
     element = element_bytes(plan.precision)
     stored = np.zeros(copies[0].size)
-    if (
-        PRECISIONS[plan.precision].is_cast
-        and software.fp8_gather
-        and software.runtime == "torch"
-        and op.kind == "gemm"
-    ):
+    if PRECISIONS[plan.precision].is_cast and software.fp8_gather and op.kind == "gemm":
         element = 1.0 if op.split in ("column", "row") else element  # products keep the operands they cast
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
@@ -278,7 +284,8 @@ def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shape
         trained = _trained_bytes(plan, software, held, is_whole)
         largest = held.largest * (2 * element_bytes(plan.precision) + software.gradient_memory)
         buffers = np.where((zero >= 3) & ~is_whole, largest, 0.0) + held.gathered
-        others = (held.activations, held.logits, buffers, floor)
+        reserved = software.reserved_share * held.activations
+        others = (held.activations, held.logits, buffers, floor + software.reserved + reserved)
     else:
         moment = highest_moment(plan, software, held.torch)
         # the moment includes what is not divided
@@ -314,9 +321,10 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) 
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
+    sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0) * parameters
     return [
         from_level(3, is_whole) * stored,
-        from_level(2, is_whole) * software.gradient_memory,
+        from_level(2, is_whole) * software.gradient_memory + sums,
         from_level(1) * (master + moments),
     ]
 
