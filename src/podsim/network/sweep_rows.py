@@ -156,7 +156,7 @@ def _with_switch(table: Table, fabric: Fabric, setting: SweepSetting) -> Fabric:
     if setting.nodes > 1 or not fabric.count("nvswitch") or architecture not in _SWITCHES_ADD:
         raise PodsimError(
             f"{table.name}: no switch of {setting.machine} adds what it receives; NVSwitches of Hopper and Blackwell "
-            "servers do, and switches between servers are not modelled"
+            "servers do. Between servers, --algo in-network is NCCL over switches with SHARP"
         )
     return fabric.placed([*range(table.ranks), fabric.end("nvswitch")])
 
