@@ -7,7 +7,7 @@ import numpy as np
 from podsim.fitting import Floats
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_attention import EngineAttention
-from podsim.kernels.engine_experts import EngineExperts, expert_rows
+from podsim.kernels.engine_experts import EngineExperts, expert_rows, is_gated
 from podsim.kernels.engine_run import EngineRun, format_bytes, format_peak
 
 
@@ -38,7 +38,7 @@ def attention_work(run: EngineRun, shape: EngineAttention) -> tuple[Floats, Floa
 
 
 def experts_work(run: EngineRun, shape: EngineExperts) -> tuple[Floats, Floats]:
-    """(FLOP, B) of the experts of the busiest rank, gated."""
+    """(FLOP, B) of the experts of the busiest rank."""
     rows, used, _ = expert_rows(shape).T
-    weights = 3 * shape.hidden * shape.inner / shape.tensor_parallel
+    weights = np.where(is_gated(run, shape), 3.0, 2.0) * shape.hidden * shape.inner / shape.tensor_parallel
     return 2 * rows * weights, used * weights * format_bytes(run.precision) + 4 * rows * shape.hidden
