@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from podsim.accuracy.bars import verdicts
+from podsim.accuracy.bars import verdicts, worse_figures
 from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
-from podsim.accuracy.recorded_accuracy import worse_figures
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import ValidateOptions
