@@ -28,9 +28,8 @@ from podsim.network.collectives.trees import in_network_all_reduce, tree_rows, t
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_between import out_rate
 from podsim.network.nccl_constants import load_fabric, load_network
-from podsim.network.nccl_group import Group, adapters
+from podsim.network.nccl_group import Group, adapters, fabric_name, pairs_rate
 from podsim.network.nccl_paths import wire_rates
-from podsim.network.nccl_rates import fabric_name, pairs_rate
 
 PIECES = 256
 """of a buffer, as chains and switches pass it on: NCCL's chunks of 0.5 to 4 MiB at 1 GiB"""
