@@ -51,6 +51,8 @@ _OPERATIONS = {
 """Law -> the words in the names of its raw tables."""
 _FEW, _MOST, _TRIED = 40, 3000, 500
 """The fewest rows of a fit, the most, and those with which discrete values are tried."""
+_UNGATED = ((2688, 1856), (1024, 2688), (2048, 5120))
+"""Hidden and inner widths of networks whose experts have no gate: those of the kernel moe_torch_flow_nongated."""
 _GROUPED = {"hopper-trtllm": (2.0, 32.0), "ampere-trtllm": (2.0, 32.0)}
 """architecture and engine -> the groups of heads that run in the grouped kernel of decode, the least and the most"""
 
@@ -61,7 +63,7 @@ def _around(start: float, factor: float = 200.0) -> Parameter:
 
 
 def _share(start: float) -> Parameter:
-    return Parameter(start=start, low=0.005, high=1.3, is_log=True)
+    return Parameter(start=start, low=0.005, high=1.0, is_log=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,7 @@ _PREFILL = Plan(
 _DECODE = Plan(
     parameters={
         "share": _share(0.85), "key": _around(3e-9), "block": _around(1e-6), "near": _around(1.2, 8.0),
+        "again": _around(0.3),
         "arithmetic": _share(0.3), "moved": _around(1.0), "splitting": _around(8e-7), "token": _around(3e-10),
         "launch": _around(8e-6, 20.0),
     },
@@ -257,6 +260,8 @@ def fit_law(law: str, without: str = "") -> str:
     ]
     if law == "decode":
         lines += ["", "[grouped]"] + [f"{name} = [{low}, {high}]" for name, (low, high) in _GROUPED.items()]
+    if law == "moe":
+        lines += ["", "[ungated]", f"widths = {json.dumps(_UNGATED)}"]
     pooled: list[tuple[str, Floats, Bools]] = []
     for (architecture, key), groups in sorted(kernels.items()):
         fitted = [group for group in groups if not without or not group.table.startswith(f"{without}_")]

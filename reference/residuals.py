@@ -10,9 +10,11 @@ from dataclasses import asdict, fields
 from podsim.accuracy.bands import Residual, run_features
 from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual, features_of_graph
 from podsim.accuracy.measured_runs import TrainingRun
+from podsim.accuracy.price_collectives import CROSS_VALIDATED, fit_held_out_collectives
+from podsim.accuracy.price_kernels import fit_held_out_kernels
 from podsim.accuracy.price_llm import make_batches, row_costs, training_runs
 from podsim.accuracy.price_networks import NetworkCosts, network_runs
-from podsim.accuracy.tables import load, measurement, training_rows
+from podsim.accuracy.tables import TABLES, load, measurement, training_rows
 from podsim.graphs.graph_cost import scaled_costs
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.predict import flops_per_token
@@ -58,6 +60,15 @@ def _utilisation(run: TrainingRun, seconds: float) -> float:
     plan, cluster = run.plan, run.cluster
     work = flops_per_token(run.model, plan)["6PD"] * float(plan.global_batch) * plan.length(run.model)
     return work / seconds / (cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * float(plan.gpus))
+
+
+def measure_held_out() -> dict[str, float]:
+    """s. The time of every cross-validated row by the fit that left its fold out, by id."""
+    seconds = fit_held_out_collectives(load(CROSS_VALIDATED))
+    for rows in map(load, TABLES):
+        if rows.kind == "kernels":
+            seconds |= fit_held_out_kernels(rows)
+    return seconds
 
 
 def residuals_text(rows: tuple[Residual, ...]) -> str:

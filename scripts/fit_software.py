@@ -1,4 +1,4 @@
-"""Fits the software entries of language models again, in file order, and writes them: python scripts/fit_software.py [NAME ...].
+"""Fits the software entries of language models again, in file order: python scripts/fit_software.py [NAME ...].
 
 Each fit is that of `podsim calibrate --software NAME`. Entries inherit from those above them, so each runs after those
 are written. Rows and residuals are printed; texts of evidence are left to the reader.

@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from podsim.accuracy import bands, bands_networks, recorded_accuracy
+from podsim.accuracy import bands, bands_networks, held_out, recorded_accuracy
 from podsim.report import accuracy_page
 from podsim.verbs.validate import UNKNOWN, validate
 
@@ -33,6 +33,14 @@ def main() -> int:
         "--check", action="store_true", help="write nothing; exit status 1 if anything differs"
     )
     check = parser.parse_args().check
+    held = residuals.measure_held_out()
+    packed = BANDS / held_out.FILE
+    if not packed.is_file() or held_out.packed_held_out(held) != packed.read_bytes():
+        print(f"{'differs' if check else 'written'}: {packed.relative_to(ROOT)}")
+        if check:
+            return 1
+        packed.write_bytes(held_out.packed_held_out(held))
+        held_out.held_out_seconds.cache_clear()
     found = validate()
     predictions, accuracy = golden.recorded_predictions(), golden.recorded_accuracy(found.comparisons)
     _say("predictions moved", golden.differences(_old("predictions.json"), predictions))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
+    from podsim.verbs.kernel import kernel as kernel
     from podsim.verbs.launch import launch as launch
     from podsim.verbs.measure import measure_collective as measure_collective
     from podsim.verbs.measure_checkpoint import measure_checkpoint as measure_checkpoint
@@ -99,6 +100,7 @@ _PUBLIC = {
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
     "goodput": "verbs.goodput",
+    "kernel": "verbs.kernel",
     "launch": "verbs.launch",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",

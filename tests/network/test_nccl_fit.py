@@ -8,8 +8,11 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+from podsim.accuracy.price_collectives import network_sweeps
 from podsim.accuracy.tables import load
 from podsim.errors import TableError
+from podsim.hardware.cluster import load_cluster
+from podsim.network.collective_settings import NETWORKS, CollectiveSettings
 from podsim.network.fit_nccl import (
     fabric_texts,
     fit_architecture,
@@ -19,7 +22,9 @@ from podsim.network.fit_nccl import (
     samples,
     start_constants,
 )
-from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric
+from podsim.network.fit_networks import FittedNetworks, fit_networks, network_values
+from podsim.network.nccl import Members, collective_seconds
+from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric, load_network
 
 ROWS = [dict(row.fields) for row in load("collectives")]
 MEASURED = [s for s in samples(ROWS) if s.nodes == 1 and s.size >= 512]
@@ -124,6 +129,24 @@ def test_the_catalog_is_what_the_fit_gives() -> None:
 
 def _values(text: str) -> list[float]:
     return [float(v) for v in re.findall(r"value = ([-+.0-9e]+)", text)]
+
+
+def test_the_constants_between_nodes_are_what_the_fit_gives() -> None:
+    pytest.importorskip("scipy")
+    fitted = network_values(fit_networks(network_sweeps(load("collectives"))))
+    packaged = network_values(FittedNetworks(networks={name: load_network(name) for name in NETWORKS}))
+    assert fitted == pytest.approx(packaged, rel=0.05)
+
+
+def test_rings_on_two_dgx_a100_fall_where_nccl_leaves_ll() -> None:
+    """As measured: 135 us at 512 KiB, 120 us at 1 MiB."""
+    settings = CollectiveSettings(release="2.8", algorithm="ring")
+    seconds = collective_seconds(
+        "all_reduce", np.array([2.0**19, 2.0**20]), load_cluster("dgx-a100-80gb:2"),
+        Members(ranks=16, ranks_per_node=8), settings=settings,
+    )  # fmt: skip
+    assert seconds[1] < seconds[0]
+    assert seconds[1] == pytest.approx(120e-6, rel=0.20)
 
 
 def test_rows_for_testing_are_never_fitted() -> None:

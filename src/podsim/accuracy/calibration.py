@@ -14,6 +14,7 @@ import numpy as np
 
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
 from podsim.accuracy.kernel_cells import kernel_cells
+from podsim.accuracy.price_collectives import network_sweeps
 from podsim.accuracy.price_engines import engine_product
 from podsim.accuracy.registry import software_entry
 from podsim.accuracy.tables import Rows, training_rows
@@ -31,7 +32,8 @@ from podsim.kernels.constants_file import constants_text, write_constants
 from podsim.kernels.fit_kernels import fit_gpu
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows, same_gpu
 from podsim.network.fit_nccl import fabric_texts, fit_fabrics
-from podsim.network.nccl_constants import Fabric, load_fabric
+from podsim.network.fit_networks import FittedNetworks, fit_networks, network_text, network_values
+from podsim.network.nccl_constants import Fabric, load_fabric, load_network
 from podsim.training.software import Software
 
 DEFAULT_SOFTWARE_CONSTANTS = (
@@ -204,7 +206,22 @@ def _of_collectives(table: Rows, is_own: bool) -> Calibration:
         reason = "no row is of one node of A100, H100, H200, B200, V100 or L40S GPUs from 512 B on"
         return Calibration(texts={}, skipped={table.name: reason})
     drifts = [d for name, fabric in fitted.fabrics.items() for d in _drifts(name, load_fabric(name), fabric)]
-    return Calibration(texts=fabric_texts(fitted), skipped={}, drifts=tuple(drifts))
+    texts = fabric_texts(fitted)
+    if not is_own and (sweeps := network_sweeps(table)):
+        networks = fit_networks(sweeps)
+        texts["networks.toml"] = network_text(networks, sweeps)
+        drifts += _network_drifts(networks)
+    return Calibration(texts=texts, skipped={}, drifts=tuple(drifts))
+
+
+def _network_drifts(fitted: FittedNetworks) -> list[Drift]:
+    """The constants between nodes against the packaged ones."""
+    known = FittedNetworks(networks={name: load_network(name) for name in fitted.networks})
+    packaged = network_values(known)
+    return [
+        Drift(name=f"networks {name}", packaged=packaged[name], fitted=value)
+        for name, value in network_values(fitted).items()
+    ]
 
 
 _Constants = GemmConstants | FlashConstants | MemoryConstants | Fabric

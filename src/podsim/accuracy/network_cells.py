@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from podsim.accuracy.cell_words import read_batch, read_number, read_precision, read_rate_unit
+from podsim.accuracy.inference_cells import inference_cells
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count, write_settings
 from podsim.accuracy.own_words import cluster_settings, find_node
 from podsim.accuracy.recipes import MODEL_COLUMNS, Recipe, find_recipe
@@ -28,7 +29,7 @@ def network_cells(table: str, row: Mapping[str, str]) -> dict[str, str]:
     Raises NotExpressible or a PodsimError with the reason why nothing can be predicted.
     """
     if not is_training(row):
-        raise NotExpressible("inference is not modelled")
+        return inference_cells(row)
     recipe = find_recipe(table, row)
     if recipe is None:
         raise NotExpressible(_unknown_network(table, row))

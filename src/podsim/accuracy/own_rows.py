@@ -7,6 +7,7 @@ tuned for it, so the best plan is the likeliest. What the row states stays.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
@@ -212,17 +213,27 @@ def _fitting_plan(
     Blank are sequence parallelism, ZeRO and recomputation. A plan that fits in no way stays as it is.
     """
     room = usable_memory(cluster.gpu)
+
+    def fits(changes: Mapping[str, object]) -> bool:
+        other = plan.having(changes)
+        return (
+            not other.problems(model, cluster) and float(step_cost(model, cluster, other).memory[0]) <= room
+        )
+
     least = _ADAM * model.parameters / (int(plan.tp) * int(plan.pp) * int(plan.ep))
     if least < 0.25 * room or plan.problems(model, cluster):
         return plan, ""
-    if float(step_cost(model, cluster, plan).memory[0]) <= room:
+    changes = {} if fits({}) else next(filter(fits, _open_settings(plan, row, software)), {})
+    if not changes:
         return plan, ""
-    for changes in _open_settings(plan, row, software):
-        other = plan.having(changes)
-        if not other.problems(model, cluster) and float(step_cost(model, cluster, other).memory[0]) <= room:
-            settings = ", ".join(f"{name}={value}" for name, value in changes.items())
-            return other, f"implied: {settings.lower()}, without which it does not fit"
-    return plan, ""
+    layers = -(-model.layer_count // int(plan.pp))
+    if "recompute" in changes and "partial" not in software.lacks:  # as few layers as fit; more always do
+        few = bisect_left(
+            range(1, layers), True, key=lambda count: fits({**changes, "recompute_layers": count})
+        )
+        changes |= {"recompute_layers": few + 1} if few + 1 < layers else {}
+    settings = ", ".join(f"{name}={value}" for name, value in changes.items())
+    return plan.having(changes), f"implied: {settings.lower()}, without which it does not fit"
 
 
 def _open_settings(plan: Plan, row: Mapping[str, str], software: Software) -> list[dict[str, object]]:

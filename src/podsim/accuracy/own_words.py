@@ -28,6 +28,7 @@ _NODES = (
     (r"A100", r"\bp4d\b", "aws-p4d"),
     (r"A100", r"BM\.GPU4\.8", "oci-bm-gpu4-8"),
     (r"A100", r"BM\.GPU\.A100-v2\.8", "oci-bm-gpu-a100-v2-8"),
+    (r"A100", r"HPE Cray EX|Polaris|Sirius", "hpe-cray-ex-a100"),
     (r"A100", r"A100 PCIe NV12", "a100-pcie-pair"),
     (r"(?=.*A100)(?=.*PCIe)(?=.*\b40GB)", "", "a100-pcie-40gb-server"),
     (r"(?=.*A100)(?=.*PCIe)", "", "a100-pcie-server"),
@@ -121,8 +122,12 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
     elif match := re.search(_GIGABITS + r"\s*(?:/node|inter-node|per node)", text):
         adapters = max(1, min(gpus, int(match[1]) // 200))
         out = {"network.nics": str(adapters), "network.bandwidth": f"{int(match[1]) // adapters} Gb/s"}
-    elif match := re.search(_GIGABITS + r"\s*per GPU", text):
+    elif (match := re.search(_GIGABITS + r"\s*per GPU", text)) or (
+        match := re.search(r"[EHNX]DR(\d+) per GPU", text)
+    ):
         out = {"network.nics": str(gpus), "network.bandwidth": f"{match[1]} Gb/s"}
+    elif match := re.search(r"\b(\d+)\s*x\s*EFA(?!.*\d\s*G)", text):  # each carries 100 Gb/s
+        out = {"network.nics": match[1], "network.bandwidth": "100 Gb/s"}
     else:
         rate_match = re.search(_GIGABITS, text)
         rate = next(

@@ -7,20 +7,28 @@ and adapters.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from podsim.accuracy.collective_cells import canonical_cells, read_settings
+from podsim.accuracy.held_out import held_out_seconds
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
-from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
+from podsim.accuracy.own_words import find_node
 from podsim.accuracy.score import Priced
-from podsim.accuracy.tables import Rows
+from podsim.accuracy.tables import Rows, measurement
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.fit_nccl import fit_architecture, predicted_seconds, samples
-from podsim.network.nccl import COLLECTIVES, Members, collective_seconds
+from podsim.network.fit_networks import Sweep
+from podsim.network.nccl import COLLECTIVES, Members, collective_seconds, wires_of
+from podsim.network.nccl_group import Group
+from podsim.network.nccl_tuner import generation
 
 CROSS_VALIDATED = "all-reduce-a100"
 """The table with a bar whose rows the packaged constants were fitted to."""
@@ -39,8 +47,8 @@ class Call:
     collective: str
     nodes: int
     gpus: int
-    launch: str
-    version: str
+    settings: CollectiveSettings
+    """The settings that the row states."""
     size: float
     """B. The size, as nccl-tests counts it."""
 
@@ -62,10 +70,8 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
     seconds, failed = call_seconds(calls)
     notes: dict[str, str] = {}
     if cross_validate and rows.name == CROSS_VALIDATED:
-        try:
-            held = _cross_validated_seconds(rows)
-        except PodsimError as problem:
-            return Priced(predictions={}, reasons=dict.fromkeys([row.id for row in rows], str(problem)))
+        known = held_out_seconds()
+        held = {row.id: known[row.id] for row in rows if row.id in known}
         seconds |= held
         notes = dict.fromkeys(held, f"{_FOLDS}-fold cross-validation over sweeps")
     decades = not any(column in rows.classes for column in ("gpu", "system"))
@@ -75,10 +81,23 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
         reasons=reasons | failed,
         notes=notes,
         groups={id: decade(size) for id, size in sizes.items()},
+        weights=_cluster_weights(rows, seconds),
     )
 
 
-def _cross_validated_seconds(rows: Rows) -> dict[str, float]:
+def _cluster_weights(rows: Rows, priced: Collection[str]) -> dict[str, float]:
+    """Id -> weight: every cluster of a role counts alike, however many rows it has; rows between nodes only."""
+    clusters = {
+        row.id: (row.role, cell_text(row.fields, "cluster_id") or row.text("id"))
+        for row in rows
+        if row.id in priced and row.validates and row.text("nodes") != "1"
+    }
+    counts, roles = Counter(clusters.values()), Counter(role for role, _ in clusters.values())
+    alike = Counter(role for role, _ in counts)
+    return {id: roles[key[0]] / alike[key[0]] / counts[key] for id, key in clusters.items()}
+
+
+def fit_held_out_collectives(rows: Rows) -> dict[str, float]:
     """Id -> seconds, each sweep predicted by a fit to the sweeps of other folds; runs of a machine share a fold."""
     held: dict[str, float] = {}
     known = samples([row.fields for row in rows])
@@ -121,27 +140,23 @@ def decade(size: float) -> str:
 
 def read_call(row: Mapping[str, str]) -> Call | str:
     """The call that a row describes, or the reason why there is none."""
-    if cell_text(row, "reason"):
-        return row["reason"]
     try:
-        settings = cell_text(row, "cluster") or _own_cluster_settings(row)
-        return make_call(_machine(settings, cell_text(row, "in_switch") != "no"), row)
+        cells = {**row, **canonical_cells(row)}
+        if cells["reason"]:
+            return cells["reason"]
+        if not cells["cluster"]:
+            return _missing_cluster(row)
+        return make_call(_machine(cells["cluster"], cells["in_switch"] != "no"), cells)
     except (PodsimError, NotExpressible) as problem:
         return str(problem)
 
 
-def _own_cluster_settings(row: Mapping[str, str]) -> str:
-    """The settings of the cluster that a user's row describes by its GPU, system and adapters."""
-    nodes = read_count(row, "nodes")
-    system = find_node(row["gpu"], row.get("system", ""))
-    if system is None:
-        raise NotExpressible(f"no system of the catalog has GPUs like {row['gpu']}")
-    nics = row.get("nics", "") if nodes > 1 else ""
-    each = read_cluster(f"{system}:1").gpus_per_node
-    network = read_adapters(nics, each)
-    if nodes > 1 and "network.bandwidth" not in network:
-        raise NotExpressible(f"the adapters of a node are not stated ({nics or 'blank'})")
-    return cluster_settings(system, nodes * each, network)
+def _missing_cluster(row: Mapping[str, str]) -> str:
+    """The reason why a row has no cluster: its GPUs, or the adapters of its nodes."""
+    gpu, nics = cell_text(row, "gpu"), cell_text(row, "nics")
+    if find_node(gpu, cell_text(row, "system")) is None:
+        return f"no system of the catalog has GPUs like {gpu or 'those of a blank cell'}"
+    return f"the adapters of a node are not stated ({nics or 'blank'})"
 
 
 def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
@@ -149,15 +164,13 @@ def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
     collective = _NAMES.get(row["collective"], row["collective"])
     if collective not in COLLECTIVES:
         raise NotExpressible(f"collective {row['collective']!r} is not modelled")
+    nodes, gpus = read_count(row, "nodes"), read_count(row, "gpus")
+    settings = replace(read_settings(row), nics=None, nic_bandwidth=None, network=None)
+    usual = CollectiveSettings(launch="single" if nodes == 1 else None)
     return Call(
-        cluster=cluster,
-        collective=collective,
-        nodes=read_count(row, "nodes"),
-        gpus=read_count(row, "gpus"),
-        launch=cell_text(row, "launch") or "single",
-        version=cell_text(row, "nccl") or "2.18",
+        cluster=cluster, collective=collective, nodes=nodes, gpus=gpus, settings=settings.over(usual),
         size=float(row["size_bytes"]),
-    )
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)
@@ -172,7 +185,7 @@ def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str,
     """(id -> seconds, id -> reason for none); calls of one communicator are priced together."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for id, call in calls.items():
-        key = (id_of(call.cluster), call.collective, call.nodes, call.gpus, call.launch, call.version)
+        key = (id_of(call.cluster), call.collective, call.nodes, call.gpus, call.settings)
         groups.setdefault(key, []).append(id)
     seconds: dict[str, float] = {}
     failed: dict[str, str] = {}
@@ -181,8 +194,8 @@ def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str,
         try:
             members = Members(ranks=first.gpus, ranks_per_node=-(-first.gpus // first.nodes), sharing=1)
             values = collective_seconds(
-                first.collective, np.array([calls[id].size for id in ids]), first.cluster, members, launch=first.launch,
-                version=first.version,
+                first.collective, np.array([calls[id].size for id in ids]), first.cluster, members,
+                settings=first.settings,
             )  # fmt: skip
         except PodsimError as problem:
             failed |= dict.fromkeys(ids, str(problem))
@@ -194,3 +207,31 @@ def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str,
 def id_of(cluster: Cluster) -> int:
     """A key for a cluster: `_machine` gives the same object for the same machine."""
     return id(cluster)
+
+
+def network_sweeps(rows: Rows, role: str = "calibrate") -> list[Sweep]:
+    """Rows of a role between nodes as sweeps for a fit; rows that have a reason against them are left out."""
+    groups: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    for row in rows:
+        if row.role != role or row.text("nodes") == "1" or not row.validates:
+            continue
+        call, measured = read_call(row.fields), measurement(row, "seconds")
+        if isinstance(call, str) or measured is None:
+            continue
+        filled = call.settings.assumed(call.cluster)
+        each = -(-call.gpus // call.nodes)
+        key = (
+            cell_text(row.fields, "cluster_id") or row.text("id"), wires_of(call.cluster, filled), call.collective,
+            Group(call.gpus, each, 1.0), filled.launch, generation(str(filled.release)),
+        )  # fmt: skip
+        groups.setdefault(key, []).append((call.size, measured.value))
+    return [_sweep(key, sorted(points)) for key, points in groups.items()]
+
+
+def _sweep(key: tuple[Any, ...], points: list[tuple[float, float]]) -> Sweep:
+    cluster, wires, collective, group, launch, release = key
+    sizes, seconds = zip(*points, strict=True)
+    return Sweep(
+        cluster=cluster, wires=wires, collective=collective, group=group, launch=launch, release=release,
+        sizes=sizes, seconds=seconds,
+    )  # fmt: skip

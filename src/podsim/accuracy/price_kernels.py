@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from podsim.accuracy.held_out import held_out_seconds
 from podsim.accuracy.kernel_cells import kernel_cells
 from podsim.accuracy.price_collectives import Call, call_seconds, decade, read_call, require_scipy
 from podsim.accuracy.score import Priced
@@ -38,6 +39,12 @@ LONG = "over 20 us"
 _ENOUGH = {"gemm": 300, "bmm": 50, "prefill": 300}
 """Kernel -> the least number of rows in one precision on one GPU for a cross-validation."""
 _CROSS = "five-fold cross-validation"
+_NOTES = {
+    "gemm": _CROSS,
+    "bmm": _CROSS,
+    "prefill": f"{_CROSS}: with the write of keys and values to a paged cache",
+}
+"""Kernel -> the note of a row whose time is held out."""
 _PRODUCTS = ("gemm", "bmm", "gemm, best of a search")
 
 
@@ -100,9 +107,10 @@ def _part_seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.fl
     """(seconds of rows of one kernel on one GPU, a note); PodsimError with the reason if there is no law."""
     op, precision = str(part.op[0]), str(part.precision[0])
     gpu = replace(load_gpu(str(part.gpu[0])), is_sustained=bool(part.sustained[0]))
-    is_fitted = not (part.accumulate[0] or (part.sustained[0] and op == "gemm"))
-    if cross_validate and len(part) >= _ENOUGH.get(op, math.inf) and is_fitted:
-        return _cross_validated_seconds(part, gpu, op, precision)
+    if cross_validate and len(part) >= _ENOUGH.get(op, math.inf) and _is_fitted(part):
+        known = held_out_seconds()
+        if all(id in known for id in part.id.tolist()):
+            return np.array([known[id] for id in part.id.tolist()]), _NOTES[op]
     if op not in _PRODUCTS:
         return _attention_seconds(part, gpu)
     kernel: GemmKernel = (
@@ -114,17 +122,33 @@ def _part_seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.fl
     return seconds, ""
 
 
-def _cross_validated_seconds(
-    part: KernelRows, gpu: Gpu, op: str, precision: str
-) -> tuple[NDArray[np.float64], str]:
-    """(seconds of rows, each fold predicted by a fit to the others; a note)."""
+def fit_held_out_kernels(rows: Rows) -> dict[str, float]:
+    """s. The time of each row of a kernel measured in many sizes, by a fit to the other folds; by id."""
+    known = _modelled_rows(rows)
+    seconds: dict[str, float] = {}
+    for where in _kernel_groups(known):
+        part = known.take(where)
+        op = str(part.op[0])
+        if len(part) >= _ENOUGH.get(op, math.inf) and _is_fitted(part):
+            gpu = replace(load_gpu(str(part.gpu[0])), is_sustained=bool(part.sustained[0]))
+            seconds |= dict(zip(part.id.tolist(), _fit_held_out(part, gpu).tolist(), strict=True))
+    return seconds
+
+
+def _is_fitted(part: KernelRows) -> bool:
+    """Whether constants were fitted to rows like these."""
+    return not (part.accumulate[0] or (part.sustained[0] and part.op[0] == "gemm"))
+
+
+def _fit_held_out(part: KernelRows, gpu: Gpu) -> NDArray[np.float64]:
+    """Seconds of rows of one kernel on one GPU, each fold predicted by a fit to the others."""
     require_scipy()
+    op = str(part.op[0])
     if op == "gemm":
-        return _cross_validated_products(part, gpu, precision), _CROSS
+        return _cross_validated_products(part, gpu, str(part.precision[0]))
     if op == "bmm":
-        return cross_validate_batches(part, gpu).predicted, _CROSS
-    note = f"{_CROSS}: with the write of keys and values to a paged cache"
-    return cross_validate_serving(part, gpu).predicted, note
+        return cross_validate_batches(part, gpu).predicted
+    return cross_validate_serving(part, gpu).predicted
 
 
 def _cross_validated_products(part: KernelRows, gpu: Gpu, precision: str) -> NDArray[np.float64]:

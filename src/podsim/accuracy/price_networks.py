@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, is_described, read_cluster, read_settings
 from podsim.accuracy.network_cells import network_cells
+from podsim.accuracy.price_inference import is_inference, price_inference
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
 from podsim.graphs.graph_step import replicas_step
+from podsim.graphs.loading import fed_step, loader_of_software, loading_seconds
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.cluster import Cluster
@@ -45,13 +47,16 @@ class NetworkRun:
 
 
 def price_networks(rows: Rows) -> Priced:
-    """Predicted rates, in each row's own unit, for rows of the kinds "vision" and "mlperf"."""
-    runs, reasons = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
-    predictions: dict[str, float] = {}
+    """Predicted rates, in each row's own unit, for rows of the kinds "vision" and "mlperf"; latencies of inference."""
+    fields = {row.id: row.fields for row in rows}
+    served = {id: row for id, row in fields.items() if rows.kind == "vision" and is_inference(row)}
+    runs, reasons = network_runs(rows.kind, [(id, row) for id, row in fields.items() if id not in served])
+    predictions, of_inference = price_inference(served.items(), rows.what)
+    reasons |= of_inference
     ideals: dict[str, float] = {}
     if rows.what != "samples/s":
         why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
-        return Priced(predictions={}, reasons={**dict.fromkeys(runs, why), **reasons})
+        return Priced(predictions=predictions, reasons={**dict.fromkeys(runs, why), **reasons})
     costs = NetworkCosts()
     for id, run in runs.items():
         try:
@@ -66,7 +71,8 @@ def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
     if cell_text(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
-        return read_network_run(row if is_described(row) else {**row, **network_cells(table, row)})
+        cells = {} if is_described(row) else network_cells(table, row)
+        return read_network_run({**row, **cells})
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 
@@ -126,7 +132,10 @@ class NetworkCosts:
             update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, software), gpus=run.gpus,
             accumulate=run.accumulate,
         )  # fmt: skip
-        return run.gpus * run.batch * run.accumulate * run.items / step.seconds
+        loading = run.accumulate * loading_seconds(
+            run.network, run.batch, run.cluster, run.gpus, loader_of_software(run.software)
+        )
+        return run.gpus * run.batch * run.accumulate * run.items / fed_step(step, loading).seconds
 
     def without_costs(self) -> NetworkCosts:
         """A copy with the graphs and without their costs, for changed constants."""

@@ -23,7 +23,7 @@ from podsim.accuracy.row_remarks import counted_cells
 from podsim.accuracy.table_columns import KINDS, Kind, is_blank
 from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
-from podsim.results.comparison import ROLES
+from podsim.results.comparison import BROKEN, ROLES
 
 LIMIT = 64_000_000
 """B. The largest size of the file, packed and unpacked."""
@@ -215,7 +215,7 @@ def _is_plain(cell: str) -> bool:
 def _broken_rule(cell: str, cell_type: str) -> str:
     """The rule a cell breaks, "" if none."""
     if cell_type == "role":
-        return "" if cell in ROLES else f"is no role: {' or '.join(ROLES)}"
+        return "" if cell in (*ROLES, BROKEN) else f"is no role: {' or '.join((*ROLES, BROKEN))}"
     if cell_type == "unit":
         known = cell in _OTHER_UNITS or read_rate_unit(cell)
         return "" if known else f"is no known unit: such as {RATE_EXAMPLES}, h, ms"

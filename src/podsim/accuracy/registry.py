@@ -6,6 +6,7 @@
     networks.FABRIC.NAME         and between nodes
     software.SOFTWARE[.GPU].NAME what a framework adds (training/software.toml)
     software.default.NAME        the same where no entry says it
+    inference.ENGINE.NAME        what an engine adds to the forward pass of a network (graphs/inference.toml)
 
 podsim.accuracy.registry_sensitivity shows what 5 % of each moves.
 """
@@ -19,6 +20,7 @@ from importlib.resources import files
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
+from podsim.graphs.inference import inference_tables
 from podsim.training.software import Software, read_catalog, software_entries
 
 _CATALOG = "podsim.hardware.catalog"
@@ -47,7 +49,7 @@ class Constant:
 
 def registry() -> tuple[Constant, ...]:
     """All constants, in the order above."""
-    return (*_kernels(), *_engines(), *_fabrics(), *_networks(), *_software())
+    return (*_kernels(), *_engines(), *_fabrics(), *_networks(), *_software(), *_inference())
 
 
 def _toml(folder: str) -> dict[str, Mapping[str, Any]]:
@@ -127,7 +129,9 @@ def _networks() -> Iterator[Constant]:
                 value=float(cell["value"]),
                 unit=cell["unit"],
                 source=cell["source"],
-                evidence="not fitted",
+                evidence="nccl-tests sweeps between nodes"
+                if cell["source"].startswith("fit")
+                else "not fitted",
             )
 
 
@@ -163,6 +167,25 @@ def _software() -> Iterator[Constant]:
                 source="the default of podsim.training.software.Software",
                 evidence="holds where an entry says nothing else",
             )
+
+
+def _inference() -> Iterator[Constant]:
+    units = {"host_kernel": "s", "request": "s", "copy": "s/B"}
+    for engine, part in inference_tables().items():
+        cells = {
+            f"{key}.{name}" if name else key: number
+            for key, value in part.items()
+            for name, number in (value.items() if isinstance(value, Mapping) else [("", value)])
+        }
+        for key, value in cells.items():
+            if isinstance(value, int | float):
+                yield Constant(
+                    name=f"inference.{engine}.{key}",
+                    value=float(value),
+                    unit=units.get(key, "1"),
+                    source="NVIDIA DeepLearningExamples and demoBERT",
+                    evidence=part.get("evidence", "all rows of inference with role calibrate"),
+                )
 
 
 def _inherited(raw: Mapping[str, Any], software: str, key: str) -> str:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from podsim.accuracy import price_inference
+from podsim.graphs.inference import Engine, Serving, load_engine, load_serving
 from podsim.hardware.parts import Gpu
 from podsim.kernels import attention as kernels_attention
 from podsim.kernels import convolutions as kernels_conv
@@ -104,15 +106,45 @@ def changed_fabric(group: str, name: str, key: str, factor: float) -> Iterator[N
 
     def network(kind: str) -> Network:
         constants = load_network(kind)
+        if name == "between":
+            return replace(constants, between=_scaled(constants.between, key, factor))
         return _scaled(constants, key, factor) if kind == name else constants
 
     which, change = ("load_fabric", fabric) if group == "fabrics" else ("load_network", network)
     _clear_caches()
     try:
-        with _replace_functions((nccl_paths,), which, change):
+        with _replace_functions(
+            (nccl_paths, nccl) if which == "load_network" else (nccl_paths,), which, change
+        ):
             yield
     finally:
         _clear_caches()
+
+
+@contextmanager
+def changed_inference(owner: str, key: str, factor: float) -> Iterator[None]:
+    """The law of inference with one constant of an engine, or of "serving", times a factor."""
+    field, _, part = key.partition(".")
+
+    def change(constants: Any) -> Any:
+        if not part:
+            return _scaled(constants, key, factor)
+        speeds = getattr(constants, field)
+        return replace(constants, **{field: {**speeds, part: speeds[part] * factor}})
+
+    def engine(name: str) -> Engine:
+        constants = load_engine(name)
+        return change(constants) if name == owner else constants
+
+    def serving() -> Serving:
+        constants = load_serving()
+        return change(constants) if owner == "serving" else constants
+
+    with (
+        _replace_functions((price_inference,), "load_engine", engine),
+        _replace_functions((price_inference,), "load_serving", serving),
+    ):
+        yield
 
 
 def _scaled(constants: Any, key: str, factor: float) -> Any:

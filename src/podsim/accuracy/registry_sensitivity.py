@@ -21,6 +21,7 @@ from podsim.accuracy.registry_change import (
     SoftwareCatalog,
     changed_engines,
     changed_fabric,
+    changed_inference,
     changed_kernels,
     changed_software,
     kernel_origin,
@@ -30,7 +31,7 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_constants import load_fabric
-from podsim.network.nccl_paths import fabric_name
+from podsim.network.nccl_rates import fabric_name
 from podsim.results.comparison import ROLES
 from podsim.training.software import Software, holds, load_software
 
@@ -181,7 +182,7 @@ def _thin_rows(rows: Sequence[Row], classes: Sequence[str], most: int) -> tuple[
 
 def _part(rows: Rows, role: str) -> _Part:
     batches: tuple[Batch, ...] = ()
-    if rows.kind in ("vision", "mlperf"):
+    if rows.kind in ("vision", "mlperf") and rows.name != _INFERENCE:
         return _network_part(rows, role)
     if rows.kind == "llm":
         batches = tuple(make_batches([run for _, run in training_runs([row.fields for row in rows])[0]]))
@@ -247,6 +248,9 @@ def _changed_predictions(constant: Constant, parts: Sequence[_Part], factor: flo
                 else None
                 for part in parts
             ]
+    if group == "inference":
+        with changed_inference(name, ".".join(rest), factor):
+            return [_predictions(part.rows) if part.table == _INFERENCE else None for part in parts]
     with changed_fabric(group, name, rest[-1], factor):
         return [
             None if part.table in _NO_COLLECTIVE else part.predict_again(_is_sent_over(group, name))
@@ -259,7 +263,9 @@ def _is_law_of(law: str, part: _Part) -> bool:
     return part.table == f"kernels-{law.split('-', maxsplit=1)[0]}"
 
 
-_NO_COLLECTIVE = ("gemm-a100", "gemm-hopper", "kernels-rates", "kernels-long", "attention-figures", "attention-serving",
+_INFERENCE = "vision-infer"
+_NO_COLLECTIVE = (_INFERENCE, "gemm-a100", "gemm-hopper", "kernels-rates", "kernels-long", "attention-figures",
+                  "attention-serving",
                   "kernels-gemm", "kernels-prefill", "kernels-decode", "kernels-mla", "kernels-moe")  # fmt: skip
 
 
@@ -301,5 +307,5 @@ def _is_computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: st
 def _is_sent_over(group: str, name: str) -> Callable[[Batch], bool]:
     """Whether a batch used a fabric inside its nodes, or a network between them."""
     if group == "networks":
-        return lambda batch: batch.cluster.fabric == name and batch.cluster.nodes > 1
+        return lambda batch: batch.cluster.nodes > 1 and name in ("between", wires_of(batch.cluster).fabric)
     return lambda batch: load_fabric(fabric_name(wires_of(batch.cluster))) == load_fabric(name)

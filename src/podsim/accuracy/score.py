@@ -1,7 +1,8 @@
 """The accuracy of predictions: comparisons with measured rows, errors, ranks within sweeps, regret, skill.
 
 A comparison accounts for every row of its table. Errors are relative, predicted / measured - 1, so a change of units
-changes nothing. Rows of different roles are never in one figure: `score` refuses them.
+changes nothing. Means weigh rows as the pricing says, so that no cluster of many rows leads. Rows of different roles
+are never in one figure: `score` refuses them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from podsim.accuracy.tables import Row, Rows, find_kind, measurement
 from podsim.errors import TableError
 from podsim.results.comparison import (
+    BROKEN,
     QUANTITIES,
     ROLES,
     ClassScore,
@@ -45,6 +47,8 @@ class Priced:
     """The remarks for readers, by id."""
     groups: Mapping[str, str] = field(default_factory=dict)
     """The class in the breakdown, by id; empty uses the columns of the table."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """factor. The weight in mean errors, by id; 1 for others."""
 
 
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:
@@ -237,7 +241,8 @@ def score(comparison: Comparison, *, role: str, constant: float | None = None, b
             f"roles are never mixed: use comparison.only({role!r})"
         )
     predicted, measured = [row.predicted for row in rows], [row.measured for row in rows]
-    mae = mean_absolute_error(predicted, measured)
+    weights = np.array([row.weight for row in rows])
+    mean_absolute_error(predicted, measured)
     errors, sweeps = relative_errors(predicted, measured), [row.sweep for row in rows]
     size = np.abs(errors)
     worst = int(np.argmax(size))
@@ -249,9 +254,9 @@ def score(comparison: Comparison, *, role: str, constant: float | None = None, b
     return Score(
         role=role,
         rows=len(rows),
-        mae=mae,
+        mae=float(np.average(size, weights=weights)),
         median=float(np.median(size)),
-        bias=float(errors.mean()),
+        bias=float(np.average(errors, weights=weights)),
         p95=float(np.percentile(size, 95)),
         worst_id=rows[worst].id,
         worst_error=float(errors[worst]),
@@ -285,9 +290,12 @@ def compare_priced(rows: Rows, priced: Priced) -> Comparison:
     comparison = compare(
         rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
     )
-    if not priced.groups:
+    if not (priced.groups or priced.weights):
         return comparison
-    grouped = tuple(replace(row, group=priced.groups.get(row.id, row.group)) for row in comparison.rows)
+    grouped = tuple(
+        replace(row, group=priced.groups.get(row.id, row.group), weight=priced.weights.get(row.id, 1.0))
+        for row in comparison.rows
+    )
     return assess(replace(comparison, rows=grouped))
 
 
@@ -351,6 +359,8 @@ def _unfit_reason(row: Row, measured: Measurement | None, what: str) -> str:
     """The reason why a row cannot be compared in this quantity; "" if it can."""
     if measured is None:
         return f"the source gives no {what}"
+    if row.role == BROKEN:
+        return "the machine is broken or off its fabric's rate: never a target"
     if not row.validates:
         return f"not a validation target (confirmed: {row.confirmed}; source: {row.source[:80]})"
     return ""

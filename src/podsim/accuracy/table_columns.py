@@ -4,8 +4,9 @@ Columns for readers hold a source's own names of its model, machine and software
 what podsim runs for a row, each a name and settings such as "gpt-22b layers=96"; `reason` says why there is nothing to
 run. `tables` names the parts of podsim.accuracy.tables that hold the row. A user's file may leave these columns out.
 
-Types of cells: text; role (calibrate or test); unit (of the throughput column); count (a whole number, 1 or more);
-positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the source did not say.
+Types of cells: text; role (calibrate, test, or broken: listed and never scored); unit (of the throughput column);
+count (a whole number, 1 or more); positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the
+source did not say.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ _COLLECTIVES = """
     text: nics collective algo proto
     count: size_bytes
     positive: time_us algbw_GBps busbw_GBps
-    text: confirmed cluster launch nccl in_switch reason tables
+    text: confirmed cluster_id cluster launch nccl sharp in_switch reason tables
 """
 _ENGINES = """
     role: role

@@ -78,6 +78,13 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         rows="cli.collective_output:collective_rows",
         picture="cli.collective_output:collective_image",
     ),
+    "kernel": Row(
+        help="Time one kernel on a GPU: seconds, share of the speed of light, the nearest measured ones.",
+        options="kernel_options:KernelOptions",
+        verb="kernel",
+        report="report.kernel_table:kernel_report",
+        rows="nearest",
+    ),
     "schedule": Row(
         help="Show a pipeline schedule: order, bubble, memory.",
         options="step_options:ScheduleOptions",

@@ -34,6 +34,10 @@ class GraphCase:
     software: Software
     costs: OpCosts
     step: ReplicasStep
+    loader: str
+    """The loader of images."""
+    loading: float
+    """s. The time in which a node prepares the images of a step."""
 
 
 def graph_cost(
@@ -61,6 +65,7 @@ def graph_cost(
         memory=graph_memory(
             graph, case.gpu, precision, case.software, optimizer=options.optimizer, gpus=case.gpus, cut=cut
         ),
+        loader=case.loader, loading=case.loading,
         ops=_ops(graph, costs, division), cut=cut, data_parallel=_replicas(graph, case.step, case.gpus),
         notes=(*graph.notes, *(() if rules else ("ops run one by one, as written (eager); --fuse merges them",))),
     )  # fmt: skip

@@ -179,9 +179,11 @@ def _memory_seconds(gpu: Gpu, moved: Array, kernels: Array) -> Array:
 def _gemm_seconds(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     batch, m, n, k = (graph.dims_OD[where, d].astype(float) for d in range(4))
     there = product_seconds(gpu, m, n, k, batch=batch, precision=precision)
+    wanted_OA = graph.gradient_OA[where]
+    if not wanted_OA.any():
+        return there, np.zeros(len(where))
     left = product_seconds(gpu, m, k, n, batch=batch, precision=precision)
     right = product_seconds(gpu, k, n, m, batch=batch, precision=precision)
-    wanted_OA = graph.gradient_OA[where]
     return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
 
 
@@ -228,13 +230,12 @@ def _conv_seconds(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash:
             rows_OD = graph.dims_OD[where[chosen]].astype(float)
             sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"][:7])}
             shape = ConvShape(**sizes, transposed=transposed)
-            part = {
-                which: conv_seconds(gpu, which, shape, precision=precision)
-                for which in ("forward", "input", "weight")
-            }
             wanted_OA = graph.gradient_OA[where[chosen]]
-            there[chosen] = part["forward"]
-            back[chosen] = part["input"] * wanted_OA[:, 0] + part["weight"] * wanted_OA[:, 1]
+            there[chosen] = conv_seconds(gpu, "forward", shape, precision=precision)
+            for operand, which in enumerate(("input", "weight")):
+                if wanted_OA[:, operand].any():
+                    seconds = conv_seconds(gpu, which, shape, precision=precision)
+                    back[chosen] += seconds * wanted_OA[:, operand]
     return there, back
 
 

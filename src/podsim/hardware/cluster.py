@@ -319,11 +319,10 @@ def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
                 f"{key} has 1 to {most} nodes, as {key}:{most}; asked for {number}{'su' * in_units}"
             )
         label = key if nodes == most else f"{key}:{nodes}"
-    complete = nodes == entry.nodes
-    published = {figure: float(value) for figure, value in entry.published if value is not None and complete}
+    published = {figure: float(value) for figure, value in entry.published if value and nodes == entry.nodes}
     cluster = _make_cluster(label, system, nodes, "; ".join(entry.source))
-    usual = tuple((dict(cluster.collectives) | entry.collectives).items())
-    return replace(cluster, published=published, notes=dict(entry.notes), collectives=usual)
+    usual = (dict(cluster.collectives) | entry.collectives).items()
+    return replace(cluster, published=published, notes=dict(entry.notes), collectives=tuple(usual))
 
 
 def _parse_spec(spec: str) -> tuple[str, int | None, bool]:

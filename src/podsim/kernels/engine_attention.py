@@ -12,7 +12,8 @@ the write of keys and values to the cache, and quantisation.
 Decode: a block for each sequence and group of heads walks over the keys; few blocks share the keys of a sequence.
 
     splits   = min(keys / split, cap x SMs / blocks), at least 1; 1 for a kernel that never splits
-    waiting  = max(blocks x splits / (occupancy x SMs), 1) x (keys / splits x key + block)
+    waves    = max(blocks x splits / (occupancy x SMs), 1)
+    waiting  = keys / splits x (key + (waves - 1) x again x bytes of a key at an SM's bandwidth) + waves x block
     seconds  = launch + (bytes^3 + waiting^3 + arithmetic^3)^(1/3) + splitting x log2(splits) + heads x token
 
 Bytes are keys and values at a share of the bandwidth, faster (`near`) where they fit in the L2 cache. TensorRT-LLM on
@@ -131,7 +132,9 @@ def decode_law(
         splits = np.maximum(np.floor(np.minimum(c["cap"] * gpu.sms / blocks, keys / c["split"])), 1.0)
     waves = np.maximum(blocks * splits / (c["occupancy"] * gpu.sms), 1.0)
     key = _at_width(c, "key", mean) * np.sqrt(width / 2)
-    waiting = waves * (np.maximum(keys / splits, 64.0) * key + c["block"])
+    walked = np.maximum(keys / splits, 64.0)
+    again = walked * stored * width * (c["again"] * gpu.sms / gpu.memory_bandwidth)
+    waiting = walked * key + (waves - 1) * again + waves * c["block"]
     moved = shape.batch * (
         shape.kv_heads * keys * stored * width + c["moved"] * shape.heads * shape.head_dim * 4
     )

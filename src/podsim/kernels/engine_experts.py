@@ -9,6 +9,7 @@ rank is the busiest of its group. Tokens are counted over the whole group (found
     seconds    = launch + (arithmetic^sharpness + memory^sharpness)^(1 / sharpness) + rows moved
                  + tokens x token + experts x expert + hot x the arithmetic of the fullest expert
 
+An expert has three matrices, or two without a gate.
 Known error: the evidence of each entry of hardware/catalog/engines/moe.toml, and `podsim validate --table kernels-moe`.
 """
 
@@ -18,10 +19,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podsim.fitting import Floats, Values
 from podsim.hardware.parts import Gpu
-from podsim.kernels.engine_constants import engine_constants
+from podsim.kernels.engine_constants import engine_constants, engine_file
 from podsim.kernels.engine_run import EngineRun, format_bytes, format_peak
 
 _DRAWS = 4
@@ -54,7 +56,7 @@ def experts_seconds(gpu: Gpu, run: EngineRun, shape: EngineExperts) -> Floats:
 def experts_law(c: Values, gpu: Gpu, run: EngineRun, shape: EngineExperts, rows_R3: Floats) -> Floats:
     """Seconds by the law alone; `rows_R3` is that of expert_rows."""
     rows, used, fullest = rows_R3.T
-    matrices = 2.0 if "nongated" in run.kernel else 3.0
+    matrices = np.where(is_gated(run, shape), 3.0, 2.0)
     weights = shape.hidden * shape.inner / shape.tensor_parallel * matrices
     peak = format_peak(gpu, run.precision) * c["share"]
     arithmetic = 2 * (rows + c["fill"] * used) * weights / peak
@@ -64,6 +66,16 @@ def experts_law(c: Values, gpu: Gpu, run: EngineRun, shape: EngineExperts, rows_
     ends = shape.tokens * c["token"] + shape.experts / shape.expert_parallel * c["expert"]
     hot = c["hot"] * 2 * fullest * weights / peak
     return np.asarray(c["launch"] + core + moved * c["moved"] / gpu.memory_bandwidth + ends + hot)
+
+
+def is_gated(run: EngineRun, shape: EngineExperts) -> NDArray[np.bool_]:
+    """Whether experts have a gate: three matrices instead of two.
+
+    A table says so in the kernel's name, or by the widths of a network without gates (moe.toml, [ungated]).
+    """
+    ungated = engine_file("moe")["ungated"]["widths"]
+    known = [(shape.hidden == hidden) & (shape.inner == inner) for hidden, inner in ungated]
+    return np.asarray(~np.any(known, axis=0) & ("nongated" not in run.kernel))
 
 
 def expert_rows(shape: EngineExperts) -> Floats:

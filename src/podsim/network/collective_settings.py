@@ -31,6 +31,11 @@ RELEASES = ("2.14", "2.18", "2.27")
 """One release of each generation of NCCL's tuner: up to 2.17, 2.18 and 2.19, from 2.20 on."""
 _CLASSES = {"infiniband": "infiniband", "roce": "roce", "slingshot": "slingshot", "ethernet": "sockets"}
 """Fabric of a cluster -> its class, where only one is usual."""
+_FABRICS = {
+    "infiniband": "infiniband", "roce": "roce", "efa-v1": "efa", "efa-v2": "efa", "slingshot": "slingshot",
+    "tcpxo": "ethernet", "tcpx": "ethernet", "sockets": "ethernet",
+}  # fmt: skip
+"""Class of a network -> the fabric of its cluster."""
 _FALLBACK: Mapping[str, object] = {
     "release": "2.18", "algorithm": "auto", "protocol": "auto", "launch": "process", "sharp": False, "tuned": False,
 }  # fmt: skip
@@ -112,10 +117,28 @@ class CollectiveSettings:
             gpudirect=network != "sockets",
         )  # fmt: skip
         known = replace(self, network=network) if self.network == "efa" else self
-        filled = known.over(usual).over(machine)
+        recent = cluster.gpu.architecture in ("hopper", "blackwell")
+        filled = known.over(usual).over(machine).over(CollectiveSettings(release="2.27" if recent else None))
         rest = {name: value for name, value in _FALLBACK.items() if getattr(filled, name) is None}
         unstated = [name for name in _FALLBACK if getattr(known, name) is None]
         return replace(filled, **rest, assumptions=tuple(unstated))  # type: ignore[arg-type]
+
+    def on(self, cluster: Cluster) -> Cluster:
+        """The cluster with the adapters and the network of these settings, and these as its usual ones."""
+        words = {
+            key: _word(name, value)
+            for key, name in TABLE_KEYS.items()
+            if (value := getattr(self, name)) is not None
+        }
+        link = replace(cluster.network, bandwidth=self.nic_bandwidth or cluster.network.bandwidth)
+        changed = replace(
+            cluster, collectives=tuple(words.items()), network=link, nics=self.nics or cluster.nics
+        )
+        return (
+            replace(changed, fabric=_FABRICS.get(self.network or "", cluster.fabric))
+            if cluster.nics
+            else cluster
+        )
 
     def alternatives(self) -> tuple[CollectiveSettings, ...]:
         """These settings, and those with every other combination of values of what was assumed.

@@ -25,8 +25,9 @@ from podsim.errors import TableError
 from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.network.nccl import COLLECTIVES, candidate_fields, cost_CE
 from podsim.network.nccl_constants import UNITS, Fabric, Network, load_fabric
+from podsim.network.nccl_group import Group, Wires, group_layout, layout_numbers
 from podsim.network.nccl_paths import candidates
-from podsim.network.nccl_tuner import Group, Wires, generation, group_layout, layout_numbers
+from podsim.network.nccl_tuner import generation
 
 SMALLEST = 512
 """B. The smallest collective that is fitted."""

@@ -1,7 +1,8 @@
 """Seconds of a collective as NCCL would run it: which algorithm and protocol it picks, and what they cost.
 
     for NCCL's own choice       podsim.network.nccl_tuner      (its constants, not fitted)
-    for what a choice costs     podsim.network.nccl_paths      (the law)
+    for what a choice costs     podsim.network.nccl_paths      (the law in a node)
+                                podsim.network.nccl_between    (the law between nodes)
     for the measured constants  podsim.network.nccl_constants  (hardware/catalog/fabrics, fitted)
 
 Sizes follow nccl-tests: bytes of the buffer of an all-reduce, broadcast, reduce or send, and of the whole
@@ -24,9 +25,12 @@ from podsim.errors import ClusterError, PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.nvlink import ring_shares, slot_link, socket_rate
 from podsim.network.bus import bus_factor
-from podsim.network.nccl_constants import STAND_IN
-from podsim.network.nccl_paths import Candidate, table
-from podsim.network.nccl_tuner import Group, Wires, generation, group_layout, layout_numbers
+from podsim.network.collective_settings import CollectiveSettings
+from podsim.network.nccl_constants import STAND_IN, load_network
+from podsim.network.nccl_group import Group, Wires, group_layout, layout_numbers
+from podsim.network.nccl_paths import table
+from podsim.network.nccl_rates import Candidate
+from podsim.network.nccl_tuner import generation
 
 Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
@@ -90,6 +94,7 @@ def collective_seconds(
     launch: str = "process",
     version: str = "2.18",
     detail: bool = False,
+    settings: CollectiveSettings | None = None,
 ) -> Array:
     """Seconds of one collective, of the broadcast shape of size and of the members' ranks, ranks_per_node and sharing.
 
@@ -97,19 +102,21 @@ def collective_seconds(
     launch   one of LAUNCHES
     version  NCCL's release, "2.4" to "2.30"
     detail   adds a leading axis of three: seconds, seconds with no bytes, and the rest
+    settings of the run, in place of launch and version; what they leave open is as the cluster's entry says
 
-    It grows with size, but over PCI Express falls where NCCL gives up LL. Known error, mean absolute relative, by decade
-    of size: all-reduce within one A100 node at most 7 % from 1 KiB on (9 % for sweeps left out of the fit; two sweeps of
-    one machine and release differ by 1 to 9 %, of two machines by 10 to 30 % at 1 to 8 MiB); other collectives, and
-    Hopper and Blackwell nodes, mostly below 10 %; 2 to 8 L40S over root complexes at most 10 % (12 % for sweeps left
-    out). Between nodes nothing is fitted. Two and four DGX A100: 1 to 13 % from 10 MB on, but a third too short at 1 to
-    10 MB, half at 0.1 to 1 MB. Two nodes of other makes reach the rate of a tree only in part: up to 47 % too short.
-    Not covered: in-network reduction (SHARP), NVLS across nodes, congestion, groups that share root complexes.
+    It grows with size, but falls where NCCL gives up LL too late: between nodes and over PCI Express. Known error,
+    mean absolute relative, by decade of size: all-reduce within one A100 node at most 7 % from 1 KiB on (9 % for
+    sweeps left out of the fit; two sweeps of one machine and release differ by 1 to 9 %, of two machines by 10 to 30
+    % at 1 to 8 MiB); other collectives, and Hopper and Blackwell nodes, mostly below 10 %; 2 to 8 L40S over root
+    complexes at most 10 % (12 % for sweeps left out). Between nodes: see docs/laws/collectives.md. Not covered:
+    congestion, groups that share root complexes.
 
     Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot
     hold.
     """
-    wires, release = wires_of(cluster), _read_generation(collective, launch, version)
+    filled = (settings or CollectiveSettings(launch=launch, release=version)).assumed(cluster)
+    wires, release = wires_of(cluster, filled), _read_generation(collective, filled)
+    launch = str(filled.launch)
     size_, ranks_, members_, sharing_ = _numbers(
         wires, size, members.ranks, members.ranks_per_node, members.sharing
     )
@@ -160,16 +167,16 @@ def choice(
     ranks: int,
     ranks_per_node: int,
     sharing: float | None = None,
-    launch: str = "process",
-    version: str = "2.18",
+    settings: CollectiveSettings | None = None,
 ) -> Choice:
     """NCCL's choice for one call and its cost; arguments and errors are those of collective_seconds."""
-    wires, release = wires_of(cluster), _read_generation(collective, launch, version)
+    filled = (settings or CollectiveSettings()).assumed(cluster)
+    wires, release = wires_of(cluster, filled), _read_generation(collective, filled)
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
         raise PodsimError("choice looks at one call; give single numbers")
     (group,), _ = _groups(ranks_, members_, sharing_, layout_numbers(wires, members_, 1, None))
-    options = table(wires, collective, group, launch, release)
+    options = table(wires, collective, group, str(filled.launch), release)
     bytes_E = np.array([float(size_), 0.0])
     cost = cost_CE(candidate_fields(options), bytes_E)
     best = options[int(np.argmin(cost[:, 0]))]
@@ -187,20 +194,34 @@ def choice(
     )
 
 
-def wires_of(cluster: Cluster) -> Wires:
-    """The links of a cluster that a collective uses."""
+def wires_of(cluster: Cluster, settings: CollectiveSettings | None = None) -> Wires:
+    """The links of a cluster that a collective uses, under the settings of a run."""
+    filled = settings if settings is not None and settings.assumptions else (
+        settings or CollectiveSettings()).assumed(cluster)  # fmt: skip
     system, architecture = cluster.system, cluster.gpu.architecture
     cpu, switched = system.cpu, system.topology == "pcie" and system.cpus > 1
+    fabric = filled.network or cluster.fabric
     return Wires(
-        architecture=STAND_IN.get(architecture, architecture), topology=system.topology, fabric=cluster.fabric,
+        architecture=STAND_IN.get(architecture, architecture), topology=system.topology, fabric=fabric,
         vendor="other" if cpu is None else cpu.vendor, gpus=cluster.gpus_per_node,
         nvlink=cluster.nvlink.bandwidth, nvlink_latency=cluster.nvlink.latency,
-        nics=cluster.nics, network=cluster.network.bandwidth, network_latency=cluster.network.latency,
+        nics=filled.nics or cluster.nics, network=filled.nic_bandwidth or cluster.network.bandwidth,
+        network_latency=_adapter_seconds(cluster, fabric),
         rings=ring_shares(cluster.system),
         exchanges=cluster.host.exchanges if cluster.host is not None else (),
         socket=socket_rate(system) if switched else math.inf,
         slot=slot_link(system).bandwidth if cluster.nics else math.inf,
+        algorithms=_names(filled.algorithm), protocols=_names(filled.protocol), sharp=bool(filled.sharp),
     )  # fmt: skip
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return () if text in (None, "auto") else tuple(str(text).split(","))
+
+
+def _adapter_seconds(cluster: Cluster, fabric: str) -> float:
+    """Latency of an adapter, s: the cluster's own, and no less than its class's."""
+    return max(cluster.network.latency, load_network(fabric).adapter) if cluster.nics else 0.0
 
 
 def cost_CE(fields_FCE: Array, size_E: Array) -> Array:
@@ -355,8 +376,7 @@ def _check_name(kind: str, name: str, known: tuple[str, ...]) -> None:
         raise PodsimError(unknown_name(kind, str(name), known))
 
 
-def _read_generation(collective: str, launch: str, version: str) -> str:
+def _read_generation(collective: str, settings: CollectiveSettings) -> str:
     """The generation of NCCL, the names being known."""
     _check_name("collective", collective, COLLECTIVES)
-    _check_name("launch", launch, LAUNCHES)
-    return generation(version)
+    return generation(str(settings.release))

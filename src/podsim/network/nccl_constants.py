@@ -95,17 +95,77 @@ class Fabric:
     """count. The channels of a ring inside a node, by NCCL's search."""
 
 
+_SECONDS = ("step_ll", "step_ll128", "step_simple", "base", "peer", "stream")
 _PURE = ("share", "small", "small_group", "channels")
 UNITS = {f.name: "1" if "share" in f.name or f.name.endswith(_PURE) else "s" for f in fields(Fabric)}
 """unit of each constant: seconds, or a pure number"""
 
 
 @dataclass(frozen=True, kw_only=True)
+class Between:
+    """The cost of collectives between nodes that all networks share: the table `between` of networks.toml."""
+
+    step_ll: float
+    """s. The time of one step of a ring to the next node over InfiniBand."""
+    step_ll128: float
+    step_simple: float
+    ring_step: float
+    """factor. A ring's step in a node over that of a ring in one node alone."""
+    tree_step: float
+    """factor. A tree's step in a node over the same."""
+    tree_net: float
+    """factor. A tree's step between nodes over a ring's."""
+    share_ll: float
+    """share. The share of an adapter's bandwidth that LL reaches."""
+    ring_ramp_ll: float
+    """factor. The k of the ramp: k times the root of latency times transfer time is added; likewise those below."""
+    ring_ramp_ll128: float
+    ring_ramp_simple: float
+    tree_ramp_ll: float
+    tree_ramp_ll128: float
+    tree_ramp_simple: float
+    nvls_base: float
+    """s. The time of a tree of NVSwitches (NVLSTree) without its steps between nodes."""
+    nvls_share: float
+    """factor. The bandwidth of a node's NVSwitches in such a tree over that of one node alone."""
+    nvls_ramp: float
+    pairs_peer: float
+    """s. The time of point-to-point kernels for each rank of another node."""
+    pairs_ramp: float
+    sharp_base: float
+    """s. The time of a reduction in the network for short messages."""
+    sharp_rate: float
+    """B/s. The rate of the same."""
+    sharp_stream: float
+    """s. The time of a reduction in the network by streams, which long messages use."""
+    sharp_share: float
+    """share. The share of the adapters' line rate that such streams reach."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Network:
-    """What collectives reach of the adapters' line rate."""
+    """What collectives reach on a class of networks, with what all classes share."""
 
     share: float
     """share. The share of the line rate for large messages."""
+    latency: float
+    """s. The time that a step between nodes takes more than over InfiniBand."""
+    adapter: float
+    """s. The latency that adapters of this class report to NCCL."""
+    ramp: float
+    """factor. The ramps over those of InfiniBand."""
+    pairs_share: float
+    """share. The share of the line rate for point-to-point kernels."""
+    between: Between
+
+
+BETWEEN_UNITS = {
+    f.name: "B/s" if f.name.endswith("rate") else "s" if f.name.endswith(_SECONDS) else "1"
+    for f in fields(Between)
+}
+"""unit of each constant between nodes"""
+NETWORK_UNITS = {"share": "1", "latency": "s", "adapter": "s", "ramp": "1", "pairs_share": "1"}
+"""unit of each constant of a class of networks"""
 
 
 @lru_cache(maxsize=16)
@@ -118,13 +178,14 @@ def load_fabric(architecture: str) -> Fabric:
 
 
 @lru_cache(maxsize=16)
-def load_network(fabric: str) -> Network:
-    """Constants of one kind of network; CatalogError for an unknown one."""
+def load_network(kind: str) -> Network:
+    """Constants of one class of networks; CatalogError for an unknown one or a file that breaks its schema."""
     table = _read("networks.toml")
-    known = [key for key, entry in table.items() if isinstance(entry, dict) and "share" in entry]
-    if fabric not in known:
-        raise CatalogError(unknown_name("network", fabric, known))
-    return Network(share=_value("networks.toml", f"{fabric}.share", table[fabric]["share"], "1"))
+    known = [name for name in table if name != "between"]
+    if kind not in known:
+        raise CatalogError(unknown_name("network", kind, known))
+    between = Between(**_values("networks.toml", BETWEEN_UNITS, "between"))
+    return Network(**_values("networks.toml", NETWORK_UNITS, kind), between=between)
 
 
 def _read(file: str) -> Mapping[str, Any]:
@@ -145,11 +206,11 @@ def _value(file: str, name: str, entry: Any, unit: str) -> float:
     return float(entry["value"])
 
 
-def _values(file: str, units: Mapping[str, str]) -> dict[str, float]:
-    table = _read(file).get("constants", {})
+def _values(file: str, units: Mapping[str, str], part: str = "constants") -> dict[str, float]:
+    table = _read(file).get(part, {})
     missing, extra = sorted(set(units) - set(table)), sorted(set(table) - set(units))
     if missing or extra:
         raise CatalogError(
-            f"fabrics/{file}: missing {', '.join(missing) or '-'}; unknown {', '.join(extra) or '-'}"
+            f"fabrics/{file}: [{part}] missing {', '.join(missing) or '-'}; unknown {', '.join(extra) or '-'}"
         )
     return {name: _value(file, name, table[name], unit) for name, unit in units.items()}

@@ -26,8 +26,10 @@ from podsim.network.collectives.rows import brick, ring_rows, stack
 from podsim.network.collectives.table import Ints
 from podsim.network.collectives.trees import in_network_all_reduce, tree_rows, two_trees
 from podsim.network.nccl import wires_of
+from podsim.network.nccl_constants import load_fabric, load_network
+from podsim.network.nccl_group import Group, adapters
 from podsim.network.nccl_paths import wire_rates
-from podsim.network.nccl_tuner import Group, adapters
+from podsim.network.nccl_rates import fabric_name, pairs_rate
 
 PIECES = 256
 """of a buffer, as chains and switches pass it on: NCCL's chunks of 0.5 to 4 MiB at 1 GiB"""
@@ -130,3 +132,13 @@ def nccl_fabric(
     if group.nodes > 1:
         capacity[fabric.links_of_kind("adapter")] *= outside / (wires.network * adapters(wires, group))
     return replace(fabric, capacity=capacity)
+
+
+def reduction_rates(cluster: Cluster, *, ranks: int, ranks_per_node: int) -> tuple[float, float]:
+    """(B/s of a GPU to others of its node, B/s of an adapter) that reductions in the network reach."""
+    wires, group = wires_of(cluster), Group(ranks, ranks_per_node, 1.0)
+    network = load_network(wires.fabric)
+    return (
+        pairs_rate(wires, group, load_fabric(fabric_name(wires))),
+        network.between.sharp_share * wires.network,
+    )

@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
-from podsim.hardware.measured_host import Exchange
 from podsim.network.bus import ring_share
+from podsim.network.nccl_group import PCIE_COUNTED, Group, Wires, node_rate, socket_share
 
+_Value = TypeVar("_Value")
 PROTOCOLS = ("LL", "LL128", "Simple")
-GENERATIONS = ("2.8", "2.18", "2.20")
-"""releases that pick alike: up to 2.17, 2.18 and 2.19, from 2.20 on; each under its first one's name"""
+GENERATIONS = ("2.7", "2.8", "2.18", "2.20")
+"""releases that pick alike: up to 2.7, 2.8 to 2.17, 2.18 and 2.19, from 2.20 on; each under one of their names"""
+EARLY = ("2.7", "2.8")
+"""generations before the tuner of 2.18"""
 
 # base latency, s, by algorithm: [LL, LL128, Simple]
 _BASE = {
@@ -38,9 +41,16 @@ _STEP = {
     ("nvlink", "ring"): {"2.8": (0.47, 1.9, 3.4), "2.18": (0.6, 1.9, 3.4), "2.20": (0.6, 1.9, 3.4)},
     ("pcie", "tree"): {"2.8": (1.0, 1.9, 28.0), "2.18": (1.0, 1.9, 6.0), "2.20": (1.0, 1.9, 4.0)},
     ("pcie", "ring"): {"2.8": (1.0, 2.5, 5.7), "2.18": (1.0, 2.5, 5.7), "2.20": (1.0, 2.5, 5.7)},
-    ("net", "tree"): {"2.8": (5.0, 8.5, 28.0), "2.18": (5.0, 8.5, 14.0), "2.20": (5.0, 8.5, 14.0)},
+    ("net", "tree"): {
+        "2.7": (5.0, 8.5, 50.0),
+        "2.8": (5.0, 8.5, 28.0),
+        "2.18": (5.0, 8.5, 14.0),
+        "2.20": (5.0, 8.5, 14.0),
+    },
     ("net", "ring"): {"2.8": (2.7, 4.0, 9.6), "2.18": (2.7, 4.0, 14.0), "2.20": (2.7, 4.0, 14.0)},
 }
+_LL_ACROSS = 1.8
+"""factor. Up to 2.17, NCCL counts so much more for LL's steps on NVLink where a group spans nodes."""
 # caps in GB/s for one node, two, more
 _LL_MAX = {
     "volta": (39.0, 39.0, 20.4), "ampere": (87.7, 22.5, 19.0), "hopper": (141.0, 45.0, 35.0),
@@ -73,71 +83,10 @@ _NET_LATENCY = 2.7
 """us, of the InfiniBand adapters that NCCL's steps between nodes hold for"""
 _NIC_COUNTED = 0.96
 """of an adapter's rate, the share left by PCIe: 24 of 25 GB/s"""
-_PCIE_COUNTED = (24 / 31.5, 20 / 31.5, 13.4 / 31.5)
-"""of a slot's rate, what NCCL counts on, by Group.apart: 24 of 31.5 GB/s; through root complexes 5/6 of that; and
-between sockets what sweeps on 8 L40S tell, whose LL gives way to Simple where 13.2 to 13.6 GB/s are counted on"""
-NEAR, SOCKET = 2, 4
-"""GPUs that stand side by side, and GPUs of a socket, in servers of cards"""
-_TOGETHER = np.zeros((), dtype=np.intp)
 _AMPERE_CLAMP = 235e9
 """up to release 2.14, B/s"""
 _GRID = 2.0 ** np.arange(5.0, 37.01, 0.5)
 """sizes, B, at which the choice is looked at"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wires:
-    """The links of a cluster that a collective uses. B/s of one direction, s."""
-
-    architecture: str
-    topology: str
-    fabric: str
-    vendor: str
-    gpus: int
-    nvlink: float
-    nvlink_latency: float
-    nics: int
-    network: float
-    network_latency: float
-    rings: tuple[tuple[float, ...], ...] = ()
-    """share. The share of `nvlink` that rings over 2, 3, … GPUs of a node reach, by their stride; () if all of it."""
-    exchanges: tuple[Exchange, ...] = ()
-    """The times of collectives on a measured machine; NCCL's law is then not used."""
-    socket: float = math.inf
-    """B/s. The bandwidth between two sockets that NCCL assumes, if switches lead from GPU to GPU and a node has two
-    sockets."""
-    slot: float = math.inf
-    """B/s. The bandwidth of the PCI Express slot of a GPU, and of an adapter; traffic to another node passes both."""
-
-    def ringed(self, group: Group) -> float:
-        """Share of `nvlink` that rings over a group's GPUs of a node reach."""
-        if not self.rings or group.members == 1:
-            return 1.0
-        shares = self.rings[min(group.stride, len(self.rings)) - 1]
-        return shares[min(group.members - 2, len(shares) - 1)]
-
-    @property
-    def pcie(self) -> bool:
-        """Whether GPUs of a node reach one another over PCI Express."""
-        return self.topology in ("pcie", "pcie-root")
-
-
-class Group(NamedTuple):
-    """A communicator: ranks, of them on one node, and how many of its kind share a node's adapters."""
-
-    ranks: int
-    members: int
-    sharing: float
-    apart: int = 0
-    """The distance of its GPUs in a node: 0 neighbours, or joined by switches in a socket; 1 in one socket, 2 in two.
-    """
-    stride: int = 1
-    """The GPUs from one member to the next, where that matters: as many groups pass a point at once."""
-
-    @property
-    def nodes(self) -> int:
-        """Nodes that the group spans."""
-        return -(-self.ranks // self.members)
 
 
 class Belief(NamedTuple):
@@ -160,7 +109,7 @@ def generation(version: str) -> str:
             f"version={str(version)[:40]!r} is no NCCL release; 2.4 to 2.30 may be given, such as '2.18'"
         )
     minor = int(match[1])
-    return "2.8" if minor < 18 else "2.18" if minor < 20 else "2.20"
+    return "2.7" if minor < 8 else "2.8" if minor < 18 else "2.18" if minor < 20 else "2.20"
 
 
 def steps(collective: str, group: Group) -> tuple[int, int]:
@@ -176,61 +125,15 @@ def post_overhead(wires: Wires, group: Group) -> tuple[float, float, float]:
     return each, each, 3 * each
 
 
-def layout_numbers(
-    wires: Wires, members: ArrayLike, stride: ArrayLike, extent: ArrayLike | None
-) -> NDArray[np.intp]:
-    """Where groups lie in their nodes, as numbers for `group_layout`, 0 where that does not matter.
-
-    `extent` is how many GPUs there are from the first member to the last (default: as members and stride say).
-    """
-    if wires.socket == math.inf and wires.topology != "pcie-root" and not wires.rings:
-        return _TOGETHER
-    steps = np.maximum(np.asarray(stride, dtype=np.intp), 1)
-    if wires.rings:
-        return np.asarray(4 * (np.minimum(steps, len(wires.rings)) - 1))
-    gpus = np.maximum(
-        np.asarray(members), (np.asarray(members) - 1) * steps + 1 if extent is None else extent
-    )
-    far = (gpus > SOCKET).astype(np.intp)
-    if wires.topology == "pcie-root":
-        return np.asarray((gpus > NEAR) + far)
-    return np.asarray(far * (2 + 4 * (np.minimum(steps, SOCKET) - 1)))
+def _of_release(table: Mapping[str, _Value], release: str) -> _Value:
+    """The entry of a generation, or of 2.8 where an earlier one has none."""
+    return table.get(release, table["2.8"])
 
 
-def group_layout(layout: int) -> tuple[int, int]:
-    """(Group.apart, Group.stride) of a number of `layout_numbers`."""
-    return layout % 4, layout // 4 + 1
-
-
-def socket_share(wires: Wires, group: Group, *, at_once: bool) -> float:
-    """Bandwidth that NCCL counts on between two sockets over that of two GPUs behind switches, at most 1.
-
-    `at_once`: the groups that lie between each other's members share what is between the sockets; NCCL sees one alone.
-    """
-    if not group.apart:
-        return 1.0
-    crossing = group.stride if at_once else 1
-    return min(1.0, wires.socket / crossing / (_PCIE_COUNTED[0] * wires.nvlink))
-
-
-def adapters(wires: Wires, group: Group) -> float:
-    """Adapters of a node that carry what a group sends: its share of all, and no more than stand next to its GPUs.
-
-    Two GPUs of a DGX H100 use two adapters, even alone: NCCL gets to an adapter by the PCI Express of a GPU of the group,
-    which one adapter fills.
-    """
-    return min(wires.nics / group.sharing, max(1.0, wires.nics * group.members / wires.gpus))
-
-
-def node_rate(wires: Wires, group: Group, adapter: float, slot: float) -> float:
-    """B/s that a group sends out of a node: its adapters at most, and the slots of adapters and of its GPUs."""
-    return min(min(adapter, slot) * adapters(wires, group), slot * group.members)
-
-
-def network_step(wires: Wires, protocol: int, step: float) -> float:
+def network_step(wires: Wires, protocol: int, step: float, release: str) -> float:
     """A step between nodes of `step` us by NCCL's constants, us, on these adapters: what their latency is above
-    InfiniBand's is added, as NCCL adds an adapter's own; Simple pays it twice, as it flushes."""
-    more = 1e6 * wires.network_latency - _NET_LATENCY
+    InfiniBand's is added from 2.18 on, as plugins then report it; Simple pays it twice, as it flushes."""
+    more = 0.0 if release in EARLY else 1e6 * wires.network_latency - _NET_LATENCY
     return max(step + more * (2 if PROTOCOLS[protocol] == "Simple" else 1), 0.0)
 
 
@@ -239,8 +142,8 @@ def _counted_rate(wires: Wires, group: Group) -> float:
     if not wires.pcie:
         return _SHARE_COUNTED * wires.nvlink
     if wires.topology == "pcie-root":
-        return _PCIE_COUNTED[group.apart] * wires.nvlink
-    return _PCIE_COUNTED[0] * wires.nvlink * socket_share(wires, group, at_once=False)
+        return PCIE_COUNTED[group.apart] * wires.nvlink
+    return PCIE_COUNTED[0] * wires.nvlink * socket_share(wires, group, at_once=False)
 
 
 def _row(nodes: int) -> int:
@@ -250,14 +153,25 @@ def _row(nodes: int) -> int:
 def _bus_rates(wires: Wires, group: Group, release: str) -> tuple[float, float]:
     """NCCL's bus bandwidth of rings and of trees, B/s."""
     inside = _counted_rate(wires, group) * wires.ringed(group)
-    if release == "2.8" and wires.architecture == "ampere":
+    if release in EARLY and wires.architecture == "ampere":
         inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:
         return inside, inside
-    outside = node_rate(wires, group, _NIC_COUNTED * wires.network, _PCIE_COUNTED[0] * wires.slot)
+    outside = node_rate(wires, group, _NIC_COUNTED * wires.network, PCIE_COUNTED[0] * wires.slot)
     if group.members == 1:
         return outside, (2 * outside if group.nodes == 2 else outside)
     return min(inside, outside), min(inside, 2 * outside if group.nodes == 2 else outside)
+
+
+def _depth(group: Group) -> int:
+    """Levels of a tree over the nodes."""
+    return math.floor(math.log2(group.nodes))
+
+
+def _hop(link: str, algorithm: str, protocol: int, group: Group, release: str) -> float:
+    """NCCL's latency of a step inside a node, us."""
+    step = _of_release(_STEP[link, algorithm], release)[protocol]
+    return step * (_LL_ACROSS if protocol == 0 and release in EARLY and group.nodes > 1 else 1.0)
 
 
 def _ring(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
@@ -274,13 +188,14 @@ def _ring(wires: Wires, group: Group, collective: str, release: str, channels: i
         ll = min(cap, bus / (4 if nodes > 1 or collective in ("all_reduce", "reduce") else 3))
     few = 0.7 if group.members < 2 and release != "2.20" else 1.0
     ll128 = min(0.92 * few * bus, channels * _LL128_CHANNEL[wires.architecture][row] * 1e9)
-    overhead = post_overhead(wires, group)
+    overhead = (0.0, 0.0, 0.0) if release in EARLY else post_overhead(wires, group)
+    hops = 1 if collective in ("broadcast", "reduce") else inner
     beliefs = []
     for p, (protocol, rate) in enumerate(zip(PROTOCOLS, (ll, ll128, bus), strict=True)):
-        inside = max(_STEP[link, "ring"][release][p], 1e6 * overhead[p])
-        outside = network_step(wires, p, _STEP["net", "tree" if group.members == 1 else "ring"][release][p])
-        latency = _BASE[release]["ring"][p] + (1 if collective in ("broadcast", "reduce") else inner) * inside
-        latency += outer * outside
+        inside = max(_hop(link, "ring", p, group, release), 1e6 * overhead[p])
+        across = _of_release(_STEP["net", "tree" if group.members == 1 else "ring"], release)[p]
+        latency = _of_release(_BASE, release)["ring"][p] + hops * inside
+        latency += outer * network_step(wires, p, across, release)
         share = group.ranks / (inner + outer) if collective not in ("broadcast", "reduce") else 1.0
         beliefs.append(Belief("ring", protocol, latency * 1e-6, rate * share))
     return beliefs
@@ -301,33 +216,58 @@ def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belie
     link = "pcie" if wires.pcie else "nvlink"
     beliefs = []
     for p, (protocol, rate) in enumerate(zip(PROTOCOLS, rates, strict=True)):
-        latency = (group.members - 1) * _STEP[link, "tree"][release][p]
-        latency += math.floor(math.log2(nodes)) * network_step(wires, p, _STEP["net", "tree"][release][p])
-        beliefs.append(Belief("tree", protocol, (_BASE[release]["tree"][p] + 2 * latency) * 1e-6, rate / 2))
+        across = network_step(wires, p, _of_release(_STEP["net", "tree"], release)[p], release)
+        latency = (group.members - 1) * _hop(link, "tree", p, group, release) + _depth(group) * across
+        start = _of_release(_BASE, release)["tree"][p]
+        beliefs.append(Belief("tree", protocol, (start + 2 * latency) * 1e-6, rate / 2))
     return beliefs
 
 
 def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
-    """In-switch reduction inside one node, counted as its ring speeds on 16 channels allow.
+    """In-switch reduction inside nodes, counted as its ring speeds on 16 channels allow; between nodes a tree joins them.
 
-    The factor, the share of a ring of the members, is read off measured H100 sweeps, in which four GPUs run rings and
-    eight do not.
+    The factor of one node, the share of a ring of the members, is read off measured H100 sweeps, in which four GPUs run
+    rings and eight do not.
     """
     share = _NVLS_EFFICIENCY.get(wires.architecture, 0.0)
-    if not share or release == "2.8" or wires.topology != "nvswitch" or group.nodes > 1 or group.members < 3:
+    if not share or release in EARLY or wires.topology != "nvswitch" or group.members < 3:
         return []
-    rate = _SHARE_COUNTED * wires.nvlink * share * 15 / 16 * ring_share(group.members)
-    return [Belief("nvls", "Simple", (25.0 if release == "2.20" else 23.0) * 1e-6, rate)]
+    rate = _SHARE_COUNTED * wires.nvlink * share * 15 / 16
+    if group.nodes == 1:
+        rate *= ring_share(group.members)
+        return [Belief("nvls", "Simple", (25.0 if release == "2.20" else 23.0) * 1e-6, rate)]
+    out = node_rate(wires, group, _NIC_COUNTED * wires.network, PCIE_COUNTED[0] * wires.slot)
+    if release == "2.20":
+        latency = 25.0 + 2 * _depth(group) * network_step(wires, 0, 20.9, release)
+        return [Belief("nvlstree", "Simple", latency * 1e-6, min(rate, out if group.nodes == 2 else out / 2))]
+    latency = 23.0 + 2 * (group.nodes - 1) * network_step(wires, 0, 19.0, release)
+    each = 0.7 * group.nodes / (2 * (group.nodes - 1))
+    return [Belief("nvlstree", "Simple", latency * 1e-6, each * min(rate, out))]
 
 
 def beliefs(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
-    """All that NCCL weighs against each other for this collective, by the constants of that release."""
+    """All that NCCL weighs against each other for this collective, by the constants of that release.
+
+    Where switches between nodes reduce, NCCL takes them. Algorithms and protocols that a run forbids are left out,
+    unless none would remain: NCCL then ignores the order.
+    """
+    if collective == "all_reduce" and is_reduced_in_network(wires, group):
+        return [Belief("collnet", "Simple", 0.0, math.inf)]
     options = _ring(wires, group, collective, release, channels)
     if collective == "all_reduce":
         options += _tree(wires, group, release, channels) + _nvls(wires, group, release)
-    return (
-        [option for option in options if option.protocol != "LL128"] if wires.pcie else options
-    )  # NVLink's only
+    if wires.pcie:
+        options = [option for option in options if option.protocol != "LL128"]  # NVLink's only
+    for wanted, of in ((wires.algorithms, "algorithm"), (wires.protocols, "protocol")):
+        allowed = [option for option in options if not wanted or getattr(option, of).lower() in wanted]
+        options = allowed or options
+    return options
+
+
+def is_reduced_in_network(wires: Wires, group: Group) -> bool:
+    """Whether NCCL hands an all-reduce to the switches between nodes: allowed, InfiniBand, and two nodes or more."""
+    forced = not wires.algorithms or "collnet" in wires.algorithms
+    return wires.sharp and forced and wires.fabric == "infiniband" and group.nodes > 1
 
 
 def _forecast(

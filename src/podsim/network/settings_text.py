@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 
+from podsim.errors import PodsimError
 from podsim.network.collective_settings import ALGORITHMS, PROTOCOLS, CollectiveSettings
+from podsim.units import parse_quantity
 
 _WORD = re.compile(r"\b((?:NCCL|FI|SHARP|UCX)_[A-Z0-9_]+)\s*=\s*([^;\s|\"']*(?: Libfabric)?)")
 _ENVIRONMENT = re.compile(r"\b(NCCL_[A-Z0-9_]+) set by environment to ([^\s.]+)")
@@ -74,6 +76,12 @@ def read_debug_lines(text: str) -> CollectiveSettings:
         sharp=True if re.search(r"CollNet/SHARP|SHARP\s*(?:rail|job|comm)|via COLLNET/", text) else None,
     )
     return stated.over(forced)
+
+
+def read_log_settings(text: str) -> CollectiveSettings:
+    """The settings that a log states: what NCCL_DEBUG printed, then environment words, as text or as keys of JSON."""
+    words = re.sub(r'"((?:NCCL|FI|SHARP)_[A-Z0-9_]+)"\s*:\s*"([^"]*)"', r"\1=\2", text)
+    return read_debug_lines(text).over(read_environment(words))
 
 
 def read_launch(text: str) -> str | None:
@@ -167,3 +175,15 @@ def _debug_network(text: str, ways: list[str]) -> str | None:
         if known := next((word for pattern, word in _NETS[1:] if re.search(pattern, lower)), None):
             return known
     return "efa" if "EFA" in text and "Libfabric" in text else None
+
+
+def read_nics(text: str) -> tuple[int | None, float | None]:
+    """(adapters of a node, B/s of each) of a text such as "4x100Gb/s", "8" or "200 Gb/s".
+
+    Raises PodsimError for other text.
+    """
+    match = re.fullmatch(r"\s*(?:(\d+)\s*(?:x|$))?\s*(\d.*)?", text)
+    if match is None or not any(match.groups()):
+        raise PodsimError(f"nics={text[:40]!r}: adapters of a node, as 4, 4x100Gb/s or 100Gb/s")
+    rate = parse_quantity(match[2], "B/s", what="nics") if match[2] else None
+    return int(match[1]) if match[1] else None, rate

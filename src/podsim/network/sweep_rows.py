@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, fabric_of
+from podsim.network.aggregation import aggregation_links, aggregation_table, aggregation_tree
 from podsim.network.bus import bus_factor
+from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.collectives import Table, summary
 from podsim.network.collectives.lookup import all_tables, table_of
-from podsim.network.nccl import choice
-from podsim.network.nccl_table import nccl_fabric, nccl_table
+from podsim.network.nccl import Choice, choice
+from podsim.network.nccl_table import nccl_fabric, nccl_table, reduction_rates
+from podsim.network.play_links import Fabric as PlayedFabric
 from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES
 from podsim.network.table_cost import link_cost
 from podsim.results.sweep import AlgorithmRow, Timed
@@ -52,9 +55,12 @@ class SweepSetting:
 
 
 def nccl_rows(
-    setting: SweepSetting, name: str, sizes: tuple[int, ...], launch: str, version: str, simulate: bool
+    setting: SweepSetting, name: str, sizes: tuple[int, ...], settings: CollectiveSettings, simulate: bool
 ) -> tuple[tuple[Timed, ...], str]:
-    """Rows of a sweep as NCCL would run it, and a sentence on the method."""
+    """Rows of a sweep as NCCL would run it with all these settings, and a sentence on the method.
+
+    Each row has the range of its time over the values of assumed settings; a simulation has none.
+    """
     if setting.cluster is None:
         raise PodsimError(
             "a topology file gives links, not what NCCL costs on them; name an algorithm, as --algo ring"
@@ -66,15 +72,14 @@ def nccl_rows(
             f"{setting.machine}: NCCL's closed form knows nothing of broken or slow links; simulate=True plays its "
             "tables on what is left, and algorithms by name are costed on it"
         )
-    cluster, play_choice = setting.cluster, _Player(setting, name)
+    cluster, version = settings.on(setting.cluster), str(settings.release)
+    play_choice = _Player(replace(setting, cluster=cluster), name)
     rows = []
     for size in sizes:
-        picked = choice(
-            NCCL_NAMES[name], size, cluster, ranks=setting.ranks, ranks_per_node=setting.local, sharing=1,
-            launch=launch, version=version,
-        )  # fmt: skip
+        picked = _picked(name, size, setting, settings)
         seconds = play_choice(picked.algorithm, picked.protocol, size) if simulate else picked.seconds
-        rows.append(_timed(setting, name, size, seconds, picked.algorithm, picked.protocol, picked.channels))
+        row = _timed(setting, name, size, seconds, picked.algorithm, picked.protocol, picked.channels)
+        rows.append(row if simulate or cluster.host else _with_range(row, name, setting, settings))
     sends = ", every rank sending to the next" if name == "send-recv" else ""
     if simulate:
         how = f"the tables that NCCL {version} would choose, simulated on the links at its wire efficiency{sends}"
@@ -83,6 +88,24 @@ def nccl_rows(
     else:
         how = f"what NCCL {version} would run and cost{sends}"
     return tuple(rows), how
+
+
+def _picked(name: str, size: float, setting: SweepSetting, settings: CollectiveSettings) -> Choice:
+    """NCCL's choice for one size."""
+    assert setting.cluster is not None
+    return choice(
+        NCCL_NAMES[name], size, setting.cluster, ranks=setting.ranks, ranks_per_node=setting.local, sharing=1,
+        settings=settings,
+    )  # fmt: skip
+
+
+def _with_range(row: Timed, name: str, setting: SweepSetting, settings: CollectiveSettings) -> Timed:
+    """The row with the least and the longest time over the alternatives of its settings."""
+    others = settings.alternatives()
+    if len(others) < 2:
+        return row
+    seconds = [_picked(name, row.size, setting, other).seconds for other in others]
+    return replace(row, low=min(seconds), high=max(seconds))
 
 
 class _Player:
@@ -99,13 +122,24 @@ class _Player:
         if algorithm == "none" or setting.cluster is None:
             return 0.0
         if (algorithm, protocol) not in self.ready:
-            table = nccl_table(self.name, algorithm, nodes=setting.nodes, local=setting.local)
-            links = nccl_fabric(
-                setting.fabric, setting.cluster, NCCL_NAMES[self.name], algorithm, protocol, ranks=setting.ranks,
-                ranks_per_node=setting.local,
-            )  # fmt: skip
-            self.ready[algorithm, protocol] = prepare(table, _with_switch(table, links, setting), fold=True)
+            table, links = self._table_and_links(algorithm, protocol)
+            self.ready[algorithm, protocol] = prepare(table, links, fold=True)
         return play(self.ready[algorithm, protocol], size).seconds
+
+    def _table_and_links(self, algorithm: str, protocol: str) -> tuple[Table, PlayedFabric]:
+        """The table of NCCL's choice, and the links at its wire efficiency."""
+        setting = self.place
+        assert setting.cluster is not None
+        rates = {"ranks": setting.ranks, "ranks_per_node": setting.local}
+        if algorithm == "collnet":
+            inside, outside = reduction_rates(setting.cluster, **rates)
+            tree = aggregation_tree(setting.cluster)
+            return aggregation_table(tree), aggregation_links(setting.cluster, tree, inside, outside)
+        table = nccl_table(self.name, algorithm, nodes=setting.nodes, local=setting.local)
+        links = nccl_fabric(
+            setting.fabric, setting.cluster, NCCL_NAMES[self.name], algorithm, protocol, **rates
+        )
+        return table, _with_switch(table, links, setting)
 
 
 def _with_switch(table: Table, fabric: Fabric, setting: SweepSetting) -> Fabric:

@@ -51,6 +51,9 @@ class GraphOptions:
     layout: str = option(
         "channels-last", "channels-last, or channels-first: convolutions on tensor cores convert then."
     )
+    loader: str = option(
+        "", "Loader of images: dali, native or synthetic (no loading); default that of the software's runs."
+    )
     chakra: Path | None = option(None, "Write a Chakra trace of each replica: PREFIX.RANK.et.")
     timeline: Sequence[Path] = option(
         (), "Play the step, write FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."

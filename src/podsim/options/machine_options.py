@@ -40,13 +40,25 @@ class CollectiveOptions:
     on: Any = option("", "Cluster: dgx-a100:4, selene, or a TOML file.")
     sizes: Any = option("", "FIRST:LAST:FACTOR (or +STEP), as nccl-tests counts; default to 16G, doubling.")
     algo: Any = option(
-        "nccl", "nccl, an algorithm (ring, tree, hierarchical), FILE.xml of MSCCL, FILE.py:FUNCTION."
+        "nccl",
+        "nccl, an algorithm (ring, tree, in-network, …), FILE.xml of MSCCL, FILE.py:FUNCTION. With --proto, --nccl or "
+        "another of NCCL's settings: NCCL held to it.",
     )
+    proto: str = option("", "Hold NCCL to ll, ll128 or simple; default its choice.")
     ranks: int | None = option(None, "GPUs that take part; default all.")
     launch: str = option(
         "", "process (default) or thread for each GPU, or single process; with --against as in the log."
     )
     nccl: str = option("", "Release of NCCL, 2.4 to 2.30; default 2.18, with --against that of the log.")
+    network: str = option(
+        "", "infiniband, roce, efa-v1, efa-v2, tcpxo, tcpx, slingshot, sockets; default the cluster's."
+    )
+    nics: str = option("", "Adapters of a node that NCCL uses, as 4 or 4x100Gb/s; default the cluster's.")
+    gdr: bool | None = option(
+        None, "GPUDirect: adapters reach the GPUs' memory; default where the network has it."
+    )
+    sharp: bool | None = option(None, "NCCL may reduce in the switches between nodes (SHARP, CollNet).")
+    tuned: bool | None = option(None, "NCCL has a tuner, topology file or channels for this machine.")
     simulate: bool = option(False, "Play every transfer on the links, with contention.", flag="--simulate")
     compare: bool = option(False, "All algorithms side by side.", flag="--compare")
     topology: Path | None = option(

@@ -8,12 +8,14 @@ lines of titles, one row a size, a trailer. A prediction ran nothing, so nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
 from podsim.report.screen import Block, Paragraph, Rows, raw
 from podsim.results.comparison import ClassScore, Comparison
+from podsim.results.fabric_verdict import FabricVerdict
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
 from podsim.results.sweep import Sweep
 from podsim.results.trained import MeasuredDdp
@@ -41,6 +43,7 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
     yield f"# nccl-tests version 2.17.6 nccl-headers=2{library} nccl-library=2{library}"
     yield f"# Collective test starting: {name}"
     yield f"# Predicted by podsim for {sweep.machine}: {sweep.how}"
+    yield from _settings_lines(sweep)
     yield (
         f"# nThread {threads} nGpus {gpus} minBytes {sizes[0]} maxBytes {sizes[-1]} step: {_step(sizes)} "
         "warmup iters: 1 iters: 20 agg iters: 1 validation: 0 graph: 0"
@@ -56,7 +59,25 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
         yield _size_line(sweep.collective, row.size, row.count, half, half)
     yield "# Out of bounds values : 0 OK"
     yield _mean_line([row.bus_bandwidth for row in sweep.rows])
+    yield from _range_lines(sweep)
     yield from ("#", f"# Collective test concluded: {name}")
+
+
+def _settings_lines(sweep: Sweep) -> Iterator[str]:
+    """NCCL's settings, those that nobody stated in a line of their own."""
+    for line in _setting_words(sweep.settings, sweep.assumed):
+        yield from textwrap.wrap(line, 78, initial_indent="# ", subsequent_indent="#   ")
+
+
+def _range_lines(sweep: Sweep) -> Iterator[str]:
+    """The range of each time over the values of the assumed settings that have one."""
+    if not any(row.high for row in sweep.rows):
+        return
+    yield from ("#", "# Range of the time (us) over the releases and launches that were not stated:")
+    yield f"# {'size (B)':>12} {'time':>10} {'low':>10} {'high':>10}"
+    for row in sweep.rows:
+        times = " ".join(f"{seconds * 1e6:10.1f}" for seconds in (row.seconds, row.low, row.high))
+        yield f"# {int(row.size):12d} {times}"
 
 
 def _program(collective: str) -> str:
@@ -251,9 +272,46 @@ def log_report(comparison: Comparison) -> Iterator[Block]:
     scores = [
         row for score in comparison.scores for row in (*sorted(score.classes, key=_first_number), score)
     ]
-    yield from (comparison.title, "", Rows(rows, comparison.rows), "", Rows(decades, scores))
+    yield comparison.title
+    if (verdict := comparison.fabric) is not None:
+        for line in _setting_words(verdict.settings, verdict.assumed):
+            yield Paragraph(line, indent="  ", first="")
+    yield from ("", Rows(rows, comparison.rows), "", Rows(decades, scores))
     for name, why in comparison.not_expressed:
         yield Paragraph(f"Not predicted: {name}: {why}", indent="  ", first="")
+    if verdict is not None and verdict.is_broken:
+        yield from _verdict_report(verdict)
+
+
+def _verdict_report(verdict: FabricVerdict) -> Iterator[Block]:
+    """A broken fabric, with what would explain it."""
+    yield ""
+    yield Paragraph(
+        f"This fabric looks broken: at {format_quantity(verdict.size, 'B')} and more, collectives take "
+        f"{verdict.slowdown:.1f} times as long as on healthy fabrics of its class."
+    )
+    if not verdict.explanations:
+        yield "No single setting or fault that podsim knows explains it."
+        return
+    yield f"What would explain it, best first; without, podsim is {percent(verdict.misfit)} off:"
+    table = Table(
+        columns=(
+            Column("off", "misfit", percent),
+            Column("bias", "", signed_percent),
+            Column("setting or fault", lambda row: row.words + " (as the log says)" * row.is_stated),
+        )
+    )
+    yield Rows(table, verdict.explanations)
+
+
+def _setting_words(settings: Mapping[str, str], assumed: Sequence[str]) -> Iterator[str]:
+    """A line of the settings that were stated, and one of those that were assumed."""
+    for title, names in (
+        ("Settings", [name for name in settings if name not in assumed]),
+        ("Assumed", [name for name in settings if name in assumed]),
+    ):
+        if names:
+            yield f"{title}: " + ", ".join(f"{name.replace('_', ' ')} {settings[name]}" for name in names)
 
 
 def _first_number(score: ClassScore) -> float:

@@ -14,9 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from podsim.errors import TableError, unknown_name
+from podsim.results.fabric_verdict import FabricVerdict
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""
+BROKEN = "broken"
+"""The role of rows of a machine that did not work as it should: they are listed and never scored."""
 
 QUANTITIES = {
     "seconds per step": ("s", False),
@@ -36,7 +39,7 @@ def _check(what: str, role: str, values: Iterable[float], where: str) -> None:
     problems = []
     if what not in QUANTITIES:
         problems.append(unknown_name("quantity", what, QUANTITIES))
-    if role not in ROLES:
+    if role not in (*ROLES, BROKEN):
         problems.append(unknown_name("role", role, ROLES))
     problems += [f"{v!r} is not a finite positive number" for v in values if not (math.isfinite(v) and v > 0)]
     if problems:
@@ -84,6 +87,8 @@ class ComparedRow:
     """The plan of the row, in words: rows of one sweep and plan repeat each other; "" is a plan of its own."""
     ideal: float | None = None
     """SI. The value at full peak, for the skill against a constant efficiency; None if unknown."""
+    weight: float = 1.0
+    """factor. The weight of the row in mean errors; rows of one cluster share what a cluster counts."""
 
     @property
     def error(self) -> float:
@@ -170,6 +175,8 @@ class Comparison:
     sources: tuple[str, ...] = ()
     scores: tuple[Score, ...] = ()
     """The scores of each role; `podsim.accuracy.assess` computes them."""
+    fabric: FabricVerdict | None = None
+    """The verdict on the fabric that a log of collectives comes from."""
 
     def __post_init__(self) -> None:
         """Raise TableError on an unknown quantity, role or repeated id, or a value that is not positive."""

@@ -195,6 +195,10 @@ class GraphCost:
     ops: tuple[GraphOp, ...]
     memory: GraphMemory
     """The memory of the step on one GPU."""
+    loader: str = "synthetic"
+    """The loader of images."""
+    loading: float = 0.0
+    """s. The time in which a node prepares the images of a step; 0 if nothing is known to limit it."""
     cut: Cut | None = None
     data_parallel: DataParallel | None = None
     notes: tuple[str, ...] = ()

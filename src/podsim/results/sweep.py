@@ -26,6 +26,10 @@ class Timed:
     """The protocol: LL, LL128 or Simple; empty for a table."""
     channels: int = 0
     """The number of NCCL's channels in use; 0 for a table."""
+    low: float = 0.0
+    """s. The shortest time over the values of assumed settings; 0 where nothing is assumed."""
+    high: float = 0.0
+    """s. The longest time over the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,5 +76,9 @@ class Sweep:
     """The row of each size."""
     algorithms: tuple[AlgorithmRow, ...] = ()
     """The algorithms for comparison, if requested."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The settings of NCCL by name, in words; none for a table."""
+    assumed: tuple[str, ...] = ()
+    """The names of the settings that nobody stated."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """The algorithms that were not compared, with the reason."""

@@ -153,12 +153,7 @@ def _stored_bytes(
     """
     element = element_bytes(plan.precision)
     stored = np.zeros(copies[0].size)
-    if (
-        PRECISIONS[plan.precision].is_cast
-        and software.fp8_gather
-        and software.runtime == "torch"
-        and op.kind == "gemm"
-    ):
+    if PRECISIONS[plan.precision].is_cast and software.fp8_gather and op.kind == "gemm":
         element = 1.0 if op.split in ("column", "row") else element  # products keep the operands they cast
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
@@ -278,7 +273,8 @@ def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shape
         trained = _trained_bytes(plan, software, held, is_whole)
         largest = held.largest * (2 * element_bytes(plan.precision) + software.gradient_memory)
         buffers = np.where((zero >= 3) & ~is_whole, largest, 0.0) + held.gathered
-        others = (held.activations, held.logits, buffers, floor)
+        reserved = software.reserved_share * held.activations
+        others = (held.activations, held.logits, buffers, floor + software.reserved + reserved)
     else:
         moment = highest_moment(plan, software, held.torch)
         # the moment includes what is not divided
@@ -314,9 +310,10 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) 
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
+    sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0) * parameters
     return [
         from_level(3, is_whole) * stored,
-        from_level(2, is_whole) * software.gradient_memory,
+        from_level(2, is_whole) * software.gradient_memory + sums,
         from_level(1) * (master + moments),
     ]
 

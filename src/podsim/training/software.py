@@ -79,6 +79,8 @@ class Software:
     """
     gradient_memory: float = 4.0
     """B. The bytes per parameter of stored gradients."""
+    accumulator_memory: float = 0.0
+    """B. The bytes per parameter of fp32 sums of bf16 gradients that a ZeRO optimizer keeps, which nothing divides."""
     optimizer_traffic: float = 34.0
     """B. The bytes per parameter that the Adam step moves (read and write master, moments, gradient; write weights;
     norm)."""
@@ -139,6 +141,8 @@ class Software:
     """Whether a compiler fuses the ops between matrix products and stores none of them."""
     reserved: float = 0.0
     """B. The memory that the allocator holds beyond what is in use at the highest moment."""
+    reserved_share: float = 0.0
+    """share. The same, over the stored activations."""
     memory_floor: float = 2.0e9
     """B. The memory of CUDA context, libraries, workspaces and communicators."""
     activation_scale: float = 1.0

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.network.sizes import collective_name, read_sizes
+from podsim.network.collective_settings import ALGORITHMS, CollectiveSettings, setting_words
+from podsim.network.collectives import Table
+from podsim.network.setting_rules import Run, check_settings
+from podsim.network.settings_text import read_nics
+from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
 from podsim.network.sweep_rows import SweepSetting, algorithm_rows, nccl_rows, table_rows
 from podsim.options.machine_options import CollectiveOptions
 from podsim.options.question import question
 from podsim.results.comparison import Comparison
 from podsim.results.sweep import Sweep
 from podsim.verbs.fabric import given_cluster, read_server
+
+_IN_NETWORK = ("in-network", "in network", "sharp")
+"""Names of reduction in the switches between nodes."""
+_NCCL_ONLY = ("release", "protocol", "launch", "gpudirect", "sharp", "tuned")
+"""Settings that a table of transfers does not have."""
 
 
 @question(CollectiveOptions)
@@ -41,27 +52,68 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
             options.against,
             on=options.on,
             collective=options.collective,
-            launch=options.launch,
-            nccl=options.nccl,
+            settings=stated_settings(options),
             overrides=options.overrides,
         )
     if not options.collective:
         raise PodsimError("name a collective, such as all-reduce, or give a log with --against")
     name = collective_name(options.collective)
-    launch, nccl = options.launch or "process", options.nccl or "2.18"
     setting = _place(options.on, options.topology, options.ranks, options.overrides)
     sizes = read_sizes(options.sizes, name, setting.ranks)
-    if options.algo == "nccl":
-        rows, how = nccl_rows(setting, name, sizes, launch, nccl, options.simulate)
-    else:
+    stated = stated_settings(options, setting.nodes)
+    settings = stated if setting.cluster is None else stated.assumed(setting.cluster)
+    is_table = options.algo != "nccl" and (stated.algorithm is None or setting.cluster is None)
+    if is_table:
+        if unused := [name for name in stated.stated if name in _NCCL_ONLY]:
+            raise PodsimError(
+                f"{', '.join(unused)}: of NCCL alone; --algo {str(options.algo)[:40]} is a table. Leave --algo out, or "
+                f"hold NCCL to {', '.join(ALGORITHMS[1:])}"
+            )
         rows, how = table_rows(setting, name, sizes, options.algo, options.simulate)
+    else:
+        if setting.cluster is not None and name in NCCL_NAMES:
+            check_settings(
+                Run(
+                    collective=NCCL_NAMES[name],
+                    nodes=setting.nodes,
+                    cluster=setting.cluster,
+                    settings=settings,
+                )
+            )
+        rows, how = nccl_rows(setting, name, sizes, settings, options.simulate)
     algorithms, left_out = (
         algorithm_rows(setting, name, sizes, options.simulate) if options.compare else ((), {})
     )
     return Sweep(
         collective=name, machine=setting.machine, gpu=_gpu(setting), ranks=setting.ranks, ranks_per_node=setting.local,
-        launch=launch, version=nccl, how=how, rows=rows, algorithms=algorithms, left_out=left_out,
+        launch=settings.launch or "process", version=settings.release or "2.18", how=how, rows=rows,
+        algorithms=algorithms, left_out=left_out, settings={} if is_table else setting_words(settings),
+        assumed=() if is_table else settings.assumptions,
     )  # fmt: skip
+
+
+def stated_settings(options: CollectiveOptions, nodes: int = 2) -> CollectiveSettings:
+    """The settings of NCCL that options state. An algorithm is one of them if it is no table: see `_held_algorithm`."""
+    nics, bandwidth = read_nics(options.nics) if options.nics else (None, None)
+    settings = CollectiveSettings(
+        release=options.nccl or None, protocol=options.proto.lower() or None, launch=options.launch or None, nics=nics,
+        nic_bandwidth=bandwidth, network=options.network.lower() or None, gpudirect=options.gdr, sharp=options.sharp,
+        tuned=options.tuned,
+    )  # fmt: skip
+    return replace(settings, **_held_algorithm(options.algo, settings, nodes))
+
+
+def _held_algorithm(algo: str | Table, settings: CollectiveSettings, nodes: int) -> dict[str, Any]:
+    """The algorithm that NCCL is held to: one that only NCCL has, or one that is named with another setting of NCCL.
+
+    Inside one node, in-network is a table of NVSwitches; between nodes, NCCL's CollNet.
+    """
+    name = algo.strip().lower() if isinstance(algo, str) else ""
+    if name == "collnet" or (nodes > 1 and name in _IN_NETWORK):
+        return {"algorithm": "collnet", "sharp": True}
+    if name in ALGORITHMS[1:] and (settings.stated or name not in ("ring", "tree")):
+        return {"algorithm": name}
+    return {}
 
 
 def _gpu(setting: SweepSetting) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from podsim.accuracy.broken_fabric import judge_fabric
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.nccl_tests import read_log_text
 from podsim.accuracy.price_collectives import Call, call_seconds, decade, make_call, read_call
@@ -15,7 +16,9 @@ from podsim.accuracy.score import Priced, compare_priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import ClusterError, TableError
 from podsim.hardware.cluster import Cluster
+from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl import choice
+from podsim.network.settings_text import read_log_settings
 from podsim.network.sizes import NCCL_NAMES, collective_name
 from podsim.results.comparison import Comparison
 from podsim.verbs.fabric import given_cluster
@@ -28,37 +31,39 @@ def against_log(
     *,
     on: str | Cluster = "",
     collective: str = "",
-    launch: str = "",
-    nccl: str = "",
+    settings: CollectiveSettings | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Comparison of predicted and measured seconds, row by row, classes by decade of size.
 
     on: the cluster that the log comes from; without it, the GPUs name the server, which suffices for one node.
-    collective: for a log that does not name its own. launch, nccl: instead of what the log tells. Raises TableError for a
-    file that is no such log, ClusterError where the cluster is missing, does not hold the ranks or has broken links.
+    collective: for a log that does not name its own. settings: instead of what the log states. A fabric that measures far
+    below its class is named as broken, with what would explain it. Raises TableError for a file that is no such log,
+    ClusterError where the cluster is missing, does not hold the ranks or has broken links.
     """
-    rows = _rows(path, collective)
+    text = _text(path)
+    rows = _rows(text, path, collective)
     cluster = given_cluster(on, overrides) if on else None
     if cluster is not None and cluster.faults:
         raise ClusterError(
             f"{cluster.name} has broken or slow links, of which NCCL's closed form knows nothing"
         )
+    stated = (settings or CollectiveSettings()).over(read_log_settings(text))
     logged = {row.id: _call(row, cluster) for row in rows}
-    calls = {
-        id: replace(call, launch=launch or call.launch, version=nccl or call.version)
-        for id, call in logged.items()
-    }
+    calls = {id: replace(call, settings=stated.over(call.settings)) for id, call in logged.items()}
     seconds, failed = call_seconds(calls)
     if not seconds:
         raise ClusterError(next(iter(failed.values())))
     groups = {id: decade(call.size) for id, call in calls.items()}
     notes = {id: _picked(call) for id, call in calls.items() if id in seconds}
     compared = compare_priced(rows, Priced(predictions=seconds, reasons=failed, notes=notes, groups=groups))
-    return replace(compared, title=f"{path.name} on {next(iter(calls.values())).cluster.name}")
+    verdict = judge_fabric(calls, {row.id: row.measured for row in compared.rows})
+    return replace(
+        compared, title=f"{path.name} on {next(iter(calls.values())).cluster.name}", fabric=verdict
+    )
 
 
-def _rows(path: Path, collective: str) -> Rows:
+def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(_MOST + 1)
@@ -68,7 +73,10 @@ def _rows(path: Path, collective: str) -> Rows:
         ) from None
     if len(data) > _MOST:
         raise TableError(f"{path.name}: larger than 64 MiB")
-    text = data.decode("utf-8", errors="replace")
+    return data.decode("utf-8", errors="replace")
+
+
+def _rows(text: str, path: Path, collective: str) -> Rows:
     if text.lstrip()[:1] in ("{", "["):
         text = json_as_log(text, path.name)
     if not collective:
@@ -101,7 +109,7 @@ def _picked(call: Call) -> str:
     """What NCCL would run."""
     picked = choice(
         call.collective, call.size, call.cluster, ranks=call.gpus, ranks_per_node=-(-call.gpus // call.nodes),
-        sharing=1, launch=call.launch, version=call.version,
+        sharing=1, settings=call.settings,
     )  # fmt: skip
     return f"{picked.algorithm} {picked.protocol}, {picked.channels} channel{'s' * (picked.channels > 1)}"
 

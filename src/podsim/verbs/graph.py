@@ -16,6 +16,7 @@ from podsim.graphs.graph_answer import GraphCase, cut_graph, graph_cost
 from podsim.graphs.graph_cost import OpCosts, graph_costs, update_seconds
 from podsim.graphs.graph_step import Reduction, replicas_step
 from podsim.graphs.graph_trace import step_trace
+from podsim.graphs.loading import fed_step, loader_of_software, loading_seconds
 from podsim.graphs.networks import load_network, networks
 from podsim.graphs.op_graph import OpGraph, nets_of
 from podsim.graphs.op_graph_json import check_batch, read_graph
@@ -76,9 +77,11 @@ def _case(options: GraphOptions) -> GraphCase:
     costs = graph_costs(merged, gpu, precision, software, channels_first=options.layout == LAYOUTS[1])
     update = update_seconds(merged, gpu, precision, options.optimizer, software)
     step = replicas_step(merged, costs, cluster, precision, software, update=update, gpus=gpus)
+    loader = options.loader or loader_of_software(software.name)
+    loading = loading_seconds(options.file, merged.batch, cluster, gpus, loader)
     return GraphCase(
         graph=merged, gpu=gpu, cluster=cluster, gpus=gpus, precision=precision, software=software, costs=costs,
-        step=step,
+        step=fed_step(step, loading), loader=loader, loading=loading,
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from podsim.accuracy.cell_words import RATE_EXAMPLES, read_rate_unit
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.errors import TableError, unknown_name
-from podsim.results.comparison import QUANTITIES, Measurement
+from podsim.results.comparison import BROKEN, QUANTITIES, Measurement
 
 __all__ = [
     "NAMED",
@@ -66,7 +66,11 @@ class Row:
     @property
     def validates(self) -> bool:
         """Whether the number may be compared with a prediction: it was measured, and its source is known."""
-        return self.confirmed not in _NO_TARGET and not self.source.startswith(UNRESOLVED)
+        return (
+            self.role != BROKEN
+            and self.confirmed not in _NO_TARGET
+            and not self.source.startswith(UNRESOLVED)
+        )
 
     def text(self, column: str) -> str:
         """Cell of a column, "" where blank; raises TableError on an unknown column."""

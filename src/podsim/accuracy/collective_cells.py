@@ -1,0 +1,180 @@
+"""The canonical cells of a row of collectives, from what its source says of the machine and the run.
+
+    canonical_cells(row)    the columns CANONICAL of a row in the words of any source, or of a packaged row
+
+`reference/` writes the packaged table with it, and a user's file is read by it. What a row does not state stays blank:
+podsim.network.collective_settings says what is then assumed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from podsim.accuracy.measured_runs import cell_text, read_cluster, read_count
+from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
+from podsim.network.collective_settings import CollectiveSettings
+from podsim.network.settings_text import read_environment, read_launch, read_network_class, read_release
+from podsim.results.comparison import BROKEN
+
+CANONICAL = ("cluster", "launch", "nccl", "sharp", "in_switch", "algo", "proto", "reason")
+"""Columns that `canonical_cells` fills."""
+_UNKNOWN_MACHINES = (
+    (r"H100-PCIe", "the source does not say how many of three NVLink bridges join the two cards"),
+    (r"MI\d00", "RCCL picks and runs collectives by its own tables, of which podsim has none"),
+)
+"""Pattern in a row's system and GPU -> the reason why no system of the catalog is it."""
+_CIRCUMSTANCES = {
+    "superbenchmark": ("single", "2.10"),
+    "doc_a100-80_1n8g_all_reduce_mpi8": ("process", "2.2x"),
+    "doc_v100": ("single", "2.8"),
+    "dgx2": ("single", "2.8"),
+    "deepops": ("process", "2.8"),
+    "vTrain": ("single", "2.8"),  # nccl-tests without MPI, in the years of its trainings
+}
+"""Part of a row's id or source -> the launch and release that the date or the floor of the log tells."""
+_FABRICS = {"infiniband": "infiniband", "roce": "roce", "efa-v1": "efa", "efa-v2": "efa", "efa": "efa",
+            "slingshot": "slingshot", "tcpxo": "ethernet", "tcpx": "ethernet", "sockets": "ethernet"}  # fmt: skip
+"""Class of a network -> the cluster's fabric."""
+
+
+def canonical_cells(row: Mapping[str, str]) -> dict[str, str]:
+    """The canonical cells of a row; cells that it has in canonical form stay. TableError is never raised."""
+    settings = read_settings(row)
+    cells = {
+        "cluster": cell_text(row, "cluster") or _cluster(row, settings),
+        "launch": settings.launch or "",
+        "nccl": settings.release or "",
+        "sharp": "yes" if settings.sharp else "",
+        "algo": settings.algorithm or "auto",
+        "proto": settings.protocol or "auto",
+        "in_switch": cell_text(row, "in_switch") or ("no" if _is_without_switch(row, settings) else ""),
+        "reason": cell_text(row, "reason") or _unfit_reason(row),
+    }
+    machine = f"{row.get('system', '')} {row.get('gpu', '')}"
+    if not (cells["cluster"] or cells["reason"]):
+        cells["reason"] = next((why for pattern, why in _UNKNOWN_MACHINES if re.search(pattern, machine)), "")
+    return cells
+
+
+def read_settings(row: Mapping[str, str]) -> CollectiveSettings:
+    """The settings that a row states in its columns, its NCCL_* variables and its notes."""
+    return _stated_settings(tuple(cell_text(row, column) for column in _STATING))
+
+
+_STATING = (
+    "settings", "algo", "proto", "nccl", "nccl_version", "launch", "sharp", "notes", "nics", "system", "id", "source",
+    "nodes",
+)  # fmt: skip
+"""The columns that state settings; the rows of a sweep share their cells."""
+
+
+@lru_cache(maxsize=4096)
+def _stated_settings(cells: tuple[str, ...]) -> CollectiveSettings:
+    row = dict(zip(_STATING, cells, strict=True))
+    notes = cell_text(row, "notes")
+    stated = read_environment(_variables(row))
+    algorithm, protocol = cell_text(row, "algo").lower(), cell_text(row, "proto").lower()
+    launch, release = _circumstances(row)
+    collnet = "collnet" in algorithm or "sharp" in algorithm
+    named = re.fullmatch(
+        r"(?:collnet|ring|tree|nvls|nvlstree|pat)(?:,\w+)*", algorithm.partition("(")[0].strip()
+    )
+    return replace(
+        CollectiveSettings(
+            release=_release(row) or release or None,
+            launch=read_launch(cell_text(row, "launch")) or _launch(notes) or launch or None,
+            algorithm=algorithm.partition("(")[0].strip() if named else None,
+            protocol=protocol if protocol in ("ll", "ll128", "simple") else None,
+            sharp=True if collnet or cell_text(row, "sharp") == "yes" else None,
+        ).over(stated),
+        network=_network_class(row, stated),
+        tuned=None,
+    )  # fmt: skip
+
+
+def _release(row: Mapping[str, str]) -> str:
+    """NCCL's release that a row states in its columns or notes; "2.2x" is what logs of 2024 say."""
+    noted = re.search(r"NCCL (2\.\w+)", cell_text(row, "notes"))
+    texts = (cell_text(row, "nccl"), cell_text(row, "nccl_version"), noted[1] if noted else "")
+    return next((text if text == "2.2x" else known for text in texts
+                 if (known := read_release(text) or "") or text == "2.2x"), "")  # fmt: skip
+
+
+def _variables(row: Mapping[str, str]) -> str:
+    """The NCCL_* variables of a row; those of an example that the log does not print are left out."""
+    return "" if "log itself prints none" in cell_text(row, "settings") else cell_text(row, "settings")
+
+
+def _network_class(row: Mapping[str, str], stated: CollectiveSettings) -> str | None:
+    """The class of network. Slingshot is reached over sockets by runs without libfabric's plugin, as notes list them."""
+    kind = read_network_class(cell_text(row, "nics")) or read_network_class(cell_text(row, "system"))
+    notes = cell_text(row, "notes")
+    without = re.search(r"((?:cfg\d/?)+) = no libfabric plugin", notes)
+    own = re.search(r"cfg ?(\d)", cell_text(row, "id")) or re.search(r"cfg ?(\d)", notes)
+    if kind == "slingshot" and without and own:
+        return "sockets" if f"cfg{own[1]}" in without[1] else kind
+    return stated.network or kind
+
+
+def _is_without_switch(row: Mapping[str, str], settings: CollectiveSettings) -> bool:
+    return "dtype int8" in cell_text(row, "notes") or settings.algorithm in ("ring", "tree")
+
+
+def _unfit_reason(row: Mapping[str, str]) -> str:
+    notes, state = cell_text(row, "notes"), cell_text(row, "state")
+    if cell_text(row, "role") == BROKEN or state:
+        return f"the machine is {state.partition(':')[0] or 'broken'}: its rows are never a target"
+    bad = "problem case" in notes or "much slower" in notes
+    return "the source reports a machine that did not work as it should" if bad else ""
+
+
+def _cluster(row: Mapping[str, str], settings: CollectiveSettings) -> str:
+    """The settings of a row's cluster; "" where the source does not say what it takes."""
+    nodes, system = read_count(row, "nodes"), find_node(cell_text(row, "gpu"), cell_text(row, "system"))
+    if system is None:
+        return ""
+    each = read_cluster(f"{system}:1").gpus_per_node
+    network = read_adapters(cell_text(row, "nics"), each) if nodes > 1 else {}
+    if nodes > 1 and "network.bandwidth" not in network:
+        return ""
+    kind = settings.network
+    if nodes > 1 and kind in _FABRICS:
+        network["fabric"] = _FABRICS[kind]
+        if kind in ("tcpxo", "tcpx", "sockets"):
+            network["collectives.network"] = kind
+    return cluster_settings(system, nodes * each, network)
+
+
+def _launch(notes: str) -> str:
+    if re.search(r"-t \d|threads?\b", notes):
+        return "thread"
+    return "process" if re.search(r"MPI|ranks? (per|x 1) GPU", notes) else ""
+
+
+def _circumstances(row: Mapping[str, str]) -> tuple[str, str]:
+    """(launch, release) that the date or the floor of a known log tells; in a node, else what most logs are."""
+    text = f"{cell_text(row, 'id')} {cell_text(row, 'source')}"
+    usual = ("single", "2.18") if cell_text(row, "nodes") == "1" else ("", "")
+    return next((known for part, known in _CIRCUMSTANCES.items() if part in text), usual)
+
+
+def kernel_collective(row: Mapping[str, str]) -> dict[str, str]:
+    """A collective among kernels, in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path."""
+    version = re.search(r"/nccl/(2\.\d+)", row["path"])
+    cells = canonical_cells(
+        {
+            **row,
+            "system": "",
+            "nodes": "1",
+            "gpus": row["n_gpus"],
+            "nics": "",
+            "algo": "auto",
+            "collective": row["op"].removeprefix("nccl "),
+            "size_bytes": row["message_bytes"],
+            "notes": f"threads, NCCL {version[1]}" if version else "",
+        }
+    )
+    return {column: cells[column] for column in ("cluster", "launch", "nccl", "reason")}

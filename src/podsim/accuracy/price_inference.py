@@ -1,0 +1,117 @@
+"""Predicted rates of rows of inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from podsim.accuracy.inference_cells import NAME, inference_cells
+from podsim.accuracy.measured_runs import NotExpressible, cell_text, is_described, read_settings
+from podsim.accuracy.network_cells import is_training
+from podsim.errors import PodsimError
+from podsim.graphs.inference import (
+    Engine,
+    ServedWork,
+    Serving,
+    gpu_family,
+    load_engine,
+    load_serving,
+    served_batch,
+    served_seconds,
+    served_work,
+)
+from podsim.hardware.catalog import load_gpu
+from podsim.hardware.mig.split import slice_of
+from podsim.hardware.parts import Gpu
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceRun:
+    """A network that an engine serves on each of some GPUs."""
+
+    network: str
+    gpu: Gpu
+    gpus: int
+    batch: int
+    """The number of samples of a request."""
+    concurrency: int
+    """The number of requests under way at once."""
+    precision: str
+    engine: str
+
+
+def is_inference(row: Mapping[str, str]) -> bool:
+    """Whether a row is of inference, by its task or its plan."""
+    return row.get("plan", "").startswith(f"{NAME} ") or not is_training(row)
+
+
+def price_inference(
+    rows: Iterable[tuple[str, Mapping[str, str]]], what: str
+) -> tuple[dict[str, float], dict[str, str]]:
+    """(id -> samples/s or seconds of a request, id -> reason for none) of rows of inference."""
+    costs, predictions, reasons = InferenceCosts(), {}, {}
+    for id, row in rows:
+        try:
+            if cell_text(row, "reason"):
+                raise NotExpressible(row["reason"])
+            run = read_inference_run({**row, **({} if is_described(row) else inference_cells(row))})
+            rate = costs.rate(run)
+        except (PodsimError, NotExpressible) as problem:
+            reasons[id] = str(problem)
+            continue
+        if what == "samples/s":
+            predictions[id] = rate
+        elif what == "seconds":
+            predictions[id] = latency_seconds(run, rate)
+        else:
+            reasons[id] = f"a row of inference has no {what}"
+    return predictions, reasons
+
+
+def read_inference_run(row: Mapping[str, str]) -> InferenceRun:
+    """The run of a row that states its network, GPU and plan; NotExpressible with the reason."""
+    _, plan = read_settings(row["plan"])
+    name, _, profile = row["cluster"].partition("/")
+    gpu = load_gpu(name)
+    try:
+        run = InferenceRun(
+            network=row["network"], gpu=slice_of(gpu, profile) if profile else gpu, gpus=int(plan["gpus"]),
+            batch=int(plan["batch"]), concurrency=int(plan["concurrency"]), precision=plan["precision"],
+            engine=plan["engine"],
+        )  # fmt: skip
+    except (KeyError, ValueError):
+        raise NotExpressible(f"plan={row['plan'][:80]!r} does not describe a run of inference") from None
+    if min(run.gpus, run.batch, run.concurrency) < 1:
+        raise NotExpressible(f"plan={row['plan'][:80]!r}: a count is less than 1")
+    return run
+
+
+class InferenceCosts:
+    """A cache of the kernel laws' costs; constants must not change while an object is in use."""
+
+    def __init__(self) -> None:
+        """Start with an empty cache."""
+        self._works: dict[tuple[object, ...], ServedWork] = {}
+        self.serving = load_serving()
+
+    def rate(self, run: InferenceRun, engine: Engine | None = None, serving: Serving | None = None) -> float:
+        """Samples per second; `engine` and `serving` replace the packaged constants."""
+        engine, serving = engine or load_engine(run.engine), serving or self.serving
+        batch = served_batch(run.batch, run.concurrency, serving)
+        seconds = served_seconds(
+            self.work(run, batch, engine.fuse), engine, serving, gpu_family(run.gpu, serving),
+            concurrency=run.concurrency,
+        )  # fmt: skip
+        return run.gpus * batch / seconds
+
+    def work(self, run: InferenceRun, batch: int, rule: str) -> ServedWork:
+        """The costs of a batch by the kernel laws."""
+        key = (run.network, batch, run.gpu.name, run.precision, rule)
+        if key not in self._works:
+            self._works[key] = served_work(run.network, batch, run.gpu, run.precision, rule)
+        return self._works[key]
+
+
+def latency_seconds(run: InferenceRun, rate: float) -> float:
+    """Seconds from a request to its answer, for requests that follow each other without pause."""
+    return run.gpus * run.batch * run.concurrency / rate

@@ -1,0 +1,136 @@
+"""A communicator: the links that it uses, how its GPUs lie in their nodes, and what leaves a node.
+
+Wires        the links of a cluster, and what NCCL was told about them
+Group        ranks, of them on one node, and how many groups share a node's adapters
+node_rate    B/s that a group sends out of a node
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from podsim.hardware.measured_host import Exchange
+
+NEAR, SOCKET = 2, 4
+"""GPUs that stand side by side, and GPUs of a socket, in servers of cards"""
+PCIE_COUNTED = (24 / 31.5, 20 / 31.5, 13.4 / 31.5)
+"""of a slot's rate, what NCCL counts on, by Group.apart: 24 of 31.5 GB/s; through root complexes 5/6 of that; and
+between sockets what sweeps on 8 L40S tell, whose LL gives way to Simple where 13.2 to 13.6 GB/s are counted on"""
+_TOGETHER = np.zeros((), dtype=np.intp)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wires:
+    """The links of a cluster that a collective uses. B/s of one direction, s."""
+
+    architecture: str
+    topology: str
+    fabric: str
+    vendor: str
+    gpus: int
+    nvlink: float
+    nvlink_latency: float
+    nics: int
+    network: float
+    network_latency: float
+    rings: tuple[tuple[float, ...], ...] = ()
+    """share. The share of `nvlink` that rings over 2, 3, … GPUs of a node reach, by their stride; () if all of it."""
+    exchanges: tuple[Exchange, ...] = ()
+    """The times of collectives on a measured machine; NCCL's law is then not used."""
+    socket: float = math.inf
+    """B/s. The bandwidth between two sockets that NCCL assumes, if switches lead from GPU to GPU and a node has two
+    sockets."""
+    algorithms: tuple[str, ...] = ()
+    """The algorithms that NCCL may pick, by the names of collective_settings.ALGORITHMS; () for all."""
+    protocols: tuple[str, ...] = ()
+    """The protocols that NCCL may pick, in lower case; () for all."""
+    sharp: bool = False
+    """Whether NCCL may reduce in the switches between nodes."""
+    slot: float = math.inf
+    """B/s. The bandwidth of the PCI Express slot of a GPU, and of an adapter; traffic to another node passes both."""
+
+    def ringed(self, group: Group) -> float:
+        """Share of `nvlink` that rings over a group's GPUs of a node reach."""
+        if not self.rings or group.members == 1:
+            return 1.0
+        shares = self.rings[min(group.stride, len(self.rings)) - 1]
+        return shares[min(group.members - 2, len(shares) - 1)]
+
+    @property
+    def pcie(self) -> bool:
+        """Whether GPUs of a node reach one another over PCI Express."""
+        return self.topology in ("pcie", "pcie-root")
+
+
+class Group(NamedTuple):
+    """A communicator: ranks, of them on one node, and how many of its kind share a node's adapters."""
+
+    ranks: int
+    members: int
+    sharing: float
+    apart: int = 0
+    """The distance of its GPUs in a node: 0 neighbours, or joined by switches in a socket; 1 in one socket, 2 in two.
+    """
+    stride: int = 1
+    """The GPUs from one member to the next, where that matters: as many groups pass a point at once."""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that the group spans."""
+        return -(-self.ranks // self.members)
+
+
+def layout_numbers(
+    wires: Wires, members: ArrayLike, stride: ArrayLike, extent: ArrayLike | None
+) -> NDArray[np.intp]:
+    """Where groups lie in their nodes, as numbers for `group_layout`, 0 where that does not matter.
+
+    `extent` is how many GPUs there are from the first member to the last (default: as members and stride say).
+    """
+    if wires.socket == math.inf and wires.topology != "pcie-root" and not wires.rings:
+        return _TOGETHER
+    steps = np.maximum(np.asarray(stride, dtype=np.intp), 1)
+    if wires.rings:
+        return np.asarray(4 * (np.minimum(steps, len(wires.rings)) - 1))
+    gpus = np.maximum(
+        np.asarray(members), (np.asarray(members) - 1) * steps + 1 if extent is None else extent
+    )
+    far = (gpus > SOCKET).astype(np.intp)
+    if wires.topology == "pcie-root":
+        return np.asarray((gpus > NEAR) + far)
+    return np.asarray(far * (2 + 4 * (np.minimum(steps, SOCKET) - 1)))
+
+
+def group_layout(layout: int) -> tuple[int, int]:
+    """(Group.apart, Group.stride) of a number of `layout_numbers`."""
+    return layout % 4, layout // 4 + 1
+
+
+def socket_share(wires: Wires, group: Group, *, at_once: bool) -> float:
+    """Bandwidth that NCCL counts on between two sockets over that of two GPUs behind switches, at most 1.
+
+    `at_once`: the groups that lie between each other's members share what is between the sockets; NCCL sees one alone.
+    """
+    if not group.apart:
+        return 1.0
+    crossing = group.stride if at_once else 1
+    return min(1.0, wires.socket / crossing / (PCIE_COUNTED[0] * wires.nvlink))
+
+
+def adapters(wires: Wires, group: Group) -> float:
+    """Adapters of a node that carry what a group sends: its share of all, and no more than stand next to its GPUs.
+
+    Two GPUs of a DGX H100 use two adapters, even alone: NCCL gets to an adapter by the PCI Express of a GPU of the group,
+    which one adapter fills.
+    """
+    return min(wires.nics / group.sharing, max(1.0, wires.nics * group.members / wires.gpus))
+
+
+def node_rate(wires: Wires, group: Group, adapter: float, slot: float) -> float:
+    """B/s that a group sends out of a node: its adapters at most, and the slots of adapters and of its GPUs."""
+    return min(min(adapter, slot) * adapters(wires, group), slot * group.members)
