@@ -46,7 +46,7 @@ TITLES = {
 OWN = (
     "host_kernel",
     "request",
-    "copy",
+    "copy_rate",
     "conv_speed",
     "gemm_speed",
     "attention_speed",
@@ -55,7 +55,7 @@ OWN = (
     "blend",
 )
 """The constants of an engine, in the order of the fit."""
-START = np.log([5e-6, 1e-4, 1e-11, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5])
+START = np.log([5e-6, 1e-4, 1e11, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5])
 HOLD = np.array([0.05, 0.05, 0.05, 0.2, 0.2, 0.2, 0.2, 0.2, 0.3])
 """The pull of each constant toward its start, in log units of a row's error."""
 FAMILIES = ("a100", "a30", "t4", "v100")
@@ -143,7 +143,7 @@ def predict(logs: Floats, rows: Samples) -> Floats:
     gpu = (products / speeds[rows.family, 0] + memory) / pairs[rows.engine, rows.family]
     host = rows.kernels * constants[:, 0]
     computed = (gpu**blend + host**blend) ** (1.0 / blend)
-    copied = constants[:, 2] * rows.bytes * np.where(rows.is_concurrent, overlap, 1.0)
+    copied = rows.bytes / constants[:, 2] * np.where(rows.is_concurrent, overlap, 1.0)
     return np.asarray(rows.batch / (constants[:, 1] + copied + computed))
 
 

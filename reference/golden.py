@@ -6,8 +6,8 @@ each table, role and class of rows. scripts/record.py writes both, and the tests
 
 from __future__ import annotations
 
+from podsim.accuracy.bars import losses, recorded_accuracy
 from podsim.accuracy.pricing import price
-from podsim.accuracy.recorded_accuracy import losses, recorded_accuracy
 from podsim.accuracy.tables import TABLES, load, named_table
 
 __all__ = ["Predictions", "differences", "losses", "recorded_accuracy", "recorded_predictions"]

@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from podsim.accuracy import bands, bands_networks, held_out, recorded_accuracy
+from podsim.accuracy import bands, bands_networks, bars, held_out
 from podsim.report import accuracy_page
 from podsim.verbs.validate import UNKNOWN, validate
 
@@ -48,7 +48,7 @@ def main() -> int:
     texts = {
         BANDS / bands.FILE: residuals.residuals_text(residuals.measure_residuals()),
         BANDS / bands_networks.FILE: residuals.network_residuals_text(residuals.measure_network_residuals()),
-        BANDS / recorded_accuracy.FILE: recorded_accuracy.accuracy_text(accuracy),
+        BANDS / bars.RECORD: bars.accuracy_text(accuracy),
         GOLDEN / "predictions.json": json.dumps(predictions, indent=0) + "\n",
         GOLDEN / "accuracy.json": json.dumps(accuracy, indent=1) + "\n",
         ROOT / "docs" / "accuracy.md": accuracy_page(found.comparisons, found.verdicts, unknown=UNKNOWN),

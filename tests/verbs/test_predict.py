@@ -96,7 +96,7 @@ def test_overrides_change_what_they_name() -> None:
         "gpt-22b", on="dgx-a100-80gb:1", tp=8, batch=4, overrides={"nvlink.bandwidth": "100 GB/s"}
     )
     short = library.predict("gpt-22b", on="dgx-a100-80gb:1", tp=8, batch=4, overrides={"model.layers": "24"})
-    assert small.memory_limit == 20e9
+    assert small.memory_limit == pytest.approx(0.9 * 20 * 2**30)  # less the head-room
     assert slow.parts["tp"] > 2 * plain_one.parts["tp"]
     assert 0.4 < short.step_time / plain_one.step_time < 0.6
 

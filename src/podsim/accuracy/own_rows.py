@@ -28,6 +28,7 @@ from podsim.errors import NoFitError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.frameworks import framework_software
+from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan, batch_of
 from podsim.training.search import search
 from podsim.training.software import Software, load_software
@@ -279,7 +280,8 @@ def _fastest_plan(
     wanted = {"flash": (bool(known.flash),), "overlap_tp": (overlap,), **given}
     plans = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
     if plans.order.size == 0:
-        least, room = (format_quantity(float(b), "B") for b in (plans.memory_bytes.min(), cluster.gpu.memory))
+        usable = usable_bytes(cluster.gpu, load_software(known.software, cluster.gpu))
+        least, room = (format_quantity(float(b), "B") for b in (plans.memory_bytes.min(), usable))
         raise NoFitError(
             [f"micro_batch is not given, and no plan that the row allows fits: {least} of {room}"]
         )

@@ -170,7 +170,7 @@ def _software() -> Iterator[Constant]:
 
 
 def _inference() -> Iterator[Constant]:
-    units = {"host_kernel": "s", "request": "s", "copy": "s/B"}
+    units = {"host_kernel": "s", "request": "s", "copy_rate": "B/s"}
     for engine, part in inference_tables().items():
         cells = {
             f"{key}.{name}" if name else key: number

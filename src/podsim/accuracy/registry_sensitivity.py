@@ -31,7 +31,7 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_constants import load_fabric
-from podsim.network.nccl_rates import fabric_name
+from podsim.network.nccl_group import fabric_name
 from podsim.results.comparison import ROLES
 from podsim.training.software import Software, holds, load_software
 

@@ -1,6 +1,6 @@
 """Samples per second of a captured network that a GPU serves, by the engine that runs it.
 
-    seconds of a batch = request + bytes x copy + (gpu^blend + host^blend)^(1/blend)
+    seconds of a batch = request + bytes / copy_rate + (gpu^blend + host^blend)^(1/blend)
     gpu                = products / speed of their kind + bytes of other work / bandwidth
     host               = kernels x host_kernel
 
@@ -53,8 +53,8 @@ class Engine:
     """s. The time to launch one kernel."""
     request: float
     """s. The time of a request outside its copies and kernels."""
-    copy: float
-    """s/B. The time to take in one byte of inputs."""
+    copy_rate: float
+    """B/s. The rate at which inputs are taken in."""
     conv_speed: float = 1.0
     """factor. The speed of convolutions, relative to the kernel law."""
     gemm_speed: float = 1.0
@@ -185,7 +185,7 @@ def served_seconds(
     host = work.kernels * engine.host_kernel
     computed: float = (gpu**engine.blend + host**engine.blend) ** (1.0 / engine.blend)
     exposed = 1.0 if concurrency == 1 else serving.overlap
-    return engine.request + engine.copy * work.bytes * exposed + computed
+    return engine.request + work.bytes / engine.copy_rate * exposed + computed
 
 
 @lru_cache(maxsize=512)

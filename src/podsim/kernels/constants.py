@@ -19,7 +19,7 @@ Beside it, `<gpu>.<precision>.npz` may hold a Correction. Axes: M, N, K are the 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -133,6 +133,11 @@ class GemmConstants:
     """s. The time of such a kernel for each 32 of k of a wave of 128 x 128 tiles."""
     sustained: float = 1.0
     """share. The share of the ceiling that is left at the clock of long runs."""
+
+
+LENDER = "a100-sxm4-80gb"
+BORROWED = ("odd", "shallow", "shallow_step", "sustained")
+"""Constants measured on one GPU, LENDER, in bf16: every other GPU of the catalog without them has its values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,6 +338,8 @@ def _assemble(
     for key, part in table.get("gemm", {}).items():
         near = next((gemm[p] for p in (key, *_NEAREST.get(key, ())) if p in gemm), None)
         gemm[key] = _read(GemmConstants, part, f"{name}: gemm.{key}", near)
+        if near is None and name in known_kernels() and name != LENDER:
+            gemm[key] = borrowing(gemm[key], part)
         corrections.pop(key, None)
         grid = folder.joinpath(f"{name}.{key}.npz")
         if grid.is_file():
@@ -352,6 +359,12 @@ def _assemble(
         evidence=evidence, base=table.get("base", ""), made_by=table.get("made_by", ""),
         extrapolated=bool(table.get("extrapolated", False)),
     )  # fmt: skip
+
+
+def borrowing(constants: GemmConstants, own: Container[str] = ()) -> GemmConstants:
+    """The constants with those of BORROWED that are not its own from the GPU that lends them."""
+    lender = load_constants(LENDER).gemm["bf16"]
+    return replace(constants, **{name: getattr(lender, name) for name in BORROWED if name not in own})
 
 
 def _read(kind: type[_T], part: Mapping[str, Any], where: str, base: _T | None) -> _T:

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from podsim.kernels.constants import (
+    BORROWED,
+    LENDER,
     UNITS,
     Correction,
     Evidence,
@@ -16,6 +18,7 @@ from podsim.kernels.constants import (
     GemmConstants,
     KernelConstants,
     MemoryConstants,
+    load_constants,
 )
 
 
@@ -52,13 +55,24 @@ def constants_text(constants: KernelConstants) -> str:
         if name in constants.evidence:
             lines += ["", f"[{name}]"]
             for each in fields(table):
-                if getattr(table, each.name) == each.default:
+                if getattr(table, each.name) == each.default or _is_borrowed(constants, name, each.name):
                     continue  # what only some machines have
                 value = float(f"{getattr(table, each.name):.5g}")
                 value = value if value > 1e-9 else 0.0
                 lines.append(f'{each.name} = {{ value = {value!r}, unit = "{UNITS[each.name]}" }}')
             lines += ["", f"[{name}.evidence]", *_evidence_lines(constants.evidence[name])]
     return "\n".join(lines) + "\n"
+
+
+def _is_borrowed(constants: KernelConstants, table: str, field: str) -> bool:
+    """Whether a table of products has a constant from bf16, or bf16 from another GPU, and not by a fit of its own."""
+    if field not in BORROWED:
+        return False
+    own, key = constants.gemm, table.removeprefix("gemm.")
+    if key != "bf16" and "bf16" in own:
+        return bool(getattr(own[key], field) == getattr(own["bf16"], field))
+    lender = load_constants(LENDER).gemm["bf16"]
+    return constants.name != LENDER and bool(getattr(own[key], field) == getattr(lender, field))
 
 
 def _evidence_lines(evidence: Evidence) -> list[str]:

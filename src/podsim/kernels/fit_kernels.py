@@ -18,6 +18,7 @@ from podsim.errors import TableError
 from podsim.fitting import Bools, Fit, Parameter, Values, fold_of, held_out, solve
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import (
+    LENDER,
     Correction,
     Evidence,
     FlashConstants,
@@ -25,6 +26,7 @@ from podsim.kernels.constants import (
     KernelConstants,
     MemoryConstants,
     base_name,
+    borrowing,
     load_constants,
 )
 from podsim.kernels.fit_attention import fit_flash
@@ -119,6 +121,7 @@ def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") ->
     start = load_constants(base) if base else None
     own = rows.take(rows.gpu == gpu.name.lower())
     gemm: dict[str, GemmConstants] = dict(start.gemm) if start else {}
+    first = _START if gpu.name.lower() == LENDER else borrowing(_START)
     flash: dict[str, FlashConstants] = dict(start.flash) if start else {}
     evidence: dict[str, Evidence] = {}
     corrections: dict[str, Correction] = {}
@@ -130,7 +133,7 @@ def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") ->
     names, counts = np.unique(measured.precision, return_counts=True)
     for precision in (str(name) for name in names[np.lexsort((-counts, np.isin(names, _QUANTISED)))]):
         part = measured.take(measured.precision == precision)
-        near = _near(gemm, precision)
+        near = _near(gemm, precision) if gemm else first
         if precision in _QUANTISED:
             near = replace(near, latency=_near(gemm, "bf16").latency)
         fitted, correction, _ = _fit_precision(part, gpu, near, bool(gemm))

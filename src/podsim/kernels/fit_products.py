@@ -169,7 +169,7 @@ def fit_batches(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple[G
     many = int((part.batch > 1).sum())
     if many < _FEWEST:
         return constants, "; no batch was measured"
-    fitted, _ = fit_products_law(_parts_by_gpu(part), constants, _FIT)
+    fitted, _ = fit_products_law(_parts_by_gpu(part), constants, _batch_fit(part))
     return fitted, f"; batches from {many} sizes of {', '.join(sorted(set(part.source)))}"
 
 
@@ -180,9 +180,19 @@ _LONG_RUNS = Fit(
 )
 
 
+def _batch_fit(rows: KernelRows) -> Fit:
+    """The fit of batches, without the constants of odd widths where no row has one."""
+    if (~is_aligned(rows.m, rows.n, rows.k, 8.0, "nn")).any():
+        return _FIT
+    kept = {name: each for name, each in _FIT.parameters.items() if name not in ("odd", "shallow_step")}
+    return replace(_FIT, parameters=kept)
+
+
 def fit_long_runs(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple[GemmConstants, str]:
     """`constants` with the clock of long runs, from 16-bit products of any GPU of the same chip; and a note."""
     chip = _chip(gpu.name)
+    if _chip(base_name(gpu)) == chip:
+        return constants, ""
     part = rows.take(np.char.startswith(rows.gpu, chip + "-") & (rows.op == "gemm") & rows.sustained)
     part = part.take(is_aligned(part.m, part.n, part.k, 2.0, "nn"))
     if len(part) < _FEWEST:
@@ -206,7 +216,7 @@ def cross_validate_batches(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: 
     hosted = host_timed(part)
 
     def predict(held: Bools) -> Floats:
-        fitted, solution = fit_products_law(_parts_by_gpu(part.take(~held)), constants, _FIT)
+        fitted, solution = fit_products_law(_parts_by_gpu(part.take(~held)), constants, _batch_fit(part))
         host = hosted[held] * solution.values["host"]
         law = law_seconds(fitted, gpu, part.take(held)) + host
         return np.stack([law, np.where(part.batch[held] == 1, plain[held] + host, law)])

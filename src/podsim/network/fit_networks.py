@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.network.nccl import candidate_fields, cost_CE
 from podsim.network.nccl_constants import BETWEEN_UNITS, NETWORK_UNITS, Between, Network, load_fabric
-from podsim.network.nccl_group import Group, Wires
+from podsim.network.nccl_group import Group, Wires, fabric_name
 from podsim.network.nccl_paths import candidates
-from podsim.network.nccl_rates import fabric_name
 
 SOFT = 0.2
 STAGES = (("infiniband", "roce", "efa-v1", "efa-v2", "tcpxo", "tcpx"), ("slingshot",), ("sockets",))

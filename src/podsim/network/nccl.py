@@ -27,9 +27,8 @@ from podsim.hardware.nvlink import ring_shares, slot_link, socket_rate
 from podsim.network.bus import bus_factor
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl_constants import STAND_IN, load_network
-from podsim.network.nccl_group import Group, Wires, group_layout, layout_numbers
+from podsim.network.nccl_group import Candidate, Group, Wires, group_layout, layout_numbers
 from podsim.network.nccl_paths import table
-from podsim.network.nccl_rates import Candidate
 from podsim.network.nccl_tuner import generation
 
 Array = NDArray[np.float64]

@@ -14,13 +14,16 @@ import math
 
 from podsim.network.bus import bus_factor
 from podsim.network.nccl_constants import Between, Fabric, Network
-from podsim.network.nccl_group import Group, Wires, adapters, node_rate
-from podsim.network.nccl_rates import (
+from podsim.network.nccl_group import (
     LINE_SHARE,
     TREE_SHARE,
     WINDOW,
     Candidate,
+    Group,
+    Wires,
+    adapters,
     hop_ratio,
+    node_rate,
     pairs_rate,
     ring_rate,
 )

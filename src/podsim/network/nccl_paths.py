@@ -20,12 +20,14 @@ from podsim.hardware.measured_host import interpolate
 from podsim.network.bus import bus_factor, ring_share
 from podsim.network.nccl_between import out_rate, spanning_candidates
 from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
-from podsim.network.nccl_group import Group, Wires, adapters
-from podsim.network.nccl_rates import (
+from podsim.network.nccl_group import (
     LINE_SHARE,
     TREE_SHARE,
     WINDOW,
     Candidate,
+    Group,
+    Wires,
+    adapters,
     fabric_name,
     hop_ratio,
     pairs_rate,

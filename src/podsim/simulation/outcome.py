@@ -20,10 +20,11 @@ from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.lower_links import adapter_rate
 from podsim.simulation.pieces import Stream
 from podsim.training.batch import cost_slice
-from podsim.training.memory import KINDS
+from podsim.training.memory import KINDS, usable_bytes
 from podsim.training.pipeline import held_blocks, part_blocks
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
+from podsim.training.software import load_software
 from podsim.training.step import SPLIT
 from podsim.workload.model import Model
 
@@ -55,7 +56,7 @@ def outcome(
         represented=int((np.diff(lowered.base) * copies).sum()),
         timeline=_timeline(lowered, played, plan, gaps, counters),
         links=_links(lowered, played, plan, adapter_rate(cluster)), critical=_critical(lowered, played, plan),
-        memory=memory, memory_limit=cluster.gpu.memory,
+        memory=memory, memory_limit=usable_bytes(cluster.gpu, load_software(plan.software, cluster.gpu)),
     )  # fmt: skip
 
 

@@ -10,9 +10,10 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.results.prediction import Prediction, StageMemory
 from podsim.training.batch import PlanTables, StepCost, cost_slice, prepare, step_cost
-from podsim.training.memory import KINDS
+from podsim.training.memory import KINDS, usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute
+from podsim.training.software import load_software
 from podsim.training.step import SPLIT
 from podsim.workload.model import Model
 
@@ -60,7 +61,10 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     peak = cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * gpus
     done = {name: count * trained / step / peak for name, count in flops_per_token(model, plan).items()}
     stages = _stage_memory(tables, cost.stages)
-    memory = float(cost.memory[0])
+    memory, limit = (
+        float(cost.memory[0]),
+        usable_bytes(cluster.gpu, load_software(plan.software, cluster.gpu)),
+    )
     return Prediction(
         model=model.name,
         cluster=cluster.name,
@@ -76,8 +80,8 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
         memory=memory,
         memory_kinds=dict(zip(KINDS, cost.kinds[:, 0].tolist(), strict=True)),
         stages=stages,
-        memory_limit=cluster.gpu.memory,
-        fits=memory <= cluster.gpu.memory,
+        memory_limit=limit,
+        fits=memory <= limit,
         bottleneck=_bottleneck(parts, step, plan, cluster),
     )
 

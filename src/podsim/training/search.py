@@ -18,6 +18,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import LayoutFields
 from podsim.options.question import options_of
 from podsim.training.batch import cost_division, divide_plans, divided_chunks, sort_by_division
+from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts, is_available
@@ -100,8 +101,8 @@ def search(
     """Cost every legal plan on exactly `gpus` GPUs (default: the whole cluster).
 
     `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `memory` is the room on a GPU
-    in B (default: the GPU's).  `progress` is called with (evaluated, all) combinations; a KeyboardInterrupt gives the
-    best so far.  PlanError when no combination is legal, saying what cut them.
+    in B (default: the GPU's less the head-room).  `progress` is called with (evaluated, all) combinations; a
+    KeyboardInterrupt gives the best so far.  PlanError when no combination is legal, saying what cut them.
     """
     count = gpus or cluster.gpus
     wanted = wanted or {}
@@ -128,7 +129,7 @@ def search(
     except KeyboardInterrupt:
         if done == 0:
             raise
-    order = _rank(step_seconds, memory_bytes <= (memory or cluster.gpu.memory))
+    order = _rank(step_seconds, memory_bytes <= (memory or usable_bytes(cluster.gpu, software)))
     return SearchResult(
         combinations=plans,
         flags=flags,

@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 
 from podsim.hardware.cluster import Cluster
 from podsim.results.prediction import PARTS, Prediction
+from podsim.training.memory import usable_bytes
 from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult
+from podsim.training.software import load_software
 from podsim.units import format_quantity
 
 LAYOUT_DEGREES = ("tp", "pp", "cp", "ep", "dp")
@@ -18,7 +20,8 @@ def no_plan_fits(result: SearchResult, cluster: Cluster, gpus: int) -> str:
     """The message of a search without a plan that fits: the smallest plan, and remedies."""
     least = int(result.memory_bytes.argmin())
     need = format_quantity(float(result.memory_bytes[least]), "B")
-    room = format_quantity(cluster.gpu.memory, "B")
+    software = load_software(result.combinations.software, cluster.gpu)
+    room = format_quantity(usable_bytes(cluster.gpu, software), "B")
     shown = result.combinations.take(least).describe()
     layout = ", ".join(
         f"{name}={shown[name]}" for name in (*LAYOUT_DEGREES, "micro_batch", "zero", "recompute")

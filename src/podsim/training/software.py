@@ -143,6 +143,8 @@ class Software:
     """B. The memory that the allocator holds beyond what is in use at the highest moment."""
     reserved_share: float = 0.0
     """share. The same, over the stored activations."""
+    head_room: float = 0.1
+    """share. The part of a GPU's memory that plans leave free, for fragmentation that the law does not count."""
     memory_floor: float = 2.0e9
     """B. The memory of CUDA context, libraries, workspaces and communicators."""
     activation_scale: float = 1.0
