@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from podsim.accuracy.collective_cells import kernel_collective
 from podsim.accuracy.held_out import held_out_seconds
 from podsim.accuracy.kernel_cells import kernel_cells
 from podsim.accuracy.price_collectives import Call, call_seconds, decade, read_call, require_scipy
@@ -53,6 +54,7 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
     seconds, reasons = _collective_seconds(rows)
     reasons |= {row.id: row.text("reason") for row in rows if row.text("reason")}
     known = _modelled_rows(rows)
+    known = known.take(~np.isin(known.op, _PRODUCTS) | np.isfinite(known.m * known.n * known.k))
     notes: dict[str, str] = {}
     for where in _kernel_groups(known):
         part = known.take(where)
@@ -204,8 +206,9 @@ def _collective_seconds(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
 
 def _collective_row(row: Row) -> dict[str, str]:
     """The row with the columns of a collectives table; all are of one node."""
+    own = {} if row.text("device") else kernel_collective(row.fields)
     return {
-        **row.fields, "nodes": "1", "gpus": row.text("n_gpus"), "size_bytes": row.text("message_bytes"),
+        **row.fields, **own, "nodes": "1", "gpus": row.text("n_gpus"), "size_bytes": row.text("message_bytes"),
         "collective": row.text("op").split(" ", maxsplit=1)[1],
     }  # fmt: skip
 

@@ -98,7 +98,7 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
 def _in_own_quantities(rows: Rows) -> list[Rows]:
     """The rows in their table's quantity, or in the quantity that most of them measured.
 
-    For language models, rows of other quantities follow in theirs, and all rows with bytes in bytes.
+    For language models and kernels, rows of other quantities follow in theirs, and all rows with bytes in bytes.
     """
     counts = {
         what: sum(measurement(row, what) is not None for row in rows)
@@ -106,10 +106,11 @@ def _in_own_quantities(rows: Rows) -> list[Rows]:
         if what not in ("B/s", "bytes")
     }
     main = rows.what if counts.get(rows.what) else max(counts, key=lambda what: counts[what])
-    if rows.kind != "llm":
+    if rows.kind not in ("llm", "kernels"):
         return [replace(rows, what=main)]
     order = (main, *(what for what in counts if what != main))
-    heavy = {row.id for row in rows if measurement(row, "bytes") is not None}
+    is_heavy = "bytes" in quantities(rows.kind)
+    heavy = {row.id for row in rows if is_heavy and measurement(row, "bytes") is not None}
     compared = {
         row.id: next((what for what in order if measurement(row, what)), "bytes" if row.id in heavy else main)
         for row in rows
