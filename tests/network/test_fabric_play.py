@@ -130,7 +130,7 @@ def test_two_groups_on_one_adapter_share_it():
         ("dgx-a100-80gb:8", "all_reduce", "tree"),
         ("dgx-2", "all_reduce", "ring"),
         ("dgx-h100", "all_reduce", "nvls"),
-        ("dgx-h100:4", "all_reduce", "ring"),
+        ("dgx-h100:4", "all_gather", "ring"),
         ("aws-p4d:4", "all_reduce", "ring"),
         ("dgx-a100-80gb", "broadcast", "ring"),
     ],
