@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from podsim.accuracy.broken_fabric import judge_fabric
-from podsim.accuracy.price_collectives import Call, call_seconds
+from podsim.accuracy.collective_cells import canonical_cells
+from podsim.accuracy.price_collectives import Call, call_seconds, read_call
 from podsim.hardware.cluster import load_cluster
 from podsim.network.collective_settings import CollectiveSettings
 
+_RAW = Path(__file__).parents[2] / "reference/raw/collectives.csv.gz"
+_UNSTATED = {"not stated": "8x NDR400 IB", "not printed": "8x NDR400 IB"}
+"""Adapters that a source does not state -> those that a user would name with --on dgx-h100:2."""
 _SIZES = [2.0**power for power in range(20, 34)]
 
 
@@ -56,3 +66,41 @@ def test_one_node_is_not_judged() -> None:
     calls = {id: replace(call, nodes=1, gpus=8) for id, call in _calls().items()}
     seconds, _ = call_seconds(calls)
     assert judge_fabric(calls, {id: 10.0 * value for id, value in seconds.items()}).size == 0.0
+
+
+def _sweeps(role: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """(cluster, rows) of each sweep between nodes of clusters with a role, sweeps of Polaris and Sirius left out."""
+    sweeps: dict[str, list[dict[str, str]]] = {}
+    with gzip.open(_RAW, "rt", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            named = row["cluster_id"] and not row["cluster_id"].startswith("alcf")
+            if row["role"] == role and named and int(row["nodes"]) > 1:
+                sweeps.setdefault(row["id"], []).append(row)
+    for rows in sweeps.values():
+        yield rows[0]["cluster_id"], rows
+
+
+def _is_flagged(rows: list[dict[str, str]]) -> bool:
+    """Whether the fabric of a sweep is called broken; its label is taken off."""
+    calls, measured = {}, {}
+    for row in rows:
+        nics = _UNSTATED.get(row["nics"], row["nics"])
+        gpu = "H100-SXM5-80GB" if row["gpu"].startswith("unknown") else row["gpu"]
+        bare = {**row, "nics": nics, "gpu": gpu, "role": "", "state": "", "notes": ""}
+        call = read_call({**bare, **canonical_cells(bare)})
+        assert isinstance(call, Call), call
+        calls[row["size_bytes"]], measured[row["size_bytes"]] = call, float(row["time_us"]) * 1e-6
+    return judge_fabric(calls, measured).is_broken
+
+
+def test_every_broken_cluster_is_flagged() -> None:
+    flagged: dict[str, bool] = {}
+    for cluster, rows in _sweeps("broken"):
+        flagged[cluster] = flagged.get(cluster, False) or _is_flagged(rows)
+    assert len(flagged) == 11
+    assert all(flagged.values()), flagged
+
+
+@pytest.mark.parametrize("role", ["calibrate", "test"])
+def test_no_healthy_cluster_is_flagged(role: str) -> None:
+    assert not [cluster for cluster, rows in _sweeps(role) if _is_flagged(rows)]

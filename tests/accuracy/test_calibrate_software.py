@@ -7,7 +7,15 @@ import pytest
 from podsim.training.software import load_software, software_entries, software_names
 from podsim.verbs.calibrate import calibrate
 
-TRANSFORMERS = ("megatron-2021", "megatron-2020.volta", "megatron-2022", "nemo-2022", "internevo-2024")
+TRANSFORMERS = (
+    "megatron-2021",
+    "megatron-2020.volta",
+    "megatron-2022",
+    "nemo-2022",
+    "nemo-2025.hopper",
+    "nemo-2026.blackwell",
+    "internevo-2024",
+)
 NETWORKS = tuple(
     f"{name}.{part}".rstrip(".")
     for name, entry in software_entries().items()

@@ -90,6 +90,7 @@ def test_a_cluster_states_its_settings() -> None:
     cluster = load_cluster("dgx-a100-80gb:2", {"collectives.launch": "single", "collectives.sharp": True})
     settings = CollectiveSettings(launch="process").assumed(cluster)
     assert (settings.launch, settings.sharp) == ("process", True)
+    assert "sharp" not in settings.assumptions
 
 
 def test_wrong_values_are_named() -> None:

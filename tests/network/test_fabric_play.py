@@ -11,13 +11,15 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import Routing, fabric_of
 from podsim.network.bus import bus_factor
+from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.collectives import cost, make_table, prove
 from podsim.network.collectives.hierarchical import hierarchical_all_reduce
 from podsim.network.collectives.rings import multi_ring_all_reduce, rail_orders, ring_all_reduce
 from podsim.network.collectives.rows import ring_rows
 from podsim.network.nccl import choice
-from podsim.network.nccl_table import nccl_fabric, nccl_table
+from podsim.network.nccl_table import nccl_fabric, nccl_table, switch_tree_rates
 from podsim.network.play import play
+from podsim.network.switch_trees import switch_tree_table, switch_trees
 from podsim.network.table_cost import link_cost
 
 SIZE = 2.0**30
@@ -128,7 +130,7 @@ def test_two_groups_on_one_adapter_share_it():
         ("dgx-a100-80gb:8", "all_reduce", "tree"),
         ("dgx-2", "all_reduce", "ring"),
         ("dgx-h100", "all_reduce", "nvls"),
-        ("dgx-h100:4", "all_reduce", "ring"),
+        ("dgx-h100:4", "all_gather", "ring"),
         ("aws-p4d:4", "all_reduce", "ring"),
         ("dgx-a100-80gb", "broadcast", "ring"),
     ],
@@ -138,7 +140,8 @@ def test_the_table_that_nccl_runs_takes_what_the_closed_form_says(on, collective
     """The bandwidth term: bytes over the ceiling. Both know the efficiency of the wires, only one counts the bytes."""
     cluster = load_cluster(on)
     group = {"ranks": cluster.gpus, "ranks_per_node": cluster.gpus_per_node}
-    picked = choice(collective, size, cluster, **group, sharing=1)
+    held = CollectiveSettings(algorithm="ring") if on == "dgx-h100:4" else None  # else NCCL takes NVLSTree
+    picked = choice(collective, size, cluster, **group, sharing=1, settings=held)
     if algorithm != "tree":
         assert picked.algorithm == algorithm
     protocol = "LL128" if algorithm == "tree" else picked.protocol
@@ -150,6 +153,22 @@ def test_the_table_that_nccl_runs_takes_what_the_closed_form_says(on, collective
         fabric = fabric.placed([*range(table.ranks), fabric.end("nvswitch")])
     term = size * float(bus_factor(collective, cluster.gpus)) / ceiling
     assert play(table, size, fabric, fold=True).seconds == pytest.approx(term, rel=0.05)
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 9])
+def test_trees_of_nvswitches_take_what_the_closed_form_says(nodes):
+    cluster, size = load_cluster(f"dgx-h100:{nodes}"), 2.0**34
+    group = {"ranks": cluster.gpus, "ranks_per_node": 8}
+    picked = choice("all_reduce", size, cluster, **group, sharing=1)
+    assert picked.algorithm == "nvlstree"
+    table, links = switch_trees(cluster, *switch_tree_rates(cluster, **group))
+    term = size * float(bus_factor("all_reduce", cluster.gpus)) / picked.ceiling
+    assert play(table, size, links, fold=True).seconds == pytest.approx(term, rel=0.12)
+
+
+def test_trees_of_nvswitches_reduce_everywhere():
+    for nodes in (2, 3, 5):
+        prove(switch_tree_table(nodes, 3))
 
 
 @pytest.mark.parametrize("on", ["dgx-a100-80gb:2", "dgx-2:2"])

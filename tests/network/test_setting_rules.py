@@ -17,6 +17,7 @@ from podsim.errors import PodsimError
         ("dgx-a100:1", {"sharp": True}, "2 nodes or more"),
         ("dgx-a100:2", {"algo": "nvls"}, "NVSwitches of Hopper"),
         ("dgx-h100:1", {"algo": "nvlstree"}, "--algo nvls runs inside"),
+        ("dgx-a100:2", {"algo": "in-network", "sharp": False}, "give --sharp"),
         ("dgx-a100:2", {"algo": "in-network", "proto": "ll"}, "leave --proto out"),
         ("dgx-a100:2", {"algo": "hierarchical", "launch": "thread"}, "is a table"),
         ("dgx-a100:2", {"network": "token-ring"}, "network 'token-ring'"),

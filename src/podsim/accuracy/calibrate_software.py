@@ -45,6 +45,7 @@ CONSTANTS = {
     "cast_bytes": Parameter(start=5.0, low=0.1, high=40.0, scale=0.5, is_log=True),
     "expert_cast_bytes": Parameter(start=5.0, low=0.1, high=40.0, scale=0.5, is_log=True),
     "expert_speed": Parameter(start=0.9, low=0.3, high=1.5, scale=0.15, is_log=True),
+    "ep_overlap": Parameter(start=0.3, low=0.0, high=1.0, scale=0.3),
     "context_cost": Parameter(start=0.2, low=0.0, high=1.0, scale=0.2),
     "late_gather": Parameter(start=0.3, low=0.0, high=1.0, scale=0.5),
     "host_step": Parameter(start=20e-3, low=0.0, high=2.0, scale=20e-3),

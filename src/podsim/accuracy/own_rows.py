@@ -142,7 +142,7 @@ def _known_plan(stated: Remarks, cluster: Cluster) -> tuple[Plan, Software]:
         schedule="interleaved" if virtual > 1 else "1f1b", flash="flash" not in software.lacks,
         overlap_tp=tp > 1 and software.overlaps_tp, overlap_grad="overlap_grad" in software.can_overlap,
         overlap_param="overlap_param" in software.can_overlap,
-        precision=_precision(cell_text(row, "precision") or Plan.precision), software=software.name,
+        precision=_precision(cell_text(row, "precision") or software.precision), software=software.name,
         sequence=read_count(row, "seq_len"),
     )  # fmt: skip
     if tp * pp * cp * dp != gpus:
@@ -243,7 +243,7 @@ def _open_settings(plan: Plan, row: Mapping[str, str], software: Software) -> li
     single = {
         "sequence_parallel": (True, "seq_parallel", int(plan.tp) > 1 and "sequence" not in software.lacks),
         "zero": (1, "zero_stage_or_fsdp", several and "zero-1" not in software.lacks),
-        "recompute": ("full", "recompute", True),
+        "recompute": ("full", "recompute", not software.offloads),
     }
     free = [
         (name, value)

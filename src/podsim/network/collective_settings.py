@@ -106,8 +106,8 @@ class CollectiveSettings:
     def assumed(self, cluster: Cluster) -> CollectiveSettings:
         """All settings: what these do not state from the cluster's catalog entry, then NCCL's own defaults.
 
-        What the cluster itself is (adapters, their rate, the class of its network, GPUDirect) is no assumption
-        unless its entry leaves the class open. `assumptions` names the rest.
+        What the cluster itself is (adapters, their rate, the class of its network, GPUDirect) is no assumption, nor is
+        what a user's file or key sets. `assumptions` names the rest.
         """
         blank = CollectiveSettings()
         usual = read_table(dict(cluster.collectives)) if cluster.collectives else blank
@@ -120,7 +120,8 @@ class CollectiveSettings:
         recent = cluster.gpu.architecture in ("hopper", "blackwell")
         filled = known.over(usual).over(machine).over(CollectiveSettings(release="2.27" if recent else None))
         rest = {name: value for name, value in _FALLBACK.items() if getattr(filled, name) is None}
-        unstated = [name for name in _FALLBACK if getattr(known, name) is None]
+        named = {name for key, name in TABLE_KEYS.items() if f"collectives.{key}" in cluster.notes}
+        unstated = [name for name in _FALLBACK if getattr(known, name) is None and name not in named]
         return replace(filled, **rest, assumptions=tuple(unstated))  # type: ignore[arg-type]
 
     def on(self, cluster: Cluster) -> Cluster:

@@ -26,6 +26,7 @@ from podsim.network.collectives.rows import brick, ring_rows, stack
 from podsim.network.collectives.table import Ints
 from podsim.network.collectives.trees import in_network_all_reduce, tree_rows, two_trees
 from podsim.network.nccl import wires_of
+from podsim.network.nccl_between import out_rate
 from podsim.network.nccl_constants import load_fabric, load_network
 from podsim.network.nccl_group import Group, adapters, fabric_name, pairs_rate
 from podsim.network.nccl_paths import wire_rates
@@ -141,3 +142,11 @@ def reduction_rates(cluster: Cluster, *, ranks: int, ranks_per_node: int) -> tup
         pairs_rate(wires, group, load_fabric(fabric_name(wires))),
         network.between.sharp_share * wires.network,
     )
+
+
+def switch_tree_rates(cluster: Cluster, *, ranks: int, ranks_per_node: int) -> tuple[float, float]:
+    """(B/s of a GPU to its NVSwitch, B/s out of a node) that trees of NVSwitches reach."""
+    wires, group = wires_of(cluster), Group(ranks, ranks_per_node, 1.0)
+    network = load_network(wires.fabric)
+    share = network.between.nvls_share * load_fabric(fabric_name(wires)).nvls_share
+    return share * wires.nvlink, out_rate(wires, group, network)

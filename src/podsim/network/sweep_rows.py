@@ -15,9 +15,10 @@ from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.collectives import Table, summary
 from podsim.network.collectives.lookup import all_tables, table_of
 from podsim.network.nccl import Choice, choice
-from podsim.network.nccl_table import nccl_fabric, nccl_table, reduction_rates
+from podsim.network.nccl_table import nccl_fabric, nccl_table, reduction_rates, switch_tree_rates
 from podsim.network.play_links import Fabric as PlayedFabric
 from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES
+from podsim.network.switch_trees import switch_trees
 from podsim.network.table_cost import link_cost
 from podsim.results.sweep import AlgorithmRow, Timed
 
@@ -135,6 +136,8 @@ class _Player:
             inside, outside = reduction_rates(setting.cluster, **rates)
             tree = aggregation_tree(setting.cluster)
             return aggregation_table(tree), aggregation_links(setting.cluster, tree, inside, outside)
+        if algorithm == "nvlstree":
+            return switch_trees(setting.cluster, *switch_tree_rates(setting.cluster, **rates))
         table = nccl_table(self.name, algorithm, nodes=setting.nodes, local=setting.local)
         links = nccl_fabric(
             setting.fabric, setting.cluster, NCCL_NAMES[self.name], algorithm, protocol, **rates
@@ -153,7 +156,7 @@ def _with_switch(table: Table, fabric: Fabric, setting: SweepSetting) -> Fabric:
     if setting.nodes > 1 or not fabric.count("nvswitch") or architecture not in _SWITCHES_ADD:
         raise PodsimError(
             f"{table.name}: no switch of {setting.machine} adds what it receives; NVSwitches of Hopper and Blackwell "
-            "servers do, and switches between servers are not modelled"
+            "servers do. Between servers, --algo in-network is NCCL over switches with SHARP"
         )
     return fabric.placed([*range(table.ranks), fabric.end("nvswitch")])
 

@@ -295,7 +295,7 @@ def cp_gather_seconds(
 def _ep_seconds(
     model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software, core: Array
 ) -> tuple[Shaped[Array, "plan"], Shaped[Array, "plan"]]:
-    """Seconds of the two all-to-alls (dispatch, combine) of a mixture-of-experts layer."""
+    """Exposed seconds of the two all-to-alls (dispatch, combine) of a mixture-of-experts layer."""
     ep = np.asarray(plan.ep, dtype=float)
     if not block.experts or not (ep > 1).any():
         return np.zeros(1), np.zeros(1)
@@ -304,7 +304,8 @@ def _ep_seconds(
     once = group_seconds(
         "all_to_all", busiest, cluster, software, ranks=plan.ep, members=members, stride=plan.tp
     )
-    return 2 * once, 2 * once
+    exposed = 2 * once * (1.0 - software.ep_overlap)
+    return exposed, exposed
 
 
 def _stage_seconds(

@@ -121,6 +121,9 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
         moved = np.stack([*cast_elements(items, plan, software, m, n, k), np.zeros_like(m)]) * batch
         cast = np.where(expert, software.expert_cast_bytes, software.cast_bytes)
         seconds += memory_seconds(gpu, moved * cast) / software.memory_speed * (moved > 0)
+    if software.accumulation_bytes:
+        added = memory_seconds(gpu, n * k * batch * software.accumulation_bytes) / software.memory_speed
+        seconds[2] += added
     ones = np.ones((len(items), 1))
     return OpTimes(seconds[0], seconds[1] + seconds[2], seconds[2], ones, 2 * ones)
 

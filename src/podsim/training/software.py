@@ -74,6 +74,9 @@ class Software:
     """s. The time of a step outside its passes: data, loss scale, gradient norm, optimizer launch, logging."""
     gradient_bytes: float = 4.0
     """B. The bytes per parameter that the data-parallel group reduces."""
+    accumulation_bytes: float = 0.0
+    """B. The bytes per parameter that move to add a micro-batch's gradients to those before; 0 where products add them.
+    """
     gradient_memory: float = 4.0
     """B. The bytes per parameter of stored gradients."""
     accumulator_memory: float = 0.0
@@ -97,6 +100,8 @@ class Software:
     """The GPU families on which a plan that names no software gets this entry; "" is any other."""
     can_overlap: tuple[str, ...] = OVERLAPS
     """The overlaps of a plan that this framework has."""
+    ep_overlap: float = 0.0
+    """share. The share of expert-parallel exchanges that compute hides."""
     overlaps_tp: bool = False
     """Whether its recipes overlap tensor-parallel collectives, so runs that say nothing do."""
     lacks: tuple[str, ...] = ()
@@ -107,6 +112,10 @@ class Software:
     """share. The share of a ZeRO-3 backward pass's weight gathers that nothing hides (no backward prefetch)."""
     regather: bool = True
     """Whether ZeRO 3 under a pipeline gathers weights for every micro-batch; otherwise once a step."""
+    offloads: bool = False
+    """Whether its recipes keep activations in the host's memory where they do not fit, so none are computed again."""
+    precision: str = "bf16"
+    """The number format of runs that do not state theirs."""
     selective: str = "core"
     """The scope of selective recomputation: "core", the attention core (Megatron-LM), or "ops", every second matrix
     product and all memory-bound ops, but not attention (torchtitan)."""

@@ -110,7 +110,7 @@ def _held_algorithm(algo: str | Table, settings: CollectiveSettings, nodes: int)
     """
     name = algo.strip().lower() if isinstance(algo, str) else ""
     if name == "collnet" or (nodes > 1 and name in _IN_NETWORK):
-        return {"algorithm": "collnet", "sharp": True}
+        return {"algorithm": "collnet", "sharp": settings.sharp is not False}
     if name in ALGORITHMS[1:] and (settings.stated or name not in ("ring", "tree")):
         return {"algorithm": name}
     return {}

@@ -1,0 +1,113 @@
+"""What software entries add to a step: each effect has the sign and the size that its law states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from podsim.hardware.cluster import load_cluster
+from podsim.training.batch import step_cost
+from podsim.training.frameworks import framework_software
+from podsim.training.layers import straggler_factor
+from podsim.training.plan import Plan
+from podsim.training.software import load_software
+from podsim.workload.catalog import load_model
+
+GPT = load_model("gpt-1.7b")
+
+
+def seconds(
+    plan: dict[str, Any], software: dict[str, Any], *, on: str = "dgx-h100:8", model: str = ""
+) -> float:
+    """Seconds of a step with some constants of an entry changed."""
+    chosen, cluster = load_model(model) if model else GPT, load_cluster(on)
+    entry = replace(load_software("nemo-2024", cluster.gpu), **software)
+    return float(step_cost(chosen, cluster, Plan(**plan), software=entry).seconds[0])
+
+
+@pytest.mark.parametrize(
+    ("framework", "year", "software"),
+    [
+        ("NeMo v24.11.1", 2025, "nemo-2024"),
+        ("NeMo 24.07", None, "nemo-2024"),
+        ("NeMo v25.05.02", 2025, "nemo-2025"),
+        ("NeMo-Megatron", 2022, "nemo-2022"),
+        ("Megatron-Bridge 26.04.01 NeMo", 2026, "nemo-2025"),
+        ("Megatron-Bridge 26.08 NeMo", 2025, "nemo-2026"),
+        ("Megatron-Core r0.8.0", 2025, "megatron-core"),
+        ("Megatron-LM @6985e589 (NGC pytorch 20.12)", 2021, "megatron-2021"),
+        ("Megatron-DeepSpeed (BigScience)", 2022, "megatron-deepspeed"),
+        ("nemo-2024", None, "nemo-2024"),
+        ("an unknown framework", 2024, None),
+    ],
+)
+def test_a_release_decides_before_the_year(framework: str, year: int | None, software: str | None) -> None:
+    assert framework_software(framework, year) == software
+
+
+def test_broadcasts_take_turns() -> None:
+    plan = {"dp": 64, "global_batch": 128, "zero": 1}
+    added = seconds(plan, {"host_broadcast": 1e-3}) - seconds(plan, {})
+    assert added == pytest.approx(64e-3)
+    whole = {**plan, "zero": 0}
+    assert seconds(whole, {"host_broadcast": 1e-3}) == seconds(whole, {})
+
+
+def test_a_run_waits_for_its_slowest_node() -> None:
+    entry = replace(load_software("nemo-2024"), slow_nodes=0.01, slowness=0.2)
+    factors = [straggler_factor(load_cluster(f"dgx-h100:{nodes}"), entry) for nodes in (1, 10, 10_000)]
+    assert factors[0] == pytest.approx(1 + 0.2 * 0.01)
+    assert factors[1] == pytest.approx(1 + 0.2 * (1 - 0.99**10))
+    assert factors[2] == pytest.approx(1.2)
+
+
+def test_hosts_of_a_node_wait_for_each_other() -> None:
+    """Where nothing but the host takes time, each sync costs a launch for every other rank of its node."""
+    slow = {"host_kernel": 1e-2}
+    plan = {"tp": 8, "dp": 8, "global_batch": 8}
+    added = seconds(plan, {**slow, "host_collective": 1e-3}) - seconds(plan, {**slow, "host_collective": 0.0})
+    syncs = 4 * GPT.layer_count + 2  # two a layer and pass, the embedding's forward and the head's backward
+    assert added == pytest.approx(syncs * 7e-3)
+
+
+def test_casts_do_not_touch_logits() -> None:
+    """A layer-free difference: a wider vocabulary costs the same in fp8 as in 16 bits."""
+    plan = {"dp": 8, "global_batch": 8, "micro_batch": 1}
+
+    def of_vocabulary(precision: str) -> float:
+        models = (load_model("gpt-1.7b", {"vocab": str(size)}) for size in (51200, 102400))
+        cluster = load_cluster("dgx-h100:1")
+        entry = replace(load_software("nemo-2024", cluster.gpu), gradient_bytes=0.0, optimizer_traffic=0.0)
+        one, two = (
+            float(step_cost(m, cluster, Plan(**plan, precision=precision), software=entry).parts[0, 0])
+            for m in models
+        )
+        return two - one
+
+    assert of_vocabulary("fp8") == pytest.approx(of_vocabulary("bf16"), rel=1e-6)
+
+
+def test_sums_of_gradients_move_bytes_of_each_micro_batch() -> None:
+    plan = {"dp": 64, "global_batch": 256}
+    once, twice = (
+        seconds(plan, {"accumulation_bytes": size}) - seconds(plan, {"accumulation_bytes": 0.0})
+        for size in (10.0, 20.0)
+    )
+    assert 0 < once < twice
+    least = 4 * 10.0 * 1.5e9 / load_cluster("dgx-h100").gpu.memory_bandwidth
+    assert once > 0.8 * least
+
+
+def test_hidden_exchanges_of_experts_cost_nothing() -> None:
+    plan = {"dp": 8, "ep": 8, "global_batch": 8}
+    shares = np.array(
+        [
+            seconds(plan, {"ep_overlap": share}, on="dgx-h100:1", model="mixtral-8x7b")
+            for share in (0.0, 0.5, 1.0)
+        ]
+    )
+    assert shares[0] - shares[1] == pytest.approx(shares[1] - shares[2])
+    assert shares[0] > shares[2]
