@@ -367,3 +367,26 @@ def test_packaged_rows_are_raw_rows_read_by_the_same_reader() -> None:
     raw = {row["id"]: row for row in raw_rows("llm")}
     for id in ("TT-0013", "BLOOM-0086", "MBB-0008", "KORTL-0003", "DGXC-0264", "NEMOH100-0005"):
         assert training_run(raw[id]).plan == training_run(ROWS[id]).plan
+
+
+T5 = {
+    "model": "T5 11B", "params_b": "11", "layers": "24", "hidden": "4096", "heads": "64", "ffn_hidden": "10240",
+    "vocab": "29184", "seq_len": "512", "dec_layers": "24", "dec_seq_len": "128", "gpu": "A100-SXM4-80GB",
+    "n_gpus": "160", "tp": "4", "micro_batch": "24", "global_batch": "1920", "framework": "NeMo-Megatron", "year": "2022",
+    "precision": "bf16", "step_time_s": "4",
+}  # fmt: skip
+
+
+def test_a_decoder_of_fewer_tokens_does_less_work() -> None:
+    short, even, unstated = (training_run({**T5, "dec_seq_len": text}) for text in ("128", "512", ""))
+    assert short.model.parameters == even.model.parameters == pytest.approx(11e9, rel=0.01)
+    assert unstated.model == even.model
+    assert "as many tokens as the encoder" in unstated.implied
+    done, whole = short.model.forward_flops(), even.model.forward_flops()
+    assert done["logits"] == pytest.approx(whole["logits"] / 4)
+    half = (
+        whole["gemm"] / 2
+    )  # the decoder has cross-attention, of whose keys and values the encoder's tokens are many
+    assert half < done["gemm"] < 0.65 * whole["gemm"]
+    with pytest.raises(NotExpressible, match="dec_layers is not given"):
+        training_run({**T5, "dec_layers": ""})

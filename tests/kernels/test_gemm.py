@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.overrides import override_gpu
-from podsim.kernels.constants import Correction, GemmConstants, gemm_constants, kernel_constants
+from podsim.kernels.constants import GemmConstants, gemm_constants, kernel_constants
 from podsim.kernels.fit_kernels import cross_validate
 from podsim.kernels.gemm import correction_at, gemm_law, gemm_seconds, gemm_source, quantise_seconds
+from podsim.kernels.gemm_correction import Correction
 from podsim.kernels.measured_kernels import KernelRows, read_rows
 
 A100 = load_gpu("a100-sxm4-80gb")

@@ -77,7 +77,9 @@ def own_training_run(row: Mapping[str, str]) -> TrainingRun:
     plan, chosen, implied = _plan_of(stated, model, cluster)
     if problems := plan.problems(model, cluster):
         raise NotExpressible("; ".join(problems))
+    is_open = cell_text(cells, "dec_layers") not in ("", "0") and not cell_text(cells, "dec_seq_len")
     remarks = [chosen, implied, size_remark(model, cell_text(cells, "params_b"))]
+    remarks += ["assumed: a decoder of as many tokens as the encoder"] * is_open
     return TrainingRun(
         model=model, cluster=cluster, plan=plan, layer_only=cells.get("scope") == LAYER, chosen=chosen,
         implied="; ".join(filter(None, remarks[1:])),

@@ -168,10 +168,29 @@ def model_settings(row: Mapping[str, str]) -> str:
         "vocab": read_count(row, "vocab"),
         "sequence": read_count(row, "seq_len"),
     }
+    if cell_text(row, "dec_layers") not in ("", "0"):
+        return _nearest_in_size(_encoder_decoder_settings(row, widths), cell_text(row, "params_b"))
+    if re.search(r"\bm?t5\b", name, re.IGNORECASE):
+        raise NotExpressible(f"model={name!r} has an encoder and a decoder, and dec_layers is not given")
     experts = 0 if cell_text(row, "moe_experts") == "0" else read_count(row, "moe_experts", 1)
     if experts > 1:
         widths |= {"experts": experts, "top_k": read_count(row, "moe_topk")}
     return _nearest_in_size(_candidate_settings(name, widths), cell_text(row, "params_b"))
+
+
+def _encoder_decoder_settings(row: Mapping[str, str], widths: Mapping[str, int]) -> list[str]:
+    """Settings of an encoder of `layers` and a decoder, gated or not; a blank dec_seq_len is as many tokens."""
+    both = {
+        **widths,
+        "encoder_layers": widths["layers"],
+        "layers": read_count(row, "dec_layers"),
+        "head_dim": widths["hidden"] // widths["heads"],
+        "decoder_sequence": read_count(row, "dec_seq_len", widths["sequence"]),
+    }
+    return [
+        f"{base} {write_settings('', both)}"
+        for base in ("t5-11b", "t5-11b gated=true", "t5-11b gated=true tied=false")
+    ]
 
 
 def _catalog_model_settings(text: str, sequence: int) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.accuracy.price_collectives import call_seconds, read_call
+from podsim.accuracy.price_kernels import LONG
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import CatalogError, PodsimError
@@ -169,7 +170,16 @@ def price_engines(rows: Rows) -> Priced:
                 predictions[row.id] = value
             else:
                 reasons[row.id] = "the row does not give all the sizes that its operation has"
-    return Priced(predictions=predictions, reasons=reasons)
+    products = [row for row in rows if row.text("op_name") == "gemm"]
+    return Priced(
+        predictions=predictions, reasons=reasons, groups={row.id: _product_class(row) for row in products}
+    )
+
+
+def _product_class(row: Row) -> str:
+    """Class of an engine's product: its GPU, number format and length."""
+    length = LONG if (row.number("latency") or 0.0) > 0.02 else "up to 20 us"
+    return f"{row.label(('device', 'gemm_dtype'))}, {length}"
 
 
 def _group_of(row: Row) -> tuple[str, ...]:

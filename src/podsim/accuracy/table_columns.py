@@ -73,7 +73,7 @@ _LLM = """
     text: precision recompute framework
     positive: step_time_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu memory_gb
     text: confirmed
-    count: dec_layers dec_seq_len
+    amount: dec_layers dec_seq_len
     text: network cluster plan scope chosen implied reason tables
 """
 _VISION = """

@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from podsim.errors import CatalogError, PlanError, unknown_name
 from podsim.hardware.parts import Gpu
+from podsim.kernels.gemm_correction import Correction, read_correction
 
 Floats = npt.NDArray[np.float64]
 
@@ -176,19 +177,6 @@ class MemoryConstants:
     """B. The bytes moved by a kernel whose operands only memory holds."""
     spill: float = 0.0
     """factor. The relative slowdown of a byte in memory, minus one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Correction:
-    """What the GEMM law leaves over, smoothed over the measured sizes: log(measured / law)."""
-
-    log_m: Floats
-    """factor. The log2 of the measured m, increasing."""
-    log_n: Floats
-    log_k: Floats
-    logs_MNK: Floats
-    measured_MNK: npt.NDArray[np.bool_]
-    """The sizes that have a measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,17 +385,3 @@ def _evidence(part: Mapping[str, Any], where: str) -> Evidence:
         mean_error=float(cells.get("mean_error", 0.0)), sources=tuple(cells["sources"]),
         note=cells.get("note", ""),
     )  # fmt: skip
-
-
-def read_correction(stream: Any) -> Correction:
-    """Correction of an opened npz file, whose logs are kept as integers in units of 1e-4."""
-    with np.load(stream, allow_pickle=False) as packed:
-        shape = tuple(len(packed[a]) for a in ("m", "n", "k"))
-        bits = np.unpackbits(packed["measured"], count=int(np.prod(shape))).astype(bool)
-        return Correction(
-            log_m=np.log2(packed["m"]),
-            log_n=np.log2(packed["n"]),
-            log_k=np.log2(packed["k"]),
-            logs_MNK=packed["logs"].astype(float) * 1e-4,
-            measured_MNK=bits.reshape(shape),
-        )

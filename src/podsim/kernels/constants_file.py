@@ -12,7 +12,6 @@ from podsim.kernels.constants import (
     BORROWED,
     LENDER,
     UNITS,
-    Correction,
     Evidence,
     FlashConstants,
     GemmConstants,
@@ -20,6 +19,7 @@ from podsim.kernels.constants import (
     MemoryConstants,
     load_constants,
 )
+from podsim.kernels.gemm_correction import Correction
 
 
 def write_constants(constants: KernelConstants, folder: Path) -> Path:

@@ -19,7 +19,6 @@ from podsim.fitting import Bools, Fit, Parameter, Values, fold_of, held_out, sol
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import (
     LENDER,
-    Correction,
     Evidence,
     FlashConstants,
     GemmConstants,
@@ -42,6 +41,7 @@ from podsim.kernels.fit_products import (
     law_seconds,
 )
 from podsim.kernels.gemm import correction_at, is_aligned, operand_bytes, peak_of
+from podsim.kernels.gemm_correction import Correction
 from podsim.kernels.measured_kernels import KernelRows
 
 Floats = npt.NDArray[np.float64]

@@ -38,7 +38,8 @@ import numpy.typing as npt
 
 from podsim.errors import PlanError, unknown_name
 from podsim.hardware.parts import PRECISIONS, Gpu
-from podsim.kernels.constants import Correction, GemmConstants, gemm_constants, kernel_constants
+from podsim.kernels.constants import GemmConstants, gemm_constants, kernel_constants
+from podsim.kernels.gemm_correction import Correction
 
 Floats = npt.NDArray[np.float64]
 Layout = Literal["nn", "nt", "tn"]

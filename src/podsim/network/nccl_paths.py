@@ -129,8 +129,8 @@ def _single_node(
 def _split_ranges(options: list[Candidate]) -> list[Candidate]:
     """The candidates, each from the size at which the previous one ends.
 
-    Over NVLink the fastest of those that NCCL still picks is taken, and is the one that NCCL picks; over PCI Express NCCL
-    stays with LL for longer than pays.
+    Over NVLink the fastest candidate that NCCL still picks is taken, and NCCL picks it; over PCI Express NCCL stays with
+    LL for longer than pays.
     """
     last, out = 0.0, []
     for option in sorted(options, key=lambda option: option.until):

@@ -305,7 +305,7 @@ def _verdict_report(verdict: FabricVerdict) -> Iterator[Block]:
 
 
 def _setting_words(settings: Mapping[str, str], assumed: Sequence[str]) -> Iterator[str]:
-    """A line of the settings that were stated, and one of those that were assumed."""
+    """A line of the stated settings, and one of the assumed ones."""
     for title, names in (
         ("Settings", [name for name in settings if name not in assumed]),
         ("Assumed", [name for name in settings if name in assumed]),

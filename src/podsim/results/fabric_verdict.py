@@ -29,7 +29,7 @@ class FabricVerdict:
     settings: Mapping[str, str] = field(default_factory=dict)
     """The settings of NCCL that the judgement rests on, by name, in words."""
     assumed: tuple[str, ...] = ()
-    """The names of those that the log did not state."""
+    """The names of the settings that the log did not state."""
     is_broken: bool = False
     """Whether collectives take longer by far than on other fabrics of the class."""
     slowdown: float = 1.0

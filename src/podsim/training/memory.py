@@ -123,7 +123,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
                 kept[: Recompute.FULL] += norm_copy_bytes(block, plan, rank_tokens * element)
             kept[Recompute.FULL] = kept[Recompute.NONE]  # embedding and head are never recomputed
         columns.append(kept)
-    logits = sum(op.n for op in model.head.ops if op.split == "vocab" and op.kind == "gemm")
+    logits = sum(op.n * op.share for op in model.head.ops if op.split == "vocab" and op.kind == "gemm")
     of_logit = logit_bytes(plan, software) if torch else software.logit_bytes
     is_split = np.asarray(plan.sequence_parallel).astype(bool)
     return Activations(
@@ -170,17 +170,17 @@ def _stored_bytes(
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
         share = ranks["none" if gathered else saved.split]
         stored = stored + copies[saved.expert] * saved.elements * (saved.bytes or element) / share
-    return stored
+    return stored * op.share
 
 
 def _core_bytes(op: TensorOp, plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
     """Bytes the attention core stores: 5 a s per token unfused (softmax, mask, dropout's output), one log-sum fused."""
     element = element_bytes(plan.precision)
-    heads = tokens(plan, sequence) * np.maximum(op.heads / np.asarray(plan.tp), 1.0)
+    heads = tokens(plan, sequence) * np.maximum(op.heads / np.asarray(plan.tp), 1.0) * op.share
     return np.where(
         np.asarray(plan.flash).astype(bool),
         heads * 4.0,
-        heads * sequence * (2 * element + 1 if op.dropout else element),
+        heads * sequence * op.key_share * (2 * element + 1 if op.dropout else element),
     )
 
 

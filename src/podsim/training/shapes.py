@@ -91,7 +91,7 @@ def gemm_shapes(
         if op.kv_heads:
             n = n + op.kv_heads * (op.head_dim + op.value_dim) * repeated_share(op.kv_heads, tp)
         k = np.ceil(op.k / tp) if op.split == "row" else np.full_like(rank_tokens, op.k)
-        m = rank_tokens / tp if op.split == "sequence" else rank_tokens
+        m = (rank_tokens / tp if op.split == "sequence" else rank_tokens) * op.share
         batch = np.ones_like(rank_tokens)
         if op.expert:
             batch = np.maximum(block.experts / np.asarray(plan.ep, dtype=float), 1.0)
@@ -236,8 +236,8 @@ def _attention_seconds(
         batch=np.asarray(plan.micro_batch, dtype=float),
         heads=np.maximum(op.heads / tp, 1.0),
         kv_heads=np.maximum((op.kv_heads or op.heads) / tp, 1.0),
-        queries=sequence / np.asarray(plan.cp, dtype=float),
-        keys=float(sequence),
+        queries=sequence * op.share / np.asarray(plan.cp, dtype=float),
+        keys=float(sequence * op.key_share),
         head_dim=float(op.head_dim),
         value_dim=float(op.value_dim or op.head_dim),
         causal=op.causal,
@@ -261,7 +261,7 @@ def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, sof
     moved, moved_back = [], []
     for item in items:
         op = item.op
-        copies = rank_tokens / split_ranks(plan, op.split) * (item.block.top_k if op.expert else 1)
+        copies = rank_tokens / split_ranks(plan, op.split) * (item.block.top_k if op.expert else 1) * op.share
         scale = element * relative_traffic(op, software)
         moved.append(copies * (op.read + op.write) * scale)
         moved_back.append(copies * (op.read_back + op.write_back) * scale)

@@ -39,22 +39,7 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
     A table's times are of the links alone: no kernel launch, no protocol. Raises PodsimError for what makes no sense.
     """
     if options.against is not None:
-        from podsim.verbs.collective_against import against_log  # it brings the room of measured tables
-
-        others = ("sizes", "topology", "simulate", "compare", "ranks")
-        if unused := [name for name in others if getattr(options, name)]:
-            raise PodsimError(
-                f"--against compares what a log measured; {', '.join(unused)} cannot be given with it"
-            )
-        if options.algo != "nccl":
-            raise PodsimError("--against compares with what NCCL would do; --algo cannot be given with it")
-        return against_log(
-            options.against,
-            on=options.on,
-            collective=options.collective,
-            settings=stated_settings(options),
-            overrides=options.overrides,
-        )
+        return _against_log(options, options.against)
     if not options.collective:
         raise PodsimError("name a collective, such as all-reduce, or give a log with --against")
     name = collective_name(options.collective)
@@ -90,6 +75,26 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
         algorithms=algorithms, left_out=left_out, settings={} if is_table else setting_words(settings),
         assumed=() if is_table else settings.assumptions,
     )  # fmt: skip
+
+
+def _against_log(options: CollectiveOptions, log: Path) -> Comparison:
+    """The comparison with a log; PodsimError for options that do not go with one."""
+    from podsim.verbs.collective_against import against_log  # it brings the room of measured tables
+
+    others = ("sizes", "topology", "simulate", "compare", "ranks")
+    if unused := [name for name in others if getattr(options, name)]:
+        raise PodsimError(
+            f"--against compares what a log measured; {', '.join(unused)} cannot be given with it"
+        )
+    if options.algo != "nccl":
+        raise PodsimError("--against compares with what NCCL would do; --algo cannot be given with it")
+    return against_log(
+        log,
+        on=options.on,
+        collective=options.collective,
+        settings=stated_settings(options),
+        overrides=options.overrides,
+    )
 
 
 def stated_settings(options: CollectiveOptions, nodes: int = 2) -> CollectiveSettings:

@@ -70,6 +70,10 @@ class TensorOp:
     """The width of a query or key head."""
     value_dim: int = 0
     """The width of a value head."""
+    share: float = 1.0
+    """share. The tokens that it sees, over those of a sequence: below 1 in a decoder of shorter sequences."""
+    key_share: float = 1.0
+    """share. The keys of attention, over the tokens of a sequence."""
     causal: bool = True
     window: int = 0
     """The sliding-window length in tokens; 0 is none."""
@@ -227,11 +231,11 @@ class Model:
         flops = {"gemm": 0.0, "attention": 0.0, "logits": 0.0}
         for block in self.blocks:
             for op in block.ops:
-                copies = block.count * (block.top_k if op.expert else 1)
+                copies = block.count * (block.top_k if op.expert else 1) * op.share
                 if op.kind == "gemm":
                     flops["logits" if op.split == "vocab" else "gemm"] += 2.0 * op.n * op.k * copies
                 elif op.kind == "attention":
-                    keys = min(length, op.window) if op.window else length
+                    keys = (min(length, op.window) if op.window else length) * op.key_share
                     share = 0.5 if causal_half and op.causal else 1.0
                     flops["attention"] += (
                         2.0 * op.heads * (op.head_dim + op.value_dim) * keys * share * copies

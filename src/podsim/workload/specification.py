@@ -106,6 +106,8 @@ class Transformer:
 
     encoder_layers: int = 0
     """The number of layers of an encoder whose output the decoder attends to (T5)."""
+    decoder_sequence: int = 0
+    """The sequence length of the decoder in tokens, where an encoder has `sequence`; 0 is as many."""
     bidirectional: bool = False
     """Whether attention sees the whole sequence (BERT)."""
     lm_head: bool = True
@@ -125,7 +127,7 @@ LIMITS: dict[str, int] = {
     "relative_buckets": 2**16,
     "token_types": 2**16, "embedding_width": 2**20, "experts": 2**16, "top_k": 2**16, "expert_ffn": 2**24,
     "shared_ffn": 2**24, "shared_experts": 2**16, "kv_rank": 2**20, "q_rank": 2**20, "nope_dim": 2**16,
-    "rope_dim": 2**16, "encoder_layers": 10_000, "classes": 2**26,
+    "rope_dim": 2**16, "encoder_layers": 10_000, "decoder_sequence": 2**27, "classes": 2**26,
 }  # fmt: skip
 _ESSENTIAL = ("layers", "hidden", "heads", "vocab", "sequence")
 _FLAGS = tuple(f.name for f in fields(Transformer) if f.type == "bool")
@@ -218,6 +220,11 @@ def _broken_rules(spec: Transformer) -> list[str]:
             "latent attention needs nope_dim + rope_dim = head_dim and kv_heads = heads; got "
             f"nope_dim={spec.nope_dim}, rope_dim={spec.rope_dim}, head_dim={spec.head_dim}, "
             f"kv_heads={spec.kv_heads}, heads={spec.heads}"
+        )
+    if spec.decoder_sequence > spec.sequence or (spec.decoder_sequence and not spec.encoder_layers):
+        problems.append(
+            f"decoder_sequence={spec.decoder_sequence} needs an encoder of at least as many tokens; "
+            f"got encoder_layers={spec.encoder_layers}, sequence={spec.sequence}"
         )
     if spec.encoder_layers and (spec.experts or spec.kv_rank or spec.parallel_residual):
         problems.append("an encoder with experts, latent attention or parallel residual is not supported")

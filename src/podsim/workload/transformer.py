@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 
 from podsim.workload.model import Block, Model, Saved, TensorOp
@@ -17,7 +18,7 @@ def build(spec: Transformer) -> Model:
     """
     spec = resolve(spec)
     decoder = "decoder layer" if spec.encoder_layers else "layer"
-    layers = _runs(spec, decoder)
+    layers = tuple(replace(block, ops=_shortened(spec, block.ops)) for block in _runs(spec, decoder))
     if spec.encoder_layers:
         ops = layer_ops(spec, causal=False)
         encoder = Block(
@@ -31,12 +32,35 @@ def build(spec: Transformer) -> Model:
         hidden=spec.hidden,
         vocab=spec.vocab,
         sequence=spec.sequence,
-        embedding=Block(name="embedding", ops=_embedding(spec), syncs=lookups),
+        embedding=Block(
+            name="embedding",
+            ops=_shortened(spec, _embedding(spec), ("embedding.decoder_lookup",)),
+            syncs=lookups,
+        ),
         layers=layers,
-        head=Block(name="head", ops=_head(spec)),
+        head=Block(name="head", ops=_shortened(spec, _head(spec))),
         tied_embeddings=spec.tied,
         source=spec.source,
         attributes=dict(vars(spec)),
+    )
+
+
+_OF_ENCODER = ("cross.kv", "head.encoder_norm")
+"""The ops beyond the encoder that see the encoder's tokens."""
+
+
+def _shortened(
+    spec: Transformer, ops: tuple[TensorOp, ...], names: tuple[str, ...] = ()
+) -> tuple[TensorOp, ...]:
+    """The ops of a decoder (those of some names) with its share of the tokens; its own attention has as few keys."""
+    share = (spec.decoder_sequence or spec.sequence) / spec.sequence
+    if share == 1:
+        return ops
+    return tuple(
+        op
+        if op.name in _OF_ENCODER or (names and op.name not in names)
+        else replace(op, share=share, key_share=share if op.name == "attention.core" else 1.0)
+        for op in ops
     )
 
 

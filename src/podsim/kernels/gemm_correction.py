@@ -1,0 +1,38 @@
+"""What the GEMM law leaves over on a GPU, over the grid of measured sizes. Axes: M, N, K are the grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """What the GEMM law leaves over, smoothed over the measured sizes: log(measured / law)."""
+
+    log_m: Floats
+    """factor. The log2 of the measured m, increasing."""
+    log_n: Floats
+    log_k: Floats
+    logs_MNK: Floats
+    measured_MNK: npt.NDArray[np.bool_]
+    """The sizes that have a measurement."""
+
+
+def read_correction(stream: Any) -> Correction:
+    """Correction of an opened npz file, whose logs are kept as integers in units of 1e-4."""
+    with np.load(stream, allow_pickle=False) as packed:
+        shape = tuple(len(packed[a]) for a in ("m", "n", "k"))
+        bits = np.unpackbits(packed["measured"], count=int(np.prod(shape))).astype(bool)
+        return Correction(
+            log_m=np.log2(packed["m"]),
+            log_n=np.log2(packed["n"]),
+            log_k=np.log2(packed["k"]),
+            logs_MNK=packed["logs"].astype(float) * 1e-4,
+            measured_MNK=bits.reshape(shape),
+        )
