@@ -17,7 +17,7 @@ GPT = load_model("gpt-18b")
 ROUNDING = 1e-9
 
 
-@pytest.mark.parametrize("software", ["nemo-2024", "torchtitan-2024-compile"])
+@pytest.mark.parametrize("software", ["megatron-core", "torchtitan-2024-compile"])
 @pytest.mark.parametrize("pp", [1, 2, 8])
 def test_more_micro_batches_never_take_less_time(software: str, pp: int) -> None:
     """Weights that a pipeline gathers once a step are paid by as many passes as it has stages, not by fewer."""
