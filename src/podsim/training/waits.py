@@ -90,7 +90,7 @@ class Waits:
     def _gathers_once(self) -> Shaped[Array, "plan"]:
         """Whether a pipeline gathers weights and reduces gradients once a step, not with every micro-batch."""
         once = (np.asarray(self.plan.pp) > 1) & (self._zero == 3)
-        return once & (not self.software.regather)
+        return np.asarray(once & (not self.software.regather))
 
     @property
     def paying_share(self) -> Shaped[Array, "plan"]:
