@@ -14,8 +14,8 @@ from itertools import combinations, pairwise, permutations, product
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.parts import Link, System
 
-# B/s between two sockets, one way: AMD and Intel by generation in NCCL's model (src/graph/topo.h); two Grace by half
-# of the 300 GB/s of both directions that NVIDIA prints for their link
+# B/s between two sockets, one way: AMD and Intel by generation in NCCL's model (src/graph/topo.h); two Grace:
+# unconfirmed, half of 300 GB/s of both directions
 _SOCKET = {
     "amd": 16e9,
     "xeon-e5": 6e9,

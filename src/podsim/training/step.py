@@ -169,17 +169,22 @@ def _path_exchange_seconds(
         total = total - pair_saving_seconds(layout, waits, overlapped=overlapped)
     if not (np.asarray(waits.plan.zero) >= 2).any():
         return total
+    ahead = waits.paying_path_share(paths.forward_passes)
     forward = waits.forward_seconds(
-        paths.forward_passes, paths.forward_layers, overlapped, hidden=paths.forward_sends
-    )
-    backward = waits.backward_seconds(
-        paths.backward_passes,
-        paths.backward_layers,
+        ahead * paths.forward_passes,
+        ahead * paths.forward_layers,
         overlapped,
-        embeddings=paths.backward_embeddings,
-        hidden=paths.backward_sends,
+        hidden=np.minimum(paths.forward_sends, ahead * paths.forward_passes),
     )
-    return np.asarray(total + waits.paying_share * (forward + backward))
+    back = waits.paying_path_share(paths.backward_passes)
+    backward = waits.backward_seconds(
+        back * paths.backward_passes,
+        back * paths.backward_layers,
+        overlapped,
+        embeddings=np.where(back < 1, np.minimum(paths.backward_embeddings, 1.0), paths.backward_embeddings),
+        hidden=np.minimum(paths.backward_sends, back * paths.backward_passes),
+    )
+    return np.asarray(total + forward + backward)
 
 
 def _stage_exchange_seconds(

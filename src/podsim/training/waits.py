@@ -87,12 +87,24 @@ class Waits:
         return np.floor(self.groups.stage_layers / self.layout.parts)
 
     @property
-    def paying_share(self) -> Shaped[Array, "plan"] | float:
-        """The share of micro-batches whose passes exchange: all, or one a step if weights are gathered once."""
-        if self.software.regather:
-            return 1.0
+    def _gathers_once(self) -> Shaped[Array, "plan"]:
+        """Whether a pipeline gathers weights and reduces gradients once a step, not with every micro-batch."""
         once = (np.asarray(self.plan.pp) > 1) & (self._zero == 3)
-        return np.where(once, 1 / np.maximum(np.asarray(self.plan.micro_batches), 1), 1.0)
+        return np.asarray(once & (not self.software.regather))
+
+    @property
+    def paying_share(self) -> Shaped[Array, "plan"]:
+        """The share of a stage's micro-batches whose passes exchange: all, or one a step."""
+        return np.where(self._gathers_once, 1 / np.maximum(np.asarray(self.plan.micro_batches), 1), 1.0)
+
+    def paying_path_share(self, passes: Shaped[Array, "path plan"]) -> Shaped[Array, "path plan"]:
+        """The share of the passes along a path that exchange: all, or those of one micro-batch, one on each stage.
+
+        A path begins with the forward passes of the first micro-batch through all stages, where weights are gathered, and
+        ends with the backward passes of the last.
+        """
+        stages = np.asarray(self.plan.pp) * self.layout.parts
+        return np.where(self._gathers_once, np.minimum(stages / np.maximum(passes, 1.0), 1.0), 1.0)
 
     def _exposed_seconds(self, exchange: Array, compute: Array) -> Array:
         """exposed(x, b) = max(c x, x - b): an exchange of x seconds during b seconds of compute."""
