@@ -13,6 +13,8 @@ from podsim.accuracy.tables import TABLES, load, named_table
 __all__ = ["Predictions", "differences", "losses", "recorded_accuracy", "recorded_predictions"]
 
 Predictions = dict[str, dict[str, float]]
+_MOST = 1500
+"""rows of a table that are kept, about; of larger tables every n-th one"""
 
 
 def recorded_predictions() -> Predictions:
@@ -23,8 +25,9 @@ def recorded_predictions() -> Predictions:
         if named_table(slug).overlaps and rows.what == load(named_table(slug).of).what:
             continue  # its rows are another table's too
         priced = price(rows, cross_validate=False)
-        if priced.predictions:
-            predictions[slug] = {id: float(f"{value:.12g}") for id, value in priced.predictions.items()}
+        kept = list(priced.predictions.items())[:: 1 + len(priced.predictions) // _MOST]
+        if kept:
+            predictions[slug] = {id: float(f"{value:.12g}") for id, value in kept}
     return predictions
 
 

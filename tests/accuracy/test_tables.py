@@ -14,7 +14,7 @@ from podsim.accuracy.tables import NAMED, UNRESOLVED, find_kind, load, measureme
 from podsim.errors import TableError
 from podsim.results.comparison import BROKEN, QUANTITIES, ROLES
 
-COUNTS = {"llm": 1114, "vision": 5977, "mlperf": 79, "kernels": 16321, "collectives": 6300}
+COUNTS = {"llm": 1328, "vision": 5977, "mlperf": 79, "kernels": 16321, "collectives": 6300}
 
 
 @pytest.mark.parametrize("name", COUNTS)

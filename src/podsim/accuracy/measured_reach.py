@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from podsim.accuracy.bands import Residual, operand_bits, residuals, run_features
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import PRECISIONS
 from podsim.results.prediction import Allowance, Band, NearestRun, Prediction
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
@@ -74,18 +75,19 @@ def _best_of_class(architecture: str, bits: str, has_experts: bool, parameters: 
     return None
 
 
-def believable_utilisation(utilisation: float, best: float) -> float:
+def believable_utilisation(utilisation: NDArray[np.float64], best: float) -> NDArray[np.float64]:
     """The utilisation to state for that of the law: at most the best measured one, and the larger the larger."""
     free = _FREE * best
     room = best - free
-    return free - room * expm1(-(utilisation - free) / room) if utilisation > free else utilisation
+    beyond = np.maximum(utilisation - free, 0.0)
+    return np.minimum(utilisation, free) - room * np.expm1(-beyond / room)
 
 
 def within_reach(prediction: Prediction, reach: Reach | None) -> Prediction:
     """The prediction with the time that comparable measured runs support, and an allowance for the difference."""
     if reach is None or prediction.mfu_6pd <= _FREE * reach.utilisation:
         return prediction
-    stated = believable_utilisation(prediction.mfu_6pd, reach.utilisation)
+    stated = float(believable_utilisation(np.asarray(prediction.mfu_6pd), reach.utilisation))
     factor = prediction.mfu_6pd / stated
     allowance = Allowance(
         law_time=prediction.step_time, utilisation=prediction.mfu_6pd, best=reach.utilisation, row=reach.id,
@@ -112,13 +114,16 @@ def scaled_prediction(
     )
 
 
-def stated_seconds(first: Prediction, reach: Reach | None, seconds: float) -> float:
-    """The time to state for a step of `seconds` by the law, of the same job as a prediction already stated."""
-    if first.correction is not None:
-        return seconds * first.correction.factor
+def stated_seconds(
+    model: Model, cluster: Cluster, plan: Plan, seconds: Shaped[NDArray[np.float64], "plan"]
+) -> Shaped[NDArray[np.float64], "plan"]:
+    """s. The times to state of plans that differ from a scalar one in their layout, from those of the law."""
+    reach = measured_reach(model, cluster, plan)
     if reach is None:
         return seconds
-    utilisation = first.mfu_6pd * first.step_time / seconds
+    peak = cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * cluster.gpus
+    work = 6.0 * model.active_parameters * float(plan.global_batch) * plan.length(model)
+    utilisation = work / (peak * seconds)
     return seconds * utilisation / believable_utilisation(utilisation, reach.utilisation)
 
 

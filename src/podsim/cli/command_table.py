@@ -79,7 +79,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         picture="cli.collective_output:collective_image",
     ),
     "kernel": Row(
-        help="Time one kernel on a GPU: seconds, share of the speed of light, the nearest measured ones.",
+        help="Time one kernel, and compare it with measured ones.",
         options="kernel_options:KernelOptions",
         verb="kernel",
         report="report.kernel_table:kernel_report",

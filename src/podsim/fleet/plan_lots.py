@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,9 +43,16 @@ def gpu_counts(cluster: Cluster, gpus: int) -> list[int]:
     return numbers
 
 
-def make_lot(model: Model, cluster: Cluster, machine: Cluster, result: SearchResult, pue: float) -> PlanLot:
+def make_lot(
+    model: Model,
+    cluster: Cluster,
+    machine: Cluster,
+    result: SearchResult,
+    pue: float,
+    stated: Callable[[Array], Array],
+) -> PlanLot:
     """Plans that may be the fastest or the leanest: a plan that takes longer than the fastest by more than the machine's
-    draw can fall draws more energy."""
+    draw can fall draws more energy. `stated` turns times of the law into the ones to state."""
     least, most = (cluster_power(cluster, busy, within=machine) for busy in (0.0, 1.0))
     seconds = result.step_seconds.ravel()[result.order]
     near = result.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
@@ -54,10 +62,9 @@ def make_lot(model: Model, cluster: Cluster, machine: Cluster, result: SearchRes
     )
     cost = step_cost(model, cluster, plans)
     busy_P = sum(cost.parts[SPLIT.index(name)] for name in BUSY_PARTS)
-    energy_P = pue * (least * cost.seconds + (most - least) * busy_P)
-    return PlanLot(
-        cluster=cluster, plans=plans.arrays(), seconds_P=cost.seconds, energy_P=np.asarray(energy_P)
-    )
+    seconds_P = stated(cost.seconds)
+    energy_P = pue * (least * seconds_P + (most - least) * busy_P)
+    return PlanLot(cluster=cluster, plans=plans.arrays(), seconds_P=seconds_P, energy_P=np.asarray(energy_P))
 
 
 def front(first: Array, second: Array) -> Array:

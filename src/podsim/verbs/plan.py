@@ -8,8 +8,10 @@ from math import isclose
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from podsim.accuracy.assumptions import changed
-from podsim.accuracy.measured_reach import calibrated_software, measured_reach, stated_seconds
+from podsim.accuracy.measured_reach import calibrated_software, stated_seconds
 from podsim.accuracy.own_step import own_correction, read_measured
 from podsim.errors import NoFitError, PlanError
 from podsim.options.fleet_options import SavedJobOptions
@@ -130,16 +132,15 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
     taken = time.perf_counter() - started
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, gpus)])
-    ranked, reach = _ranking(case, result), measured_reach(model, cluster, fixed)
+    law = np.array([result.seconds(i) for i in result.pareto.tolist()])
+    own = case.correction
+    stated = stated_seconds(model, cluster, fixed, law) if own is None else law * own.factor
     return PlanResult(
         model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
-        ranked=ranked,
+        ranked=_ranking(case, result),
         pareto=tuple(
-            ParetoPoint(
-                step_time=stated_seconds(ranked[0].prediction, reach, result.seconds(i)),
-                memory=result.memory(i), plan=result.plan(i).describe(),
-            )
-            for i in result.pareto.tolist()
+            ParetoPoint(step_time=seconds, memory=result.memory(i), plan=result.plan(i).describe())
+            for i, seconds in zip(result.pareto.tolist(), stated.tolist(), strict=True)
         ),
         evaluated=result.evaluated, fitting=int(result.order.size), cut=result.cut, seconds=taken,
         complete=result.complete, arguments={},

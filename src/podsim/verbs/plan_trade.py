@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from podsim.accuracy.measured_reach import stated_seconds
 from podsim.errors import NoFitError, PlanError
 from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, make_trade
 from podsim.fleet.power_cost import find_offer, read_site
@@ -80,7 +82,8 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
         found_all.append(result)
         if result.order.size == 0:
             break  # fewer GPUs have less memory
-        lots.append(make_lot(model, part, cluster, result, site.pue))
+        stated = partial(stated_seconds, model, part, case.fixed)
+        lots.append(make_lot(model, part, cluster, result, site.pue, stated))
         if not result.complete:
             break
     if not lots:
@@ -119,7 +122,7 @@ def _ranked(case: Case, lots: list[PlanLot], offer: Offer | None) -> tuple[Ranke
             case.model, lot.cluster, lot.plans.take(int(position[i])), default_batch=case.default_batch,
             detail="" if ranked else options.detail,
         )  # fmt: skip
-        assert np.isclose(prediction.law_time, seconds[i], rtol=1e-6), (prediction.plan, seconds[i])
+        assert np.isclose(prediction.step_time, seconds[i], rtol=1e-6), (prediction.plan, seconds[i])
         expense = expense_of(
             prediction, lot.cluster, price=str(options.price), pue=options.pue, within=lots[0].cluster
         )
