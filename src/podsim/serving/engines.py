@@ -29,7 +29,7 @@ class Engine:
     half_speed: float = 1.0
     """factor. The speed of products of 16 bits and more, relative to the kernel law."""
     int8_speed: float = 1.0
-    """factor. The speed of products of 8 bits, relative to the kernel law."""
+    """factor. The speed of products of 8 bits and fewer, relative to the law of `podsim.serving.kernels`."""
     attention_speed: float = 1.0
     """share. The share of an SM's peak that the attention kernel for whole sequences reaches."""
     kernel: float = 0.0

@@ -52,7 +52,7 @@ def serving_warnings(task: Task, chip: Gpu) -> tuple[str, ...]:
     if chip.architecture not in ("ampere", "volta"):
         notes.append(f"the engine's constants are those of an A100, not of {chip.architecture}")
     if task.kind == "images":
-        slow = "a third" if task.engine.name == "tensorrt-2021" else "7 to 14 %"
+        slow = "a third" if task.engine.name == "tensorrt-2021" else "4 to 8 %"
         notes.append(
             f"MLPerf's offline throughput (ResNet-50, int8, A100 and slices) comes out {slow} too low, unfitted"
         )
