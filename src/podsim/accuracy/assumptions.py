@@ -35,7 +35,7 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
         "GPUs of a job fill whole nodes, tensor-parallel groups first; no other job shares the fabric; "
         "data loading keeps up; nothing fails",
     ]
-    if any(block.experts for block in model.layers):
+    if model.has_experts:
         said.append(
             f"the busiest expert rank gets {software.expert_imbalance:g} times the mean number of tokens"
         )

@@ -114,7 +114,7 @@ def run_features(model: Model, cluster: Cluster, plan: Plan, host_share: float) 
         nodes="one" if int(plan.gpus) <= cluster.gpus_per_node else "several",
         size=_size(model.parameters),
         host="yes" if host_share > _HOST_BOUND else "no",
-        experts="experts" if any(block.experts for block in model.layers) else "dense",
+        experts="experts" if model.has_experts else "dense",
     )
 
 

@@ -47,9 +47,8 @@ class Reach:
 
 def measured_reach(model: Model, cluster: Cluster, plan: Plan) -> Reach | None:
     """The best measured run of a scalar plan's class; None where too few runs on its GPU family were measured."""
-    has_experts = any(block.experts for block in model.layers)
     key = (cluster.gpu.architecture.lower(), operand_bits(plan.precision))
-    return _best_of_class(*key, has_experts, float(model.active_parameters))
+    return _best_of_class(*key, model.has_experts, float(model.active_parameters))
 
 
 @lru_cache(maxsize=256)

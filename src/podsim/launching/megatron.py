@@ -39,7 +39,7 @@ _DEGREES = {
 def cannot(job: Job) -> list[str]:
     """The parts of a legal plan that Megatron-LM cannot run."""
     plan = effective(job.plan, job.model)
-    moe = any(block.experts for block in job.model.layers)
+    moe = job.model.has_experts
     chunks = int(plan.virtual_stages)
     rules = (
         (plan.schedule == Schedule.GPIPE, "schedule=gpipe: its schedules are 1f1b and interleaved"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
@@ -21,10 +21,6 @@ from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES
 from podsim.network.switch_trees import switch_trees
 from podsim.network.table_cost import link_cost
 from podsim.results.sweep import AlgorithmRow, Timed
-
-if TYPE_CHECKING:
-    from podsim.network.play import Prepared
-
 
 _SWITCHES_ADD = ("hopper", "blackwell")
 """architectures whose NVSwitches reduce (NVLS)"""
@@ -113,23 +109,19 @@ class _Player:
     """Seconds of NCCL's choices by simulation; each table is prepared once."""
 
     def __init__(self, setting: SweepSetting, name: str) -> None:
-        self.place, self.name = setting, name
-        self.ready: dict[tuple[str, str], Prepared] = {}
+        self.setting, self.name = setting, name
+        self.players: dict[tuple[str, str], Callable[[int], float]] = {}
 
     def __call__(self, algorithm: str, protocol: str, size: int) -> float:
-        from podsim.network.play import play, prepare
-
-        setting = self.place
-        if algorithm == "none" or setting.cluster is None:
+        if algorithm == "none" or self.setting.cluster is None:
             return 0.0
-        if (algorithm, protocol) not in self.ready:
-            table, links = self._table_and_links(algorithm, protocol)
-            self.ready[algorithm, protocol] = prepare(table, links, fold=True)
-        return play(self.ready[algorithm, protocol], size).seconds
+        if (algorithm, protocol) not in self.players:
+            self.players[algorithm, protocol] = _table_player(*self._table_and_links(algorithm, protocol))
+        return self.players[algorithm, protocol](size)
 
     def _table_and_links(self, algorithm: str, protocol: str) -> tuple[Table, PlayedFabric]:
         """The table of NCCL's choice, and the links at its wire efficiency."""
-        setting = self.place
+        setting = self.setting
         assert setting.cluster is not None
         rates = {"ranks": setting.ranks, "ranks_per_node": setting.local}
         if algorithm == "collnet":
@@ -175,16 +167,20 @@ def table_rows(
     return rows, f"the table {table.name!r} {how}{sends}; no kernel launch, no protocol"
 
 
+def _table_player(table: Table, fabric: PlayedFabric) -> Callable[[int], float]:
+    """Seconds of a table of a size in B, played on the links; the table is prepared once."""
+    from podsim.network.play import play, prepare  # it brings numba
+
+    ready = prepare(table, fabric, fold=True)
+    return lambda size: play(ready, size).seconds
+
+
 def _table_seconds(
     table: Table, setting: SweepSetting, sizes: tuple[int, ...], simulate: bool
 ) -> tuple[float, ...]:
     fabric = _with_switch(table, setting.fabric, setting)
     if simulate:
-        from podsim.network.play import play, prepare
-
-        ready = prepare(table, fabric, fold=True)
-        return tuple(play(ready, size).seconds for size in sizes)
-
+        return tuple(map(_table_player(table, fabric), sizes))
     cost = link_cost(table, fabric)
     return tuple(cost.latency + cost.per_byte * size for size in sizes)
 

@@ -212,6 +212,11 @@ class Model:
         return sum(block.parameters for block in self.blocks)
 
     @property
+    def has_experts(self) -> bool:
+        """Whether some layer is a mixture of experts."""
+        return any(block.experts for block in self.layers)
+
+    @property
     def active_parameters(self) -> int:
         """Parameters that one token passes through: top-k of the experts instead of all."""
         total = 0
