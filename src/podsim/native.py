@@ -119,7 +119,7 @@ def _address(kind: Any, array: Any) -> int:
     if not is_array or (kind is not None and kind != array.dtype):
         given = f"{array.dtype} array" if isinstance(array, np.ndarray) else type(array).__name__
         raise TypeError(f"a C-contiguous {kind or 'record'} array is needed, not a {given}")
-    return array.ctypes.data
+    return int(array.ctypes.data)
 
 
 def _is_struct(kind: Any) -> bool:
