@@ -140,4 +140,4 @@ def _read_batch(text: str, sequence: int, gpus: int) -> int:
     wanted, odd = tokens / sequence, gpus // (gpus & -gpus)
     odd = odd if odd <= wanted else 1
     doublings = max(0, int(log2(wanted / odd)) - 2)
-    return odd * max(1, round(wanted / odd / 2**doublings)) << doublings
+    return (odd * max(1, round(wanted / odd / (1 << doublings)))) << doublings
