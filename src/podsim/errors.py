@@ -16,6 +16,7 @@
     │   └── NoFitError   legal plans, of which none fits the memory; a checkpoint that fits nowhere; a run that failures
     │                    never let finish: an answer, so the command line exits with 1, not 2
     ├── MigError         MIG instances that cannot stand together, or nvidia-smi text that cannot be read: all problems
+    ├── NativeError      the C library that simulations and queues run on is not there and cannot be compiled
     └── LabError         a real run that cannot be started, or that broke off: by a rank that died, say
         └── CheckpointError   a checkpoint that cannot be written, or that is damaged; with the whole one before it
 
@@ -72,6 +73,10 @@ class ScheduleError(PodsimError):
 
 class SimulationError(PodsimError):
     """Ops that cannot be played: they wait for each other, or for what does not exist."""
+
+
+class NativeError(PodsimError):
+    """The C library is not there, and cannot be compiled."""
 
 
 class LabError(PodsimError):
