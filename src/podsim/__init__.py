@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from podsim import moved as moved  # old imports work, with a warning
+from podsim.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from podsim.errors import NoFitError as NoFitError
@@ -75,8 +76,6 @@ if TYPE_CHECKING:
     from podsim.verbs.workers import workers as workers
     from podsim.workload.catalog import load_model as load_model
     from podsim.workload.model import Model as Model
-
-__version__ = "0.2.0"
 
 _PUBLIC = {
     "Cluster": "hardware.cluster",

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from podsim import __version__
 from podsim.errors import PodsimError
+from podsim.version import __version__
 
 _FORMAT = 0x706F6401
 """the application id of the file: "pod" and the version of its table"""
