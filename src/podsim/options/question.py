@@ -185,12 +185,17 @@ Answer = TypeVar("Answer")
 More = ParamSpec("More")
 
 
+Fill: TypeAlias = "Callable[[type, dict[str, Any]], dict[str, Any]]"
+"""gives the values of a group's options from those that the user gave, one of which names a file with more"""
+
+
 def question(
-    group: type[Group],
+    group: type[Group], *, fill: Fill | None = None
 ) -> Callable[[Callable[Concatenate[Group, More], Answer]], Callable[..., Answer]]:
     """Make a function of a group of options one of their names, as `podsim.predict("gpt2", on="dgx-a100", tp=8)`.
 
     Its signature and its help show the options. Keywords that are not options, such as `progress`, stay as they are.
+    `fill` completes the options if `plan` names a file that holds more of them.
     """
 
     def made(answer: Callable[Concatenate[Group, More], Answer]) -> Callable[..., Answer]:
@@ -204,6 +209,8 @@ def question(
             except TypeError as error:
                 raise TypeError(f"{answer.__name__}(): {error}{_hint(named, shown)}") from None
             said = {name: value for name, value in given.items() if name in options}
+            if fill is not None and said.get("plan"):
+                said = fill(group, said)
             return answer(
                 group(**said), **{name: value for name, value in given.items() if name not in options}
             )  # type: ignore[call-arg]
