@@ -19,7 +19,7 @@ Run = Callable[..., Result]
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
-    api.plan("gpt2-xl", on="dgx-h100:2", batch=64, overrides={"gpu.memory": "70GB"}, save=folder)
+    api.plan("gpt2-large", on="dgx-h100:2", batch=64, overrides={"gpu.memory": "70GB"}, save=folder)
     return folder
 
 
@@ -40,7 +40,7 @@ def test_a_plan_of_the_ranking(saved: Path, podsim: Run) -> None:
 def test_options_change_the_plan_of_a_file(saved: Path) -> None:
     file = str(saved)
     assert api.predict(plan=file, gpus=8).gpus == 8
-    assert api.predict(plan=file, tp=2, pp=2).plan["dp"] == 4
+    assert api.predict(plan=file, tp=2, cp=2).plan["dp"] == 4
     assert (
         api.predict(plan=file, overrides={"gpu.memory": "75GB"}).memory_limit
         > api.predict(plan=file).memory_limit
@@ -52,19 +52,17 @@ def test_other_questions_take_it(saved: Path) -> None:
     wanted = api.predict(plan=file)
     assert api.goodput(plan=file, tokens="10G", runs=10).plan == wanted.plan
     assert api.simulate(plan=file).plan == wanted.plan
-    assert api.launch(plan=file, tool="deepspeed").plan == wanted.plan
+    assert api.launch(plan=file).plan == wanted.plan
     with pytest.raises(PodsimError, match="give one of them"):
         api.goodput(plan=file, tokens="10G", limit={"tp": "8"})
 
 
 def test_a_plan_that_a_user_writes(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text('model = "gpt2"\non = "dgx-a100:1"\nbatch = 32\n[plan]\ntp = 2\nrecompute = "full"\n')
+    file.write_text('model = "gpt-tiny"\non = "dgx-a100:1"\nbatch = 32\n[plan]\ntp = 2\nrecompute = "full"\n')
     plan = api.predict(plan=str(file)).plan
     assert (plan["tp"], plan["dp"], plan["recompute"], plan["global_batch"]) == (2, 4, "full", 32)
-    trained = api.train(
-        plan=str(file), overrides={"model.layers": "2", "model.vocab": "64"}, batch=4, steps=1, sequence=16
-    )
+    trained = api.train(plan=str(file), dp=1, batch=4, steps=1, sequence=16)
     assert trained is not None
     assert (trained.plan["tp"], trained.plan["recompute"]) == (2, "full")
 

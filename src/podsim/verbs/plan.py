@@ -27,7 +27,7 @@ from podsim.training.search_limits import read_limits, spelled
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
-from podsim.verbs.save import check_directory, check_tools, read_experiment, save_plans, texts_of_tools
+from podsim.verbs.save import check_saving, read_experiment, save_plans, texts_of_tools
 
 _TRADES = ("cost", "energy")
 
@@ -46,9 +46,8 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     tokens = None if options.tokens is None else read_tokens(options.tokens)
     options = replace(options, price=str(options.price), tokens=tokens)
     _check(options)
-    check_tools(options.launch, options.save)
-    if options.save is not None:
-        check_directory(Path(options.save))
+    if options.save is not None or options.launch:
+        check_saving(options.save, options.launch)
     network, cluster, count = read_inputs(
         options.model, options.on, options.gpus, options.sequence, options.overrides
     )

@@ -35,6 +35,15 @@ _FOUND = "plan"
 _FILES = ("plans.csv", "pareto.csv", "plans.json", "experiment.toml")
 
 
+def check_saving(save: str | Path | None, tools: Sequence[str]) -> None:
+    """Raise PodsimError for a tool that does not exist, for launch files without a directory, or one that cannot be."""
+    if wrong := [tool for tool in tools if tool not in TOOLS]:
+        raise PodsimError(unknown_name("tool", wrong[0], TOOLS))
+    if save is None:
+        raise PodsimError(f"--launch {tools[0]} writes a file; say where with --save DIR")
+    check_directory(Path(save))
+
+
 def check_directory(directory: Path) -> None:
     """Raise PodsimError for a directory that cannot be made or written, before any work is done for it."""
     there = directory
@@ -78,14 +87,6 @@ def save_plans(result: PlanResult, directory: Path, launch_files: Mapping[str, s
                 (Path(made) / name).replace(directory / name)
     except (OSError, UnicodeError) as error:
         raise _unwritable(directory, getattr(error, "strerror", None) or str(error)) from None
-
-
-def check_tools(tools: Sequence[str], save: str | Path | None) -> None:
-    """Raise PodsimError for a tool that does not exist, or for launch files without a directory for them."""
-    if wrong := [tool for tool in tools if tool not in TOOLS]:
-        raise PodsimError(unknown_name("tool", wrong[0], TOOLS))
-    if tools and save is None:
-        raise PodsimError(f"--launch {tools[0]} writes files; say where with --save DIR")
 
 
 def texts_of_tools(
