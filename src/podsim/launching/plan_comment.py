@@ -60,7 +60,4 @@ def comment_of(text: str) -> dict[str, Any]:
 
 def _is_known(name: str, value: object) -> bool:
     known = _KNOWN.get(name)
-    if known is None:
-        return False
-    kind = dict if known.read else known.kind or str
-    return type(value) is kind and (not known.choices or value in known.choices)
+    return known is not None and type(value) in known.kinds and (not known.choices or value in known.choices)

@@ -16,7 +16,8 @@ from typing import Any
 from podsim.errors import PodsimError, unknown_name
 from podsim.options.plan_options import JobOptions, LayoutFields, TrainedFields
 from podsim.options.question import options_of
-from podsim.training.plan import Plan, split_overrides
+from podsim.training.job_inputs import split_overrides
+from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
 from podsim.workload.specification import shown
 
@@ -197,14 +198,10 @@ def _checked(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     problems = []
     for name, value in values.items():
         known = _FIELDS.get(name) or _JOB[name]
-        kind = dict if known.read else known.kind or str
-        if type(value) is not kind and value is not None:
-            problems.append(f"{name}={shown(value)} must be {_KINDS[kind]}")
+        if type(value) not in known.kinds and value is not None:
+            problems.append(f"{name}={shown(value)} must be {known.kind_names}")
     if problems:
         raise PodsimError(f"{_name(path)}: {'; '.join(problems)}")
     if values.get("overrides"):
         values["overrides"] = {str(key): str(value) for key, value in values["overrides"].items()}
     return {name: value for name, value in values.items() if value is not None}
-
-
-_KINDS = {str: "text", int: "a whole number", bool: "true or false", dict: "a table"}

@@ -22,6 +22,9 @@ Reader: TypeAlias = Callable[[Sequence[str], str], Any]
 """gives the value of a repeated option from its texts and its flag"""
 
 _KINDS: dict[str, type] = {"bool": bool, "float": float, "int": int, "str": str, "Path": Path}
+_KIND_NAMES = {
+    str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table", Path: "text",
+}  # fmt: skip
 _LISTED = re.compile(r"(?:Sequence|tuple)\[(\w+)")
 
 
@@ -56,6 +59,19 @@ class Option:
     def is_required(self) -> bool:
         """Whether it has no default."""
         return self.default is MISSING
+
+    @property
+    def kinds(self) -> tuple[type, ...]:
+        """The types that its value may have in a file."""
+        if self.read:
+            return (dict,)
+        several = {"str | float": (str, float), "int | str": (int, str)}
+        return several.get(self.annotation.removesuffix(" | None"), (self.kind or str,))
+
+    @property
+    def kind_names(self) -> str:
+        """The same in words: "text or a number"."""
+        return " or ".join(_KIND_NAMES[kind] for kind in self.kinds)
 
 
 def option(default: Any, help: str, **details: Any) -> Any:

@@ -15,7 +15,8 @@ from podsim.launching.tools import DEFAULT, LARGEST, TOOLS, emit, read
 from podsim.options.plan_options import LaunchOptions
 from podsim.options.question import options_of, question
 from podsim.results.launched import PlanRead, Recipe
-from podsim.training.plan import Plan, read_plan, split_overrides
+from podsim.training.job_inputs import read_sequence, split_overrides
+from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import predict_plan
 from podsim.units import parse_quantity
 from podsim.verbs.predict import describe
@@ -59,10 +60,10 @@ def _write(options: LaunchOptions) -> Recipe:
     mounts = _mounts(tuple(options.mount))
     if tool == "deepspeed" and options.overlap_param is None:
         options = replace(options, overlap_param=options.zero == 3)
-    network, cluster, plan, _ = read_plan(options, forced=options.force)
+    network, cluster, plan, *_ = read_plan(options, forced=options.force)
     if not options.software and not is_started(plan.software, TOOLS[tool].eras):
         options = replace(options, software=TOOLS[tool].eras[0])
-        network, cluster, plan, _ = read_plan(options, forced=options.force)
+        network, cluster, plan, *_ = read_plan(options, forced=options.force)
     part = cluster.subset(int(plan.gpus))
     forced = tuple(plan.problems(network, cluster)) or _too_large(network, part, plan, options)
     image = IMAGE if options.image is None else options.image
@@ -145,14 +146,14 @@ def _predicted(options: LaunchOptions, text: str) -> PlanRead:
 
 
 def _named(model: str, options: LaunchOptions) -> Model:
-    length = {} if options.sequence is None else {"sequence": str(options.sequence)}
+    length = {} if options.sequence is None else {"sequence": str(read_sequence(options.sequence))}
     return load_model(model, split_overrides(options.overrides)[0] | length)
 
 
 def _reading(text: str, options: LaunchOptions, gpus: int | None, network: Model | None) -> Reading:
     """What the text says; problems begin with the name of the file."""
     layers = network.layer_count if network else 0
-    length = options.sequence or (network.sequence if network else 0)
+    length = read_sequence(options.sequence or 0) or (network.sequence if network else 0)
     name = "standard input" if options.read == "-" else options.read[-200:]
     try:
         return read(text, tool=options.tool, gpus=gpus, layers=layers, sequence=length)

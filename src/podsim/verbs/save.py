@@ -15,7 +15,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.launching.job import Job
 from podsim.launching.tools import SCRIPTS, TOOLS, launch_files
 from podsim.options.plan_options import SearchOptions
-from podsim.options.question import Option, options_of
+from podsim.options.question import options_of
 from podsim.report.plain_data import to_csv, to_json
 from podsim.results.launched import Recipe
 from podsim.results.prediction import PlanResult
@@ -138,27 +138,14 @@ def read_experiment(path: Path) -> dict[str, Any]:
     for key, value in raw.items():
         if key not in _KEPT:
             problems.append(unknown_name("key", key, _KEPT))
-        elif type(value) not in (kinds := _kinds(_KEPT[key])):
-            problems.append(f"{key}={str(value)[:80]!r} must be {' or '.join(map(_kind_name, kinds))}")
+        elif type(value) not in _KEPT[key].kinds:
+            problems.append(f"{key}={str(value)[:80]!r} must be {_KEPT[key].kind_names}")
     problems += [f"{key} is missing" for key, known in _KEPT.items() if known.is_required and key not in raw]
     if problems:
         raise PodsimError(f"{path}: {'; '.join(problems)}")
     if "overrides" in raw:
         raw["overrides"] = {key: str(value) for key, value in raw["overrides"].items()}
     return raw
-
-
-def _kinds(known: Option) -> tuple[type, ...]:
-    """The types that an option may have in a file."""
-    if known.read:
-        return (dict,)
-    return (str, float) if known.annotation.startswith("str | float") else (known.kind or str,)
-
-
-def _kind_name(kind: type) -> str:
-    return {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}[
-        kind
-    ]
 
 
 def _read(path: Path) -> dict[str, Any]:
