@@ -58,7 +58,7 @@ def _colours(p: Program) -> list[Ints]:
     )
     flow, lane, link = mix(flow), mix(lane), mix(link)
     counts = len(flow), len(lane), len(link), len(p.dep_ptr) - 1, len(p.group_repeat)
-    colours = Colours(flow, *(np.empty(count, np.int64) for count in counts[1:]), *counts)
+    colours = Colours._make((flow, *(np.empty(count, np.int64) for count in counts[1:]), *counts))
     struct, program, new = c_struct(colours), c_struct(p), np.empty_like(flow)
     classes, rounds = 0, 0
     while True:

@@ -226,10 +226,11 @@ def _program(ops: Ops, join: Small, transfer: Small) -> tuple[Program, Small]:
     bounds = np.searchsorted(effect.domain[slowed], np.arange(domains + 1))
     return typed_program(Program(
         stream=ops.stream, order_ptr=order_ptr, order=order, seconds=ops.seconds, next_ptr=pointer,
-        after=ops.after[edges], join=join, join_size=np.bincount(join[join >= 0]), transfer=transfer, peak=t.peak,
-        latency=t.latency, link_ptr=t.routes[0], link=t.routes[1], use=t.use, capacity=t.capacity,
-        domain=effect.domain, slows=effect.slows, slowed=effect.slowed, domain_ptr=bounds, domain_stream=slowed,
-        share=effect.share, streams=streams, links=len(t.capacity), room=int(np.diff(t.routes[0]).max(initial=0)) + 1,
+        after=ops.after[edges], join=join, join_size=np.bincount(join[join >= 0]).astype(np.int32),
+        transfer=transfer, peak=t.peak, latency=t.latency, link_ptr=t.routes[0], link=t.routes[1], use=t.use,
+        capacity=t.capacity, domain=effect.domain, slows=effect.slows.astype(np.uint8),
+        slowed=effect.slowed.astype(np.uint8), domain_ptr=bounds, domain_stream=slowed, share=effect.share,
+        streams=streams, links=len(t.capacity), room=int(np.diff(t.routes[0]).max(initial=0)) + 1,
     )), np.bincount(ops.after, minlength=n).astype(np.int32)  # fmt: skip
 
 

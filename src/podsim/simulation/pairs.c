@@ -4,7 +4,7 @@
 
 /* Both chains go on without a pause from corner (i, j) until one waits for the other: where, and when. */
 static void run_on(const struct Chains *c, int64_t *i, int64_t *j, double *x, double *y, double *time) {
-    while (*i < c->count && *j < c->other_count && c->stream[*i] != c->other_stream[*j]) {
+    while (*i < c->ops && *j < c->other_ops && c->stream[*i] != c->other_stream[*j]) {
         double step = c->done[*i + 1] - *x, step_other = c->other[*j + 1] - *y;
         *time += min_double(step, step_other);
         if (step <= step_other) {
@@ -29,7 +29,7 @@ static void improve(const struct Chains *c, int64_t at, double time, int64_t fro
 
 /* The least time at each corner that can follow (i0, j0), by way of it. */
 static void leave_corner(const struct Chains *c, int64_t i0, int64_t j0) {
-    int64_t n = c->count, m = c->other_count, wide = m + 1, here = i0 * wide + j0, i = i0, j = j0;
+    int64_t n = c->ops, m = c->other_ops, wide = m + 1, here = i0 * wide + j0, i = i0, j = j0;
     double time = c->best[here], x = c->done[i], y = c->other[j];
     if (time == INFINITY) return;
     run_on(c, &i, &j, &x, &y, &time);
@@ -47,9 +47,9 @@ static void leave_corner(const struct Chains *c, int64_t i0, int64_t j0) {
 /* The corners of the way that ends soonest, last to first, as rows of `way` (ops of the first chain done, of the second,
  * s); how many. `best` starts infinite but for its first cell, 0. */
 EXPORT int64_t pair_corners(const struct Chains *c, double *way) {
-    int64_t wide = c->other_count + 1, at = c->count * wide + c->other_count, length = 0;
-    for (int64_t i = 0; i <= c->count; i++)
-        for (int64_t j = 0; j <= c->other_count; j++) leave_corner(c, i, j);
+    int64_t wide = c->other_ops + 1, at = c->ops * wide + c->other_ops, length = 0;
+    for (int64_t i = 0; i <= c->ops; i++)
+        for (int64_t j = 0; j <= c->other_ops; j++) leave_corner(c, i, j);
     for (;; at = c->came[at]) {
         way[3 * length] = (double)(at / wide);
         way[3 * length + 1] = (double)(at % wide);

@@ -11,8 +11,8 @@ struct Chains {
     const int64_t *other_stream;
     double *best;
     int64_t *came;
-    int64_t count;
-    int64_t other_count;
+    int64_t ops;
+    int64_t other_ops;
 };
 
 #endif

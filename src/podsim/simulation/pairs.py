@@ -171,8 +171,8 @@ class Chains(NamedTuple):
     """s. The least time of each corner, [(ops + 1) (other ops + 1)]."""
     came: Ints
     """The corner before each."""
-    count: int
-    other_count: int
+    ops: int
+    other_ops: int
 
 
 _find_corners = c_function("pair_corners", Chains, Floats, result=int)

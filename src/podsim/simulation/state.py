@@ -7,7 +7,7 @@ N ops, S streams, E edges, L links, T kinds of transfer, D domains, J joins.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,9 +153,10 @@ _KINDS = {
 
 def typed_program(p: Program) -> Program:
     """The program with arrays of the kinds that C expects."""
-    return p._replace(**{
+    arrays: dict[str, Any] = {
         name: np.ascontiguousarray(getattr(p, name), kind) for kind, names in _KINDS.items() for name in names
-    })  # fmt: skip
+    }
+    return p._replace(**arrays)
 
 
 def new_state(p: Program, need: Small) -> State:
