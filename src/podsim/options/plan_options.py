@@ -96,6 +96,7 @@ class JobOptions:
     batch: int | str | None = option(
         None, "A step: 1024 sequences, or tokens as 4M; default about four million tokens.", kind=str
     )
+    train: str = option("full", "What is trained: full, lora:16, qlora:16, frozen:20 (layers), dpo, dpo+lora:16.")
     overrides: Mapping[str, str] | None = overrides_option(
         "gpu.memory=64GB, network.bandwidth=100Gb/s, model.layers=12"
     )

@@ -50,7 +50,7 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     if options.save is not None or options.launch:
         check_saving(options.save, options.launch)
     network, cluster, count, notes = read_inputs(
-        options.model, options.on, options.gpus, options.sequence, options.overrides
+        options.model, options.on, options.gpus, options.sequence, options.overrides, options.train
     )
     software = software_of(options.software, cluster.gpu)
     sequences, default = batch_of(options.batch, network.sequence, count)
@@ -223,7 +223,7 @@ def best_job(options: SavedJobOptions) -> Job:
         return _filed_job(options)
     result = plan(**values_of(options, SavedJobOptions, SearchOptions), top=1)
     network, cluster, *_ = read_inputs(
-        options.model, options.on, result.gpus, options.sequence, options.overrides
+        options.model, options.on, result.gpus, options.sequence, options.overrides, options.train
     )
     prediction = result.ranked[0].prediction
     return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]

@@ -35,14 +35,14 @@ def _listed(c: Config, layers: int, key: str) -> Kinds:
     return kinds
 
 
-def _numbered(c: Config, layers: int, key: str, linear: str) -> Kinds:
-    """A list of 0 and 1; 1 is `linear` if that begins with 1, else 0 is."""
+def _numbered(c: Config, layers: int, key: str, names: str) -> Kinds:
+    """A list of 0 and 1; `names` are the kinds of 1 and of 0."""
     flags = c.items(key)
-    one, zero = linear.split(",")
+    first, zero = names.split(",")
     if len(flags) != layers or any(flag not in (0, 1) for flag in flags):
         c.complain(f"{key} must be 0 or 1 for each of {layers} layers")
         return ["full"] * layers
-    return [one if flag else zero for flag in flags]
+    return [first if flag else zero for flag in flags]
 
 
 def _periodic(c: Config, layers: int, key: str, rest: str, offset: str = "") -> Kinds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
-from podsim.workload.layer_ops import linear, norm
+from podsim.workload.attention_layers import linear, norm
 from podsim.workload.model import Block, Model, Saved, TensorOp
 from podsim.workload.specification import Changes, Transformer, resolve
 from podsim.workload.transformer_layers import layer_ops, syncs
@@ -45,6 +45,7 @@ def build(spec: Transformer) -> Model:
         tied_embeddings=spec.tied,
         source=spec.source,
         attributes=dict(vars(spec)),
+        assumptions=spec.assumptions,
     )
 
 
