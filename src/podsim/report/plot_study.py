@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError, unknown_name
@@ -175,9 +176,9 @@ def _scaling(axes: Axes, lines: dict[str, list[tuple[int, float]]]) -> None:
         axes.plot(counts, rates, color=colour, lw=1.8, marker="o", ms=4, label=name[:_NAMES])
         ideal = [rates[0] * count / counts[0] for count in counts]
         axes.plot(counts, ideal, color=colour, lw=1.0, ls=(0, (4, 2)), alpha=0.6)
-    counts = sorted({gpus for points in lines.values() for gpus, _ in points})
+    every = sorted({gpus for points in lines.values() for gpus, _ in points})
     axes.set(xscale="log", yscale="log", xlabel="GPUs")
-    axes.set_xticks(counts[:: max(1, len(counts) // 8)])
+    axes.set_xticks(every[:: max(1, len(every) // 8)])
     axes.xaxis.set_minor_locator(NullLocator())
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -218,9 +219,8 @@ def _pareto(axes: Axes, rows: Sequence[StudyRow], names: tuple[str, str], varied
     step = max(1, -(-len(best) // _LABELS))
     for row in best[::step]:
         at = (_value(row, across) or 0.0, _value(row, up) or 0.0)
-        axes.annotate(
-            _label(row, varied), at, xytext=(5, 4), textcoords="offset points", fontsize=7, color=INK
-        )
+        label = "\n".join(wrap(_label(row, varied), 28))
+        axes.annotate(label, at, xytext=(5, 4), textcoords="offset points", fontsize=7, color=INK)
     _show_unit(axes.xaxis, across)
     _show_unit(axes.yaxis, up)
     axes.margins(x=0.18, y=0.12)
