@@ -13,7 +13,7 @@ from podsim.results.expense import Expense
 from podsim.results.prediction import Prediction
 from podsim.results.study import FITS, NO_ANSWER, NO_FIT, StudyRow
 from podsim.storage.long_runs import read_tokens
-from podsim.training.plan import split_overrides
+from podsim.training.job_inputs import split_overrides
 from podsim.verbs.plan import plan
 from podsim.verbs.power import expense_of
 from podsim.verbs.predict import predict
