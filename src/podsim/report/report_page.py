@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from podsim.report.columns import BAR, Table
+from podsim.report.columns import BAR, Table, field_value
 from podsim.report.screen import Block, Line, Paragraph, Report, Rows
 from podsim.report.theme import render_page
 
@@ -30,17 +30,24 @@ class Item:
     """The entries of a list."""
     table: Table | None = None
     rows: list[tuple[Any, str, bool]] = field(default_factory=list)
-    """Rows as (row, text instead of it, whether it stands out)."""
+    """The rows as (row, text instead of it, whether it stands out)."""
 
 
 def report_page(
-    report: Report, *, charts: Sequence[Markup] = (), command: str = "", version: str = ""
+    report: Report, charts: Sequence[Markup] = (), *, command: str = "", version: str = ""
 ) -> str:
     """HTML of a report; its first line is the title, `command` is what gives it again."""
     items = list(_items(report))
-    title = next((item.text for item in items if item.kind == "title"), "podsim")
+    title = next((item.text for item in items if item.kind == "title"), command or "podsim")
     return render_page(
-        "report.html", title=title, items=items, charts=charts, command=command, version=version, BAR=BAR
+        "report.html",
+        title=title,
+        items=items,
+        charts=charts,
+        command=command,
+        version=version,
+        BAR=BAR,
+        value_of=field_value,
     )
 
 
