@@ -20,7 +20,8 @@ from podsim.options.question import question, values_of, wrong_choices
 from podsim.results.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import Job, read_tokens
-from podsim.training.plan import Plan, batch_of, precision_of, read_inputs, software_of
+from podsim.training.job_inputs import batch_of, read_inputs
+from podsim.training.plan import Plan, precision_of, software_of
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
@@ -47,7 +48,7 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     _check(options)
     if options.save is not None:
         check_directory(Path(options.save))
-    network, cluster, count = read_inputs(
+    network, cluster, count, notes = read_inputs(
         options.model, options.on, options.gpus, options.sequence, options.overrides
     )
     software = software_of(options.software, cluster.gpu)
@@ -61,7 +62,7 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     if options.measured:
         case = _corrected_case(case, progress)
     result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
-    result = replace(result, arguments=_arguments(case))
+    result = replace(result, arguments=_arguments(case), notes=notes)
     if options.overrides:
         ranked = (
             replace(each, prediction=changed(each.prediction, options.overrides)) for each in result.ranked
@@ -216,7 +217,7 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
 def best_job(options: SavedJobOptions) -> Job:
     """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
     result = plan(**values_of(options, SavedJobOptions, SearchOptions), top=1)
-    network, cluster, _ = read_inputs(
+    network, cluster, *_ = read_inputs(
         options.model, options.on, result.gpus, options.sequence, options.overrides
     )
     prediction = result.ranked[0].prediction
