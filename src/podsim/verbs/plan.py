@@ -42,22 +42,10 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     with (evaluated, all) combinations; Ctrl-C gives the best so far. Raises NoFitError when no plan fits, saying by
     how much, PlanError when none is legal, and PodsimError for anything unusable.
     """
-    tokens = None if options.tokens is None else read_tokens(options.tokens)
-    options = replace(options, price=str(options.price), tokens=tokens)
-    _check(options)
     if options.save is not None:
         check_directory(Path(options.save))
-    network, cluster, count = read_inputs(
-        options.model, options.on, options.gpus, options.sequence, options.overrides
-    )
-    software = software_of(options.software, cluster.gpu)
-    sequences, default = batch_of(options.batch, network.sequence, count)
-    fixed = Plan(
-        global_batch=sequences, precision=precision_of(options.precision, cluster),
-        optimizer_precision=options.optimizer_precision, software=software, sequence=network.sequence,
-        flash=cluster.gpu.compute_capability >= 7.5,
-    ).check(network, cluster)  # fmt: skip
-    case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
+    case = read_case(options)
+    options = case.options
     if options.measured:
         case = _corrected_case(case, progress)
     result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
@@ -70,6 +58,24 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     if options.save is not None:
         save_plans(result, Path(options.save))
     return result
+
+
+def read_case(options: SearchOptions) -> Case:
+    """What is searched: the model, the cluster, and the plan's fields that a search does not choose."""
+    tokens = None if options.tokens is None else read_tokens(options.tokens)
+    options = replace(options, price=str(options.price), tokens=tokens)
+    _check(options)
+    network, cluster, count = read_inputs(
+        options.model, options.on, options.gpus, options.sequence, options.overrides
+    )
+    software = software_of(options.software, cluster.gpu)
+    sequences, default = batch_of(options.batch, network.sequence, count)
+    fixed = Plan(
+        global_batch=sequences, precision=precision_of(options.precision, cluster),
+        optimizer_precision=options.optimizer_precision, software=software, sequence=network.sequence,
+        flash=cluster.gpu.compute_capability >= 7.5,
+    ).check(network, cluster)  # fmt: skip
+    return Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
 
 
 def _corrected_case(case: Case, progress: Progress | None) -> Case:
