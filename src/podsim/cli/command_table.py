@@ -46,6 +46,16 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         report="report.predictions:plans_report",
         progress=_SEARCHING,
     ),
+    "study": Row(
+        help="Compare designs: clusters, models, plans, what-ifs. Exit status 1: none fits.",
+        options="study_options:StudyOptions",
+        verb="study",
+        output="output_options:Output",
+        report="report.study_tables:study_report",
+        rows="report.study_tables:flat_rows",
+        progress="answering designs",
+        status=lambda result: int(all(row.status != "fits" for row in result.rows)),
+    ),
     "replay": Row(
         help="Run a saved search again. Exit status 1: no plan fits.",
         options="plan_options:ReplayOptions",

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError
 from podsim.jit import kernel
+from podsim.native import c_function
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -48,6 +49,9 @@ class Scratch(NamedTuple):
     """The number of rising flows; 0 on entry and exit."""
     busy: Ints
     """The links that have rising flows, in a list."""
+
+
+_fill = c_function("flow_fill", Ints, int, Flows, Floats, Scratch)
 
 
 @kernel
@@ -190,5 +194,5 @@ def max_min_rates(
     taken = np.repeat(copy, np.diff(indptr)) * taken
     scratch = Scratch(*(np.zeros(len(capacity), kind) for kind in (float, float, np.int64, np.int64)))
     routed = Flows(indptr[:-1], indptr[1:], links, taken, weight, capacity)
-    fill(np.arange(flows), flows, routed, rates, scratch)
+    _fill(np.arange(flows), flows, routed, rates, scratch)
     return rates

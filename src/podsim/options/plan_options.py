@@ -71,7 +71,9 @@ class TrainedFields:
     software: Any = option(
         None, "Framework era; default one calibrated on the GPU. `podsim show software` lists them."
     )
-    sequence: Any = option(None, "Tokens of a sequence; default the model's.", kind=int)
+    sequence: int | str | None = option(
+        None, "Tokens of a sequence, as 4096 or 8k; default what the model was trained with.", kind=str
+    )
 
 
 def overrides_option(example: str) -> Any:
@@ -87,9 +89,13 @@ class JobOptions:
     model: str = option(
         MISSING, "A name that `podsim models` lists, a config.json, or the folder it is in.", argument=True
     )
-    on: str = option(MISSING, "Cluster: dgx-a100-80gb:64, selene, superpod-a100:2su, or a TOML file.")
-    gpus: int | None = option(None, "GPUs of the job; default the whole cluster.")
-    batch: int | None = option(None, "Sequences of a step; default about four million tokens.")
+    on: str = option(
+        MISSING, "GPU, system, cluster or TOML file: h100, dgx-h100:8 (nodes), selene, superpod-a100:2su."
+    )
+    gpus: int | None = option(None, "GPUs of the job; default the whole cluster, or one node.")
+    batch: int | str | None = option(
+        None, "A step: 1024 sequences, or tokens as 4M; default about four million tokens.", kind=str
+    )
     overrides: Mapping[str, str] | None = overrides_option(
         "gpu.memory=64GB, network.bandwidth=100Gb/s, model.layers=12"
     )

@@ -81,7 +81,7 @@ class WorkersOptions:
     )
     on: str = option("", "Cluster: dgx-a100:4, selene, or a TOML file.")
     gpus: int | None = like(JobOptions, "gpus")
-    batch: int | None = like(JobOptions, "batch", "Sequences of a step of all workers.")
+    batch: int | str | None = like(JobOptions, "batch", "Sequences of a step of all workers.")
     tp: int = like(LayoutFields, "tp", "Tensor-parallel degree of a replica.")
     pp: int = like(LayoutFields, "pp", "Pipeline stages of a replica.")
     micro_batch: int = like(LayoutFields, "micro_batch")

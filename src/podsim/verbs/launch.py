@@ -13,7 +13,8 @@ from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading
 from podsim.options.plan_options import LaunchOptions
 from podsim.options.question import options_of, question
 from podsim.results.launched import PlanRead, Recipe
-from podsim.training.plan import Plan, read_plan, split_overrides
+from podsim.training.job_inputs import read_sequence, split_overrides
+from podsim.training.plan import Plan, read_plan
 from podsim.units import parse_quantity
 from podsim.verbs.predict import describe
 from podsim.workload.catalog import load_model
@@ -59,7 +60,7 @@ def _write(options: LaunchOptions) -> Recipe:
     if tool == "deepspeed" and options.overlap_param is None:
         options = replace(options, overlap_param=options.zero == 3)
     options = replace(options, software=options.software or TOOLS[tool].eras[0])
-    network, cluster, plan, _ = read_plan(options)
+    network, cluster, plan, *_ = read_plan(options)
     image = IMAGE if options.image is None else options.image
     if any(c.isspace() or not c.isprintable() for c in image):
         raise PodsimError(f"image {image[:80]!r}: an image is named without spaces: REGISTRY#IMAGE:TAG")
@@ -125,7 +126,7 @@ def _predicted(options: LaunchOptions, text: str) -> PlanRead:
 
 
 def _named(model: str, options: LaunchOptions) -> Model:
-    length = {} if options.sequence is None else {"sequence": str(options.sequence)}
+    length = {} if options.sequence is None else {"sequence": str(read_sequence(options.sequence))}
     return load_model(model, split_overrides(options.overrides)[0] | length)
 
 
@@ -134,7 +135,7 @@ def _reading(text: str, options: LaunchOptions, gpus: int | None, network: Model
     from podsim.launching.tools import read
 
     layers = network.layer_count if network else 0
-    length = options.sequence or (network.sequence if network else 0)
+    length = read_sequence(options.sequence or 0) or (network.sequence if network else 0)
     name = "standard input" if options.read == "-" else options.read[-200:]
     try:
         return read(text, tool=options.tool, gpus=gpus, layers=layers, sequence=length)

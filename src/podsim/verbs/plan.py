@@ -20,7 +20,8 @@ from podsim.options.question import question, values_of, wrong_choices
 from podsim.results.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import Job, read_tokens
-from podsim.training.plan import Plan, batch_of, precision_of, read_inputs, software_of
+from podsim.training.job_inputs import batch_of, read_inputs
+from podsim.training.plan import Plan, precision_of, software_of
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
@@ -44,12 +45,12 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     """
     if options.save is not None:
         check_directory(Path(options.save))
-    case = read_case(options)
+    case, notes = read_case(options)
     options = case.options
     if options.measured:
         case = _corrected_case(case, progress)
     result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
-    result = replace(result, arguments=_arguments(case))
+    result = replace(result, arguments=_arguments(case), notes=notes)
     if options.overrides:
         ranked = (
             replace(each, prediction=changed(each.prediction, options.overrides)) for each in result.ranked
@@ -60,12 +61,12 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     return result
 
 
-def read_case(options: SearchOptions) -> Case:
-    """What is searched: the model, the cluster, and the plan's fields that a search does not choose."""
+def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
+    """What is searched, and what was taken where the user left it open: model, cluster, fields that no search chooses."""
     tokens = None if options.tokens is None else read_tokens(options.tokens)
     options = replace(options, price=str(options.price), tokens=tokens)
     _check(options)
-    network, cluster, count = read_inputs(
+    network, cluster, count, notes = read_inputs(
         options.model, options.on, options.gpus, options.sequence, options.overrides
     )
     software = software_of(options.software, cluster.gpu)
@@ -75,7 +76,8 @@ def read_case(options: SearchOptions) -> Case:
         optimizer_precision=options.optimizer_precision, software=software, sequence=network.sequence,
         flash=cluster.gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
-    return Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
+    case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
+    return case, notes
 
 
 def _corrected_case(case: Case, progress: Progress | None) -> Case:
@@ -222,7 +224,7 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
 def best_job(options: SavedJobOptions) -> Job:
     """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
     result = plan(**values_of(options, SavedJobOptions, SearchOptions), top=1)
-    network, cluster, _ = read_inputs(
+    network, cluster, *_ = read_inputs(
         options.model, options.on, result.gpus, options.sequence, options.overrides
     )
     prediction = result.ranked[0].prediction

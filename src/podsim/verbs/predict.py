@@ -53,7 +53,7 @@ def predict(options: PredictOptions) -> Prediction:
         tokens=tokens,
         correction=correction,
     )
-    prediction = changed(prediction, options.overrides)
+    prediction = replace(changed(prediction, options.overrides), notes=setting.notes)
     price, pue, carbon = str(options.price), options.pue, options.carbon
     if not price and pue is None and carbon is None:
         return prediction

@@ -103,7 +103,8 @@ def _kinds(known: Option) -> tuple[type, ...]:
     """The types that an option may have in a file."""
     if known.read:
         return (dict,)
-    return (str, float) if known.annotation.startswith("str | float") else (known.kind or str,)
+    several = {"str | float": (str, float), "int | str": (int, str)}
+    return several.get(known.annotation.removesuffix(" | None"), (known.kind or str,))
 
 
 def _kind_name(kind: type) -> str:

@@ -115,7 +115,7 @@ def play_setting(
     from podsim.simulation.lower import lower
     from podsim.simulation.outcome import outcome
 
-    model, cluster, plan, _ = setting
+    model, cluster, plan, *_ = setting
     prediction = predict_plan(model, cluster, plan)
     others = [predict_plan(model, cluster.having(gpu), plan) for gpu in dict.fromkeys(trouble.nodes.values())]
     tightest = min([prediction, *others], key=lambda candidate: candidate.memory_limit - candidate.memory)

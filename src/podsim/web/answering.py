@@ -14,8 +14,8 @@ from pathlib import Path
 
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError
 from podsim.report.plain_data import plain_value
-from podsim.web.worker_jobs import Job, Progress, Reply
 from podsim.web.questions import QUESTIONS, load, read_options
+from podsim.web.worker_jobs import Job, Progress, Reply
 
 _MOST_MEMORY = 6 * 2**30
 """B. The address space of a worker, so that one question cannot take the machine's memory."""

@@ -21,9 +21,9 @@ from starlette.staticfiles import StaticFiles
 from podsim import __version__
 from podsim.errors import PodsimError
 from podsim.web.guard import Guard, TooLargeError, refuse
-from podsim.web.worker_jobs import Job, Reply
 from podsim.web.questions import QUESTIONS, UPLOAD, described_questions, read_request
 from podsim.web.sessions import LARGEST, Session, Sessions
+from podsim.web.worker_jobs import Job, Reply
 from podsim.web.worker_pool import BusyError, LateError, LostError, WorkerPool
 
 COOKIE = "podsim_session"

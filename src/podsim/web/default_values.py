@@ -6,8 +6,10 @@ from typing import Any
 
 from podsim.options.plan_options import SearchOptions
 from podsim.options.question import question
-from podsim.training.plan import batch_of, precision_of, read_inputs, software_of
+from podsim.training.job_inputs import batch_of, read_inputs
+from podsim.training.plan import precision_of, software_of
 from podsim.training.software import load_software
+from podsim.workload.trained_lengths import trained_length
 
 
 @question(SearchOptions)
@@ -16,14 +18,14 @@ def default_values(options: SearchOptions) -> dict[str, Any]:
 
     Raises what `podsim.plan` raises for names, sizes and overrides that cannot be.
     """
-    model, cluster, gpus = read_inputs(
+    model, cluster, gpus, notes = read_inputs(
         options.model, options.on, options.gpus, options.sequence, options.overrides
     )
     software = software_of(options.software, cluster.gpu)
     batch, _ = batch_of(options.batch, model.sequence, gpus)
     origins = {
         "gpus": (gpus, options.gpus, "the whole cluster"),
-        "sequence": (model.sequence, options.sequence, "the model's"),
+        "sequence": (model.sequence, options.sequence, f"as trained ({trained_length(model).source})"),
         "batch": (batch, options.batch, "about four million tokens a step"),
         "precision": (
             precision_of(options.precision, cluster),
@@ -46,6 +48,7 @@ def default_values(options: SearchOptions) -> dict[str, Any]:
             "name": cluster.name, "gpu": cluster.gpu.name, "gpus": cluster.gpus, "nodes": cluster.nodes,
             "memory": cluster.gpu.memory, "source": cluster.source,
         },
+        "notes": notes,
         "values": [
             {"name": name, "value": value, "given": given is not None, "origin": "given" if given is not None else origin}
             for name, (value, given, origin) in origins.items()

@@ -51,7 +51,7 @@ def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[s
              if value not in AXES]  # fmt: skip
     if wrong:
         raise PlanError(wrong)
-    case = read_case(options)
+    case, _ = read_case(options)
     gpus = case.cluster.gpus
     limits = read_limits(options.limit, gpus)
     result = search(case.model, case.cluster, case.fixed, gpus=gpus, wanted=limits, progress=progress)

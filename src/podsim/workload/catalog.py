@@ -13,6 +13,7 @@ from typing import Any
 from podsim.errors import CatalogError, ModelError, unknown_name
 from podsim.workload.huggingface import read_specification
 from podsim.workload.model import Model
+from podsim.workload.model_names import is_repository, known_model, unknown_model
 from podsim.workload.specification import Transformer, shown
 from podsim.workload.transformer import build
 
@@ -51,16 +52,17 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
     entry = known.get(text.lower())
     if entry is not None and isinstance(name_or_path, str):
         spec = entry.specification
-    elif _is_path(text) or isinstance(name_or_path, Path):
+    elif isinstance(name_or_path, Path) or _is_path(text):
         spec = read_specification(name_or_path)
+    elif name := known_model(text, known):
+        spec = known[name].specification
     else:
-        where = "; a path to a config.json, or to the folder that holds it, works too"
-        raise ModelError(unknown_name("model", text, known) + where)
+        raise unknown_model(text, known)
     return overridden(spec, overrides or {})
 
 
 def _is_path(text: str) -> bool:
-    if "/" in text or text.lower().endswith(".json"):
+    if text.lower().endswith((".json", "/")) or ("/" in text and not is_repository(text)):
         return True
     try:
         return bool(text) and Path(text).exists()
