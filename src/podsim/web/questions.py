@@ -49,6 +49,7 @@ class Question:
 
 
 _MODEL = ("model", "on")
+_WRITES = ("save", "launch", "plan", "image", "mount")
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType({
     "predict": Question(
@@ -57,7 +58,7 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType({
     ),
     "plan": Question(
         verb="verbs.plan:plan", options="plan_options:SearchOptions", has_progress=True, uploads=_MODEL,
-        refused=("save",), about="The best plans among every legal one: podsim plan.",
+        refused=_WRITES, about="The best plans among every legal one: podsim plan.",
     ),
     "launch": Question(
         verb="verbs.launch:launch", options="plan_options:LaunchOptions", is_quick=True, uploads=_MODEL,
@@ -65,7 +66,7 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType({
     ),
     "defaults": Question(
         verb="web.default_values:default_values", options="plan_options:SearchOptions", is_quick=True, uploads=_MODEL,
-        refused=("save",), about="What a search takes where an option is not given, each value with its origin.",
+        refused=_WRITES, about="What a search takes where an option is not given, each value with its origin.",
     ),
     "names": Question(
         verb="web.catalog_names:catalog_names", options="machine_options:NoOptions", is_quick=True,
