@@ -167,6 +167,12 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         show="cli.short_output:show_launch",
         status=lambda answer: int(not getattr(getattr(answer, "prediction", None), "fits", True)),
     ),
+    "web": Row(
+        help="Ask and look in a browser: pages served on this machine.",
+        options="web_options:WebOptions",
+        verb="web.web_server:web",
+        output="output_options:NoOutput",
+    ),
     "power": Row(
         help="Show what a cluster draws, by load and component.",
         options="fleet_options:PowerOptions",
