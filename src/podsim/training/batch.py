@@ -17,6 +17,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
+from podsim.memo import Memo
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
 from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch_seconds, passes_of
 from podsim.training.layout import Layout, Paths, Sends, Stages, StepEnd
@@ -39,6 +40,9 @@ from podsim.training.step import charge_seconds, part_seconds, path_seconds, ste
 from podsim.workload.model import Model
 
 T = TypeVar("T")
+_SINGLE: Memo[Any] = Memo(8192)
+"""The tables of single plans, which predictions of similar plans share."""
+_FIRST = np.zeros(1, dtype=np.int64)
 _DENSE = 1 << 22
 """The largest range of codes for which a lookup table beats sorting."""
 _DIVIDED = ("zero", "shard")
@@ -131,6 +135,22 @@ def _gather(table: Any, index: Array) -> Any:
     return table
 
 
+def side_by_side(tables: Sequence[T]) -> T:
+    """Arrays, tuples or dataclasses of one shape as one, joined along the last axis of their arrays."""
+    return _side_by_side(tables)  # type: ignore[no-any-return]
+
+
+def _side_by_side(tables: Sequence[Any]) -> Any:
+    first = tables[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(tables, axis=-1)
+    if is_dataclass(first) and not isinstance(first, type):
+        names = [field.name for field in fields(first)]
+        columns = {name: _side_by_side([getattr(table, name) for table in tables]) for name in names}
+        return replace(first, **columns)
+    return first
+
+
 @dataclass(frozen=True)
 class Keyed(Generic[T]):
     """A table with one plan for each distinct key, and the position of each plan's key in it."""
@@ -183,6 +203,54 @@ class PlanTables:
     """The cores of a rank of a measured machine (podsim.hardware.measured_host.Host); 1 for others."""
 
 
+@dataclass(frozen=True)
+class _Maker:
+    """What tables of plans are made of; each method makes the table of its name."""
+
+    model: Model
+    cluster: Cluster
+    software: Software
+    plan: Plan
+    codes: Codes
+
+    def of_key(self, table: str, names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
+        """A table of plans that differ in some fields; that of a single plan is kept by the table's name."""
+        plan = self.plan
+        if plan.size > 1:
+            return keyed_table(plan, names, function, self.codes)
+        key = (table, self.model, self.cluster, self.software, plan.single_key(names))
+        return Keyed(_SINGLE.of(key, lambda: function(plan)), _FIRST)
+
+    def layers(self, *, summed: bool = False) -> Keyed[Array]:
+        def of_plans(sub: Plan) -> Array:
+            return layer_table(self.model, self.cluster, sub, self.software)
+
+        if summed and not self.plan.paired.any():  # what pairs of passes hide needs the parts
+            return self.of_key(
+                "summed layers", LAYER_KEY, lambda sub: of_plans(sub).sum(axis=1, keepdims=True)
+            )
+        return self.of_key("layers", LAYER_KEY, of_plans)
+
+    def ends(self) -> Keyed[StepEnd]:
+        return self.of_key(
+            "ends", GROUP_KEY, lambda sub: end_table(self.model, self.cluster, sub, self.software)
+        )
+
+    def sends(self) -> Keyed[Sends]:
+        return self.of_key(
+            "sends", SEND_KEY, lambda sub: send_table(self.model, self.cluster, sub, self.software)
+        )
+
+    def stretches(self) -> Keyed[Array] | None:
+        if not self.plan.paired.any():
+            return None
+        return self.of_key(
+            "stretches",
+            LAYER_KEY,
+            lambda sub: longest_stretch_seconds(self.model, self.cluster, sub, self.software),
+        )
+
+
 def prepare(
     model: Model, cluster: Cluster, plan: Plan, *, search: bool = False, software: Software | None = None
 ) -> PlanTables:
@@ -194,32 +262,54 @@ def prepare(
     plan = plan.arrays()
     if plan.size == 1:
         plan = plan.wide()  # once for all tables, with what it works out of its fields
-    codes = Codes()
-    paired = bool(plan.paired.any())
-
-    def layers(sub: Plan) -> Array:
-        table = layer_table(model, cluster, sub, software)
-        # what pairs of passes hide needs the parts
-        return table if paired or not search else table.sum(axis=1, keepdims=True)
-
-    def of_key(names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
-        return keyed_table(plan, names, function, codes)
-
+    make = _Maker(model, cluster, software, plan, Codes())
     return PlanTables(
         model=model,
         plan=plan,
         software=software,
-        layers=of_key(LAYER_KEY, layers),
-        stages=of_key(STAGE_KEY, lambda sub: stages_table(model, sub)),
-        weights=of_key(WEIGHT_KEY, lambda sub: weight_table(model, sub)),
-        activations=of_key(ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)),
-        ends=None if search else of_key(GROUP_KEY, lambda sub: end_table(model, cluster, sub, software)),
-        sends=of_key(SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
-        paths=of_key(PATH_KEY, lambda sub: paths_table(model, sub)),
-        stretches=of_key(LAYER_KEY, lambda sub: longest_stretch_seconds(model, cluster, sub, software))
-        if paired
-        else None,
+        layers=make.layers(summed=search),
+        stages=make.of_key("stages", STAGE_KEY, lambda sub: stages_table(model, sub)),
+        weights=make.of_key("weights", WEIGHT_KEY, lambda sub: weight_table(model, sub)),
+        activations=make.of_key(
+            "activations", ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)
+        ),
+        ends=None if search else make.ends(),
+        sends=make.sends(),
+        paths=make.of_key("paths", PATH_KEY, lambda sub: paths_table(model, sub)),
+        stretches=make.stretches(),
         core_share=cluster.host.share if cluster.host is not None else 1.0,
+    )
+
+
+def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
+    """The tables of one plan, with the same plan on other clusters after it: all that hardware decides is theirs.
+
+    They differ from its own in speeds alone, so software, memory and schedule are the same.
+    """
+    plan, rows = tables.plan, 1 + len(clusters)
+    makers = [_Maker(tables.model, cluster, tables.software, plan, Codes()) for cluster in clusters]
+
+    def joined(own: Keyed[T], others: Sequence[Keyed[T]]) -> Keyed[T]:
+        return Keyed(side_by_side([own.table, *(each.table for each in others)]), np.arange(rows))
+
+    def repeated(own: Keyed[T]) -> Keyed[T]:
+        return Keyed(own.table, np.zeros(rows, dtype=np.int64))
+
+    assert tables.ends is not None
+    stretches = tables.stretches
+    if stretches is not None:
+        stretches = joined(stretches, [each for make in makers if (each := make.stretches())])
+    return replace(
+        tables,
+        plan=plan.take(np.zeros(rows, dtype=np.int64)),
+        layers=joined(tables.layers, [make.layers() for make in makers]),
+        ends=joined(tables.ends, [make.ends() for make in makers]),
+        sends=joined(tables.sends, [make.sends() for make in makers]),
+        stretches=stretches,
+        stages=repeated(tables.stages),
+        weights=repeated(tables.weights),
+        activations=repeated(tables.activations),
+        paths=repeated(tables.paths),
     )
 
 
@@ -291,8 +381,8 @@ def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software 
     )
 
 
-def cost_slice(tables: PlanTables, part: slice) -> StepCost:
-    """Seconds and bytes of a slice of the plans, with the split into parts."""
+def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> StepCost:
+    """Seconds and bytes of a slice of the plans, with the split into parts; with `stages` the memory of each class."""
     layout, software = _layout(tables, part), tables.software
     assert tables.ends is not None
     times = step_times(layout, layout.plan, software, tables.ends.of(part), tables.core_share)
@@ -308,7 +398,7 @@ def cost_slice(tables: PlanTables, part: slice) -> StepCost:
         parts=part_seconds(layout, times, software, tables.core_share),
         memory=total[fullest, column],
         kinds=kinds[:, fullest, column],
-        stages=kinds if fullest.size == 1 else kinds[:, :0],
+        stages=kinds if stages or fullest.size == 1 else kinds[:, :0],
     )
 
 
