@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from podsim.errors import PodsimError
 from podsim.options.question import Option, options_of
@@ -118,9 +119,17 @@ class Command(click.Command):
         row = self.row
         if row.ask:
             return load(row.ask)(options, output)
+        if options.get("plan"):
+            options = _explicit(options)
         plotted = {row.plotted: output.plot is not None} if row.plotted else {}
         with _progress(row.progress) as progress:
             return load(row.verb)(**options, **plotted, **progress)
+
+
+def _explicit(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that the user typed: a plan file gives the others."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
 
 
 def load(name: str) -> Any:

@@ -225,6 +225,8 @@ class Prediction:
     """s. The time of the plan's step under each calibrated software of the GPU's family, if it was asked for."""
     correction: Correction | None = field(default=None, metadata={"optional": True})
     """The correction by a measured step; None: none was given."""
+    notes: tuple[str, ...] = ()
+    """The meaning of the cluster's name and of settings that were left open."""
     warnings: tuple[str, ...] = ()
     """The doubts about the prediction."""
     assumptions: tuple[str, ...] = ()
@@ -299,5 +301,7 @@ class PlanResult:
     """Whether the search was completed; False if it was interrupted."""
     arguments: Mapping[str, object]
     """The arguments that repeat the search."""
+    notes: tuple[str, ...] = ()
+    """The meaning of the cluster's name and of settings that were left open."""
     trade: Trade | None = field(default=None, metadata={"optional": True})
     """The fronts of cost and energy; None: they were not requested."""

@@ -1,16 +1,13 @@
 """One plan or a million: tables of distinct keys, gathered for each plan and passed to the law of a step.
 
 A cost that depends on a few fields of a plan is evaluated for one plan of each distinct combination of them. Plans
-come in chunks that fit the caches. A search has several times as many plans as layouts: plans of one layout differ only
-in what their data-parallel ranks divide (zero, shard), so a layout is computed once for all of them.
+come in chunks that fit the caches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import reduce
-from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -45,8 +42,6 @@ _SINGLE: Memo[Any] = Memo(8192)
 _FIRST = np.zeros(1, dtype=np.int64)
 _DENSE = 1 << 22
 """The largest range of codes for which a lookup table beats sorting."""
-_DIVIDED = ("zero", "shard")
-"""The fields that say what data-parallel ranks divide."""
 
 
 class Codes:
@@ -176,7 +171,7 @@ def keyed_table(
     return Keyed(function(plan.take(first).wide()), index)
 
 
-def _chunks(size: int, length: int = 8192) -> Iterator[slice]:
+def chunks(size: int, length: int = 8192) -> Iterator[slice]:
     """Slices that fit the caches."""
     for start in range(0, size, length):
         yield slice(start, min(start + length, size))
@@ -313,7 +308,7 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
     )
 
 
-def _layout(tables: PlanTables, part: slice) -> Layout:
+def layout_of(tables: PlanTables, part: slice) -> Layout:
     """The layouts of some of the plans."""
     plan, software = tables.plan, tables.software
     if plan.size > 1:
@@ -370,7 +365,7 @@ class StepCost:
 def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
     """Seconds and bytes of every plan, with the split into parts."""
     tables = prepare(model, cluster, plan, software=software)
-    costs = [cost_slice(tables, part) for part in _chunks(tables.plan.size)]
+    costs = [cost_slice(tables, part) for part in chunks(tables.plan.size)]
     if len(costs) == 1:
         return costs[0]
     return StepCost(
@@ -383,7 +378,7 @@ def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software 
 
 def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> StepCost:
     """Seconds and bytes of a slice of the plans, with the split into parts; with `stages` the memory of each class."""
-    layout, software = _layout(tables, part), tables.software
+    layout, software = layout_of(tables, part), tables.software
     assert tables.ends is not None
     times = step_times(layout, layout.plan, software, tables.ends.of(part), tables.core_share)
     bytes_of_kinds = memory_kind_bytes(layout.plan, software, layout.held)
@@ -400,84 +395,3 @@ def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> Step
         kinds=kinds[:, fullest, column],
         stages=kinds if stages or fullest.size == 1 else kinds[:, :0],
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Division:
-    """All plans of one zero and one shard, in the order of their layouts."""
-
-    zero: int
-    shard: int
-    start: int
-    """The position of the first of them among all plans."""
-    layouts: Shaped[Array, "plan"]
-    """The position of the layout of each."""
-    ends: Keyed[StepEnd]
-
-
-def sort_by_division(plans: Plan, layouts: Shaped[Array, "plan"]) -> tuple[Plan, Shaped[Array, "plan"]]:
-    """The plans and their layouts, stably sorted by zero and shard."""
-    plans = plans.arrays()
-    _, division = distinct_keys(plans, _DIVIDED)
-    order = np.argsort(division.astype(np.int16), kind="stable")  # numpy sorts short numbers by their digits
-    return plans.take(order), layouts[order]
-
-
-def divide_plans(
-    model: Model, cluster: Cluster, plans: Plan, layouts: Shaped[Array, "plan"], software: Software
-) -> tuple[PlanTables, list[Division]]:
-    """(tables of the distinct layouts of plans that are `sort_by_division`, the plans by what they divide).
-
-    Plans of one number in `layouts` differ in zero and shard alone.
-    """
-    plan_of = np.full(int(layouts.max()) + 1, -1)
-    plan_of[layouts] = np.arange(layouts.size)
-    legal = plan_of >= 0
-    number = np.cumsum(legal, dtype=np.int32) - np.int32(1)
-    tables = prepare(model, cluster, plans.take(plan_of[legal]), search=True)
-    first, group = distinct_keys(tables.plan, [name for name in GROUP_KEY if name not in _DIVIDED])
-    groups = tables.plan.take(first)
-    zero, shard = np.asarray(plans.zero), np.asarray(plans.shard)
-    borders = np.flatnonzero((zero[1:] != zero[:-1]) | (shard[1:] != shard[:-1])) + 1
-    divisions = []
-    for start, stop in pairwise([0, *borders.tolist(), layouts.size]):
-        own = number[layouts[start:stop]]
-        seen = np.bincount(group[own], minlength=first.size) > 0
-        fields_of = {"zero": int(zero[start]), "shard": int(shard[start])}
-        sub = groups.take(np.flatnonzero(seen)).having(fields_of).arrays().wide()
-        ends = Keyed(end_table(model, cluster, sub, software), (np.cumsum(seen) - 1)[group[own]])
-        divisions.append(Division(**fields_of, start=start, layouts=own, ends=ends))
-    return tables, divisions
-
-
-def divided_chunks(
-    tables: PlanTables, divisions: Sequence[Division]
-) -> Iterator[tuple[slice, Division, Layout, StepEnd]]:
-    """(slice of all plans, their division, layouts and ends) in chunks, with each layout computed once."""
-    for chunk in _chunks(tables.plan.size):
-        layout = _layout(tables, chunk)
-        for division in divisions:
-            # of the layouts' own type: else all of them would be converted
-            bounds = np.array([chunk.start, chunk.stop], dtype=division.layouts.dtype)
-            low, high = np.searchsorted(division.layouts, bounds).tolist()
-            if low == high:
-                continue
-            every = high - low == layout.plan.size
-            own = layout if every else gather(layout, division.layouts[low:high] - chunk.start)
-            part = slice(division.start + low, division.start + high)
-            yield part, division, own, division.ends.of(slice(low, high))
-
-
-def cost_division(
-    tables: PlanTables, layout: Layout, end: StepEnd, division: Division, flags: Shaped[Array, "flags field"]
-) -> tuple[Shaped[Array, "flags plan"], Shaped[Array, "plan"]]:
-    """(step seconds, bytes on the fullest stage) of layouts under one way to divide.
-
-    `flags` has values of overlap_grad and overlap_param, which make no difference to memory.
-    """
-    divided = {"zero": division.zero, "shard": division.shard}
-    overlaps = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
-    plan = layout.plan.having({**divided, **overlaps})
-    times = step_times(layout, plan, tables.software, end, tables.core_share)
-    total = reduce(np.add, memory_kind_bytes(plan, tables.software, layout.held))
-    return times.step, np.where(layout.stages.count > 0, total, 0.0).max(axis=0)

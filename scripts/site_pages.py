@@ -1,0 +1,151 @@
+"""What `mkdocs build` adds to the documents: outputs of their commands, the reference, and lists of pages.
+
+A page whose head says `run: true` shows the output of each command with a prompt, and the picture that it draws.
+With PODSIM_SITE_STATIC=1 it shows the commands alone, which takes seconds instead of a minute.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.utils.meta import get_data
+
+import podsim
+from podsim.cli import app
+
+sys.path.insert(0, str(Path(__file__).parent))
+from nomenclature import dataclasses_of  # a script of this folder
+
+PROMPT = "    $ podsim "
+PICTURE = re.compile(r"\S+\.svg\b")
+LONGEST = 45
+"""lines of an output that a page shows"""
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:examples|reference|benchmarks|CONTRIBUTING|README)[^)]*\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Fill the sections of the navigation that are a folder: its README, then its other pages by name."""
+    docs = Path(config.docs_dir)
+    for entry in config.nav or []:
+        for title, folder in entry.items():
+            if isinstance(folder, str) and (docs / folder).is_dir():
+                pages = sorted(path.name for path in (docs / folder).glob("*.md"))
+                entry[title] = [
+                    f"{folder}/{name}" for name in sorted(pages, key=lambda name: name != "README.md")
+                ]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the reference, and replace pages that show outputs."""
+    os.environ.update(COLUMNS="88", NO_COLOR="1")
+    made = {"reference/commands.md": "\n".join(_commands()), "reference/python.md": "\n".join(_functions())}
+    for source in [file for file in files if file.is_documentation_page()]:
+        text, head = get_data(source.content_string)
+        if head.get("run") and not os.environ.get("PODSIM_SITE_STATIC"):
+            with tempfile.TemporaryDirectory() as folder:
+                text, pictures = _with_outputs(text, Path(folder))
+                files.remove(source)
+                made[source.src_uri] = text
+                for name, content in pictures.items():
+                    uri = f"{Path(source.src_uri).parent.as_posix()}/{name}".removeprefix("./")
+                    files.append(File.generated(config, uri, content=content))
+    for uri, text in made.items():
+        files.append(File.generated(config, uri, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Name files of the repository outside the documents instead of linking to them."""
+    return OUTSIDE.sub(r"\1", markdown)
+
+
+def _with_outputs(text: str, folder: Path) -> tuple[str, dict[str, bytes]]:
+    """The page with the output below each block of commands, and the pictures that they drew, by name."""
+    lines, pictures = [], {}
+    home = Path.cwd()
+    os.chdir(folder)
+    try:
+        for line in text.splitlines():
+            lines.append(line)
+            if line.startswith(PROMPT):
+                command = line.removeprefix(PROMPT)
+                lines += _shown(command)
+                for name in PICTURE.findall(command):
+                    pictures[name] = (folder / name).read_bytes()
+                    lines += ["", f"![podsim {command}]({name})", ""]
+    finally:
+        os.chdir(home)
+    return "\n".join(lines), pictures
+
+
+def _shown(command: str) -> list[str]:
+    """The first lines of a command's output, as an indented block; SystemExit if it fails."""
+    result = CliRunner().invoke(app, shlex.split(command))
+    if result.exit_code:
+        raise SystemExit(f"podsim {command}: exit status {result.exit_code}\n{result.stderr}")
+    output = result.stdout.rstrip().splitlines()
+    more = [f"... {len(output) - LONGEST} more lines"] if len(output) > LONGEST else []
+    return [f"    {line}".rstrip() for line in ["", *output[:LONGEST], *more, ""]]
+
+
+def _commands() -> Iterator[str]:
+    """A page with the help of every command."""
+    yield "# Commands\n\nEvery command takes `--help` and most print `--json` or `--csv`, with numbers in SI.\n"
+    for name, command in sorted(app.commands.items()):
+        children = getattr(command, "commands", {})
+        for words in [(name, child) for child in sorted(children)] or [(name,)]:
+            text = CliRunner().invoke(app, [*words, "--help"]).stdout.rstrip()
+            yield f"## {' '.join(words)}\n\n```text\n{text}\n```\n"
+
+
+def _functions() -> Iterator[str]:
+    """A page with the docstring of every public function and class, and the attributes of the classes."""
+    yield "# Python\n\nEvery command is a function of `podsim`; `import podsim` loads nothing heavy.\n"
+    for name in sorted(podsim.__all__):
+        value = getattr(podsim, name)
+        if inspect.isclass(value):
+            yield f"## {name}\n\n{inspect.getdoc(value)}\n\n{_attributes(value)}"
+        elif inspect.isfunction(value):
+            about, _, options = (inspect.getdoc(value) or "").partition("\nOptions:\n")
+            yield f"## {name}\n\n{_call(name, value)}\n\n{about}\n\n{_options(options)}"
+
+
+def _call(name: str, function: Any) -> str:
+    """How a function is called, without annotations, as a block of code."""
+    signature = inspect.signature(function)
+    bare = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+    return f"```python\npodsim.{name}{signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)}\n```"
+
+
+def _options(text: str) -> str:
+    """The options of a docstring as a table; "" without any."""
+    rows = [line.split(maxsplit=1) for line in text.splitlines() if line.strip()]
+    return _table(("option", "meaning"), ([f"`{name}`", meaning] for name, meaning in rows)) if rows else ""
+
+
+def _attributes(value: type) -> str:
+    """The attributes of a public dataclass as a table; "" of other classes."""
+    module = value.__module__.removeprefix("podsim.").replace(".", "/")
+    known = next((each for each in dataclasses_of(module) if each.name == value.__name__), None)
+    if known is None or not known.attributes:
+        return ""
+    rows = ([f"`{each.name}`", each.shown_unit, each.meaning or each.help] for each in known.attributes)
+    return _table(("attribute", "unit", "meaning"), rows)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,0 +1,23 @@
+"""The site of the documents builds without a warning, and no page asks another host for anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LOADED = re.compile(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(https?:)?//""")
+
+
+def test_the_site_builds_and_is_self_contained(tmp_path: Path) -> None:
+    environment = os.environ | {"PODSIM_SITE_STATIC": "1", "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr[-3000:]
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 100
+    assert not [page.name for page in pages if LOADED.search(page.read_text("utf-8"))]
+    assert "nvlink.bandwidth=200GB/s" in (tmp_path / "index.html").read_text("utf-8")
