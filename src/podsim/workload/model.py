@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from podsim.memo import hashed_once
+
 Split = Literal["none", "sequence", "column", "row", "head", "vocab"]
 Gradient = Literal["both", "input", "none"]
 Kind = Literal[
@@ -105,6 +107,7 @@ class TensorOp:
     """B. The bytes of a frozen weight that is kept quantised; 0 is the plan's precision."""
 
 
+@hashed_once
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """A layer, an embedding or a head: ops in order, repeated `count` times."""
@@ -175,6 +178,7 @@ def _stored(op: TensorOp) -> float:
     return op.stored_bytes / 2 if op.stored_bytes else 1
 
 
+@hashed_once
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """A neural network: embedding, layers in order, head."""
