@@ -21,7 +21,7 @@ Value = str | int | bool | tuple[int, ...]
 
 _TYPES = {field.name: str(field.type) for field in fields(Transformer)}
 _OWN_KEYS = ("published", "aliases")
-_FIXED = ("family", "source", "variations", "extras", "vision", "assumptions")
+_FIXED = ("family", "source", "variations", "extras", "vision", "captured", "assumptions")
 """The fields that no override changes."""
 
 
@@ -63,8 +63,13 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
         spec = read_specification(name_or_path)
     elif name := known_model(text, known):
         spec = known[name].specification
+    elif text.lower() in captured_names():
+        raise ModelError(
+            f"{text} is a captured network, not a transformer: `podsim predict {text}` costs its training step, "
+            f"`podsim graph {text} --batch 32` its ops, `podsim serve {text}` its inference"
+        )
     else:
-        raise unknown_model(text, known)
+        raise unknown_model(text, {**known, **dict.fromkeys(captured_names())})
     return overridden(spec, overrides or {})
 
 

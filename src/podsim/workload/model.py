@@ -134,6 +134,15 @@ class Block:
         return self.count * sum(op.weight + op.bias for op in self.ops)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """The blocks of a model that was built by a class of another library."""
+
+    embedding: Block
+    layers: tuple[Block, ...]
+    head: Block
+
+
 def _cost_key(block: Block) -> tuple[object, ...]:
     """The key of a layer's cost: layers with equal keys cost the same."""
     return (block.ops, block.syncs, block.experts, block.top_k)

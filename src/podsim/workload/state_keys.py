@@ -47,7 +47,8 @@ def mamba(c: Config, hidden: int) -> Fields:
 
 def jamba(c: Config, hidden: int) -> Fields:
     """Mamba-1 with norms of its steps, inputs and outputs (arXiv 2403.19887)."""
-    fields = mamba(c, hidden)
+    inner = _size(c, "mamba_expand", default=2) * hidden
+    fields = mamba(Config(raw={**c.raw, "intermediate_size": inner}, problems=c.problems), hidden)
     return fields | {"plain": fields["plain"] + fields["extras"][0][2]}
 
 
