@@ -175,9 +175,10 @@ class PlanValues(TrainedFields, LayoutFields):
     def take(self, index: Any) -> Self:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
         chosen: dict[str, Any] = {}
+        is_index = isinstance(index, np.ndarray) and index.dtype != bool  # then take is several times as quick
         for name in ARRAY_FIELDS:
             value = np.asarray(getattr(self, name))
-            picked = value if value.ndim == 0 else value[index]
+            picked = value if value.ndim == 0 else value.take(index) if is_index else value[index]
             chosen[name] = _scalar(name, picked) if np.ndim(picked) == 0 else picked
         return self.having(chosen)
 
