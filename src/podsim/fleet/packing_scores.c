@@ -26,7 +26,8 @@ double node_fragmentation(const struct Wanted *wanted, const struct NodesNow *no
     const int64_t *free = free_of(now, n);
     double total = 0.0;
     for (int64_t position = 0; position < wanted->sharers; position++) {
-        int64_t r = wanted->kinds[position], lost = 0, least = request_fits(wanted, now, r, n) ? wanted->share[r] : INT64_MAX;
+        int64_t r = wanted->kinds[position], lost = 0;
+        int64_t least = request_fits(wanted, now, r, n) ? wanted->share[r] : INT64_MAX;
         for (int64_t g = 0; g < now->gpus; g++) lost += free[g] > 0 && free[g] < least ? free[g] : 0;
         total += wanted->weight[position] * (double)lost;
     }

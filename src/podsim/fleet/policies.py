@@ -108,7 +108,8 @@ class Policy:
             total=float(gpus), order=list(ORDERS).index(self.order), preempt=self.preempt,
             still=self.order not in MOVING,
             backfill=BACKFILLS[self.backfill], depth=int(self.depth), moves=self.moves,
-            levels=np.array(self.levels, np.float64), bounds=len(self.levels), **{name: float(value) for name, value in same.items()},
+            levels=np.array(self.levels, np.float64), bounds=len(self.levels),
+            **{name: float(value) for name, value in same.items()},
         )  # fmt: skip
 
 

@@ -103,7 +103,8 @@ static void make_decision(const Queue *queue, bool is_early, double now) {
 
 /* Advance until all jobs end, the spans are full, no event can follow, or `rounds` are over. The reason. */
 EXPORT int64_t queue_advance(
-    const struct Work *work, const struct Plant *plant, const struct Rules *rules, const struct State *state, int64_t rounds
+    const struct Work *work, const struct Plant *plant, const struct Rules *rules, const struct State *state,
+    int64_t rounds
 ) {
     const Queue queue = {work, plant, rules, state};
     int64_t most = 2 * plant->nodes * plant->size;

@@ -1,8 +1,8 @@
 /* Conservative backfill: every job of the queue has a reservation in a profile of future free GPUs.
  *
- * A new job takes the earliest slot that delays no other job. When a job ends early, all reservations are made again, in
- * order. The profile counts GPUs. If they are too scattered at the reserved time, the job tries again at the next time
- * of the profile.
+ * A new job takes the earliest slot that delays no other job. When a job ends early, all reservations are made again,
+ * in order. The profile counts GPUs. If they are too scattered at the reserved time, the job tries again at the next
+ * time of the profile.
  */
 #include "queue_state.h"
 
@@ -101,7 +101,8 @@ void serve_reserved(const Queue *queue, bool again, double now) {
     for (int64_t position = 0; position < state->number[LINE]; position++) {
         int64_t j = state->line[position].job;
         if (state->job[j].plan <= now) start_reserved(queue, j, now);
-        if (state->job[j].status == WAITING) state->time[PLANNED] = min_double(state->time[PLANNED], state->job[j].plan);
+        if (state->job[j].status != WAITING) continue;
+        state->time[PLANNED] = min_double(state->time[PLANNED], state->job[j].plan);
     }
 }
 

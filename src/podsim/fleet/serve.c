@@ -7,7 +7,7 @@ typedef struct {
     double when; /* s. Its start; State.trial has the GPUs that are free then. */
 } Shadow;
 
-/* Free the GPUs of a running job in `trial`. Whether a node then has room for `gpus`; adds to the idle nodes and GPUs. */
+/* Free the GPUs of a running job in `trial`, and count idle nodes and GPUs. Whether a node then has room for `gpus`. */
 static bool free_in_trial(const Queue *queue, int64_t j, int64_t gpus, int64_t *idle, int64_t *total) {
     const struct State *state = queue->state;
     bool is_enough = false;

@@ -1,8 +1,8 @@
 /* The waiting jobs in the order of the queue, and the walk of a decision through them.
  *
  * Jobs whose keys stay while they wait are kept in a tree for each size, so that a decision passes all jobs of a size
- * that cannot start at once. Where time changes the keys, and for reservations, they form a sorted line. Running jobs of
- * preempting policies are sorted at every decision, and the walk merges them in.
+ * that cannot start at once. Where time changes the keys, and for reservations, they form a sorted line. Running jobs
+ * of preempting policies are sorted at every decision, and the walk merges them in.
  */
 #include "queue_state.h"
 
@@ -121,7 +121,7 @@ int64_t next_job(const Queue *queue, Walk *walk) {
     return walk->last.job == INT64_MAX ? -1 : walk->last.job;
 }
 
-/* Remove the job of the last step, which starts. Jobs that the walk passed by may now be harmless: look at them again. */
+/* Remove the job of the last step, which starts. The walk returns to jobs that it passed by: they may now be harmless. */
 void leave_queue(const Queue *queue, Walk *walk, int64_t j) {
     const struct State *state = queue->state;
     if (!has_trees(queue->rules)) return;
