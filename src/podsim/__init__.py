@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from podsim import moved as moved  # old imports work, with a warning
+from podsim.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from podsim.errors import NoFitError as NoFitError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from podsim.results.served import Figure as Figure
     from podsim.results.served import Served as Served
     from podsim.results.simulated import SimulatedStep as SimulatedStep
+    from podsim.results.study import StudyResult as StudyResult
+    from podsim.results.study import StudyRow as StudyRow
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.capture import capture as capture
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from podsim.verbs.compare import compare as compare
     from podsim.verbs.emulate import emulate as emulate
     from podsim.verbs.fabric import fabric as fabric
+    from podsim.verbs.fewest import fewest_gpus as fewest_gpus
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
     from podsim.verbs.kernel import kernel as kernel
@@ -65,14 +69,13 @@ if TYPE_CHECKING:
     from podsim.verbs.storage_input import storage_input as storage_input
     from podsim.verbs.storage_size import storage_size as storage_size
     from podsim.verbs.storage_validate import storage_validate as storage_validate
+    from podsim.verbs.study import study as study
     from podsim.verbs.train import train as train
     from podsim.verbs.validate import validate as validate
     from podsim.verbs.verify import verify_machine as verify_machine
     from podsim.verbs.workers import workers as workers
     from podsim.workload.catalog import load_model as load_model
     from podsim.workload.model import Model as Model
-
-__version__ = "0.2.0"
 
 _PUBLIC = {
     "Cluster": "hardware.cluster",
@@ -88,6 +91,8 @@ _PUBLIC = {
     "Prediction": "results.prediction",
     "Served": "results.served",
     "SimulatedStep": "results.simulated",
+    "StudyResult": "results.study",
+    "StudyRow": "results.study",
     "calibrate": "verbs.calibrate",
     "capture": "verbs.capture",
     "chakra": "verbs.chakra",
@@ -97,6 +102,7 @@ _PUBLIC = {
     "compare": "verbs.compare",
     "emulate": "verbs.emulate",
     "fabric": "verbs.fabric",
+    "fewest_gpus": "verbs.fewest",
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
     "goodput": "verbs.goodput",
@@ -134,6 +140,7 @@ _PUBLIC = {
     "storage_show": "verbs.storage",
     "storage_size": "verbs.storage_size",
     "storage_validate": "verbs.storage_validate",
+    "study": "verbs.study",
     "train": "verbs.train",
     "validate": "verbs.validate",
     "verify_machine": "verbs.verify",

@@ -25,12 +25,24 @@ A message gives the value, the rule, and what would work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Self
 
 
 class PodsimError(ValueError):
     """The root of the tree: something the user gave cannot be used."""
+
+    instead: Mapping[str, object] = MappingProxyType({})
+    """Values of options that would work, by name; None takes an option away."""
+
+    def offer(self, **values: object) -> Self:
+        """The error itself, with values of options that would work: a command line shows the command with them."""
+        self.instead = values
+        return self
 
 
 class UnitError(PodsimError):
@@ -112,10 +124,23 @@ class TraceError(PodsimError):
     """An execution trace that cannot be read, or written."""
 
 
+_SHOWN = 150
+"""characters of the names that an error lists where none is close"""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """Text for an unknown name: the closest matches, then what is known."""
+    """Text for an unknown name: the closest matches, or else what is known; `close_name` reads it back."""
     names = sorted(known)
     close = get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(close)}? " if close else ""
-    shown = ", ".join(names[:40]) + (", …" if len(names) > 40 else "")
-    return f"unknown {kind} {name[:80]!r}: {hint}known: {shown}"
+    if close:
+        every = f" Known: {', '.join(names)}" if sum(map(len, names)) + 2 * len(names) <= _SHOWN else ""
+        return f"unknown {kind} {name[:80]!r}: did you mean {' or '.join(close)}?{every}"
+    count = sum(length <= _SHOWN for length in accumulate(len(each) + 2 for each in names))
+    shown = ", ".join(names[:count]) + (f", … ({len(names)} in all)" if len(names) > count else "")
+    return f"unknown {kind} {name[:80]!r}; known: {shown}"
+
+
+def close_name(message: str) -> tuple[str, str] | None:
+    """(unknown name, closest known one) of a message that `unknown_name` wrote; None if it has none."""
+    match = re.search(r"unknown [\w, -]+ (['\"])(.+?)\1: did you mean (\S+?)(?: or |\?)", message)
+    return (match[2], match[3]) if match else None

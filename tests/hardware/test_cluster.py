@@ -110,7 +110,8 @@ def test_every_system_and_cluster_of_the_catalog_loads(name):
     ("spec", "error", "message"),
     [
         ("dgx-a110", CatalogError, "did you mean dgx-a100"),
-        ("a100", CatalogError, "a100-sxm4-80gb is a gpu; a cluster is a number of nodes of a system"),
+        ("a100:64", ClusterError, r"64 GPUs or 64 servers: --on a100 --gpus 64, or --on dgx-a100-80gb:64"),
+        ("connectx-7", CatalogError, "is a nic; a cluster is h100, dgx-h100:8 or selene"),
         ("some/where", CatalogError, r"must end in \.toml"),
         ("", CatalogError, "cannot read ''"),
         (":3", CatalogError, "cannot read ':3'"),
@@ -296,7 +297,7 @@ def test_a_users_file_may_inherit_from_part_of_a_cluster(tmp_path):
         ('source = "us"', "inherits must be a text"),
         ("inherits = 3\nsource = true", "inherits must be a text.*; source must be a text"),
         ('inherits = "other.toml"\nsource = "us"', "not another file"),
-        ('inherits = "dgx-z"\nsource = "us"', r"lab\.toml: unknown cluster or system 'dgx-z'"),
+        ('inherits = "dgx-z"\nsource = "us"', r"lab\.toml: unknown cluster, system or GPU 'dgx-z'"),
         (LAB.replace("nodes", "nodse"), "unknown key 'nodse': did you mean nodes"),
         (LAB.replace('"64 GB"', "[64]"), "list is not a quantity"),
         (LAB.replace('"64 GB"', "2020-01-01"), "date is not a quantity"),

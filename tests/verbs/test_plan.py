@@ -73,6 +73,7 @@ def test_save_and_replay(podsim: Run, tmp_path: Path) -> None:
     assert one == json.loads((tmp_path / "a" / "b" / "plans.json").read_text())
     assert one.pop("seconds") > 0
     assert two.pop("seconds") > 0
+    assert [each.pop("notes") for each in (one, two)]  # an experiment states the sequence
     assert one == two
     rows = list(csv.DictReader((tmp_path / "a" / "b" / "plans.csv").read_text().splitlines()))
     assert [float(row["step_time"]) for row in rows] == [r["prediction"]["step_time"] for r in one["ranked"]]

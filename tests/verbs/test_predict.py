@@ -15,7 +15,7 @@ from click.testing import Result
 import podsim as library
 from podsim.errors import PlanError, PodsimError
 from podsim.report.plain_data import plain_value
-from podsim.training.plan import batch_of
+from podsim.training.job_inputs import batch_of
 
 Run = Callable[..., Result]
 GPT3 = ("predict", "gpt3-175b", "--on", "selene", "--gpus", "512", "--tp", "8", "--pp", "8", "--batch", "512")

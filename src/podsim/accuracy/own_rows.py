@@ -28,8 +28,9 @@ from podsim.errors import NoFitError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.frameworks import framework_software
+from podsim.training.job_inputs import batch_of
 from podsim.training.memory import usable_bytes
-from podsim.training.plan import Plan, batch_of
+from podsim.training.plan import Plan
 from podsim.training.search import search
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity

@@ -14,7 +14,7 @@ from podsim.accuracy.measured_runs import (
     write_settings,
 )
 from podsim.errors import ModelError
-from podsim.hardware.cluster import MOST_NODES
+from podsim.hardware.cluster_names import MOST_NODES
 from podsim.workload.catalog import load_specification
 from podsim.workload.model import Model
 

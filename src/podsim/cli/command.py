@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from podsim.errors import PodsimError
 from podsim.options.question import Option, options_of
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from podsim.report.screen import Report  # which loads rich, and `podsim --help` shall not
 import os
 from traceback import extract_tb
@@ -24,6 +27,8 @@ from podsim import __version__
 from podsim.errors import LabError, NoFitError, PlanError, ScheduleError
 
 Status = Callable[[Any], int]
+Charts = Callable[[], "Sequence[Markup]"]
+"""draws the charts of a page"""
 _FORMS = ("json", "csv", "fio_json")
 """options that choose how an answer is printed"""
 
@@ -78,6 +83,11 @@ class Command(click.Command):
             self.params = [parameter(known) for known in declared.values()]
         return super().get_params(ctx)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words of the command, for pages that name it."""
+        ctx.meta["podsim.words"] = [*ctx.command_path.split(), *args]
+        return super().parse_args(ctx, args)
+
     @property
     def _group(self) -> Any:
         return load(f"options.{self.row.options}")
@@ -118,9 +128,17 @@ class Command(click.Command):
         row = self.row
         if row.ask:
             return load(row.ask)(options, output)
+        if options.get("plan"):
+            options = _explicit(options)
         plotted = {row.plotted: output.plot is not None} if row.plotted else {}
         with _progress(row.progress) as progress:
             return load(row.verb)(**options, **plotted, **progress)
+
+
+def _explicit(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that the user typed: a plan file gives the others."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
 
 
 def load(name: str) -> Any:
@@ -200,8 +218,11 @@ def print_answer(
     *,
     rows: Any = None,
     data: Callable[[Any], Any] | None = None,
+    charts: Charts | None = None,
 ) -> None:
-    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report."""
+    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report; write its page, if it is wanted."""
+    if getattr(output, "html", None) is not None:
+        load("cli.page_output:write_page")(answer, output.html, report, charts)
     if getattr(output, "json", False):
         sys.stdout.write(load("report.plain_data:to_json")(data(answer) if data else answer) + "\n")
     elif getattr(output, "csv", False):

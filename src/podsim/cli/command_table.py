@@ -46,6 +46,16 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         report="report.predictions:plans_report",
         progress=_SEARCHING,
     ),
+    "study": Row(
+        help="Compare designs: clusters, models, plans, what-ifs. Exit status 1: none fits.",
+        options="study_options:StudyOptions",
+        verb="study",
+        output="study_options:StudyOutput",
+        check="cli.study_output:check_study",
+        show="cli.study_output:show_study",
+        progress="answering designs",
+        status=lambda result: int(all(row.status != "fits" for row in result.rows)),
+    ),
     "replay": Row(
         help="Run a saved search again. Exit status 1: no plan fits.",
         options="plan_options:ReplayOptions",
@@ -156,6 +166,12 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         verb="launch",
         show="cli.short_output:show_launch",
         status=lambda answer: int(not getattr(getattr(answer, "prediction", None), "fits", True)),
+    ),
+    "web": Row(
+        help="Ask and look in a browser: pages served on this machine.",
+        options="web_options:WebOptions",
+        verb="web.web_server:web",
+        output="output_options:NoOutput",
     ),
     "power": Row(
         help="Show what a cluster draws, by load and component.",

@@ -3,6 +3,7 @@
 load_cluster("dgx-a100-80gb:64")      64 nodes of a system of the catalog
 load_cluster("selene")                a cluster of the catalog
 load_cluster("superpod-a100:2su")     scalable units of such a cluster
+load_cluster("h100", gpus=64)         64 GPUs, in servers of the catalog (podsim.hardware.cluster_names)
 load_cluster("a100-40gb/3g.20gb")     one MIG instance of a GPU, in a server of the catalog
 load_cluster("lab.toml")              a user's file (podsim.hardware.userfile), or the output of `podsim measure host`
 load_cluster("dgx-a100-80gb", {"network.bandwidth": "100 Gb/s"})
@@ -17,9 +18,10 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
-from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_system, names
+from podsim.errors import CatalogError, ClusterError
+from podsim.hardware.catalog import cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.catalog.measured_schema import FORMAT
+from podsim.hardware.cluster_names import MOST_NODES, enough_nodes, read_spec, server_of, unknown_cluster
 from podsim.hardware.measured_host import Host, measured_host
 from podsim.hardware.mig.mig_host import slice_host
 from podsim.hardware.nvlink import inside_link, reach_share
@@ -32,7 +34,6 @@ from podsim.hardware.overrides import (
     change_system,
     count,
     quantity,
-    read_count,
     read_overrides,
     words,
 )
@@ -41,9 +42,6 @@ from podsim.hardware.userfile import read_toml, user_file
 from podsim.units import format_quantity
 
 FABRICS = ("infiniband", "roce", "efa", "slingshot", "ethernet", "none")
-MOST_NODES = 100_000
-"""The largest number of nodes; more than three times the largest machine ever built."""
-
 CLUSTER_KEYS: dict[str, Reader] = {
     "nodes": count(1, MOST_NODES),
     "gpus_per_node": count(1, 1_000),
@@ -60,7 +58,6 @@ CLUSTER_KEYS: dict[str, Reader] = {
 }
 """The keys that may override values of a cluster, with their readers."""
 _ALIASES = {"gpu": "gpu.name", "network.nics": "nics"}
-_SPEC = re.compile(r"([^:]+?)(?::\s*([^:]*?)\s*(su)?)?", re.IGNORECASE)
 _NO_NETWORK = Link(name="none", bandwidth=0.0)
 
 
@@ -192,7 +189,7 @@ class Cluster:
         if not 1 <= gpus <= self.gpus:
             raise ClusterError(
                 f"{gpus} GPUs asked of {self.name}, which has {self.gpus}; ask for 1 to {self.gpus}"
-            )
+            ).offer(gpus=min(max(gpus, 1), self.gpus))
         if gpus == self.gpus:
             return self
         per = self.gpus_per_node
@@ -202,7 +199,7 @@ class Cluster:
             raise ClusterError(
                 f"{gpus} GPUs are neither a part of a node of {self.name} (1 to {per}) nor whole nodes:"
                 f" {' or '.join(str(n) for n in sorted({low, high}))} would work"
-            )
+            ).offer(gpus=high)
         changed: dict[str, Any] = {"nodes": nodes}
         if (part := gpus // nodes) < per:
             nics, trays = ceil(self.nics * part / per), ceil(self.system.trays * part / per)
@@ -224,9 +221,12 @@ def cluster_names() -> tuple[str, ...]:
     return (*names("cluster"), *names("system"))
 
 
-def load_cluster(spec: str | Path, overrides: Mapping[str, object] | None = None) -> Cluster:
-    """The cluster that a text describes (see the top of this file), with overrides.
+def load_cluster(
+    spec: str | Path, overrides: Mapping[str, object] | None = None, gpus: int | None = None
+) -> Cluster:
+    """The cluster that a text describes (see the top of this file), with overrides; with `gpus` the part of a job.
 
+    A system or a GPU without a number of nodes gets as many as the GPUs need: whole nodes, or trays of a rack.
     The keys are those of CLUSTER_KEYS, `gpu` for gpu.name and `network.nics` for nics. The values are text with a unit
     or SI numbers. Overrides take precedence over a user's file. Raises CatalogError for an unknown name or an
     unreadable file, and ClusterError with every value that no cluster can have.
@@ -234,8 +234,15 @@ def load_cluster(spec: str | Path, overrides: Mapping[str, object] | None = None
     if not isinstance(spec, (str, Path)):
         raise CatalogError(f"cannot load a cluster from {spec!r}: give a name or a path")
     spec = str(spec)
+    if gpus is not None:
+        base = load_cluster(spec, overrides)
+        if not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1:
+            raise ClusterError(f"gpus={gpus!r}: a job has 1 to {base.gpus} GPUs on {base.name}")
+        if "nodes" not in (overrides or {}):
+            base = load_cluster(enough_nodes(spec, gpus, base.gpus_per_node), overrides)
+        return base.subset(gpus)
     late = {_ALIASES.get(key, key): value for key, value in (overrides or {}).items()}
-    if not spec.strip().lower().endswith(".toml"):
+    if not _is_file(spec):
         base = _catalog_cluster(spec)
         if not late:
             return base
@@ -260,6 +267,10 @@ def load_cluster(spec: str | Path, overrides: Mapping[str, object] | None = None
         raise type(error)(f"{spec.strip()[-200:]}: {error}") from None
 
 
+def _is_file(spec: str) -> bool:
+    return spec.strip().lower().endswith(".toml")
+
+
 def _measured_cluster(table: Mapping[str, Any], path: Path) -> Cluster:
     """A measured machine as a cluster of one node, with a GPU for each rank."""
     machine = measured_host(table, path)
@@ -269,33 +280,29 @@ def _measured_cluster(table: Mapping[str, Any], path: Path) -> Cluster:
     )  # fmt: skip
 
 
-def _catalog_cluster(spec: str) -> Cluster:
-    gpu_name, slash, _ = spec.partition("/")
+def _catalog_cluster(text: str) -> Cluster:
+    gpu_name, slash, _ = text.partition("/")
     if slash and (find(gpu_name) or ("",))[0] == "gpu":
-        system = slice_host(load_gpu(spec))
+        system = slice_host(load_gpu(text))
         return replace(_make_cluster(system.name, system, 1, system.gpu.source).subset(1), name=system.name)
-    name, number, in_units = _parse_spec(spec)
-    if name in (known := (*names("cluster"), *aliases("cluster"))):
-        return _named_cluster(name, number, in_units)
-    systems = (*names("system"), *aliases("system"))
-    if name not in systems:
-        raise CatalogError(_hint(name) + unknown_name("cluster or system", name, [*known, *systems]))
-    if in_units:
-        pods = ", ".join(f"{key}:{number}su" for key in names("cluster") if cluster_entry(key)[1].units)
+    spec = read_spec(text)
+    kind, _ = find(spec.name) or ("", "")
+    if kind == "cluster":
+        return _named_cluster(spec.name, spec.nodes, spec.in_units)
+    server = server_of(spec.name) if kind == "gpu" else spec.name if kind == "system" else ""
+    if not server:
+        raise CatalogError(unknown_cluster(spec.name))
+    if spec.in_units:
+        pods = ", ".join(f"{key}:{spec.nodes}su" for key in names("cluster") if cluster_entry(key)[1].units)
         raise ClusterError(
-            f"{spec.strip()[:80]}: {name} is counted in nodes, as {name}:{number}; for units: {pods}"
+            f"{text.strip()[:80]}: {server} is counted in nodes, as {server}:{spec.nodes}; for units: {pods}"
         )
-    system = load_system(name)
-    nodes = 1 if number is None else number
-    return _make_cluster(f"{system.name}:{nodes}" if nodes > 1 else system.name, system, nodes, system.source)
-
-
-def _hint(name: str) -> str:
-    """A hint for a name that is no cluster: it may be another part, or a file."""
-    part = find(name)
-    if part:
-        return f"{part[1]} is a {part[0]}; a cluster is a number of nodes of a system, such as dgx-a100-80gb:64; "
-    return "a cluster file must end in .toml; " if "/" in name or "\\" in name else ""
+    system = load_system(server)
+    nodes = ceil((spec.gpus or 1) / system.gpus) if spec.nodes is None else spec.nodes
+    cluster = _make_cluster(
+        f"{system.name}:{nodes}" if nodes > 1 else system.name, system, nodes, system.source
+    )
+    return cluster if spec.gpus is None else cluster.subset(spec.gpus)
 
 
 def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
@@ -323,25 +330,6 @@ def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
     cluster = _make_cluster(label, system, nodes, "; ".join(entry.source))
     usual = (dict(cluster.collectives) | entry.collectives).items()
     return replace(cluster, published=published, notes=dict(entry.notes), collectives=tuple(usual))
-
-
-def _parse_spec(spec: str) -> tuple[str, int | None, bool]:
-    """(name, number, whether the number counts units) of a text such as superpod-a100:2su."""
-    match = _SPEC.fullmatch(spec.strip())
-    if match is None:
-        raise CatalogError(
-            f"cannot read {spec[:80]!r}; expected a name with or without a number, such as dgx-a100-80gb:64,"
-            " superpod-a100:2su, selene, or a file that ends in .toml"
-        )
-    name, number, unit = match.groups()
-    if number is None:
-        return name.strip().lower(), None, False
-    try:
-        what = "scalable units" if unit else "nodes"
-        nodes = read_count(number, what=f"{name[:80]}: {what}", low=1, high=MOST_NODES)
-    except UnitError as error:
-        raise ClusterError(str(error)) from None
-    return name.strip().lower(), nodes, unit is not None
 
 
 def _make_cluster(name: str, system: System, nodes: int, source: str) -> Cluster:

@@ -71,7 +71,9 @@ class TrainedFields:
     software: Any = option(
         None, "Framework era; default one calibrated on the GPU. `podsim show software` lists them."
     )
-    sequence: Any = option(None, "Tokens of a sequence; default the model's.", kind=int)
+    sequence: int | str | None = option(
+        None, "Tokens of a sequence, as 4096 or 8k; default what the model was trained with.", kind=str
+    )
 
 
 def overrides_option(example: str) -> Any:
@@ -87,9 +89,13 @@ class JobOptions:
     model: str = option(
         MISSING, "A name that `podsim models` lists, a config.json, or the folder it is in.", argument=True
     )
-    on: str = option(MISSING, "Cluster: dgx-a100-80gb:64, selene, superpod-a100:2su, or a TOML file.")
-    gpus: int | None = option(None, "GPUs of the job; default the whole cluster.")
-    batch: int | None = option(None, "Sequences of a step; default about four million tokens.")
+    on: str = option(
+        MISSING, "GPU, system, cluster or TOML file: h100, dgx-h100:8 (nodes), selene, superpod-a100:2su."
+    )
+    gpus: int | None = option(None, "GPUs of the job; default the whole cluster, or one node.")
+    batch: int | str | None = option(
+        None, "A step: 1024 sequences, or tokens as 4M; default about four million tokens.", kind=str
+    )
     overrides: Mapping[str, str] | None = overrides_option(
         "gpu.memory=64GB, network.bandwidth=100Gb/s, model.layers=12"
     )
@@ -100,8 +106,24 @@ class PlanOptions(TrainedFields, LayoutFields, JobOptions):
     """A plan as a user words it."""
 
 
+def plan_file_option() -> Any:
+    """The option that names a file with a plan."""
+    return option(
+        "", "Plan file: experiment.toml, plans.json#3 (the third) or a launch file. Other options change it."
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(PlanOptions):
+class FiledPlanOptions(PlanOptions):
+    """A plan as a user words it, or as a file holds it."""
+
+    model: str = like(JobOptions, "model", default="")
+    on: str = like(JobOptions, "on", default="")
+    plan: str = plan_file_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(FiledPlanOptions):
     """A plan, and what a prediction says of it."""
 
     tokens: str | float | None = option(None, "Tokens to train, as 300G: days with and without failures.")
@@ -126,7 +148,10 @@ class SearchOptions(TrainedFields, JobOptions):
         None, "Restrict a field, as tp=4,8 or zero=1. Repeatable.", read=pairs("tp=4,8")
     )
     save: str | Path | None = option(
-        None, "Directory for the plans, the Pareto front and a replay file.", kind=Path
+        None, "Directory for the plans, the Pareto front, a replay file and launch files.", kind=Path
+    )
+    launch: Sequence[str] = option(
+        (), "Launch file to write with --save: slurm, torchrun, kubernetes (default all three), megatron, …"
     )
     tokens: str | float | None = like(PredictOptions, "tokens")
     simulate: bool = option(False, "Play the plans that are shown, and rank them by that.")
@@ -150,7 +175,7 @@ class ReplayOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaunchOptions(PlanOptions):
+class LaunchOptions(FiledPlanOptions):
     """A plan to write a launch file of, or a launch file to read."""
 
     model: str = like(
@@ -166,3 +191,4 @@ class LaunchOptions(PlanOptions):
     mount: Sequence[str] = option((), "Container mount, /SOURCE:/TARGET. Repeatable.")
     partition: str = option("", "Partition of the scheduler.")
     time_limit: str = option("1 d", "Time limit of the scheduler, as 4h.")
+    force: bool = option(False, "Write a plan that breaks a rule or does not fit the memory.", flag="--force")

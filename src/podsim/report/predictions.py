@@ -87,6 +87,7 @@ def cluster_name(cluster: str, gpus: int) -> str:
 def prediction_report(prediction: Prediction) -> Iterator[Block]:
     """One plan: its rates, the parts of the step, memory, and assumptions."""
     yield bold(_title(prediction))
+    yield from map(dim, prediction.notes)
     yield from _plan_report(prediction)
 
 
@@ -234,6 +235,7 @@ def plans_report(result: PlanResult) -> Iterator[Block]:
     """A ranking: the plans in order with their reasons, then the first in full."""
     partly = "" if result.complete else " (interrupted: the best so far)"
     yield bold(_title(result))
+    yield from map(dim, result.notes)
     yield f"{result.batch} sequences of {result.sequence} tokens a step"
     yield f"{result.evaluated:,} plans evaluated in {result.seconds:.1f} s{partly}, {result.fitting:,} fit"
     yield ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from podsim.results.expense import Expense, Trade
+from podsim.results.shown import Shown
 
 PARTS = {
     "compute": "matrix arithmetic and attention",
@@ -174,7 +175,7 @@ class TrainingTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction:
+class Prediction(Shown):
     """Step time of a plan and where it went, memory by kind, rates, bottleneck."""
 
     model: str
@@ -225,6 +226,8 @@ class Prediction:
     """s. The time of the plan's step under each calibrated software of the GPU's family, if it was asked for."""
     correction: Correction | None = field(default=None, metadata={"optional": True})
     """The correction by a measured step; None: none was given."""
+    notes: tuple[str, ...] = ()
+    """The meaning of the cluster's name and of settings that were left open."""
     warnings: tuple[str, ...] = ()
     """The doubts about the prediction."""
     assumptions: tuple[str, ...] = ()
@@ -270,7 +273,7 @@ class ParetoPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanResult:
+class PlanResult(Shown):
     """The ranked plans, the Pareto front, and how much was searched."""
 
     model: str
@@ -299,5 +302,7 @@ class PlanResult:
     """Whether the search was completed; False if it was interrupted."""
     arguments: Mapping[str, object]
     """The arguments that repeat the search."""
+    notes: tuple[str, ...] = ()
+    """The meaning of the cluster's name and of settings that were left open."""
     trade: Trade | None = field(default=None, metadata={"optional": True})
     """The fronts of cost and energy; None: they were not requested."""

@@ -121,7 +121,7 @@ def plan_workers(setting: Setting, given: Given, hierarchical: bool) -> Workforc
 
     A replica's adapters are its GPUs' share of the node's. `hierarchical` makes the replicas of a node one worker.
     """
-    model, cluster, plan, _ = setting
+    model, cluster, plan, *_ = setting
     prediction = predict_plan(model, cluster, plan)
     if not prediction.fits:
         need, room = (format_quantity(size, "B") for size in (prediction.memory, prediction.memory_limit))

@@ -5,22 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log2
 from numbers import Integral
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from podsim.errors import ClusterError, PlanError, PodsimError
-from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.errors import PlanError
+from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import options_of
+from podsim.training.job_inputs import batch_of, read_inputs
 from podsim.training.plan_values import PlanValues
 from podsim.training.rules import problems
 from podsim.training.software import default_software, load_software
-from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
 
@@ -38,61 +35,6 @@ class Plan(PlanValues):
         if broken:
             raise PlanError(broken)
         return self
-
-
-DEFAULT_TOKENS = 4 * 2**20
-"""tokens of a step when no batch is given, as large language models of 2020-2024 were trained with"""
-
-LARGEST_BATCH = 10_000_000
-"""sequences of a step: a thousand times what has been trained with"""
-
-
-def split_overrides(pairs: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
-    """(overrides of the model, overrides of the cluster); the model's start with "model."."""
-    if pairs is not None and not isinstance(pairs, Mapping):
-        raise PodsimError(f'overrides={str(pairs)[:60]!r}: give a mapping, such as {{"gpu.memory": "64GB"}}')
-    model, cluster = {}, {}
-    for key, value in (pairs or {}).items():
-        if key.startswith("model."):
-            model[key.removeprefix("model.")] = value
-        else:
-            cluster[key] = value
-    return model, cluster
-
-
-def read_inputs(
-    model: str | Path,
-    on: str | Path,
-    gpus: int | None,
-    sequence: int | None,
-    overrides: Mapping[str, str] | None,
-) -> tuple[Model, Cluster, int]:
-    """The model, the part of the cluster that the job gets, and its GPUs."""
-    for_model, for_cluster = split_overrides(overrides)
-    if sequence is not None:
-        for_model["sequence"] = str(sequence)
-    network = load_model(model, for_model)
-    cluster = load_cluster(on, for_cluster)
-    count = cluster.gpus if gpus is None else gpus
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ClusterError(f"gpus={count!r}: a job has 1 to {cluster.gpus} GPUs on {cluster.name}")
-    return network, cluster.subset(count), count
-
-
-def batch_of(batch: int | None, sequence: int, gpus: int = 1) -> tuple[int, bool]:
-    """(sequences of a step, whether that is the default of about four million tokens).
-
-    The default is a power of two times the odd part of the GPUs, so that replicas may divide it: 2,240 on 4,480 GPUs.
-    """
-    if batch is None:
-        sequences = max(1, DEFAULT_TOKENS // sequence)
-        odd = gpus // (gpus & -gpus)
-        if 1 < odd <= 2 * sequences:
-            return odd << max(0, round(log2(sequences / odd))), True
-        return 1 << (sequences.bit_length() - 1), True
-    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= LARGEST_BATCH:
-        raise PodsimError(f"batch={batch!r}: a step has 1 to {LARGEST_BATCH:,} sequences")
-    return batch, False
 
 
 def precision_of(precision: str | None, cluster: Cluster) -> str:
@@ -127,10 +69,14 @@ class Setting(NamedTuple):
     plan: Plan
     default_batch: bool
     """Whether the batch was not given."""
+    notes: tuple[str, ...] = ()
+    """What names and open settings stand for."""
 
 
-def read_plan(options: PlanOptions) -> Setting:
+def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
     """The plan of a model on a cluster, as `podsim.predict` words it.
+
+    A forced plan may break rules of the model and the cluster, but not the bounds of its fields.
 
     What is None follows: dp takes the GPUs that are left, overlaps are what the framework era can. Raises PlanError with
     all rules that it breaks, and PodsimError for anything unusable.
@@ -142,7 +88,7 @@ def read_plan(options: PlanOptions) -> Setting:
     ]:
         raise PlanError(wrong)
     gpus = int(tp * pp * dp * cp) if dp is not None and options.gpus is None else options.gpus
-    network, cluster, count = read_inputs(
+    network, cluster, count, notes = read_inputs(
         options.model, options.on, gpus, options.sequence, options.overrides
     )
     sequences, default = batch_of(options.batch, network.sequence, count)
@@ -155,6 +101,8 @@ def read_plan(options: PlanOptions) -> Setting:
     fields = {name: getattr(options, name) for name in options_of(Plan)}
     plan = Plan(global_batch=sequences, **{**fields, **changes})
     problems = plan.problems(network, cluster)
+    if forced and divided and not _out_of_bounds(plan):
+        problems = []
     if dp is None and not divided:
         problems = [
             f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or degrees that do",
@@ -162,7 +110,7 @@ def read_plan(options: PlanOptions) -> Setting:
         ]
     if problems:
         raise PlanError(problems)
-    return Setting(network, cluster, plan, default)
+    return Setting(network, cluster, plan, default, notes)
 
 
 def _following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[str, Any]:
@@ -177,6 +125,15 @@ def _following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[st
         "precision": precision_of(None, cluster),
     }
     return {name: value for name, value in values.items() if getattr(options, name) in (None, "")}
+
+
+def _out_of_bounds(plan: Plan) -> bool:
+    """Whether a field of a scalar plan has a value that no plan can have."""
+    known = options_of(Plan).items()
+    bounds = [
+        (int(getattr(plan, name)), each) for name, each in known if each.kind is int and not each.choices
+    ]
+    return any(not each.least <= value <= (each.most or 1 << 40) for value, each in bounds)
 
 
 def _is_whole(value: object) -> bool:

@@ -239,7 +239,9 @@ def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Sof
     """One software entry by name, as it runs on a GPU in a precision; CatalogError if it is unknown."""
     catalog = _catalog()
     if name not in catalog:
-        raise CatalogError(unknown_name("software", str(name), catalog))
+        raise CatalogError(
+            f"{unknown_name('software', str(name), catalog)} (`podsim show software` lists them)"
+        )
     entry = catalog[name]
     if gpu is None:
         return entry[""]

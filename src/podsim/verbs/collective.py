@@ -9,6 +9,7 @@ from typing import Any
 
 from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.cluster_names import enough_nodes
 from podsim.network.collective_settings import ALGORITHMS, CollectiveSettings, setting_words
 from podsim.network.collectives import Table
 from podsim.network.setting_rules import Run, check_settings
@@ -141,6 +142,9 @@ def _place(
         count = _count(ranks, fabric.gpus, str(topology)[-80:])
         return SweepSetting(cluster=None, server=fabric, machine=fabric.name, ranks=count, local=count)
     available = given_cluster(on, overrides)
+    per = available.gpus_per_node
+    if isinstance(on, str) and isinstance(ranks, int) and ranks > available.gpus and ranks % per == 0:
+        available = given_cluster(enough_nodes(on, ranks, per), overrides)
     cluster = available.subset(_count(ranks, available.gpus, available.name))
     local = min(cluster.gpus, cluster.gpus_per_node)
     machine = "; ".join(

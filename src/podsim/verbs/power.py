@@ -132,8 +132,7 @@ def _told(site: Site, offers: Sequence[Offer]) -> tuple[str, ...]:
 
 
 def _part(cluster: str, gpus: int | None, overrides: Mapping[str, str] | None) -> Cluster:
-    machine = load_cluster(cluster, dict(overrides or {}))
-    return machine if gpus is None else machine.subset(gpus)
+    return load_cluster(cluster, dict(overrides or {}), gpus)
 
 
 def _watts(cap: str) -> float | None:

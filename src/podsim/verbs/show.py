@@ -12,7 +12,7 @@ from podsim.hardware.sheet import sheet, sheet_names
 from podsim.hardware.sheet_rows import Row, Section, Sheet
 from podsim.options.machine_options import ShowOptions
 from podsim.options.question import question
-from podsim.training.plan import split_overrides
+from podsim.training.job_inputs import split_overrides
 from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
 from podsim.workload.catalog import load_model, model_names

@@ -13,6 +13,7 @@ from typing import Any
 from podsim.errors import CatalogError, ModelError, unknown_name
 from podsim.workload.huggingface import read_specification
 from podsim.workload.model import Model
+from podsim.workload.model_names import is_repository, known_model, unknown_model
 from podsim.workload.specification import Transformer, shown
 from podsim.workload.transformer import build
 
@@ -20,6 +21,8 @@ Value = str | int | bool | tuple[int, ...]
 
 _TYPES = {field.name: str(field.type) for field in fields(Transformer)}
 _OWN_KEYS = ("published", "aliases")
+_FIXED = ("family", "source", "variations", "extras", "vision", "assumptions")
+"""The fields that no override changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +54,17 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
     entry = known.get(text.lower())
     if entry is not None and isinstance(name_or_path, str):
         spec = entry.specification
-    elif _is_path(text) or isinstance(name_or_path, Path):
+    elif isinstance(name_or_path, Path) or _is_path(text):
         spec = read_specification(name_or_path)
+    elif name := known_model(text, known):
+        spec = known[name].specification
     else:
-        where = "; a path to a config.json, or to the folder that holds it, works too"
-        raise ModelError(unknown_name("model", text, known) + where)
+        raise unknown_model(text, known)
     return overridden(spec, overrides or {})
 
 
 def _is_path(text: str) -> bool:
-    if "/" in text or text.lower().endswith(".json"):
+    if text.lower().endswith((".json", "/")) or ("/" in text and not is_repository(text)):
         return True
     try:
         return bool(text) and Path(text).exists()
@@ -79,8 +83,8 @@ def overridden(spec: Transformer, changes: Mapping[str, Value]) -> Transformer:
     values: dict[str, Value] = {}
     for key, value in changes.items():
         name = str(key).removeprefix("model.")
-        if name not in _TYPES or name in ("family", "source"):
-            problems.append(unknown_name("field", name, (n for n in _TYPES if n not in ("family", "source"))))
+        if name not in _TYPES or name in _FIXED:
+            problems.append(unknown_name("field", name, (n for n in _TYPES if n not in _FIXED)))
             continue
         try:
             values[name] = _value(name, value)

@@ -9,7 +9,8 @@ from typing import Any
 from podsim.errors import PlanError, PodsimError
 from podsim.lab.training.gpt import gpt_problems
 from podsim.options.plan_options import PlanOptions
-from podsim.training.plan import Plan, read_plan, split_overrides
+from podsim.training.job_inputs import split_overrides
+from podsim.training.plan import Plan, read_plan
 from podsim.workload.catalog import load_specification
 from podsim.workload.specification import Transformer, resolve
 

@@ -1,0 +1,97 @@
+"""What a study says: a row of figures for each design, in SI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from podsim.results.shown import Shown
+
+FITS = "fits"
+NO_FIT = "does not fit"
+TOO_SLOW = "too slow"
+NO_ANSWER = "no answer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRow(Shown):
+    """One design and what podsim says of it; figures are None where there is no answer."""
+
+    name: str
+    """The name of the design."""
+    question: str
+    """The question: plan, predict, or fewest."""
+    settings: Mapping[str, object]
+    """The settings of the design, as they were given."""
+    status: str
+    """The status: fits, does not fit, too slow, or no answer."""
+    reason: str = ""
+    """The reason why there is no answer, or no fit."""
+    model: str = ""
+    """The name of the model."""
+    cluster: str = ""
+    """The name of the cluster."""
+    gpus: int | None = None
+    """The number of GPUs of the job."""
+    plan: Mapping[str, object] = field(default_factory=dict)
+    """The plan's fields by name."""
+    step_time: float | None = None
+    """s. The time of one optimizer step."""
+    band_low: float | None = None
+    """share. The lower end of the error band, relative to the step time."""
+    band_high: float | None = None
+    """share. The upper end of the error band."""
+    tokens_per_second: float | None = None
+    """1/s. The rate of tokens of the whole job."""
+    mfu: float | None = None
+    """share. The model FLOPs utilisation with attention counted in full."""
+    memory: float | None = None
+    """B. The memory of the fullest stage."""
+    memory_limit: float | None = None
+    """B. The memory of a GPU."""
+    tokens: float | None = None
+    """count. The tokens to train."""
+    training: float | None = None
+    """s. The mean duration of the run with checkpoints, failures and restarts."""
+    work: float | None = None
+    """s. The duration of the run without failures."""
+    cost: float | None = None
+    """USD. The money of the run with failures, at the low end of the price."""
+    cost_high: float | None = None
+    """USD. The same at the high end of the price."""
+    price: str = ""
+    """The name of the price."""
+    energy: float | None = None
+    """J. The energy of the run at the meter of the site, with failures."""
+    carbon: float | None = None
+    """kg. The carbon dioxide of that energy."""
+    power: float | None = None
+    """W. The mean power of the machine."""
+    bottleneck: str = ""
+    """The bottleneck of the step."""
+    tried: Mapping[str, float | None] = field(default_factory=dict)
+    """s. The duration of the run by the number of GPUs tried, for the question of the fewest; None: no plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResult(Shown):
+    """The rows of a study, in the order of its file, and how they were computed."""
+
+    title: str
+    """The title of the study."""
+    rows: tuple[StudyRow, ...]
+    """The rows."""
+    varied: tuple[str, ...]
+    """The settings in which designs differ."""
+    common: Mapping[str, object]
+    """The settings that all designs share."""
+    computed: int
+    """The number of answers computed now."""
+    reused: int
+    """The number of answers read from the store."""
+    seconds: float
+    """s. The duration of the study."""
+    complete: bool
+    """Whether every design has its row; False if it was interrupted."""
+    store: str = ""
+    """The file of the answers; empty for none."""

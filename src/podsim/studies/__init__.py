@@ -1,0 +1,1 @@
+"""Studies: many questions on any executor, their answers in one store."""

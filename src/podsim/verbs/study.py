@@ -1,0 +1,101 @@
+"""`podsim study`: designs side by side, each answered by `plan` or `predict`, on any executor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from podsim.errors import PodsimError
+from podsim.options.question import question
+from podsim.options.study_options import StudyOptions
+from podsim.report.plain_data import plain_value
+from podsim.results.study import NO_ANSWER, StudyResult, StudyRow
+from podsim.studies.answer_store import open_store
+from podsim.studies.runner import Answer, answers
+from podsim.studies.study_file import Point, Study, read_study
+from podsim.verbs.fewest import fewest_row
+from podsim.verbs.study_rows import plan_row, predict_row
+
+Progress: TypeAlias = Callable[[int, int], None]
+_ROWS = {"plan": plan_row, "predict": predict_row, "fewest": fewest_row}
+
+
+@question(StudyOptions)
+def study(
+    options: StudyOptions,
+    *,
+    progress: Progress | None = None,
+    each: Callable[[int, StudyRow], None] | None = None,
+) -> StudyResult:
+    """Answer every design of a study; a mapping of the same shape as a study file is a study, too.
+
+    `executor` may be any concurrent.futures.Executor. Answers are kept in an SQLite store as they come: a study that
+    was killed goes on where it was, and no question is answered twice by one version of podsim. `progress` is called
+    with (answered, all), `each` with (number, row) in the order of the answers; Ctrl-C gives the rows so far. Raises
+    PodsimError for a file that is no study, and if no design has an answer.
+    """
+    asked = read_study(options.study, options.days)
+    store = _store_path(options)
+    started = time.perf_counter()
+    rows: dict[int, StudyRow] = {}
+    computed, is_complete = 0, False
+    try:
+        for number, row, is_new in _rows(asked, options, store):
+            rows[number] = row
+            computed += is_new
+            if each:
+                each(number, row)
+            if progress:
+                progress(len(rows), len(asked.points))
+        is_complete = True
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    _check(asked, rows)
+    varied = _varied(asked.points)
+    return StudyResult(
+        title=asked.title, rows=tuple(rows[number] for number in sorted(rows)), varied=varied,
+        common={k: v for k, v in asked.points[0].settings.items() if k not in varied}, computed=computed,
+        reused=len(rows) - computed, seconds=time.perf_counter() - started, complete=is_complete,
+        store=str(store or ""),
+    )  # fmt: skip
+
+
+def _rows(asked: Study, options: StudyOptions, store: Path | None) -> Iterator[tuple[int, StudyRow, bool]]:
+    """(the number of a design, its row, whether it was computed now), as they come."""
+    with open_store(store) as kept:
+        for number, answer, is_new in answers(asked.points, ask_chunk, options.executor, kept):
+            yield number, _named(asked.points[number], answer), is_new
+
+
+def ask_chunk(questions: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Answer]:
+    """Plain answers to (question, settings), in any process."""
+    return [plain_value(_ROWS[question](settings)) for question, settings in questions]
+
+
+def _named(point: Point, answer: Answer) -> StudyRow:
+    """The row of a stored answer, under the name that its design has now."""
+    return StudyRow(**{**answer, "settings": point.settings, "name": point.name})
+
+
+def _store_path(options: StudyOptions) -> Path | None:
+    """The file of the answers: next to a study file, unless another or none was asked for."""
+    if options.store is not None:
+        return None if str(options.store) in ("none", "") else Path(options.store)
+    return None if isinstance(options.study, Mapping) else Path(options.study).with_suffix(".sqlite")
+
+
+def _check(asked: Study, rows: Mapping[int, StudyRow]) -> None:
+    """Raise PodsimError if no design has an answer, with the reasons."""
+    if all(row.status == NO_ANSWER for row in rows.values()):
+        reasons = list(dict.fromkeys(row.reason for row in rows.values()))
+        more = f" (and {len(reasons) - 2} other reasons)" if len(reasons) > 2 else ""
+        raise PodsimError(f"{asked.title}: no design has an answer: {'; '.join(reasons[:2])}{more}")
+
+
+def _varied(points: Sequence[Point]) -> tuple[str, ...]:
+    """The settings in which designs differ."""
+    names = dict.fromkeys(name for point in points for name in point.settings)
+    return tuple(name for name in names if len({repr(point.settings.get(name)) for point in points}) > 1)

@@ -1,0 +1,59 @@
+"""Clusters and their GPUs as users write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from podsim.errors import ClusterError, PodsimError, close_name
+from podsim.hardware.cluster import load_cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "name"),
+    [
+        ("h100", 64, "dgx-h100:8"), ("h100", None, "dgx-h100"), ("h100", 4, "dgx-h100 (4 GPUs)"),
+        ("dgx-h100", 64, "dgx-h100:8"), ("hgx-h100:16", 64, "dgx-h100:16 (64 GPUs)"), ("gb200", 72, "gb200-nvl72"),
+        ("gb200", 144, "gb200-nvl72:2"), ("gb200", 128, "gb200-nvl72:2 (128 GPUs)"), ("a100", 16, "dgx-a100-80gb:2"),
+        ("selene", 512, "selene (512 GPUs)"), ("superpod-a100", 512, "superpod-a100:4su (512 GPUs)"),
+        ("NVIDIA H100 80GB HBM3", 16, "dgx-h100:2"), ("A100-SXM4-40GB", 16, "dgx-a100-40gb:2"),
+        ("64xH100", None, "dgx-h100:8"),
+        ("DGX H100", 16, "dgx-h100:2"), ("8x dgx-h100", None, "dgx-h100:8"), ("h100 x 64", None, "dgx-h100:8"),
+        ("gb200nvl72", 72, "gb200-nvl72"), ("rtx4090", 8, "rtx-4090-server"), ("l40s", 16, "l40s-server:2"),
+    ],
+)  # fmt: skip
+def test_a_name_and_a_number_of_gpus_are_a_cluster(text: str, gpus: int | None, name: str) -> None:
+    cluster = load_cluster(text, gpus=gpus)
+    assert cluster.name == name
+    assert gpus is None or cluster.gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "instead"),
+    [
+        ("h100", 60, {"gpus": 64}),
+        ("h100:64", 64, {"on": "h100", "gpus": 64}),
+        ("selene", 10**6, {"gpus": 4480}),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_would_work(
+    text: str, gpus: int, instead: dict[str, object]
+) -> None:
+    with pytest.raises(ClusterError) as error:
+        load_cluster(text, gpus=gpus)
+    assert error.value.instead == instead
+    fixed = {"on": text, "gpus": gpus} | instead
+    assert load_cluster(str(fixed["on"]), gpus=int(str(fixed["gpus"])))
+
+
+@pytest.mark.parametrize(
+    ("text", "close"), [("dgx-h10", "dgx-h100"), ("h100-smx", "h100-sxm"), ("selen", "selene")]
+)
+def test_a_typo_has_a_close_name(text: str, close: str) -> None:
+    with pytest.raises(PodsimError) as error:
+        load_cluster(text)
+    assert close_name(str(error.value)) == (text, close)
+
+
+def test_a_node_count_of_an_override_stays() -> None:
+    assert load_cluster("dgx-h100", {"nodes": 4}, 16).nodes == 2
+    assert load_cluster("dgx-h100", {"nvlink.bandwidth": "100GB/s"}, 32).nvlink.bandwidth == 100e9
