@@ -272,5 +272,7 @@ def _sizes(work: Work) -> tuple[Ints, Ints]:
 def grow_spans(state: State) -> State:
     """The state with room for twice as many spans."""
     names = ("span_job", "span_start", "span_end", "span_node", "span_reach")
-    arrays = {name: np.concatenate([(old := getattr(state, name)), np.zeros_like(old)]) for name in names}
-    return state._replace(**arrays, room=2 * state.room)
+    arrays: dict[str, Any] = {
+        name: np.concatenate([(old := getattr(state, name)), np.zeros_like(old)]) for name in names
+    }
+    return state._replace(**arrays)._replace(room=2 * state.room)

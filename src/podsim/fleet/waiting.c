@@ -121,7 +121,7 @@ int64_t next_job(const Queue *queue, Walk *walk) {
     return walk->last.job == INT64_MAX ? -1 : walk->last.job;
 }
 
-/* Remove the job of the last step, which starts. The walk returns to jobs that it passed by: they may be harmless now. */
+/* Remove the job of the last step, which starts. The walk returns to those that it passed by: they may be harmless. */
 void leave_queue(const Queue *queue, Walk *walk, int64_t j) {
     const struct State *state = queue->state;
     if (!has_trees(queue->rules)) return;
