@@ -44,7 +44,7 @@ def _modules(folder: Path) -> list[Any]:
     return [
         importlib.import_module(".".join(["podsim", *path.relative_to(PACKAGE).with_suffix("").parts]))
         for path in sorted(folder.glob("*.py"))
-        if any(word in path.read_text() for word in ("c_function", "(NamedTuple)", "np.dtype("))
+        if any(word in path.read_text() for word in ("c_function(", "np.dtype(["))
     ]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from podsim.cli.late_import import load
 from podsim.cli.mistakes import option_flag, unusable_text
@@ -17,6 +18,8 @@ from podsim.errors import PodsimError
 from podsim.options.question import Option, options_of
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from podsim.report.screen import Report  # which loads rich, and `podsim --help` shall not
 import os
 from traceback import extract_tb
@@ -25,6 +28,8 @@ from podsim import __version__
 from podsim.errors import LabError, NoFitError
 
 Status = Callable[[Any], int]
+Charts = Callable[[], "Sequence[Markup]"]
+"""draws the charts of a page"""
 _FORMS = ("json", "csv", "fio_json")
 """options that choose how an answer is printed"""
 
@@ -83,6 +88,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; words that have no meaning are an error that knows the likely command."""
+        ctx.meta["podsim.words"] = [*ctx.command_path.split(), *args]
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             raise load("cli.guesses:stray_words")(ctx, self.options)
@@ -149,9 +155,17 @@ class Command(click.Command):
         row = self.row
         if row.ask:
             return load(row.ask)(options, output)
+        if options.get("plan"):
+            options = _explicit(options)
         plotted = {row.plotted: output.plot is not None} if row.plotted else {}
         with _progress(row.progress) as progress:
             return load(row.verb)(**options, **plotted, **progress)
+
+
+def _explicit(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that the user typed: a plan file gives the others."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
 
 
 def parameter(known: Option) -> click.Parameter:
@@ -230,8 +244,11 @@ def print_answer(
     *,
     rows: Any = None,
     data: Callable[[Any], Any] | None = None,
+    charts: Charts | None = None,
 ) -> None:
-    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report."""
+    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report; write its page, if it is wanted."""
+    if getattr(output, "html", None) is not None:
+        load("cli.page_output:write_page")(answer, output.html, report, charts)
     if getattr(output, "json", False):
         sys.stdout.write(load("report.plain_data:to_json")(data(answer) if data else answer) + "\n")
     elif getattr(output, "csv", False):

@@ -24,12 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PlanError
-from podsim.jit import njit
+from podsim.native import c_function
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
-_PASSES = 12
 _STARTS, _MOST_STARTS, _TRIED = 8, 256, 16_384
 """The numbers of starts (more for small graphs), and of ops over all starts."""
 
@@ -73,16 +72,16 @@ def divide(
     first, members, size = nets
     asked = (1 + tolerance) * work.sum() / devices * (1 + 1e-9)
     limit = max(asked, _least_bottleneck(work, devices) * (1 + 1e-9))
-    both = Nets(first, members, size, *_incidence(first, members, len(work)))
+    both = Nets(first, members, size, *_incidence(first, members, len(work)), len(size))
     start = _consecutive_runs(work, _crossing_bytes(first, members, size, len(work)), devices, limit)
     if limit > asked:
-        limit = _balance(start, work, both, devices, asked)
+        limit = _balance(asked, _cut_of(start, work, both, devices), both)
     random = np.random.default_rng(seed)
     best, best_cost = start, np.inf
     starts = int(np.clip(_TRIED // max(len(work), 1), _STARTS, _MOST_STARTS))
     for trial in range(starts if devices > 1 else 1):
         part = start.copy() if trial == 0 else _shake(best, random, work, devices, limit)
-        cost = _refine(part, work, both, devices, limit)
+        cost = _refine(limit, _cut_of(part, work, both, devices), both)
         if cost < best_cost:
             best, best_cost = part, cost
     return _division(best, work, first, members, size, devices, limit)
@@ -145,45 +144,17 @@ def _least_bottleneck(work: Floats, devices: int) -> float:
     return high
 
 
-@njit
+_runs = c_function("consecutive_runs", Floats, Floats, int, int, float, Floats, Ints, Ints, Ints)
+
+
 def _consecutive_runs(work: Floats, crossing: Floats, devices: int, limit: float) -> Ints:
     """The consecutive runs with the fewest bytes over their borders, within the limit; some may be empty."""
     n = len(work)
-    total = np.zeros(n + 1)
-    for i in range(n):
-        total[i + 1] = total[i] + work[i]
-    cost_PO = np.full((devices + 1, n + 1), np.inf)
-    border_PO = np.zeros((devices + 1, n + 1), np.int64)
-    cost_PO[0, 0] = 0.0
-    queue = np.empty(n + 1, np.int64)
-    for p in range(1, devices + 1):
-        head, tail = 0, 0
-        for j in range(n + 1):
-            value = cost_PO[p - 1, j] + (crossing[j] if 0 < j < n else 0.0)
-            while (
-                tail > head
-                and (
-                    cost_PO[p - 1, queue[tail - 1]]
-                    + (crossing[queue[tail - 1]] if 0 < queue[tail - 1] < n else 0.0)
-                )
-                >= value
-            ):
-                tail -= 1
-            queue[tail] = j
-            tail += 1
-            while total[j] - total[queue[head]] > limit:
-                head += 1
-            i = queue[head]
-            cost_PO[p, j] = cost_PO[p - 1, i] + (crossing[i] if 0 < i < n and i < j else 0.0)
-            if i == j:
-                cost_PO[p, j] = cost_PO[p - 1, j]
-            border_PO[p, j] = i
-    part = np.zeros(n, np.int64)
-    j = n
-    for p in range(devices, 0, -1):
-        i = border_PO[p, j]
-        part[i:j] = p - 1
-        j = i
+    cost = np.full((devices + 1, n + 1), np.inf)
+    cost[0, 0] = 0.0
+    total, part = np.concatenate([[0.0], np.cumsum(work)]), np.zeros(n, np.int64)
+    border, queue = np.zeros(cost.shape, np.int64), np.empty(n + 1, np.int64)
+    _runs(total, crossing, n, devices, limit, cost, border, queue, part)
     return part
 
 
@@ -210,10 +181,11 @@ class Nets(NamedTuple):
     """B. The size of each net, [nets]."""
     begin: Ints
     at: Ints
+    nets: int
 
 
 class Cut(NamedTuple):
-    """A division that moves change in place."""
+    """A division that moves change in place, with room for one pass of moves."""
 
     part: Ints
     """The device of each op, [ops]."""
@@ -223,136 +195,30 @@ class Cut(NamedTuple):
     """s. The work of each device, [devices]."""
     counts: Ints
     """The number of ops of each net on each device, [nets, devices]."""
+    moved_op: Ints
+    """The moved ops, in order."""
+    moved_from: Ints
+    gains: Floats
+    """B. The saving of the best move of each op, [ops]."""
+    targets: Ints
+    """The device of the best move of each op; -1 for none, [ops]."""
+    locked: Ints
+    ops: int
+    devices: int
 
 
-@njit
 def _cut_of(part: Ints, work: Floats, nets: Nets, devices: int) -> Cut:
-    """The loads and counts of a division."""
-    counts = np.zeros((len(nets.size), devices), np.int64)
-    load = np.zeros(devices)
-    for op in range(len(work)):
-        load[part[op]] += work[op]
-    for j in range(len(nets.size)):
-        for at in range(nets.first[j], nets.first[j + 1]):
-            counts[j, part[nets.members[at]]] += 1
-    return Cut(part, work, load, counts)
+    """A division, whose loads and counts are not yet filled in."""
+    n = len(work)
+    ints = (np.empty(n, np.int64) for _ in range(4))
+    counts = np.empty((nets.nets, devices), np.int64)
+    return Cut(
+        part=part, work=work, load=np.empty(devices), counts=counts, moved_op=next(ints), moved_from=next(ints),
+        gains=np.empty(n), targets=next(ints), locked=next(ints), ops=n, devices=devices,
+    )  # fmt: skip
 
 
-@njit
-def _gain_bytes(op: int, to: int, cut: Cut, nets: Nets) -> float:
-    """B saved by moving an op."""
-    gain = 0.0
-    here = cut.part[op]
-    for at in range(nets.begin[op], nets.begin[op + 1]):
-        j = nets.at[at]
-        if cut.counts[j, here] == 1:
-            gain += nets.size[j]
-        if cut.counts[j, to] == 0:
-            gain -= nets.size[j]
-    return gain
-
-
-@njit
-def _move(op: int, to: int, cut: Cut, nets: Nets) -> int:
-    """Move an op to another device. Its previous device."""
-    here = cut.part[op]
-    for at in range(nets.begin[op], nets.begin[op + 1]):
-        cut.counts[nets.at[at], here] -= 1
-        cut.counts[nets.at[at], to] += 1
-    cut.load[here] -= cut.work[op]
-    cut.load[to] += cut.work[op]
-    cut.part[op] = to
-    return int(here)
-
-
-@njit
-def _choose(cut: Cut, nets: Nets, slack: float, locked: Ints, gains: Floats, devices: Ints) -> int:
-    """The op whose move saves most, -1 if none may move; `gains` and `devices` keep the best move of each op.
-
-    `locked`: 0 for an op whose best move must be looked for again, 2 for one that has moved.
-    """
-    chosen, most = -1, -np.inf
-    work, load = cut.work, cut.load
-    for op in range(len(work)):
-        if locked[op] == 2:
-            continue
-        if locked[op] == 0:
-            gains[op], devices[op] = -np.inf, -1
-            for p in range(len(load)):
-                if p != cut.part[op] and load[p] + work[op] <= slack:
-                    gain = _gain_bytes(op, p, cut, nets)
-                    if gain > gains[op]:
-                        gains[op], devices[op] = gain, p
-            locked[op] = 1
-        if devices[op] >= 0 and load[devices[op]] + work[op] <= slack and gains[op] > most:
-            chosen, most = op, gains[op]
-    return chosen
-
-
-@njit
-def _run_pass(cut: Cut, nets: Nets, limit: float, cost: float) -> float:
-    """Move each op at most once, the best first, then return to the best state. The B that it sends."""
-    n = len(cut.work)
-    slack = limit + cut.work.max()
-    moved_op, moved_from = np.empty(n, np.int64), np.empty(n, np.int64)
-    gains, devices = np.empty(n), np.empty(n, np.int64)
-    locked = np.zeros(n, np.int64)
-    moves, best_moves, best_cost = 0, 0, cost
-    while moves < n and moves - best_moves < 60 + n // 8:
-        op = _choose(cut, nets, slack, locked, gains, devices)
-        if op < 0:
-            break
-        moved_op[moves] = op
-        moved_from[moves] = _move(op, devices[op], cut, nets)
-        cost -= gains[op]
-        moves += 1
-        for at in range(nets.begin[op], nets.begin[op + 1]):
-            for other in range(nets.first[nets.at[at]], nets.first[nets.at[at] + 1]):
-                if locked[nets.members[other]] == 1:
-                    locked[nets.members[other]] = 0
-        locked[op] = 2
-        if cost < best_cost * (1 - 1e-12) and cut.load.max() <= limit:
-            best_cost, best_moves = cost, moves
-    for at in range(moves - 1, best_moves - 1, -1):
-        _move(moved_op[at], moved_from[at], cut, nets)
-    return best_cost
-
-
-@njit
-def _balance(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) -> float:
-    """Move ops off the fullest device until none exceeds the limit, or no move helps. The limit that holds then."""
-    cut = _cut_of(part, work, nets, devices)
-    load = cut.load
-    while load.max() > limit:
-        full = load.argmax()
-        best_op, best_to, best = -1, -1, -np.inf
-        for op in range(len(work)):
-            if part[op] != full or work[op] <= 0:
-                continue
-            for p in range(devices):
-                if p != full and load[p] + work[op] <= max(limit, load[full] - work[op]):
-                    gain = _gain_bytes(op, p, cut, nets)
-                    if gain > best:
-                        best_op, best_to, best = op, p, gain
-        if best_op < 0:
-            break
-        _move(best_op, best_to, cut, nets)
-    return max(limit, float(load.max()) * (1 + 1e-9))
-
-
-@njit
-def _refine(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) -> float:
-    """Improve a division in place by passes of moves. The B that it sends then.
-
-    During a pass a device may exceed the limit by one op, since two ops can swap only one after the other.
-    """
-    cut = _cut_of(part, work, nets, devices)
-    cost = 0.0
-    for j in range(len(nets.size)):
-        cost += nets.size[j] * (np.count_nonzero(cut.counts[j]) - 1)
-    for _ in range(_PASSES):
-        before = cost
-        cost = _run_pass(cut, nets, limit, cost)
-        if not cost < before * (1 - 1e-12):
-            break
-    return cost
+_refine = c_function("refine_cut", float, Cut, Nets, result=float)
+"""Improve a division in place, within a limit, by passes of moves. The B that it sends then."""
+_balance = c_function("balance_cut", float, Cut, Nets, result=float)
+"""Move ops off the fullest device until none exceeds the limit, or no move helps. The limit that holds then."""

@@ -15,14 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError
-from podsim.jit import kernel
 from podsim.native import c_function
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
-
-LEVEL = 1.0 + 1e-12
-"""links that fill within this factor of each other fill together: rounding, not sharing, tells them apart"""
 
 
 class Flows(NamedTuple):
@@ -39,7 +35,7 @@ class Flows(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Cells of each link for `fill` to write in."""
+    """Cells of each link for the C sources to write in."""
 
     left: Floats
     """B/s. The rate that no flow has taken yet."""
@@ -52,72 +48,8 @@ class Scratch(NamedTuple):
 
 
 _fill = c_function("flow_fill", Ints, int, Flows, Floats, Scratch)
-
-
-@kernel
-def _freeze(f: int, level: float, flows: Flows, rates: Floats, scratch: Scratch) -> None:
-    """Fix one flow's rate, and take it off its links."""
-    rates[f] = level * flows.weights[f]
-    for i in range(flows.starts[f], flows.ends[f]):
-        link = flows.links[i]
-        scratch.left[link] = max(0.0, scratch.left[link] - rates[f] * flows.use[i])
-        scratch.load[link] -= flows.weights[f] * flows.use[i]
-        scratch.users[link] -= 1
-
-
-@kernel
-def _enter(todo: Ints, n_todo: int, flows: Flows, rates: Floats, scratch: Scratch) -> int:
-    """Add up what the flows ask of their links, and list those links; how many they are."""
-    n_busy = 0
-    for t in range(n_todo):
-        f = todo[t]
-        rates[f] = np.inf
-        for i in range(flows.starts[f], flows.ends[f]):
-            link = flows.links[i]
-            if scratch.users[link] == 0:
-                scratch.busy[n_busy] = link
-                n_busy += 1
-                scratch.left[link] = flows.capacity[link]
-                scratch.load[link] = 0.0
-            scratch.users[link] += 1
-            scratch.load[link] += flows.weights[f] * flows.use[i]
-    return n_busy
-
-
-@kernel
-def fill(todo: Ints, n_todo: int, flows: Flows, rates: Floats, scratch: Scratch) -> None:
-    """Max-min rates of the flows todo[:n_todo], written to `rates`; others are taken as absent. `todo` is used up.
-
-    A flow listed twice counts twice. A round of filling fills at least one link, so there are at most as many rounds as
-    links.
-    """
-    left, load, users, busy = scratch.left, scratch.load, scratch.users, scratch.busy
-    n_busy = _enter(todo, n_todo, flows, rates, scratch)
-    while n_busy > 0:
-        level = np.inf
-        kept = 0
-        for b in range(n_busy):
-            link = busy[b]
-            if users[link] > 0:
-                busy[kept] = link
-                kept += 1
-                level = min(level, left[link] / load[link])
-        n_busy = kept
-        for b in range(n_busy):  # a full link is marked by a negative load
-            if left[busy[b]] / load[busy[b]] <= level * LEVEL:
-                load[busy[b]] = -np.inf
-        kept = 0
-        for t in range(n_todo):
-            f = todo[t]
-            full = False
-            for i in range(flows.starts[f], flows.ends[f]):
-                full = full or load[flows.links[i]] < 0.0
-            if full:
-                _freeze(f, level, flows, rates, scratch)
-            else:
-                todo[kept] = f
-                kept += 1
-        n_todo = kept
+"""Max-min rates of the first of `todo`, written to `rates`; others are taken as absent. `todo` is used up. A flow listed
+twice counts twice."""
 
 
 def _problems(indptr: Ints, links: Ints, copies: Floats, weights: Floats, capacity: Floats) -> list[str]:

@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import ClusterError, TableError
+from podsim.native import c_struct
 from podsim.network.collectives.cost import windows
 from podsim.network.collectives.prove import check_rows
 from podsim.network.collectives.table import ROW_FIELDS, Floats, Ints, Table, position, row_share
-from podsim.network.play_engine import run
 from podsim.network.play_fold import fold_program
 from podsim.network.play_links import Fabric, Routes
 from podsim.network.play_program import Waits, mix, number_rows, waits
 from podsim.network.play_state import (
+    DONE,
     EVENTS,
     ROOM,
     SOLVED,
@@ -35,6 +36,7 @@ from podsim.network.play_state import (
     State,
     more_room,
     new_state,
+    run,
     typed_program,
 )
 
@@ -286,12 +288,12 @@ def play(table: Table | Prepared, size: float, fabric: Fabric | None = None, *, 
 def _run(p: Program, size: float) -> State:
     """The end of a simulation with `size` bytes."""
     p = p._replace(chunk_bytes=p.chunk_bytes * size, chunk_ends=p.chunk_ends * size)
-    state = new_state(p)
-    now, done = run(p, state, -1.0)
-    while not done:
+    state, program = new_state(p), c_struct(p)
+    now = run(program, state, -1.0)
+    while not state.number[DONE]:
         if state.number[ROOM] < len(state.flows):
             state = more_room(state)
-        now, done = run(p, state, now)
+        now = run(program, state, now)
     assert np.array_equal(state.flows["sent"], p.repeat)
     assert np.array_equal(state.flows["got"], p.repeat)
     return state

@@ -12,57 +12,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from podsim.jit import njit
+from podsim.native import c_function, c_struct
 from podsim.network.collectives.table import Ints
-from podsim.network.play_program import hash_pair, mix, number_rows
+from podsim.network.play_program import mix, number_rows
 from podsim.network.play_state import Program, typed_program
 
 
 class Colours(NamedTuple):
     """The colours of the elements, by kind; equal elements have equal colours."""
 
+    flow: Ints
     lane: Ints
     link: Ints
     gate: Ints
     group: Ints
+    flow_count: int
+    lane_count: int
+    link_count: int
+    gate_count: int
+    group_count: int
 
 
-@njit
-def _refine(flow: Ints, base_lane: Ints, base_link: Ints, colours: Colours, p: Program) -> Ints:
-    """One round: colours of lanes, links, gates and groups from the flows' colours, and new flow colours from them.
-
-    Sums, as the order of what is touched means nothing.
-    """
-    lane, link, gate, group = colours.lane, colours.link, colours.gate, colours.group
-    lane[:], link[:], group[:] = base_lane, base_link, 0
-    for f in range(len(flow)):
-        lane[p.lane[f]] += flow[f]
-        if p.group[f] >= 0:
-            group[p.group[f]] += flow[f]
-    for a in range(len(lane)):
-        lane[a] = hash_pair(lane[a], 1)
-        for i in range(p.start[a], p.end[a]):
-            link[p.link[i]] += lane[a]
-    for x in range(len(link)):
-        link[x] = hash_pair(link[x], 2)
-    for a in range(len(lane)):
-        for i in range(p.start[a], p.end[a]):
-            lane[a] += 3 * link[p.link[i]]
-        lane[a] = hash_pair(lane[a], 3)
-    for k in range(len(group)):
-        group[k] = hash_pair(group[k], 4)
-    for g in range(len(gate)):
-        gate[g] = 0
-        for i in range(p.dep_ptr[g], p.dep_ptr[g + 1]):
-            gate[g] += hash_pair(group[p.dep_group[i]], p.dep_lag[i])
-    new = np.empty_like(flow)
-    for f in range(len(flow)):  # odd factors tell apart what a colour comes from
-        touched = 5 * flow[p.before[f]] if p.before[f] >= 0 else 0
-        touched += 7 * flow[p.after[f]] if p.after[f] >= 0 else 0
-        touched += 9 * gate[p.gate[f]] if p.gate[f] >= 0 else 0
-        touched += 11 * group[p.group[f]] if p.group[f] >= 0 else 0
-        new[f] = hash_pair(flow[f], touched + lane[p.lane[f]])
-    return new
+_refine = c_function("fold_refine", Ints, Ints, Colours, Program, Ints)
+"""One round: colours of lanes, links, gates and groups from the flows' colours, and the flows' next colours, written to
+the last argument."""
 
 
 def _classes(colour: Ints) -> tuple[Ints, Ints]:
@@ -84,21 +57,21 @@ def _colours(p: Program) -> list[Ints]:
         np.stack([p.first - p.start, p.capacity[len(p.capacity) - len(p.start) :].view(np.int64)])
     )
     flow, lane, link = mix(flow), mix(lane), mix(link)
-    colours = Colours(
-        np.empty_like(lane), np.empty_like(link), np.zeros_like(p.dep_ptr[1:]), np.zeros_like(p.group_repeat)
-    )
+    counts = len(flow), len(lane), len(link), len(p.dep_ptr) - 1, len(p.group_repeat)
+    colours = Colours._make((flow, *(np.empty(count, np.int64) for count in counts[1:]), *counts))
+    struct, program, new = c_struct(colours), c_struct(p), np.empty_like(flow)
     classes, rounds = 0, 0
     while True:
-        new = _refine(flow, lane, link, colours, p)
+        _refine(lane, link, struct, program, new)
         rounds += 1
         if rounds % 4 == 0:  # classes only split: when four rounds split none, none will
             now = len(_classes(new)[1])
             if (
                 now == classes
             ):  # so lanes, links, gates and groups, which follow from the flows, are stable too
-                return [flow, *colours]
+                return list(colours[:5])
             classes = now
-        flow = new
+        flow[:] = new
 
 
 def _quotient_rows(pointer: Ints, first: Ints, columns_CR: Ints) -> tuple[Ints, Ints]:

@@ -1,12 +1,16 @@
-"""What a simulation is given (Program), and where it stands (State): arrays for the kernels of play_engine."""
+"""What a simulation is given (Program), and where it stands (State): arrays for the C sources of play.
+
+play.h mirrors the records and tuples of this module; play_engine.c says how the simulation goes.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from podsim.native import c_function
 from podsim.network.collectives.table import Floats, Ints
 
 Records: TypeAlias = NDArray[np.void]
@@ -15,13 +19,10 @@ SAME = 1e-12
 """times and rates within this share of each other are one: rounding, not sharing, tells them apart"""
 TIGHT = 1.0 + 1e-10
 """a link of which more than this times its capacity could be used may hold its flows back"""
-MANY = 1 << 30
 MEMO_LANES = 1 << 24
-IDLE, ACTIVE, ENDED, AGAIN, NEW = range(5)
-"""modes of a flow; ENDED, AGAIN and NEW only within a batch"""
-(HEAP, TOUCHED, DIRTY, MEMO, STORED, FREE_BUCKETS, FREE_CELLS, ROOM, EVENTS, RECENT, SOLVED, STAMP,
- COUNTERS) = range(13)  # fmt: skip
-"""positions of counters in State.number: how many there are in a list, or how many there have been"""
+(HEAP, TOUCHED, DIRTY, MEMO, STORED, FREE_BUCKETS, FREE_CELLS, ROOM, EVENTS, RECENT, SOLVED, STAMP, DONE,
+ COUNTERS) = range(14)  # fmt: skip
+"""positions of counters in State.number: how many there are in a list, or how many there have been; whether it is over"""
 
 
 class Program(NamedTuple):
@@ -88,9 +89,8 @@ class Program(NamedTuple):
 
 
 FLOATS = ("chunk_bytes", "chunk_ends", "delays", "use", "capacity", "ones")
-FLOW_FIELDS = (
-    "repeat", "gate", "group", "lane", "delay", "before", "after", "chunk", "width", "turn", "wheel",
-)  # fmt: skip
+FLOW_FIELDS = ("repeat", "gate", "group", "lane", "delay", "before", "after")
+SLICE_FIELDS = ("chunk", "width", "turn", "wheel")
 
 # one record for each thing, so that what is used together lies together; i4: numbers of things, i8: sums, f8: SI
 FLOW = np.dtype([
@@ -98,8 +98,9 @@ FLOW = np.dtype([
     ("delay", "i4"), ("before", "i4"), ("after", "i4"), ("bucket", "i4"), ("next", "i4"), ("previous", "i4"),
     ("slots", "i4"), ("seen", "i4"), ("lone", "i4"),
     ("limit", "f8"), ("bytes", "f8"), ("left", "f8"), ("since", "f8"), ("rate", "f8"), ("last", "f8"), ("began", "f8"),
-    ("busy", "f8"), ("chunk", "i4"), ("width", "i4"), ("turn", "i4"), ("wheel", "i4"),
+    ("busy", "f8"),
 ])  # fmt: skip
+SLICE = np.dtype([("chunk", "i4"), ("width", "i4"), ("turn", "i4"), ("wheel", "i4")])
 GROUP = np.dtype([
     ("done", "i4"), ("ahead", "i4"), ("repeat", "i4"), ("flows", "i4"), ("flows_end", "i4"), ("wakes", "i4"),
     ("wakes_end", "i4"),
@@ -116,6 +117,7 @@ ON_LINK = np.dtype([("flow", "i4"), ("slot", "i4")])
 BUCKET = np.dtype([("time", "f8"), ("head", "i8")])
 DUE = np.dtype([("time", "f8"), ("bucket", "i8")])
 CELL = np.dtype([("time", "f8"), ("flow", "i4"), ("next", "i4")])
+WAVE = np.dtype([("first", "i8"), ("last", "i8")])
 MEMO_SLOT = np.dtype([("sign", "i8"), ("at", "i4"), ("lanes", "i4")])
 MEMO_RATE = np.dtype([("rate", "f8"), ("lane", "i8")])
 
@@ -123,28 +125,30 @@ MEMO_RATE = np.dtype([("rate", "f8"), ("lane", "i8")])
 class State(NamedTuple):
     """Where the simulation stands: records as above, and the lists of what has to be looked at."""
 
-    flows: Records
-    groups: Records
-    gates: Records
-    deps: Records
-    wakes: Records
+    flows: Annotated[Records, FLOW]
+    slices: Annotated[Records, SLICE]
+    """The chunks of each flow: only flows whose transfers differ in bytes look here."""
+    groups: Annotated[Records, GROUP]
+    gates: Annotated[Records, GATE]
+    deps: Annotated[Records, DEP]
+    wakes: Annotated[Records, WAKE]
     items: Ints
     """The flows of gates and flows of groups; the records hold the bounds."""
-    lanes: Records
-    links: Records
-    on_link: Records
+    lanes: Annotated[Records, LANE]
+    links: Annotated[Records, LINK]
+    on_link: Annotated[Records, ON_LINK]
     """The active flows of the links that may limit, each link in its own range."""
     slots: Ints
     """The position of each flow on each such link of its lane."""
-    buckets: Records
-    heap: Records
+    buckets: Annotated[Records, BUCKET]
+    heap: Annotated[Records, DUE]
     free: Ints
     """The unused buckets."""
-    recent: Records
+    recent: Annotated[Records, DUE]
     """The last eight buckets."""
-    waves_W2: Ints
+    waves: Annotated[Records, WAVE]
     """The first and last transfer of each delay in flight: first in, first out."""
-    cells: Records
+    cells: Annotated[Records, CELL]
     """The transfers in the latency of links."""
     touched: Ints
     """The flows that ended or started in this batch."""
@@ -152,8 +156,8 @@ class State(NamedTuple):
     """The links that a flow left or joined in this batch."""
     members: Ints
     """The flows that share, in the order of discovery."""
-    memo: Records
-    memo_rates: Records
+    memo: Annotated[Records, MEMO_SLOT]
+    memo_rates: Annotated[Records, MEMO_RATE]
     lane_rate: Floats
     left: Floats
     load: Floats
@@ -162,13 +166,26 @@ class State(NamedTuple):
     todo: Ints
     """The scratch arrays of `flow.fill`."""
     number: Ints
-    """The counters: see HEAP to STAMP."""
+    """The counters: see HEAP to DONE."""
+    flow_count: int
+    gate_count: int
+    wave_count: int
+    memo_size: int
+    memo_room: int
+
+
+run = c_function("play_run", Program, State, float, result=float)
+"""Play on from a time (below zero: from the start); the time reached. number[DONE]: whether that is the end.
+
+It is not if transfers under way might outgrow their room (call again with `more_room(s)`), or after a second or so, as
+Python heeds Ctrl-C between calls only. All flows must be able to end: every link has capacity.
+"""
 
 
 def typed_program(p: Program) -> Program:
-    """The program with arrays of one kind, so that the kernels are compiled once."""
+    """The program with arrays of the kinds that C expects."""
     kinds = (np.float64 if name in FLOATS else np.int64 for name in p._fields)
-    return Program(*(np.require(array, kind, ["C", "W"]) for array, kind in zip(p, kinds, strict=True)))
+    return Program(*(np.require(array, kind, ["C"]) for array, kind in zip(p, kinds, strict=True)))
 
 
 def _records(kind: np.dtype[np.void], n: int, **columns: ArrayLike) -> Records:
@@ -214,6 +231,7 @@ def new_state(p: Program) -> State:
     number[FREE_BUCKETS], number[ROOM] = buckets, in_flight
     room, slots = _room_starts(p)
     columns = {name: getattr(p, name) for name in FLOW_FIELDS}
+    slices = _records(SLICE, flows, **{name: getattr(p, name) for name in SLICE_FIELDS})
     columns.update(bytes=_constant_bytes(p), limit=_limit(p)[p.lane], slots=slots[:-1], bucket=-1)
     bounds = {"flows": gate_at + p.group_ptr[:-1], "flows_end": gate_at + p.group_ptr[1:]}
 
@@ -221,7 +239,7 @@ def new_state(p: Program) -> State:
         return np.full(n, value, np.int64)
 
     return State(
-        flows=_records(FLOW, flows, lone=(p.first == p.middle)[p.lane], **columns),
+        flows=_records(FLOW, flows, lone=(p.first == p.middle)[p.lane], **columns), slices=slices,
         groups=_records(
             GROUP, len(p.group_repeat), repeat=p.group_repeat, wakes=p.wake_ptr[:-1], wakes_end=p.wake_ptr[1:], **bounds
         ),
@@ -235,11 +253,13 @@ def new_state(p: Program) -> State:
         lanes=_records(LANE, lanes, start=p.start, first=p.first, middle=p.middle, end=p.end, key=p.key),
         links=_records(LINK, links, room=room[:-1], capacity=p.capacity), on_link=_records(ON_LINK, int(room[-1])),
         slots=ints(int(slots[-1])), buckets=_records(BUCKET, buckets, time=-1.0, head=-1), heap=_records(DUE, buckets),
-        free=np.arange(buckets), recent=_records(DUE, 8, time=-1.0), waves_W2=np.full((len(p.delays), 2), -1),
+        free=np.arange(buckets), recent=_records(DUE, 8, time=-1.0),
+        waves=_records(WAVE, len(p.delays), first=-1, last=-1),
         cells=_records(CELL, in_flight, next=np.arange(1, in_flight + 1)), touched=ints(flows), dirty=ints(links),
         members=ints(flows), memo=_records(MEMO_SLOT, memo, at=-1), memo_rates=np.empty(MEMO_LANES, MEMO_RATE),
         lane_rate=np.zeros(lanes), left=np.zeros(links), load=np.zeros(links), users=ints(links), full=ints(links),
-        todo=ints(flows), number=number,
+        todo=ints(flows), number=number, flow_count=flows, gate_count=len(p.dep_ptr) - 1, wave_count=len(p.delays),
+        memo_size=memo, memo_room=MEMO_LANES,
     )  # fmt: skip
 
 

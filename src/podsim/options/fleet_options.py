@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 
-from podsim.options.plan_options import JobOptions, PredictOptions, TrainedFields, overrides_option
+from podsim.options.plan_options import (
+    JobOptions,
+    PredictOptions,
+    TrainedFields,
+    overrides_option,
+    plan_file_option,
+)
 from podsim.options.question import like, option, pairs
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedJobOptions(TrainedFields, JobOptions):
-    """A job whose best plan is searched, and how its checkpoints are written."""
+    """A job whose best plan is searched, or given by a file, and how its checkpoints are written."""
 
+    model: str = like(JobOptions, "model", default="")
+    on: str = like(JobOptions, "on", default="")
+    plan: str = plan_file_option()
     limit: Mapping[str, str | Sequence[object]] | None = option(
         None, "Restrict the plan, as tp=8 or zero=1. Repeatable; else the fastest.", read=pairs("tp=8")
     )

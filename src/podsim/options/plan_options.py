@@ -148,8 +148,24 @@ class PlanOptions(TrainedFields, LayoutFields, JobOptions):
     """A plan as a user words it."""
 
 
+def plan_file_option() -> Any:
+    """The option that names a file with a plan."""
+    return option(
+        "", "Plan file: experiment.toml, plans.json#3 (the third) or a launch file. Other options change it."
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(PlanOptions):
+class FiledPlanOptions(PlanOptions):
+    """A plan as a user words it, or as a file holds it."""
+
+    model: str = like(JobOptions, "model", default="")
+    on: str = like(JobOptions, "on", default="")
+    plan: str = plan_file_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(FiledPlanOptions):
     """A plan, and what a prediction says of it."""
 
     tokens: str | float | None = option(
@@ -181,7 +197,10 @@ class SearchOptions(TrainedFields, JobOptions):
         None, "Restrict a field, as tp=4,8 or zero=1. Repeatable.", read=pairs("tp=4,8")
     )
     save: str | Path | None = option(
-        None, "Directory for the plans, the Pareto front and a replay file.", kind=Path
+        None, "Directory for the plans, the Pareto front, a replay file and launch files.", kind=Path
+    )
+    launch: Sequence[str] = option(
+        (), "Launch file to write with --save: slurm, torchrun, kubernetes (default all three), megatron, …"
     )
     tokens: str | float | None = like(PredictOptions, "tokens")
     simulate: bool = option(False, "Play the plans that are shown, and rank them by that.")
@@ -205,7 +224,7 @@ class ReplayOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaunchOptions(PlanOptions):
+class LaunchOptions(FiledPlanOptions):
     """A plan to write a launch file of, or a launch file to read."""
 
     model: str = like(
@@ -221,3 +240,4 @@ class LaunchOptions(PlanOptions):
     mount: Sequence[str] = option((), "Container mount, /SOURCE:/TARGET. Repeatable.")
     partition: str = option("", "Partition of the scheduler.")
     time_limit: str = option("1 d", "Time limit of the scheduler, as 4h.")
+    force: bool = option(False, "Write a plan that breaks a rule or does not fit the memory.", flag="--force")

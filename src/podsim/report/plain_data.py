@@ -83,14 +83,14 @@ def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, dict):
             out |= _flatten(value, f"{name}.")
         elif isinstance(value, list):
-            out[name] = _formula_free(
+            out[name] = formula_free(
                 "; ".join(str(item) for item in value if not isinstance(item, (dict, list)))
             )
         else:
-            out[name] = _formula_free(value) if isinstance(value, str) else value
+            out[name] = formula_free(value) if isinstance(value, str) else value
     return out
 
 
-def _formula_free(text: str) -> str:
+def formula_free(text: str) -> str:
     """Text with an apostrophe before it where a spreadsheet would run it as a formula."""
     return f"'{text}" if _FORMULA.match(text) else text

@@ -15,9 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import SimulationError
-from podsim.jit import njit
-from podsim.simulation.kernel import run
-from podsim.simulation.state import EVENTS, SOLVED, Floats, Ints, Program, Small, new_state
+from podsim.native import c_function, c_struct
+from podsim.simulation.state import (
+    EVENTS,
+    HEAP,
+    SOLVED,
+    Floats,
+    Ints,
+    Program,
+    Small,
+    new_state,
+    run,
+    typed_program,
+)  # fmt: skip
 
 
 def _none() -> Small:
@@ -95,38 +105,16 @@ class Played:
     """The number of times that shares of links were computed."""
 
 
-@njit
-def _successors(before: Small, after: Small, n: int) -> tuple[Ints, Small, Small]:
-    """(pointer, the ops after each op, how many ops each op waits for)."""
-    pointer = np.zeros(n + 1, np.int64)
-    need = np.zeros(n, np.int32)
-    for e in range(len(before)):
-        pointer[before[e] + 1] += 1
-        need[after[e]] += 1
-    for i in range(n):
-        pointer[i + 1] += pointer[i]
-    cursor = pointer[:-1].copy()
-    out = np.empty(len(before), np.int32)
-    for e in range(len(before)):
-        out[cursor[before[e]]] = after[e]
-        cursor[before[e]] += 1
-    return pointer, out, need
+_rows = c_function("rows_by_key", Small, int, int, Ints, Ints, Small)
+PAUSE = 1_000_000
+"""The ended ops between two checks for Ctrl-C."""
 
 
-@njit
-def _orders(stream: Small, streams: int) -> tuple[Ints, Small]:
-    """(pointer, the ops of each stream in order)."""
-    pointer = np.zeros(streams + 1, np.int64)
-    for i in range(len(stream)):
-        pointer[stream[i] + 1] += 1
-    for s in range(streams):
-        pointer[s + 1] += pointer[s]
-    cursor = pointer[:-1].copy()
-    order = np.empty(len(stream), np.int32)
-    for i in range(len(stream)):
-        order[cursor[stream[i]]] = i
-        cursor[stream[i]] += 1
-    return pointer, order
+def _rows_of(key: Small, keys: int) -> tuple[Ints, Small]:
+    """(pointer [keys + 1], the rows of each key, in order)."""
+    pointer, rows = np.empty(keys + 1, np.int64), np.empty(len(key), np.int32)
+    _rows(np.ascontiguousarray(key, np.int32), len(key), keys, pointer, np.empty(keys, np.int64), rows)
+    return pointer, rows
 
 
 def _first_problem(wrong: NDArray[np.bool_], text_of: Callable[[int], str]) -> list[str]:
@@ -223,8 +211,9 @@ def _program(ops: Ops, join: Small, transfer: Small) -> tuple[Program, Small]:
     streams = int(ops.stream.max(initial=-1)) + 1
     if ops.streams is not None:
         streams = max(streams, len(ops.streams.domain))
-    pointer, after, need = _successors(ops.before, ops.after, len(ops.stream))
-    order_ptr, order = _orders(ops.stream, streams)
+    n, t = len(ops.stream), ops.transfers
+    pointer, edges = _rows_of(ops.before, n)
+    order_ptr, order = _rows_of(ops.stream, streams)
     effect = ops.streams or Streams(
         domain=np.zeros(streams, np.int32),
         slows=np.zeros(streams, bool),
@@ -235,14 +224,14 @@ def _program(ops: Ops, join: Small, transfer: Small) -> tuple[Program, Small]:
     slowed = np.flatnonzero(effect.slowed)
     slowed = slowed[np.argsort(effect.domain[slowed], kind="stable")]
     bounds = np.searchsorted(effect.domain[slowed], np.arange(domains + 1))
-    t = ops.transfers
-    return Program(
-        stream=ops.stream, order_ptr=order_ptr, order=order, seconds=ops.seconds, next_ptr=pointer, after=after,
-        join=join, join_size=np.bincount(join[join >= 0]).astype(np.int32), transfer=transfer, peak=t.peak,
-        latency=t.latency, link_ptr=t.routes[0], link=t.routes[1], use=t.use, capacity=t.capacity,
-        domain=effect.domain, slows=effect.slows.astype(np.uint8), slowed=effect.slowed.astype(np.uint8),
-        domain_ptr=bounds.astype(np.int64), domain_stream=slowed.astype(np.int64), share=np.array([effect.share]),
-    ), need  # fmt: skip
+    return typed_program(Program(
+        stream=ops.stream, order_ptr=order_ptr, order=order, seconds=ops.seconds, next_ptr=pointer,
+        after=ops.after[edges], join=join, join_size=np.bincount(join[join >= 0]).astype(np.int32),
+        transfer=transfer, peak=t.peak, latency=t.latency, link_ptr=t.routes[0], link=t.routes[1], use=t.use,
+        capacity=t.capacity, domain=effect.domain, slows=effect.slows.astype(np.uint8),
+        slowed=effect.slowed.astype(np.uint8), domain_ptr=bounds, domain_stream=slowed, share=effect.share,
+        streams=streams, links=len(t.capacity), room=int(np.diff(t.routes[0]).max(initial=0)) + 1,
+    )), np.bincount(ops.after, minlength=n).astype(np.int32)  # fmt: skip
 
 
 def play(ops: Ops) -> Played:
@@ -251,7 +240,6 @@ def play(ops: Ops) -> Played:
     Raises SimulationError for ops that cannot be (with what would be), and where ops wait for each other in a circle.
     """
     n = len(ops.stream)
-    # always new arrays: numba compiles the kernel again for arrays that may not be written to
     join, transfer = (
         np.array(each, np.int32) if len(each) else np.full(n, -1, np.int32)
         for each in (ops.join, ops.transfer)
@@ -260,7 +248,9 @@ def play(ops: Ops) -> Played:
         raise SimulationError("; ".join(problems))
     program, need = _program(ops, join, transfer)
     state = new_state(program, need)
-    seconds = run(program, state)
+    structs, seconds = (c_struct(program), c_struct(state)), -1.0
+    while seconds < 0.0 or state.number[HEAP]:
+        seconds = run(*structs, seconds, PAUSE)
     if state.number[EVENTS] < n:
         raise SimulationError(_find_cycle(ops, state.end, join))
     return Played(

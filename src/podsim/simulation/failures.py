@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import SimulationError
-from podsim.jit import njit
+from podsim.native import c_function
 from podsim.results.failed import Standing
 from podsim.simulation.events import Ops, Played, Transfers, play
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
@@ -171,50 +171,32 @@ def _blocked_ops(ops: Ops, first: Bools) -> Bools:
     """
     n = len(ops.stream)
     order = np.argsort(ops.stream, kind="stable")
-    following = np.full(n, -1, np.int64)
     same = ops.stream[order][1:] == ops.stream[order][:-1]
-    following[order[:-1][same]] = order[1:][same]
     join = _joins(ops).astype(np.int64)
-    return _mark_blocked(
-        first.copy(), *_rows(ops.before, ops.after, n), following, join,
-        *_rows(join[join >= 0], np.flatnonzero(join >= 0), int(join.max(initial=-1)) + 1),
-    )  # fmt: skip
+    joined = np.flatnonzero(join >= 0)
+    meeting = n + join[joined]  # a join is one more node: whoever never comes to it holds up all others
+    pointer, after = _rows(
+        np.concatenate([ops.before, order[:-1][same], joined, meeting]),
+        np.concatenate([ops.after, order[1:][same], meeting, joined]),
+        n + int(join.max(initial=-1)) + 1,
+    )
+    marked = np.zeros(len(pointer) - 1, np.uint8)
+    marked[:n] = first
+    stack = np.empty(len(marked), np.int64)
+    depth = int(marked.sum())
+    stack[:depth] = np.flatnonzero(marked)
+    _mark_reachable(pointer, after, marked, stack, depth)
+    return marked[:n].astype(bool)
 
 
-def _rows(key: Ints | Small, value: Ints | Small, n: int) -> tuple[Ints, Ints]:
+def _rows(key: Ints, value: Ints, n: int) -> tuple[Ints, Ints]:
     """Values by key: values[pointer[k] : pointer[k + 1]] belong to k."""
     order = np.argsort(key, kind="stable")
     pointer = np.concatenate([[0], np.cumsum(np.bincount(key, minlength=n))]).astype(np.int64)
     return pointer, np.asarray(value[order], np.int64)
 
 
-@njit
-def _mark_blocked(
-    never: Bools, pointer: Ints, after: Ints, following: Ints, join: Ints, join_pointer: Ints, joined: Ints
-) -> Bools:
-    stack = np.flatnonzero(never)
-    room = np.empty(len(never), np.int64)
-    room[: len(stack)] = stack
-    depth = len(stack)
-    while depth > 0:
-        depth -= 1
-        op = room[depth]
-        if following[op] >= 0 and not never[following[op]]:
-            never[following[op]] = True
-            room[depth] = following[op]
-            depth += 1
-        for at in range(pointer[op], pointer[op + 1]):
-            if not never[after[at]]:
-                never[after[at]] = True
-                room[depth] = after[at]
-                depth += 1
-        if join[op] >= 0:
-            for at in range(join_pointer[join[op]], join_pointer[join[op] + 1]):
-                if not never[joined[at]]:
-                    never[joined[at]] = True
-                    room[depth] = joined[at]
-                    depth += 1
-    return never
+_mark_reachable = c_function("mark_reachable", Ints, Ints, NDArray[np.uint8], Ints, int)
 
 
 def _hanging_ops(lowered: Lowered, plan: Plan, hangs: Bools) -> tuple[str, ...]:

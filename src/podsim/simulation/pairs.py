@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from podsim.jit import njit
+from podsim.native import c_function
 from podsim.simulation.drafts import Draft, Floats, Ints
 from podsim.simulation.pieces import Piece, Stream, merge_pieces
 
@@ -157,56 +158,35 @@ def shortest_starts(
     return out
 
 
-@njit
+class Chains(NamedTuple):
+    """Two chains of ops, and what is known of their corners."""
+
+    done: Floats
+    """s. The work of the first chain before each of its ops, and in all."""
+    stream: Ints
+    other: Floats
+    """s. The same of the second chain."""
+    other_stream: Ints
+    best: Floats
+    """s. The least time of each corner, [(ops + 1) (other ops + 1)]."""
+    came: Ints
+    """The corner before each."""
+    ops: int
+    other_ops: int
+
+
+_find_corners = c_function("pair_corners", Chains, Floats, result=int)
+
+
 def _corners(seconds: Floats, stream: Ints, others: Floats, other_stream: Ints) -> Floats:
     """The way that ends soonest, as rows (ops of the first chain done, of the second, s): both begin their next op there.
 
     Between two corners both chains go on without a pause, until one waits for the other.
     """
     n, m = len(seconds), len(others)
-    done = np.zeros(n + 1)
-    done[1:] = np.cumsum(seconds)
-    other = np.zeros(m + 1)
-    other[1:] = np.cumsum(others)
-    best = np.full((n + 1, m + 1), np.inf)
-    came = np.zeros((n + 1, m + 1), np.int64)
-    best[0, 0] = 0.0
-    for i0 in range(n + 1):
-        for j0 in range(m + 1):
-            time = best[i0, j0]
-            if time == np.inf:
-                continue
-            i, j, x, y = i0, j0, done[i0], other[j0]
-            while i < n and j < m and stream[i] != other_stream[j]:
-                step, step_other = done[i + 1] - x, other[j + 1] - y
-                time += min(step, step_other)
-                if step <= step_other:
-                    i += 1
-                    x = done[i]
-                    y += step
-                if step_other <= step:
-                    j += 1
-                    x = done[i] if step == step_other else x + step_other
-                    y = other[j]
-            here = i0 * (m + 1) + j0
-            if i == n or j == m:
-                end = time + (done[n] - x if j == m else other[m] - y)
-                if (i0 < n or j0 < m) and end < best[n, m]:
-                    best[n, m], came[n, m] = end, here
-                continue
-            # one of the two goes first; the other stops before the op that they meet at
-            ahead = best[i0, j0] + max(done[i + 1] - done[i0], other[j] - other[j0])
-            if ahead < best[i + 1, j]:
-                best[i + 1, j], came[i + 1, j] = ahead, here
-            ahead = best[i0, j0] + max(done[i] - done[i0], other[j + 1] - other[j0])
-            if ahead < best[i, j + 1]:
-                best[i, j + 1], came[i, j + 1] = ahead, here
+    best = np.full((n + 1) * (m + 1), np.inf)
+    best[0] = 0.0
+    done, other = (np.concatenate([[0.0], np.cumsum(work)]) for work in (seconds, others))
+    chains = Chains(done, stream, other, other_stream, best, np.zeros(len(best), np.int64), n, m)
     way = np.empty((n + m + 2, 3))
-    way[0, 0], way[0, 1], way[0, 2] = n, m, best[n, m]
-    length = 1
-    while way[length - 1, 0] + way[length - 1, 1] > 0:
-        here = came[int(way[length - 1, 0]), int(way[length - 1, 1])]
-        i, j = here // (m + 1), here % (m + 1)
-        way[length, 0], way[length, 1], way[length, 2] = i, j, best[i, j]
-        length += 1
-    return way[:length][::-1].copy()
+    return way[: _find_corners(chains, way)][::-1].copy()

@@ -1,14 +1,18 @@
-"""What the event kernel is given (Program) and where it stands (State): arrays for the kernels of this package.
+"""What the event kernel is given (Program) and where it stands (State): arrays for the C sources of this package.
+
+events.h mirrors both tuples; events.c says how the play goes.
 
 N ops, S streams, E edges, L links, T kinds of transfer, D domains, J joins.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from podsim.native import c_function
 
 Ints: TypeAlias = NDArray[np.int64]
 Small: TypeAlias = NDArray[np.int32]
@@ -59,8 +63,12 @@ class Program(NamedTuple):
     domain_ptr: Ints
     """The start of the slowed streams of each domain, [D + 1]."""
     domain_stream: Ints
-    share: Floats
-    """share. The share of its speed that a slowed op loses, [1]."""
+    share: float
+    """share. The share of its speed that a slowed op loses."""
+    streams: int
+    links: int
+    room: int
+    """The most entries of a transfer in State.lane: its own limit, and the links of its kind."""
 
 
 class State(NamedTuple):
@@ -131,11 +139,30 @@ class State(NamedTuple):
     number: Ints
 
 
+run = c_function("events_run", Program, State, float, int, result=float)
+"""Play on from a time (below zero: from the start) for at most so many ended ops; the time reached, s. The heap is empty
+at the end, and where nothing can continue."""
+
+
+_KINDS = {
+    np.int32: ("stream", "order", "after", "join", "join_size", "transfer", "domain"),
+    np.float64: ("seconds", "peak", "latency", "use", "capacity"), np.uint8: ("slows", "slowed"),
+    np.int64: ("order_ptr", "next_ptr", "link_ptr", "link", "domain_ptr", "domain_stream"),
+}  # fmt: skip
+
+
+def typed_program(p: Program) -> Program:
+    """The program with arrays of the kinds that C expects."""
+    arrays: dict[str, Any] = {
+        name: np.ascontiguousarray(getattr(p, name), kind) for kind, names in _KINDS.items() for name in names
+    }
+    return p._replace(**arrays)
+
+
 def new_state(p: Program, need: Small) -> State:
     """A state before the start; `need` (ops that each op waits for) is used up."""
-    n, streams, links = len(p.stream), len(p.order_ptr) - 1, len(p.capacity)
+    n, streams, links, room = len(p.stream), p.streams, p.links, p.room
     domains = len(p.domain_ptr) - 1
-    room = int(np.diff(p.link_ptr).max(initial=0)) + 1
 
     def ints(size: int, value: int = 0) -> Ints:
         return np.full(size, value, np.int64)

@@ -63,6 +63,8 @@ def read_inputs(
 
     Without a sequence a model has the length that it was trained with, not its context window.
     """
+    if not model or not on:
+        raise PodsimError("give MODEL and --on CLUSTER, or a plan with --plan FILE")
     for_model, for_cluster = split_overrides(overrides)
     if sequence is not None:
         for_model["sequence"] = str(read_sequence(sequence))

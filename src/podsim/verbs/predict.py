@@ -16,6 +16,7 @@ from podsim.accuracy.measured_reach import (
 from podsim.accuracy.own_step import corrected, own_correction, read_measured
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import question
 from podsim.results.prediction import Correction, Prediction
@@ -28,7 +29,7 @@ from podsim.verbs.power import expense_of
 from podsim.workload.model import Model
 
 
-@question(PredictOptions)
+@question(PredictOptions, fill=with_plan)
 def predict(options: PredictOptions) -> Prediction:
     """Predict one plan of a model on a cluster.
 

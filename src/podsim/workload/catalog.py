@@ -21,6 +21,8 @@ Value = str | int | bool | tuple[int, ...]
 
 _TYPES = {field.name: str(field.type) for field in fields(Transformer)}
 _OWN_KEYS = ("published", "aliases")
+_FIXED = ("family", "source", "variations", "extras", "vision", "assumptions")
+"""The fields that no override changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +88,8 @@ def overridden(spec: Transformer, changes: Mapping[str, Value]) -> Transformer:
     values: dict[str, Value] = {}
     for key, value in changes.items():
         name = str(key).removeprefix("model.")
-        if name not in _TYPES or name in ("family", "source"):
-            problems.append(unknown_name("field", name, (n for n in _TYPES if n not in ("family", "source"))))
+        if name not in _TYPES or name in _FIXED:
+            problems.append(unknown_name("field", name, (n for n in _TYPES if n not in _FIXED)))
             continue
         try:
             values[name] = _value(name, value)
