@@ -9,9 +9,10 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
-from podsim.cli.command import Command, load
+from podsim.cli.command import Command
 from podsim.cli.command_table import COMMANDS, GROUPS
 from podsim.cli.help_table import EXAMPLES, SECTIONS
+from podsim.cli.late_import import load
 from podsim.cli.mistakes import keep_arguments, usage_text
 from podsim.options.question import Option
 
@@ -53,7 +54,9 @@ class Application(Commands):
         keep_arguments(context, typed)
         return context
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
         """Run the program; a command line that cannot be read ends with the one that was probably meant."""
         typed = list(sys.argv[1:] if args is None else args)
         try:

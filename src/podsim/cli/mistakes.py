@@ -95,8 +95,8 @@ def corrected(
             continue
         flag, text = option_flag(known), str(value)
         if known.argument and not known.flag:
-            old = str(given.get(name))
-            words = [text if word == old else word for word in words]
+            old = str(given.get(name) or "")
+            words = [text if word == old else word for word in words] if old else [*words, text]
         elif flag in words:
             words[words.index(flag) + 1 : words.index(flag) + 2] = [text]
         elif equals := [k for k, word in enumerate(words) if word.startswith(f"{flag}=")]:
