@@ -94,6 +94,7 @@ struct Group {
     int32_t flows_end;
     int32_t wakes;
     int32_t wakes_end;
+    int32_t gate;
 };
 
 struct Gate {
@@ -102,6 +103,7 @@ struct Gate {
     int32_t deps_end;
     int32_t flows;
     int32_t flows_end;
+    int32_t waits;
 };
 
 struct Dep {
@@ -118,7 +120,6 @@ struct Lane {
     int32_t first;
     int32_t middle;
     int32_t end;
-    int32_t length;
     int64_t key;
     double began;
     double busy;
@@ -154,7 +155,8 @@ struct Due {
 
 struct Cell {
     double time;
-    int64_t flow;
+    int32_t flow;
+    int32_t group;
 };
 
 struct Wave {

@@ -49,6 +49,7 @@ static void try_start(int64_t f, struct State *s) {
 /* The number of transfers that a gate admits on each of its flows so far. */
 static int64_t open_count(const struct Gate *gate, const struct State *s) {
     int64_t opened = MANY;
+    if (gate->waits == 0) return opened;
     for (int64_t i = gate->deps; i < gate->deps_end; i++) {
         const struct Group *group = &s->groups[s->deps[i].group];
         if (group->done < group->repeat) opened = min_int(opened, group->done + s->deps[i].lag);
@@ -61,9 +62,9 @@ static void wake_gates(const struct Group *group, struct State *s) {
     for (int64_t i = group->wakes; i < group->wakes_end; i++) {
         if (group->done < group->repeat && group->done + s->wakes[i].lag <= 0) continue;
         struct Gate *gate = &s->gates[s->wakes[i].gate];
-        int64_t opened = gate->deps_end - gate->deps > 1 ? open_count(gate, s)
-                         : group->done < group->repeat   ? group->done + s->wakes[i].lag
-                                                         : MANY;
+        int is_over = group->done == group->repeat;
+        gate->waits -= is_over;
+        int64_t opened = gate->waits == 1 && !is_over ? group->done + s->wakes[i].lag : open_count(gate, s);
         if (opened == gate->open) continue;
         gate->open = (int32_t)opened;
         for (int64_t j = gate->flows; j < gate->flows_end; j++) try_start(s->items[j], s);
@@ -100,7 +101,8 @@ static void send_off(int64_t f, double arrival, struct Wave *wave, struct State 
     int64_t at = wave->first + wave->count++;
     if (at >= wave->room) at -= wave->room;
     s->cells[wave->start + at].time = arrival;
-    s->cells[wave->start + at].flow = f;
+    s->cells[wave->start + at].flow = (int32_t)f;
+    s->cells[wave->start + at].group = s->flows[f].group;
 }
 
 /* End the transmission of a transfer; it arrives after the latency of its links. */
@@ -165,10 +167,21 @@ static void settle(double now, const struct Program *p, struct State *s) {
     s->number[TOUCHED] = 0;
 }
 
+/* Ask for what the arrivals after these will touch: records lie far apart, and each tells where the next is. */
+static void prefetch_arrivals(const struct Cell *cell, const struct State *s) {
+    const struct Group *group = &s->groups[cell[8].group < 0 ? 0 : cell[8].group];
+    __builtin_prefetch(&s->flows[cell[16].flow], 1);
+    __builtin_prefetch(&s->groups[cell[16].group < 0 ? 0 : cell[16].group], 1);
+    __builtin_prefetch(&s->gates[group->gate], 1);
+    __builtin_prefetch(&s->wakes[group->wakes], 0);
+}
+
 /* Process all arrivals of a wave up to a time. */
 static void land_wave(struct Wave *wave, double now, double limit, struct State *s) {
     while (wave->count > 0 && s->cells[wave->start + wave->first].time <= limit) {
-        int64_t f = s->cells[wave->start + wave->first].flow;
+        const struct Cell *cell = &s->cells[wave->start + wave->first];
+        int64_t f = cell->flow;
+        if (wave->count > 16 && wave->first + 16 < wave->room) prefetch_arrivals(cell, s);
         wave->count -= 1;
         wave->first += 1;
         if (wave->first == wave->room || wave->count == 0) wave->first = 0;

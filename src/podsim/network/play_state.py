@@ -106,9 +106,11 @@ COURSE = np.dtype([
 ])  # fmt: skip
 GROUP = np.dtype([
     ("done", "i4"), ("ahead", "i4"), ("repeat", "i4"), ("flows", "i4"), ("flows_end", "i4"), ("wakes", "i4"),
-    ("wakes_end", "i4"),
+    ("wakes_end", "i4"), ("gate", "i4"),
 ])  # fmt: skip
-GATE = np.dtype([("open", "i4"), ("deps", "i4"), ("deps_end", "i4"), ("flows", "i4"), ("flows_end", "i4")])
+GATE = np.dtype([
+    ("open", "i4"), ("deps", "i4"), ("deps_end", "i4"), ("flows", "i4"), ("flows_end", "i4"), ("waits", "i4"),
+])  # fmt: skip
 DEP = np.dtype([("group", "i4"), ("lag", "i4")])
 WAKE = np.dtype([("gate", "i4"), ("lag", "i4")])
 LANE = np.dtype([
@@ -121,7 +123,7 @@ LINK = np.dtype([
 ON_LINK = np.dtype([("flow", "i4"), ("slot", "i4")])
 BUCKET = np.dtype([("time", "f8"), ("head", "i8")])
 DUE = np.dtype([("time", "f8"), ("bucket", "i8")])
-CELL = np.dtype([("time", "f8"), ("flow", "i8")])
+CELL = np.dtype([("time", "f8"), ("flow", "i4"), ("group", "i4")])
 WAVE = np.dtype([("first", "i8"), ("count", "i8"), ("start", "i8"), ("room", "i8"), ("flows", "i8")])
 MEMO_SLOT = np.dtype([("sign", "i8"), ("at", "i4"), ("lanes", "i4")])
 MEMO_RATE = np.dtype([("rate", "f8"), ("lane", "i8")])
@@ -227,6 +229,12 @@ def _room_starts(p: Program) -> tuple[Ints, Ints]:
     return np.concatenate([[0], np.cumsum(per_link)]).astype(np.int64), slots
 
 
+def _first_gate(p: Program) -> Ints:
+    """The first gate that waits for each group; 0 where none does."""
+    some = np.concatenate([p.wake_gate, [0]])
+    return some[p.wake_ptr[:-1]]
+
+
 def _waves(p: Program, room: int) -> Records:
     """The waves with room for so many transfers of each flow."""
     flows = np.bincount(p.delay, minlength=len(p.delays))
@@ -258,11 +266,12 @@ def new_state(p: Program) -> State:
         ),
         courses=_records(COURSE, flows, limit=limit, slots=slots[:-1], **courses),
         groups=_records(
-            GROUP, len(p.group_repeat), repeat=p.group_repeat, wakes=p.wake_ptr[:-1], wakes_end=p.wake_ptr[1:], **bounds
+            GROUP, len(p.group_repeat), repeat=p.group_repeat, wakes=p.wake_ptr[:-1], wakes_end=p.wake_ptr[1:],
+            gate=_first_gate(p), **bounds,
         ),
         gates=_records(
             GATE, len(p.dep_ptr) - 1, deps=p.dep_ptr[:-1], deps_end=p.dep_ptr[1:], flows=p.gate_ptr[:-1],
-            flows_end=p.gate_ptr[1:],
+            flows_end=p.gate_ptr[1:], waits=np.diff(p.dep_ptr),
         ),
         deps=_records(DEP, len(p.dep_group), group=p.dep_group, lag=p.dep_lag),
         wakes=_records(WAKE, len(p.wake_gate), gate=p.wake_gate, lag=p.wake_lag),
