@@ -16,10 +16,10 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute, Schedule
 from podsim.workload.specification import shown
 
-ERAS = ("megatron-core", "megatron-2021", "megatron-2022", "llm-foundry-2023")
+ERAS = ("megatron-core", "megatron-*", "nemo-*", "llm-foundry-*", "pytorch-*", "dle-pytorch*")
 _MODELLED = (
     "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "zero_optimization", "bf16",
-    "fp16", "tensor_parallel", "pipeline", "activation_checkpointing", "bfloat16",
+    "fp16", "tensor_parallel", "pipeline", "activation_checkpointing", "bfloat16", "podsim",
 )  # fmt: skip
 
 

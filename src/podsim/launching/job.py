@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any
 
 from podsim.errors import CatalogError, PlanError
 from podsim.hardware.catalog import load_system
@@ -45,6 +47,10 @@ class Job:
     """The queue of the scheduler; empty for its default."""
     limit: float = 86400.0
     """s. The time limit of the scheduler."""
+    names: Mapping[str, object] = field(default_factory=dict)
+    """The user's words for what no tool states: model, on, overrides."""
+    forced: tuple[str, ...] = ()
+    """The problems of the plan that the user wants written all the same."""
 
     @property
     def nodes(self) -> int:
@@ -94,6 +100,8 @@ class Reading:
     """The options that no law depends on."""
     assumptions: tuple[str, ...] = ()
     """The assumptions where the text is silent."""
+    names: Mapping[str, Any] = field(default_factory=dict)
+    """The user's words for model and cluster (model, on, overrides), if podsim wrote the text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +125,18 @@ class Context:
 
 
 def effective(plan: Plan, model: Model) -> Plan:
+    """The scalar plan, its sequence included, with every field that makes no difference at its plainest value."""
+    return plainest(plan, model.layer_count).having({"sequence": plan.length(model)})
+
+
+def plainest(plan: Plan, layers: int) -> Plan:
     """The scalar plan with every field that makes no difference at its plainest value: equal runs are equal plans.
 
     Sharding over every rank is shard=0, recomputing every layer of a stage is
     recompute_layers=0, and overlap of what does not happen is off.
     """
     alone = int(plan.dp) * int(plan.cp) == 1
-    stage = -(-model.layer_count // int(plan.pp))
+    stage = -(-layers // int(plan.pp))
     every = Recompute(int(plan.recompute)) == Recompute.FULL and int(plan.recompute_layers) == stage
     return plan.having({
         "shard": 0 if int(plan.shard) >= int(plan.dp) * int(plan.cp) else int(plan.shard),
@@ -133,13 +146,17 @@ def effective(plan: Plan, model: Model) -> Plan:
         "overlap_tp": bool(plan.overlap_tp) and int(plan.tp) > 1,
         "schedule": Schedule(int(plan.schedule)),
         "recompute": Recompute(int(plan.recompute)),
-        "sequence": plan.length(model),
     })  # fmt: skip
+
+
+def is_started(software: str, eras: tuple[str, ...]) -> bool:
+    """Whether a tool starts a software entry: it is one of its eras, which may be patterns such as nemo-*."""
+    return any(fnmatchcase(software, era) for era in eras)
 
 
 def era_problem(plan: Plan, tool: str, eras: tuple[str, ...]) -> list[str]:
     """The problem of a plan whose software belongs to another tool."""
-    if plan.software in eras:
+    if is_started(plan.software, eras):
         return []
     return [f"software={plan.software!r} is not what {tool} starts; software may be {', '.join(eras)}"]
 

@@ -16,7 +16,7 @@ from podsim.schedules.actions import chunk_sizes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute, Schedule
 
-ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nemo-2022")
+ERAS = ("megatron-core", "megatron-*", "nemo-*")
 _OLD = {"tp": ("model-parallel-size",)}
 """names that options had in releases before 2021, which are read and not written"""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}

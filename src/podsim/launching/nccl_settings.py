@@ -13,10 +13,12 @@ def settings(job: Job) -> dict[str, str]:
     """Variables that the ranks need on this fabric; one node needs none for the network.
 
     Sources: NCCL's documentation of environment variables; aws-ofi-nccl's README for EFA; Megatron-LM's README for
-    CUDA_DEVICE_MAX_CONNECTIONS, which keeps collectives ahead of the GEMMs that they hide behind (GPUs before Blackwell).
+    CUDA_DEVICE_MAX_CONNECTIONS, which keeps collectives ahead of the GEMMs that they hide behind (GPUs before Blackwell),
+    and which FSDP refuses.
     """
     variables = {"NCCL_DEBUG": "WARN"}
-    if job.plan.software not in titan.ERAS and job.cluster.gpu.compute_capability < 10:
+    own_order = job.plan.software not in titan.ERAS and int(job.plan.zero) < 2
+    if own_order and job.cluster.gpu.compute_capability < 10:
         variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     if job.nodes == 1:
         return variables

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.launching import command_line as command
 from podsim.launching import deepspeed, kubernetes, megatron, slurm, titan
-from podsim.launching.job import Context, Job, Reading, refuse
+from podsim.launching.job import Context, Job, Reading, effective, plainest, refuse
 from podsim.launching.megatron_model import model_notes
+from podsim.launching.plan_comment import add_comment, comment_of
 from podsim.results.launched import Recipe
+from podsim.training.plan import Plan
 
 LARGEST = 1 << 20
 """characters of the longest file read"""
@@ -24,10 +27,12 @@ class Tool:
     name: str
     file: str
     eras: tuple[str, ...]
-    """The software entries that it starts, its own first."""
+    """The software entries that it starts, its own first; patterns such as nemo-* after it."""
     write: Callable[[Job], str]
     notes: Callable[[Job], Sequence[str]]
     read: Callable[[str, Context], Reading | None]
+    unsaid: tuple[str, ...] = ("software",)
+    """The fields of a plan, or gpus, that its keys cannot state: a comment of the file holds them."""
 
 
 def _megatron(job: Job) -> str:
@@ -64,11 +69,12 @@ TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
         Tool(name="megatron", file="arguments.txt", eras=megatron.ERAS, write=_megatron,
-             notes=lambda job: [*_started(job), *model_notes(job.model)], read=_read_command),
+             notes=lambda job: [*_started(job), *model_notes(job.model)], read=_read_command,
+             unsaid=("software", "gpus")),
         Tool(name="torchtitan", file="train.toml", eras=titan.ERAS, write=_titan,
              notes=lambda job: [*_started(job), *titan.notes(job)], read=titan.read_toml),
         Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes,
-             read=deepspeed.read_json),
+             read=deepspeed.read_json, unsaid=("software", "sequence", "flash")),
         Tool(name="torchrun", file="run.sh", eras=_BOTH, write=command.line,
              notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name", *command.notes(job)],
              read=_read_command),
@@ -83,18 +89,59 @@ TOOLS: dict[str, Tool] = {
 """by name"""
 
 
+DEFAULT = "megatron"
+"""the tool if none is named"""
+SCRIPTS = ("slurm", "torchrun", "kubernetes")
+"""tools whose files start a job as they are"""
+
+
 def emit(job: Job, tool: str) -> Recipe:
-    """What starts a job with a tool; PlanError with everything of the plan that the tool cannot run."""
+    """What starts a job with a tool; PlanError with everything of the plan that the tool cannot run.
+
+    Reading the text gives the plan again, field by field: what the tool's keys do not say is a comment of the text.
+    """
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     made = TOOLS[tool]
+    text = made.write(job)
+    forced = [f"written by force: {problem}" for problem in job.forced]
     return Recipe(
-        tool=tool,
-        file=made.file,
-        text=made.write(job),
-        plan=job.plan.describe(),
-        notes=tuple(made.notes(job)),
-    )
+        tool=tool, file=made.file, text=add_comment(text, {**job.names, **_unsaid(job, made, text)}),
+        plan=job.plan.describe(), notes=(*forced, *made.notes(job)),
+    )  # fmt: skip
+
+
+def launch_files(job: Job, tools: Sequence[str] = ()) -> dict[str, Recipe | PlanError]:
+    """What starts a job with each tool (all of them by default), or why the tool cannot."""
+    files: dict[str, Recipe | PlanError] = {}
+    for tool in tools or TOOLS:
+        try:
+            files[tool] = emit(job, tool)
+        except PlanError as error:
+            files[tool] = error
+    return files
+
+
+def _unsaid(job: Job, made: Tool, text: str) -> dict[str, object]:
+    """The fields of the plan that a text leaves unsaid, and its GPUs if it does."""
+    plan, model = job.plan, job.model
+    gpus = {"gpus": int(plan.gpus)} if "gpus" in made.unsaid else {}
+    length = 0 if "sequence" in made.unsaid else plan.length(model)
+    context = Context(tool=made.name, gpus=int(plan.gpus), layers=model.layer_count, sequence=length)
+    reading = made.read(text, context)
+    wanted = plan.having({"sequence": plan.length(model)})
+    if reading is None or context.problems:
+        assert job.forced, (made.name, context.problems)
+        return gpus | {name: value for name, value in wanted.describe().items() if name != "global_batch"}
+    hidden = _different(effective(reading.plan, model), effective(plan, model))
+    assert job.forced or hidden.keys() <= {*made.unsaid}, (made.name, hidden)
+    return gpus | _different(reading.plan, wanted)
+
+
+def _different(plan: Plan, wanted: Plan) -> dict[str, object]:
+    """The fields of a wanted plan that another has not."""
+    has = plan.describe()
+    return {name: value for name, value in wanted.describe().items() if has[name] != value}
 
 
 def guess(text: str) -> str:
@@ -127,8 +174,25 @@ def read(
     if not text.strip():
         raise PodsimError("it is empty; expected a command, an sbatch script, TOML, JSON or YAML")
     kind = tool or guess(text)
-    context = Context(tool=kind, gpus=gpus, layers=layers, sequence=sequence)
-    reading = TOOLS[kind].read(text, context)
+    said = comment_of(text)
+    made = TOOLS[kind]
+    context = Context(
+        tool=kind, gpus=gpus or (said.get("gpus") if "gpus" in made.unsaid else None), layers=layers,
+        sequence=sequence or said.get("sequence", 0),
+    )  # fmt: skip
+    reading = made.read(text, context)
     if context.problems or reading is None:
         raise PlanError(list(dict.fromkeys(context.problems)))
-    return reading
+    return _completed(reading, said, made, layers)
+
+
+def _completed(reading: Reading, said: dict[str, Any], made: Tool, layers: int) -> Reading:
+    """What was read, with what a comment says besides: of a field that has a key only if it makes no difference."""
+    names: dict[str, Any] = {name: said.pop(name) for name in ("model", "on", "overrides") if name in said}
+    layers = layers or int(str(reading.model.get("layers", 0)))
+    given = {name: value for name, value in said.items() if name not in ("gpus", "batch")}
+    plan = reading.plan.having({name: value for name, value in given.items() if name in made.unsaid})
+    same = plan.having(given)
+    if plainest(same, layers) == plainest(plan, layers):
+        plan = same
+    return replace(reading, plan=plan, names=names)

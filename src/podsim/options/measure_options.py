@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from podsim.options.plan_options import LayoutFields, TrainedFields, overrides_option
+from podsim.options.plan_options import LayoutFields, TrainedFields, overrides_option, plan_file_option
 from podsim.options.question import factors, like, option
 
 
@@ -112,6 +112,7 @@ class MeasureLoaderOptions:
 class TrainOptions(RanksOptions):
     """A small network, its plan, and how it is trained."""
 
+    plan: str = plan_file_option()
     model: str = option(
         "gpt-tiny",
         "gpt-tiny, another GPT of `podsim models` or a config.json; resnet-8, -18, -20.",
@@ -191,6 +192,7 @@ class CompareOptions:
     )
     cache_on: str = option("", "Storage that a loader's cache is on; default local-nvme.")
     overrides: Mapping[str, str] | None = like(EmulateOptions, "overrides")
+    plan: str = plan_file_option()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,9 @@ Reader: TypeAlias = Callable[[Sequence[str], str], Any]
 """gives the value of a repeated option from its texts and its flag"""
 
 _KINDS: dict[str, type] = {"bool": bool, "float": float, "int": int, "str": str, "Path": Path}
+_KIND_NAMES = {
+    str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table", Path: "text",
+}  # fmt: skip
 _LISTED = re.compile(r"(?:Sequence|tuple)\[(\w+)")
 
 
@@ -51,11 +54,36 @@ class Option:
     """The upper bound of a search; None: the number of GPUs."""
     suffixes: tuple[str, ...] = ()
     """The possible suffixes of the file's name."""
+    also: tuple[str, ...] = ()
+    """Other names that users give it; a terminal names the right one."""
+    example: str = ""
+    """A value that a terminal shows where the option is missing."""
+    short: str = ""
+    """The flag of one letter, as -v."""
+    bare: str | None = None
+    """The value of the flag without a value."""
+    complete: str = ""
+    """The catalog whose names complete it in a shell: models or clusters."""
+    section: str = "Options"
+    """The heading in a command's help."""
 
     @property
     def is_required(self) -> bool:
         """Whether it has no default."""
         return self.default is MISSING
+
+    @property
+    def kinds(self) -> tuple[type, ...]:
+        """The types that its value may have in a file."""
+        if self.read:
+            return (dict,)
+        several = {"str | float": (str, float), "int | str": (int, str)}
+        return several.get(self.annotation.removesuffix(" | None"), (self.kind or str,))
+
+    @property
+    def kind_names(self) -> str:
+        """The same in words: "text or a number"."""
+        return " or ".join(_KIND_NAMES[kind] for kind in self.kinds)
 
 
 def option(default: Any, help: str, **details: Any) -> Any:
@@ -77,7 +105,17 @@ def options_of(group: type) -> dict[str, Option]:
 
 @cache
 def _options_of(group: Any) -> dict[str, Option]:
-    return {each.name: _declared(each) for each in dataclasses.fields(group) if "option" in each.metadata}
+    return {
+        each.name: replace(_declared(each), section=_section(group, each.name))
+        for each in dataclasses.fields(group)
+        if "option" in each.metadata
+    }
+
+
+def _section(group: type, name: str) -> str:
+    """The heading of the class that first declares an option."""
+    owner = next(kind for kind in reversed(group.__mro__) if name in vars(kind).get("__annotations__", {}))
+    return str(vars(owner).get("SECTION", "Options"))
 
 
 def wrong_choices(options: object, *names: str) -> list[str]:
@@ -185,12 +223,17 @@ Answer = TypeVar("Answer")
 More = ParamSpec("More")
 
 
+Fill: TypeAlias = "Callable[[type, dict[str, Any]], dict[str, Any]]"
+"""gives the values of a group's options from those that the user gave, one of which names a file with more"""
+
+
 def question(
-    group: type[Group],
+    group: type[Group], *, fill: Fill | None = None
 ) -> Callable[[Callable[Concatenate[Group, More], Answer]], Callable[..., Answer]]:
     """Make a function of a group of options one of their names, as `podsim.predict("gpt2", on="dgx-a100", tp=8)`.
 
     Its signature and its help show the options. Keywords that are not options, such as `progress`, stay as they are.
+    `fill` completes the options if `plan` names a file that holds more of them.
     """
 
     def made(answer: Callable[Concatenate[Group, More], Answer]) -> Callable[..., Answer]:
@@ -204,6 +247,8 @@ def question(
             except TypeError as error:
                 raise TypeError(f"{answer.__name__}(): {error}{_hint(named, shown)}") from None
             said = {name: value for name, value in given.items() if name in options}
+            if fill is not None and said.get("plan"):
+                said = fill(group, said)
             return answer(
                 group(**said), **{name: value for name, value in given.items() if name not in options}
             )  # type: ignore[call-arg]

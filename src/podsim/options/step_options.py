@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podsim.options.plan_options import JobOptions, LayoutFields, PlanOptions, TrainedFields, overrides_option
+from podsim.options.plan_options import (
+    FiledPlanOptions,
+    JobOptions,
+    LayoutFields,
+    TrainedFields,
+    overrides_option,
+)
 from podsim.options.question import factors, like, option, servers, throttles
 
 EXCHANGES = ("bsp", "ps", "ssp", "async")
@@ -31,7 +37,7 @@ class ScheduleOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulateOptions(PlanOptions):
+class SimulateOptions(FiledPlanOptions):
     """A plan, and what goes wrong in its step."""
 
     ranks: str = option(

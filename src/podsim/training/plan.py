@@ -73,8 +73,10 @@ class Setting(NamedTuple):
     """What names and open settings stand for."""
 
 
-def read_plan(options: PlanOptions) -> Setting:
+def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
     """The plan of a model on a cluster, as `podsim.predict` words it.
+
+    A forced plan may break rules of the model and the cluster, but not the bounds of its fields.
 
     What is None follows: dp takes the GPUs that are left, overlaps are what the framework era can. Raises PlanError with
     all rules that it breaks, and PodsimError for anything unusable.
@@ -99,6 +101,8 @@ def read_plan(options: PlanOptions) -> Setting:
     fields = {name: getattr(options, name) for name in options_of(Plan)}
     plan = Plan(global_batch=sequences, **{**fields, **changes})
     problems = plan.problems(network, cluster)
+    if forced and divided and not _out_of_bounds(plan):
+        problems = []
     if dp is None and not divided:
         problems = [
             f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or degrees that do",
@@ -121,6 +125,15 @@ def _following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[st
         "precision": precision_of(None, cluster),
     }
     return {name: value for name, value in values.items() if getattr(options, name) in (None, "")}
+
+
+def _out_of_bounds(plan: Plan) -> bool:
+    """Whether a field of a scalar plan has a value that no plan can have."""
+    known = options_of(Plan).items()
+    bounds = [
+        (int(getattr(plan, name)), each) for name, each in known if each.kind is int and not each.choices
+    ]
+    return any(not each.least <= value <= (each.most or 1 << 40) for value, each in bounds)
 
 
 def _is_whole(value: object) -> bool:

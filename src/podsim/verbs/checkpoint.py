@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import CheckpointOptions
 from podsim.options.question import question
 from podsim.results.runs import CheckpointTime
@@ -10,7 +11,7 @@ from podsim.storage.long_runs import Asked, checkpoint_time, read_with
 from podsim.verbs.plan import best_job
 
 
-@question(CheckpointOptions)
+@question(CheckpointOptions, fill=with_plan)
 def checkpoint(options: CheckpointOptions) -> CheckpointTime:
     """Size and times of a checkpoint of the best plan of a model on a cluster.
 

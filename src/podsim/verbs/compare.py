@@ -8,6 +8,7 @@ from podsim.acceptance.compare_storage import compare_storage
 from podsim.acceptance.compare_training import compare_training
 from podsim.errors import LabError
 from podsim.lab.record import read_run
+from podsim.launching.plan_file import with_plan
 from podsim.network.collectives import Table
 from podsim.options.measure_options import CompareOptions
 from podsim.options.question import question
@@ -18,7 +19,7 @@ from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, M
 from podsim.verbs.collective import collective
 
 
-@question(CompareOptions)
+@question(CompareOptions, fill=with_plan)
 def compare(
     options: CompareOptions,
 ) -> ComparedCollectives | ComparedStorage | ComparedTraining | ComparedDdp:

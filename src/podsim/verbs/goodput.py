@@ -31,6 +31,7 @@ from podsim.fleet.reliability import (
 )
 from podsim.fleet.reliability_rates import recovery
 from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, RunSamples, simulate_runs
+from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import GoodputOptions
 from podsim.options.question import question
 from podsim.results.runs import Goodput
@@ -51,7 +52,7 @@ _DAY = 86400.0
 _TIMES = ("step", "interval", "mtbf", "restart", "found")
 
 
-@question(GoodputOptions)
+@question(GoodputOptions, fill=with_plan)
 def goodput(options: GoodputOptions) -> Goodput:
     """Days to train some tokens with failures: closed forms, and simulated runs.
 

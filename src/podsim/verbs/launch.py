@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from podsim.errors import PlanError, PodsimError, unknown_name
-from podsim.hardware.cluster import load_cluster
-from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading
+from podsim.errors import NoFitError, PlanError, PodsimError, unknown_name
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading, is_started
+from podsim.launching.plan_file import with_plan
+from podsim.launching.tools import DEFAULT, LARGEST, TOOLS, emit, read
 from podsim.options.plan_options import LaunchOptions
 from podsim.options.question import options_of, question
 from podsim.results.launched import PlanRead, Recipe
 from podsim.training.job_inputs import read_sequence, split_overrides
 from podsim.training.plan import Plan, read_plan
+from podsim.training.predict import predict_plan
 from podsim.units import parse_quantity
 from podsim.verbs.predict import describe
 from podsim.workload.catalog import load_model
@@ -23,7 +26,7 @@ from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build
 
 
-@question(LaunchOptions)
+@question(LaunchOptions, fill=with_plan)
 def launch(options: LaunchOptions) -> Recipe | PlanRead:
     """What starts a plan of a model on a cluster with a tool; or, with `read`, the plan of a file that others run.
 
@@ -41,7 +44,12 @@ def launch(options: LaunchOptions) -> Recipe | PlanRead:
             raise PodsimError(f"--read takes the plan from the file; leave out {', '.join(wrong)}")
         return _read(options)
     if not options.model or not options.on:
-        raise PodsimError("give MODEL and --on CLUSTER to write a launch file, or --read FILE to read one")
+        raise PodsimError(
+            "give MODEL and --on CLUSTER to write a launch file, or --read FILE to read one"
+        ).offer(
+            **({} if options.model else {"model": "llama-3.1-8b"}),
+            **({} if options.on else {"on": "h100", "gpus": 64}),
+        )
     return _write(options)
 
 
@@ -50,25 +58,42 @@ _OF_THE_FILE = {"tp": 1, "pp": 1, "dp": 1, "cp": 1, "ep": 1, "zero": 0, "micro_b
 
 
 def _write(options: LaunchOptions) -> Recipe:
-    from podsim.launching.tools import TOOLS, emit
-
-    tool = options.tool or "megatron"
+    tool = options.tool or DEFAULT
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     limit = _limit(options.time_limit)
     mounts = _mounts(tuple(options.mount))
     if tool == "deepspeed" and options.overlap_param is None:
         options = replace(options, overlap_param=options.zero == 3)
-    options = replace(options, software=options.software or TOOLS[tool].eras[0])
-    network, cluster, plan, *_ = read_plan(options)
+    network, cluster, plan, *_ = read_plan(options, forced=options.force)
+    if not options.software and not is_started(plan.software, TOOLS[tool].eras):
+        options = replace(options, software=TOOLS[tool].eras[0])
+        network, cluster, plan, *_ = read_plan(options, forced=options.force)
+    part = cluster.subset(int(plan.gpus))
+    forced = tuple(plan.problems(network, cluster)) or _too_large(network, part, plan, options)
     image = IMAGE if options.image is None else options.image
     if any(c.isspace() or not c.isprintable() for c in image):
         raise PodsimError(f"image {image[:80]!r}: an image is named without spaces: REGISTRY#IMAGE:TAG")
+    named = {"model": options.model, "on": options.on, "overrides": dict(options.overrides or {})}
     job = Job(
-        model=network, cluster=cluster.subset(int(plan.gpus)), plan=plan, image=image, mounts=mounts,
-        partition=options.partition, limit=limit,
+        model=network, cluster=part, plan=plan, image=image, mounts=mounts, partition=options.partition, limit=limit,
+        names={name: str(value) if name != "overrides" else value for name, value in named.items() if value},
+        forced=forced,
     )  # fmt: skip
     return emit(job, tool)
+
+
+def _too_large(model: Model, cluster: Cluster, plan: Plan, options: LaunchOptions) -> tuple[str, ...]:
+    """The problem of a plan that does not fit the memory, if the user wants it all the same; else NoFitError."""
+    prediction = predict_plan(model, cluster, plan)
+    if prediction.fits:
+        return ()
+    need, room = prediction.memory / 1e9, prediction.memory_limit / 1e9
+    problem = f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB"
+    if options.force:
+        return (problem,)
+    finds = f"podsim plan {options.model} --on {options.on} --gpus {cluster.gpus}"
+    raise NoFitError([f"{problem}; `{finds}` finds plans that fit, and --force writes this one"])
 
 
 def _limit(text: str) -> float:
@@ -132,8 +157,6 @@ def _named(model: str, options: LaunchOptions) -> Model:
 
 def _reading(text: str, options: LaunchOptions, gpus: int | None, network: Model | None) -> Reading:
     """What the text says; problems begin with the name of the file."""
-    from podsim.launching.tools import read
-
     layers = network.layer_count if network else 0
     length = read_sequence(options.sequence or 0) or (network.sequence if network else 0)
     name = "standard input" if options.read == "-" else options.read[-200:]
@@ -181,8 +204,6 @@ def _result(kind: type[PlanRead], reading: Reading, network: Model | None, softw
 
 def _text(path: str) -> str:
     """Text of a file or of standard input, at most a mebibyte."""
-    from podsim.launching.tools import LARGEST
-
     name = "standard input" if path == "-" else path[-200:]
     try:
         if path == "-":

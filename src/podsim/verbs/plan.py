@@ -13,21 +13,22 @@ import numpy as np
 from podsim.accuracy.assumptions import changed
 from podsim.accuracy.measured_reach import calibrated_software, stated_seconds
 from podsim.accuracy.own_step import own_correction, read_measured
-from podsim.errors import NoFitError, PlanError
+from podsim.errors import NoFitError, PlanError, PodsimError
+from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import SavedJobOptions
-from podsim.options.plan_options import ReplayOptions, SearchOptions
+from podsim.options.plan_options import PlanOptions, ReplayOptions, SearchOptions
 from podsim.options.question import question, values_of, wrong_choices
 from podsim.results.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import Job, read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs
-from podsim.training.plan import Plan, precision_of, software_of
+from podsim.training.plan import Plan, precision_of, read_plan, software_of
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
-from podsim.verbs.save import check_directory, read_experiment, save_plans
+from podsim.verbs.save import check_saving, read_experiment, save_plans, texts_of_tools
 
 _TRADES = ("cost", "energy")
 
@@ -43,11 +44,29 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     with (evaluated, all) combinations; Ctrl-C gives the best so far. Raises NoFitError when no plan fits, saying by
     how much, PlanError when none is legal, and PodsimError for anything unusable.
     """
+    if options.save is not None or options.launch:
+        check_saving(options.save, options.launch)
+    case, notes = read_case(options)
+    options = case.options
+    if options.measured:
+        case = _corrected_case(case, progress)
+    result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
+    result = replace(result, arguments=_arguments(case), notes=notes)
+    if options.overrides:
+        ranked = (
+            replace(each, prediction=changed(each.prediction, options.overrides)) for each in result.ranked
+        )
+        result = replace(result, ranked=tuple(ranked))
+    if options.save is not None:
+        save_plans(result, Path(options.save), texts_of_tools(case.model, case.cluster, options, result))
+    return result
+
+
+def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
+    """What is searched, and what was taken where the user left it open: model, cluster, fields that no search chooses."""
     tokens = None if options.tokens is None else read_tokens(options.tokens)
     options = replace(options, price=str(options.price), tokens=tokens)
     _check(options)
-    if options.save is not None:
-        check_directory(Path(options.save))
     network, cluster, count, notes = read_inputs(
         options.model, options.on, options.gpus, options.sequence, options.overrides
     )
@@ -59,18 +78,7 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
         flash=cluster.gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
     case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
-    if options.measured:
-        case = _corrected_case(case, progress)
-    result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
-    result = replace(result, arguments=_arguments(case), notes=notes)
-    if options.overrides:
-        ranked = (
-            replace(each, prediction=changed(each.prediction, options.overrides)) for each in result.ranked
-        )
-        result = replace(result, ranked=tuple(ranked))
-    if options.save is not None:
-        save_plans(result, Path(options.save))
-    return result
+    return case, notes
 
 
 def _corrected_case(case: Case, progress: Progress | None) -> Case:
@@ -215,10 +223,26 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
 
 
 def best_job(options: SavedJobOptions) -> Job:
-    """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
+    """The plan of the file `plan`, or the fastest that fits within the limits; raises what `podsim plan` raises."""
+    if options.plan:
+        if options.limit:
+            raise PodsimError("limit restricts a search, and plan names a file with a plan; give one of them")
+        return _filed_job(options)
     result = plan(**values_of(options, SavedJobOptions, SearchOptions), top=1)
     network, cluster, *_ = read_inputs(
         options.model, options.on, result.gpus, options.sequence, options.overrides
     )
     prediction = result.ranked[0].prediction
     return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]
+
+
+def _filed_job(options: SavedJobOptions) -> Job:
+    """The plan of the file `plan`, with what the options change of it; NoFitError if it does not fit."""
+    said = {name: value for name, value in values_of(options, SavedJobOptions, PlanOptions).items() if value}
+    setting = read_plan(PlanOptions(**with_plan(PlanOptions, {**said, "plan": options.plan})))
+    prediction = describe(setting.model, setting.cluster, setting.plan, default_batch=setting.default_batch)
+    if not prediction.fits:
+        need, room = prediction.memory / 1e9, prediction.memory_limit / 1e9
+        raise NoFitError([f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB"])
+    part = setting.cluster.subset(prediction.gpus)
+    return Job(model=setting.model, cluster=part, plan=setting.plan, prediction=prediction)

@@ -6,21 +6,42 @@ import json
 import os
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.hardware.cluster import Cluster
+from podsim.launching.job import Job
+from podsim.launching.tools import SCRIPTS, TOOLS, launch_files
 from podsim.options.plan_options import SearchOptions
-from podsim.options.question import Option, options_of
+from podsim.options.question import options_of
 from podsim.report.plain_data import to_csv, to_json
+from podsim.results.launched import Recipe
 from podsim.results.prediction import PlanResult
+from podsim.training.plan import Plan
+from podsim.workload.model import Model
 
 _LARGEST = 1 << 20
 """B of the largest experiment file read"""
-_KEPT = {name: known for name, known in options_of(SearchOptions).items() if name not in ("save", "detail")}
+_KEPT = {
+    name: known
+    for name, known in options_of(SearchOptions).items()
+    if name not in ("save", "detail", "launch")
+}
 """options of a search that an experiment file keeps"""
+_FOUND = "plan"
+"""the table of an experiment file with the plan that was found, which a replay searches again"""
 _FILES = ("plans.csv", "pareto.csv", "plans.json", "experiment.toml")
+
+
+def check_saving(save: str | Path | None, tools: Sequence[str]) -> None:
+    """Raise PodsimError for a tool that does not exist, for launch files without a directory, or one that cannot be."""
+    if wrong := [tool for tool in tools if tool not in TOOLS]:
+        raise PodsimError(unknown_name("tool", wrong[0], TOOLS))
+    if save is None:
+        raise PodsimError(f"--launch {tools[0]} writes a file; say where with --save DIR")
+    check_directory(Path(save))
 
 
 def check_directory(directory: Path) -> None:
@@ -46,24 +67,49 @@ def _unwritable(directory: Path, reason: str) -> PodsimError:
     return PodsimError(f"--save {str(directory)[:200]}: {reason}; give a directory that can be written")
 
 
-def save_plans(result: PlanResult, directory: Path) -> None:
-    """Write plans.csv, pareto.csv, plans.json and experiment.toml into a directory.
+def save_plans(result: PlanResult, directory: Path, launch_files: Mapping[str, str]) -> None:
+    """Write plans.csv, pareto.csv, plans.json, experiment.toml and launch files (texts by name) into a directory.
 
     They are made in a temporary directory inside it first, so that a failure leaves nothing half-written.  PodsimError
     if the directory cannot be made or written.
     """
     check_directory(directory)
     pareto = [{"step_time": point.step_time, "memory": point.memory, **point.plan} for point in result.pareto]
-    texts = (to_csv(result), to_csv(pareto), to_json(result) + "\n", _toml(result.arguments))
+    best = {} if not result.ranked else {_FOUND: result.ranked[0].prediction.plan}
+    texts = (to_csv(result), to_csv(pareto), to_json(result) + "\n", _toml({**result.arguments, **best}))
+    files = dict(zip(_FILES, texts, strict=True)) | dict(launch_files)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory, prefix=".podsim-") as made:
-            for name, text in zip(_FILES, texts, strict=True):
+            for name, text in files.items():
                 (Path(made) / name).write_text(text, encoding="utf-8")
-            for name in _FILES:
+            for name in files:
                 (Path(made) / name).replace(directory / name)
     except (OSError, UnicodeError) as error:
         raise _unwritable(directory, getattr(error, "strerror", None) or str(error)) from None
+
+
+def texts_of_tools(
+    model: Model, cluster: Cluster, options: SearchOptions, result: PlanResult
+) -> dict[str, str]:
+    """The texts by name of the launch files of the best plan: of the requested tools, or of scripts that can start it.
+
+    Raises PlanError for a requested tool that cannot.
+    """
+    if not result.ranked:
+        return {}
+    plan = Plan(**dict(result.ranked[0].prediction.plan))  # type: ignore[arg-type]
+    names: dict[str, object] = {"model": str(options.model), "on": str(options.on)}
+    if options.overrides:
+        names["overrides"] = dict(options.overrides)
+    job = Job(model=model, cluster=cluster.subset(int(plan.gpus)), plan=plan, names=names)
+    texts = {}
+    for written in launch_files(job, options.launch or SCRIPTS).values():
+        if isinstance(written, Recipe):
+            texts[written.file] = written.text
+        elif options.launch:
+            raise written
+    return texts
 
 
 def _toml(arguments: Mapping[str, Any]) -> str:
@@ -72,7 +118,9 @@ def _toml(arguments: Mapping[str, Any]) -> str:
     def text(value: object) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
-    lines = ["# podsim replay FILE runs this search again"]
+    lines = [
+        "# podsim replay FILE runs this search again; podsim predict --plan FILE takes the plan that it found"
+    ]
     tables = []
     for key, value in arguments.items():
         if isinstance(value, Mapping):
@@ -85,32 +133,19 @@ def _toml(arguments: Mapping[str, Any]) -> str:
 def read_experiment(path: Path) -> dict[str, Any]:
     """Arguments of `plan` from an experiment file; PodsimError, with everything wrong, if it is not one."""
     raw = _read(path)
+    raw.pop(_FOUND, None)
     problems = []
     for key, value in raw.items():
         if key not in _KEPT:
             problems.append(unknown_name("key", key, _KEPT))
-        elif type(value) not in (kinds := _kinds(_KEPT[key])):
-            problems.append(f"{key}={str(value)[:80]!r} must be {' or '.join(map(_kind_name, kinds))}")
+        elif type(value) not in _KEPT[key].kinds:
+            problems.append(f"{key}={str(value)[:80]!r} must be {_KEPT[key].kind_names}")
     problems += [f"{key} is missing" for key, known in _KEPT.items() if known.is_required and key not in raw]
     if problems:
         raise PodsimError(f"{path}: {'; '.join(problems)}")
     if "overrides" in raw:
         raw["overrides"] = {key: str(value) for key, value in raw["overrides"].items()}
     return raw
-
-
-def _kinds(known: Option) -> tuple[type, ...]:
-    """The types that an option may have in a file."""
-    if known.read:
-        return (dict,)
-    several = {"str | float": (str, float), "int | str": (int, str)}
-    return several.get(known.annotation.removesuffix(" | None"), (known.kind or str,))
-
-
-def _kind_name(kind: type) -> str:
-    return {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}[
-        kind
-    ]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.networks import networks
 from podsim.graphs.trace_graph import TraceGraph
+from podsim.launching.plan_file import with_plan
 from podsim.options.question import question, wrong_choices
 from podsim.options.step_options import SimulateOptions
 from podsim.results.simulated import SimulatedStep
@@ -18,7 +19,7 @@ from podsim.training.plan import Setting, read_plan
 from podsim.training.predict import predict_plan
 
 
-@question(SimulateOptions)
+@question(SimulateOptions, fill=with_plan)
 def simulate(options: SimulateOptions) -> SimulatedStep:
     """Play one step of a plan: ops on every rank's streams and adapters, a timeline, the critical path.
 

@@ -13,6 +13,7 @@ from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run, read_run
 from podsim.lab.training.setup import training_run_of
 from podsim.lab.training.train_run import task_of
+from podsim.launching.plan_file import with_plan
 from podsim.options.measure_options import TrainOptions
 from podsim.options.question import question
 from podsim.results.trained import MeasuredTraining
@@ -23,7 +24,7 @@ _BOUNDS = (
 )  # fmt: skip
 
 
-@question(TrainOptions)
+@question(TrainOptions, fill=with_plan)
 def train(
     options: TrainOptions, *, progress: Callable[[int, int], None] = lambda done, steps: None
 ) -> MeasuredTraining | None:
