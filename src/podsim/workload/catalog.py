@@ -87,6 +87,11 @@ def model_names() -> tuple[str, ...]:
     return tuple(entries())
 
 
+def any_model_names() -> tuple[str, ...]:
+    """Names and aliases of the catalog."""
+    return tuple(_by_any_name())
+
+
 def overridden(spec: Transformer, changes: Mapping[str, Value]) -> Transformer:
     """The specification with some fields changed; raises ModelError with all that cannot be."""
     problems: list[str] = []
