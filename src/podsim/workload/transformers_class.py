@@ -201,8 +201,8 @@ def _ends(module: Any, hidden: int, inside: set[int]) -> tuple[tuple[TensorOp, .
     embedding: list[TensorOp] = []
     head: list[TensorOp] = []
     plain = 0
-    table = module.get_input_embeddings() if hasattr(module, "get_input_embeddings") else None
-    last = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
+    table: Any = module.get_input_embeddings() if hasattr(module, "get_input_embeddings") else None
+    last: Any = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
     tables = {id(each.weight): each for each in (table, last) if getattr(each, "weight", None) is not None}
     for weight in module.parameters():
         if id(weight) not in inside and id(weight) not in tables:
