@@ -50,7 +50,7 @@ export function table(columns, rows, { caption, sort, onrow, selected } = {}) {
     head.replaceChildren(...columns.map((column) => {
       const sorts = order && order.column === column ? (order.up ? "ascending" : "descending") : null;
       const turn = () => { order = { column, up: order.column === column ? !order.up : true }; draw(); };
-      return h("th", { scope: "col", class: column.format ? "n" : null, "aria-sort": sorts },
+      return h("th", { scope: "col", class: column.format ? "n" : column.class, "aria-sort": sorts },
         sort ? h("button", { class: "link", onclick: turn }, column.title, sorts ? (order.up ? " ↑" : " ↓") : "") : column.title);
     }));
   }
