@@ -51,7 +51,7 @@ export function table(columns, rows, { caption, sort, onrow, selected } = {}) {
       const sorts = order && order.column === column ? (order.up ? "ascending" : "descending") : null;
       const turn = () => { order = { column, up: order.column === column ? !order.up : true }; draw(); };
       return h("th", { scope: "col", class: column.format ? "n" : column.class, "aria-sort": sorts },
-        sort ? h("button", { class: "link", onclick: turn }, column.title, sorts ? (order.up ? " ↑" : " ↓") : "") : column.title);
+        sort && column.title ? h("button", { class: "link", onclick: turn }, column.title, sorts ? (order.up ? " ↑" : " ↓") : "") : column.title);
     }));
   }
   draw();
