@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 import podsim
 from podsim.cli import app
-from podsim.cli.command import Row, load
+from podsim.cli.command import Row
 from podsim.cli.command_table import COMMANDS, GROUPS
+from podsim.cli.late_import import load
 from podsim.options.question import options_of
 
 

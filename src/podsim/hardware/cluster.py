@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,9 @@ from podsim.hardware.overrides import (
     words,
 )
 from podsim.hardware.parts import Gpu, Link, Nic, System
+from podsim.hardware.physical_sense import doubtful_values, impossible_values
 from podsim.hardware.userfile import read_toml, user_file
+from podsim.memo import hashed_once
 from podsim.units import format_quantity
 
 FABRICS = ("infiniband", "roce", "efa", "slingshot", "ethernet", "none")
@@ -61,6 +64,7 @@ _ALIASES = {"gpu": "gpu.name", "network.nics": "nics"}
 _NO_NETWORK = Link(name="none", bandwidth=0.0)
 
 
+@hashed_once
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
     """Nodes of one system and the links between their GPUs."""
@@ -84,6 +88,8 @@ class Cluster:
     """share. The remaining capacity of degraded links or parts of its fabric, by name (Fabric.find)."""
     collectives: tuple[tuple[str, str], ...] = ()
     """The usual settings of its collectives, as (key, word): what a run is assumed to have that does not state them."""
+    remarks: tuple[str, ...] = ()
+    """The doubts about a user's values, with the arithmetic."""
     host: Host | None = None
     """The measurements of `podsim measure host`, for a measured machine."""
 
@@ -180,6 +186,7 @@ class Cluster:
         """The same cluster with GPUs of another type, by name."""
         return _change_cluster(self, {"gpu.name": gpu}, {"gpu.name": "the user"})
 
+    @lru_cache(maxsize=1024, typed=True)  # noqa: B019  (clusters are few, small values)
     def subset(self, gpus: int) -> Cluster:
         """The part of the cluster that a job uses: some GPUs of one node, entire nodes, or equal trays of racks.
 
@@ -262,9 +269,12 @@ def load_cluster(
     origins = {**dict.fromkeys(early, file.source), **dict.fromkeys(late, "the user")}
     try:
         base = replace(_catalog_cluster(file.inherits), name=file.name, published={})
-        return _change_cluster(base, {**early, **late}, origins)
+        cluster = _change_cluster(base, {**early, **late}, origins)
+        if problems := impossible_values(cluster.system):
+            raise ClusterError("; ".join(problems))
     except (CatalogError, ClusterError) as error:
         raise type(error)(f"{spec.strip()[-200:]}: {error}") from None
+    return cluster
 
 
 def _is_file(spec: str) -> bool:
@@ -280,6 +290,7 @@ def _measured_cluster(table: Mapping[str, Any], path: Path) -> Cluster:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=256)
 def _catalog_cluster(text: str) -> Cluster:
     gpu_name, slash, _ = text.partition("/")
     if slash and (find(gpu_name) or ("",))[0] == "gpu":
@@ -362,6 +373,10 @@ def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapp
     fields["network"] = change_link(network, values, "network")
     origin = "; ".join([cluster.source, *(f"{key}: {text}" for key, text in origins.items())])
     notes = {**cluster.notes, **{key: f"set by {origins[key]}" for key in given}}
+    fields["remarks"] = (
+        *impossible_values(system),
+        *doubtful_values(system, cluster.system, {name: fields[name] for name in ("nvlink", "network")}),
+    )
     changed = replace(cluster, system=system, source=origin, notes=notes, published={}, **fields)
     if {"nics", "fabric", "network.bandwidth", "network.latency"} & set(values):
         return replace(changed, system=_match_system(changed))

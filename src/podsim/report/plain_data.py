@@ -46,13 +46,18 @@ def to_json(value: Any) -> str:
 
 def to_csv(value: Any) -> str:
     """CSV text: one line a row of a list, a ranking or a sheet, else one line; nested names joined by dots."""
-    rows = [_flatten(row) for row in _rows(plain_value(value))]
+    rows = flat_lines(value)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=columns, lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
+
+
+def flat_lines(value: Any) -> list[dict[str, Any]]:
+    """The lines of `to_csv` as plain values by column."""
+    return [_flatten(row) for row in _rows(plain_value(value))]
 
 
 def _rows(value: Any) -> list[dict[str, Any]]:

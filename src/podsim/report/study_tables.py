@@ -220,3 +220,21 @@ def flat_rows(result: StudyResult) -> list[dict[str, Any]]:
         }
         for row in result.rows
     ]  # fmt: skip
+
+
+def row_report(row: StudyRow) -> Iterator[Block]:
+    """One design: its figures, its plan, and the numbers of GPUs tried."""
+    yield bold(f"{row_name(row, ())} with {row.gpus:,} GPUs: {row.status}" if row.gpus else row.status)
+    if row.reason:
+        yield row.reason
+    if row.plan:
+        yield layout(row.plan)
+    values = ((figure, getattr(row, figure.field)) for figure in FIGURES.values())
+    texts = [f"{figure.title} {figure.text(value)}" for figure, value in values if value is not None]
+    yield ", ".join(texts)
+    if row.tried:
+        days = (
+            f"{count}: {'no plan' if s is None else f'{s / _DAY:,.3g} days'}"
+            for count, s in row.tried.items()
+        )
+        yield dim(f"GPUs tried: {', '.join(days)}")

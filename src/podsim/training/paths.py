@@ -10,22 +10,25 @@ of one rank; no formula for it goes in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from podsim.axes import Shaped
+from podsim.errors import NativeError
+from podsim.native import load_library
 from podsim.schedules import ScheduleTable
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import build
-from podsim.schedules.joined import Joined
+from podsim.schedules.joined import Joined, is_sending
 from podsim.training.layout import Paths
 from podsim.training.pipeline import (
     PathCounts,
     longest_paths,
     part_blocks,
     path_counts,
+    played_counts,
     single_rank_counts,
 )
 from podsim.training.plan import Plan
@@ -77,6 +80,8 @@ _APART = (
 """Durations for schedules with separate weight gradients, whose longest path depends more on them."""
 _AT_ONCE = 1_000_000
 """The number of actions of the tables that are played together."""
+_FEW = 20_000
+"""The number of actions up to which numpy plays tables before the C core is loaded, or compiled."""
 _LONGEST = 2048
 """The number of micro-batches up to which a table with uneven growth is played in full."""
 _ROUNDS = 64
@@ -258,13 +263,30 @@ def _played_counts(model: _Blocks, sizes: Sequence[_Size]) -> dict[_Size, Shaped
 def _table_counts(
     model: _Blocks, tables: Sequence[ScheduleTable], typical: tuple[_Durations, ...]
 ) -> Shaped[Array, "path count"]:
-    """Counts of the longest paths of some tables."""
-    joined = Joined(tables)
-    blocks = np.concatenate([_stage_blocks(model, table) for table in tables])
-    seconds = _stage_seconds(model, blocks, joined.is_sending, typical)
+    """Counts of the longest paths of some tables: by the C core, or side by side with numpy if few or without a core."""
     send = np.array([durations.send - durations.charge for durations in typical])
-    traced = longest_paths(joined, seconds, send, first=typical is _APART)
-    return path_counts(joined, traced, blocks)
+    blocks = [_stage_blocks(model, table) for table in tables]
+    is_loose = typical is _APART
+    if sum(map(len, tables)) > _FEW and has_core():
+        return np.concatenate([
+            played_counts(
+                table, held, _stage_seconds(model, held, is_sending(table), typical), send, first=is_loose
+            )
+            for table, held in zip(tables, blocks, strict=True)
+        ])  # fmt: skip
+    joined, held = Joined(tables), np.concatenate(blocks)
+    seconds = _stage_seconds(model, held, joined.is_sending, typical)
+    return path_counts(joined, longest_paths(joined, seconds, send, first=is_loose), held)
+
+
+@cache
+def has_core() -> bool:
+    """Whether the C core is there, or can be compiled."""
+    try:
+        load_library()
+    except NativeError:
+        return False
+    return True
 
 
 def _typical_durations(schedule: int) -> tuple[_Durations, ...]:

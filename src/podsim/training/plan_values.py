@@ -167,12 +167,17 @@ class PlanValues(TrainedFields, LayoutFields):
         wide = (c if c.size == self.size else np.broadcast_to(c, self.size) for c in columns)
         return list(zip(*(column.tolist() for column in wide), strict=True))
 
+    def single_key(self, names: Sequence[str]) -> tuple[Any, ...]:
+        """What a table of one plan, as arrays of one element, depends on: some fields, and what is trained."""
+        values = (getattr(self, name).item() for name in names)
+        return (self.precision, self.optimizer_precision, self.sequence, *values)
+
     def take(self, index: Any) -> Self:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
         chosen: dict[str, Any] = {}
         for name in ARRAY_FIELDS:
             value = np.asarray(getattr(self, name))
-            picked = value if value.ndim == 0 else value[index]
+            picked = value if value.ndim == 0 else _picked(value, index)
             chosen[name] = _scalar(name, picked) if np.ndim(picked) == 0 else picked
         return self.having(chosen)
 
@@ -191,6 +196,12 @@ class PlanValues(TrainedFields, LayoutFields):
                 value = int(value)
             out[field.name] = value
         return out
+
+
+def _picked(column: Array, index: Any) -> Array:
+    """The values at an index; `take` is several times as quick, and knows no masks and no slices."""
+    is_index = isinstance(index, np.ndarray) and index.dtype != bool
+    return np.asarray(column.take(index) if is_index else column[index])
 
 
 _RECOMPUTES = dict(zip(RECOMPUTATIONS, Recompute, strict=True))

@@ -17,7 +17,7 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import LayoutFields
 from podsim.options.question import options_of
-from podsim.training.batch import cost_division, divide_plans, divided_chunks, sort_by_division
+from podsim.training.divisions import cost_division, divide_plans, divided_chunks, sort_by_division
 from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
@@ -243,7 +243,8 @@ class _Growth:
         lost = int(wanted.size - np.count_nonzero(wanted))
         if lost:
             self.cut[reason] = self.cut.get(reason, 0) + lost
-            self.columns = {key: value[wanted] for key, value in self.columns.items()}
+            index = np.flatnonzero(wanted)  # several times as quick as the mask itself
+            self.columns = {key: value.take(index) for key, value in self.columns.items()}
 
 
 def space(

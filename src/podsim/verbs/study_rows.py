@@ -88,7 +88,7 @@ def _expense(
 ) -> Expense:
     """The energy and money of the run without failures."""
     _, for_cluster = split_overrides(options.get("overrides"))
-    part = load_cluster(options["on"], for_cluster).subset(prediction.gpus)
+    part = load_cluster(options["on"], for_cluster, prediction.gpus)
     price = site["price"] or _default_price(part)
     return expense_of(
         prediction, part, price=str(price), tokens=tokens, pue=site["pue"], carbon=site["carbon"]

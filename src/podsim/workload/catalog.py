@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,12 @@ def load_model(name_or_path: str | Path, overrides: Mapping[str, Value] | None =
     changes fields of the Transformer, as text or as values: {"sequence": "8192", "model.layers": 12}. Raises
     ModelError for an unknown name (with the closest ones), a broken config, or overrides that do not fit.
     """
-    return build(load_specification(name_or_path, overrides))
+    specification = load_specification(name_or_path, overrides)
+    is_text = all(isinstance(value, str) for value in (overrides or {}).values())
+    return _built(specification) if is_text else build(specification)
+
+
+_built = lru_cache(maxsize=64)(build)
 
 
 def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] | None = None) -> Transformer:
@@ -75,6 +80,11 @@ def _is_path(text: str) -> bool:
 def model_names() -> tuple[str, ...]:
     """Names of the catalog, without aliases, in its order."""
     return tuple(entries())
+
+
+def any_model_names() -> tuple[str, ...]:
+    """Names and aliases of the catalog."""
+    return tuple(_by_any_name())
 
 
 def overridden(spec: Transformer, changes: Mapping[str, Value]) -> Transformer:
