@@ -168,15 +168,28 @@ def _distinct_gemm_seconds(
 
 
 def _distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
-    """(position of one row for each distinct row, the distinct row of each) of columns of any numbers."""
-    code = np.zeros(columns[0].size, dtype=np.int64)
+    """(position of one row for each distinct row, the distinct row of each) of columns of any numbers.
+
+    Rows are told apart by hashes of 64 bits; should two collide, columns are numbered one after the other.
+    """
+    code = np.zeros(columns[0].size, dtype=np.uint64)
+    for column in columns:
+        code ^= np.ascontiguousarray(column, dtype=float).view(np.uint64)
+        code *= _ODD
+        code ^= code >> np.uint64(32)
+    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+    if all(np.array_equal(column[first][index], column) for column in columns):
+        return first, index
+    number = np.zeros(columns[0].size, dtype=np.int64)
     for column in columns:
         values, rank = np.unique(column, return_inverse=True)
-        code = code * values.size + rank
-        if values.size > 1:
-            _, code = np.unique(code, return_inverse=True)
-    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+        _, number = np.unique(number * values.size + rank, return_inverse=True)
+    _, first, index = np.unique(number, return_index=True, return_inverse=True)
     return first, index
+
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+"""A multiplier that spreads bits: 2^64 over the golden ratio."""
 
 
 def attention_times(
