@@ -226,6 +226,8 @@ class Prediction(Shown):
     """s. The time of the plan's step under each calibrated software of the GPU's family, if it was asked for."""
     correction: Correction | None = field(default=None, metadata={"optional": True})
     """The correction by a measured step; None: none was given."""
+    command: str = ""
+    """The command that predicts the plan again."""
     notes: tuple[str, ...] = ()
     """The meaning of the cluster's name and of settings that were left open."""
     warnings: tuple[str, ...] = ()
