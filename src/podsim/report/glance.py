@@ -255,7 +255,8 @@ def _stage_text(stage: StageMemory, bar: str, classes: int) -> str:
 
 def _time(seconds: float) -> str:
     """A time in days, or below two in a smaller unit."""
-    return f"{seconds / _DAY:,.4g} days" if seconds >= 2 * _DAY else duration(seconds)
+    count = seconds / _DAY
+    return f"{count:,.1f} days" if count >= 10 else f"{count:.3g} days" if count >= 2 else duration(seconds)
 
 
 def short_money(low: float, high: float) -> str:
@@ -271,7 +272,7 @@ def _run(prediction: Prediction) -> Iterator[Block]:
         return
     notes = [note for note in prediction.notes if " a parameter " in note]
     deadline = [note.partition(":")[0] for note in prediction.notes if " days are " in note]
-    amount = f"{format_quantity(run.tokens, '')} tokens" + (" (20 a parameter)" if notes else "")
+    amount = f"{format_quantity(run.tokens, '', digits=3)} tokens" + (" (20 a parameter)" if notes else "")
     until = "".join(f"; {text}" for text in deadline)
     without = _time(run.seconds).removesuffix(" days") if run.expected >= 2 * _DAY else _time(run.seconds)
     yield _line(
