@@ -208,7 +208,12 @@ def test_an_answer_has_the_days_and_the_money_of_a_run_with_failures(run: Run) -
     assert plain["expense"]["offer"]["provider"] == "market"
     priced = json.loads(run("predict", *GPT, "--json", "--price", "2.10", "--tokens", "300e9").stdout)
     expense, training = priced["expense"], priced["training"]
-    assert expense["duration"] == training["expected"] > training["seconds"] >= 300e9 / priced["tokens_per_second"]
+    assert (
+        expense["duration"]
+        == training["expected"]
+        > training["seconds"]
+        >= 300e9 / priced["tokens_per_second"]
+    )
     assert expense["low"] == pytest.approx(2.10 * training["expected"] / HOUR * 512)
     assert expense["energy"] == pytest.approx(expense["power"] * expense["duration"] * 1.25)
     told = run("predict", *GPT, "--price", "hyperscaler-a100", "-v").stdout

@@ -14,7 +14,7 @@ from click.testing import Result
 
 import podsim as library
 from podsim.errors import NoFitError, PodsimError
-from podsim.report.plain_data import to_csv, to_json
+from podsim.report.plain_data import to_json
 
 Run = Callable[..., Result]
 SMALL = (

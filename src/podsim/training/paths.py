@@ -10,13 +10,14 @@ of one rank; no formula for it goes in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from podsim.axes import Shaped
 from podsim.errors import NativeError
+from podsim.native import load_library
 from podsim.schedules import ScheduleTable
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import build
@@ -79,6 +80,8 @@ _APART = (
 """Durations for schedules with separate weight gradients, whose longest path depends more on them."""
 _AT_ONCE = 1_000_000
 """The number of actions of the tables that are played together."""
+_FEW = 20_000
+"""The number of actions up to which numpy plays tables before the C core is loaded, or compiled."""
 _LONGEST = 2048
 """The number of micro-batches up to which a table with uneven growth is played in full."""
 _ROUNDS = 64
@@ -260,21 +263,30 @@ def _played_counts(model: _Blocks, sizes: Sequence[_Size]) -> dict[_Size, Shaped
 def _table_counts(
     model: _Blocks, tables: Sequence[ScheduleTable], typical: tuple[_Durations, ...]
 ) -> Shaped[Array, "path count"]:
-    """Counts of the longest paths of some tables: by the C core, or side by side with numpy where there is none."""
+    """Counts of the longest paths of some tables: by the C core, or side by side with numpy if few or without a core."""
     send = np.array([durations.send - durations.charge for durations in typical])
     blocks = [_stage_blocks(model, table) for table in tables]
     is_loose = typical is _APART
-    try:
+    if sum(map(len, tables)) > _FEW and has_core():
         return np.concatenate([
             played_counts(
                 table, held, _stage_seconds(model, held, is_sending(table), typical), send, first=is_loose
             )
             for table, held in zip(tables, blocks, strict=True)
         ])  # fmt: skip
+    joined, held = Joined(tables), np.concatenate(blocks)
+    seconds = _stage_seconds(model, held, joined.is_sending, typical)
+    return path_counts(joined, longest_paths(joined, seconds, send, first=is_loose), held)
+
+
+@cache
+def has_core() -> bool:
+    """Whether the C core is there, or can be compiled."""
+    try:
+        load_library()
     except NativeError:
-        joined, held = Joined(tables), np.concatenate(blocks)
-        seconds = _stage_seconds(model, held, joined.is_sending, typical)
-        return path_counts(joined, longest_paths(joined, seconds, send, first=is_loose), held)
+        return False
+    return True
 
 
 def _typical_durations(schedule: int) -> tuple[_Durations, ...]:
