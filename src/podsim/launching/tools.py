@@ -10,6 +10,7 @@ from typing import Any
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.launching import command_line as command
 from podsim.launching import deepspeed, kubernetes, megatron, slurm, titan
+from podsim.launching.fine_tuning import check_tuning, tuning_notes
 from podsim.launching.job import Context, Job, Reading, effective, plainest, refuse
 from podsim.launching.megatron_model import model_notes
 from podsim.launching.plan_comment import add_comment, comment_of
@@ -103,11 +104,12 @@ def emit(job: Job, tool: str) -> Recipe:
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     made = TOOLS[tool]
+    check_tuning(job, tool)
     text = made.write(job)
     forced = [f"written by force: {problem}" for problem in job.forced]
     return Recipe(
         tool=tool, file=made.file, text=add_comment(text, {**job.names, **_unsaid(job, made, text)}),
-        plan=job.plan.describe(), notes=(*forced, *made.notes(job)),
+        plan=job.plan.describe(), notes=(*forced, *tuning_notes(job), *made.notes(job)),
     )  # fmt: skip
 
 
@@ -188,7 +190,9 @@ def read(
 
 def _completed(reading: Reading, said: dict[str, Any], made: Tool, layers: int) -> Reading:
     """What was read, with what a comment says besides: of a field that has a key only if it makes no difference."""
-    names: dict[str, Any] = {name: said.pop(name) for name in ("model", "on", "overrides") if name in said}
+    names: dict[str, Any] = {
+        name: said.pop(name) for name in ("model", "on", "overrides", "train") if name in said
+    }
     layers = layers or int(str(reading.model.get("layers", 0)))
     given = {name: value for name, value in said.items() if name not in ("gpus", "batch")}
     plan = reading.plan.having({name: value for name, value in given.items() if name in made.unsaid})
