@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 HOSTILE = (
     "../../etc/passwd", "..", "/etc/passwd", "~root/.bashrc", "file:///etc/passwd", "C:\\windows",
-    "<script>alert(1)</script>", "'; DROP TABLE runs; --", "$(reboot)", "`id`", "\u0000", "\u202egpt2", "A" * 5000, "1e999", "NaN", "-1", "0x10",
+    "<script>alert(1)</script>",
+    "'; DROP TABLE runs; --", "$(reboot)", "`id`", "\u0000", "\u202egpt2", "A" * 5000, "1e999", "NaN", "-1", "0x10",
     "upload:0", "upload:../../x", "__class__", "constructor", "%2e%2e%2f", "\ud800", "😀" * 50, "dgx-h100:" + "9" * 40,
     "gpt2\r\nSet-Cookie: a=b",
 )  # fmt: skip
