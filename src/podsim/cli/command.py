@@ -43,6 +43,8 @@ class Row:
     """The options, as MODULE:CLASS of podsim.options."""
     verb: str = ""
     """The verb: a public name of podsim, or MODULE:FUNCTION."""
+    network: str = ""
+    """The function that answers for a captured network, given the options; without one the verb does."""
     ask: str = ""
     """The function that asks, given (options, output), where the output decides what to ask."""
     check: str = ""
@@ -155,6 +157,8 @@ class Command(click.Command):
         row = self.row
         if row.ask:
             return load(row.ask)(options, output)
+        if row.network and load("verbs.network_answers:is_captured")(options.get("model")):
+            return load(row.network)(options)
         if options.get("plan"):
             options = _explicit(options)
         plotted = {row.plotted: output.plot is not None} if row.plotted else {}

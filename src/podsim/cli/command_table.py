@@ -36,8 +36,10 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         help="Predict step time and memory of one plan. Exit status 1: it does not fit.",
         options="plan_options:PredictOptions",
         verb="predict",
-        report="report.predictions:prediction_report",
-        status=lambda prediction: int(not prediction.fits),
+        network="verbs.network_answers:predicted_network",
+        show="cli.short_output:show_prediction",
+        status=lambda answer: int(not getattr(answer, "memory_kinds", None) and not answer.memory.fits)
+        or int(not getattr(answer, "fits", True)),
     ),
     "plan": Row(
         help="Find the best plans among every legal one. Exit status 1: none fits.",

@@ -138,6 +138,9 @@ class JobOptions:
         kind=str,
         also=("global-batch", "global-batch-size", "batch-size", "gbs", "batch-tokens"),
     )
+    train: str = option(
+        "full", "What is trained: full, lora:16, qlora:16, frozen:20 (layers), dpo, dpo+lora:16."
+    )
     overrides: Mapping[str, str] | None = overrides_option(
         "gpu.memory=64GB, network.bandwidth=100Gb/s, model.layers=12"
     )

@@ -89,7 +89,7 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
         raise PlanError(wrong)
     gpus = int(tp * pp * dp * cp) if dp is not None and options.gpus is None else options.gpus
     network, cluster, count, notes = read_inputs(
-        options.model, options.on, gpus, options.sequence, options.overrides
+        options.model, options.on, gpus, options.sequence, options.overrides, options.train
     )
     sequences, default = batch_of(options.batch, network.sequence, count)
     each = int(tp * pp * cp)

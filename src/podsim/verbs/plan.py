@@ -68,7 +68,7 @@ def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
     options = replace(options, price=str(options.price), tokens=tokens)
     _check(options)
     network, cluster, count, notes = read_inputs(
-        options.model, options.on, options.gpus, options.sequence, options.overrides
+        options.model, options.on, options.gpus, options.sequence, options.overrides, options.train
     )
     software = software_of(options.software, cluster.gpu)
     sequences, default = batch_of(options.batch, network.sequence, count)
@@ -230,7 +230,7 @@ def best_job(options: SavedJobOptions) -> Job:
         return _filed_job(options)
     result = plan(**values_of(options, SavedJobOptions, SearchOptions), top=1)
     network, cluster, *_ = read_inputs(
-        options.model, options.on, result.gpus, options.sequence, options.overrides
+        options.model, options.on, result.gpus, options.sequence, options.overrides, options.train
     )
     prediction = result.ranked[0].prediction
     return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]
