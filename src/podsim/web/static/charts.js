@@ -5,7 +5,7 @@ import { h, s } from "./dom.js";
 // Okabe and Ito's palette, which colour-blind readers can tell apart.
 export const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999", "#6a3d9a", "#8c564b", "#17becf", "#7f7f7f"];
 
-const tipBox = () => document.getElementById("tip") || document.body.appendChild(h("div", { id: "tip", class: "tip", hidden: true }));
+const tipBox = () => document.getElementById("chart-tip") || document.body.appendChild(h("div", { id: "chart-tip", class: "tip", hidden: true }));
 
 export function hover(element, text) {
   element.append(s("title", {}, text));
