@@ -31,8 +31,9 @@ class _Bar:
     """Work of which a part is done, shown from another thread while this one computes."""
 
     def __init__(self, title: str) -> None:
-        self.title, self.done, self.total, self.close = title, 0, 0, lambda: None
+        self.title, self.done, self.total = title, 0, 0
         self.draw: Callable[[], None] = lambda: None
+        self.close: Callable[[], None] = lambda: None
 
     def update(self, done: int, total: int) -> None:
         """Set the parts that are done, and all."""
