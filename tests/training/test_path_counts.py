@@ -22,6 +22,6 @@ def test_both_cores_count_the_same_paths(monkeypatch: pytest.MonkeyPatch, name: 
     monkeypatch.setattr(paths, "_FEW", 0)
     both = [paths._table_counts(blocks, tables, typical) for typical in (paths._TYPICAL, paths._APART)]
 
-    monkeypatch.setattr(paths, "has_core", lambda: False)
+    monkeypatch.setattr(paths, "has_core", lambda **_: False)
     for counts, typical in zip(both, (paths._TYPICAL, paths._APART), strict=True):
         assert np.array_equal(counts, paths._table_counts(blocks, tables, typical))

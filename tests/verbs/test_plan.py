@@ -82,7 +82,7 @@ def test_save_and_replay(podsim: Run, tmp_path: Path) -> None:
 
 
 def test_text_and_csv(podsim: Run) -> None:
-    text = podsim("plan", *SMALL, "--top", "3").stdout
+    text = podsim("plan", *SMALL, "--top", "3", "-v").stdout
     assert max(map(len, text.splitlines())) <= 80
     assert "plans evaluated in" in text
     assert "Pareto front" in text
