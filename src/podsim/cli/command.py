@@ -52,6 +52,8 @@ class Row:
     output: str = "output_options:Output"
     report: str = ""
     """The function from an answer to its report."""
+    brief: str = ""
+    """The function from an answer to its report at a glance; --verbose prints `report`."""
     rows: str = ""
     """The attribute, or MODULE:FUNCTION, of the rows of CSV; by default the answer itself."""
     data: str = ""
@@ -148,7 +150,9 @@ class Command(click.Command):
             load(row.show)(answer, output, options)
         elif row.report:
             data = load(row.data) if row.data else None
-            print_answer(answer, output, load(row.report), rows=_rows(row, answer), data=data)
+            is_brief = row.brief and not output.verbose and not options.get("detail")
+            report = load(row.brief if is_brief else row.report)
+            print_answer(answer, output, report, rows=_rows(row, answer), data=data)
         sys.stdout.flush()
         return row.status(answer)
 
