@@ -146,6 +146,7 @@ def make_application(site: Site, *, host: str = "127.0.0.1", token: str = "") ->
         lifespan=lifespan,
     )
     application.state.site = site
+    application.router.redirect_slashes = False
     return Guard(application=application, host=host, token=token)
 
 

@@ -87,14 +87,14 @@ function drawMap(answer, choose, values, page, again) {
     page.update({ low: values.low, high: values.high });
     again();
   } }, "Only the fastest quarter")) : "");
-  const columns = [{ title: x.title, key: "x", format: show(answer.x) }, { title: y.title, key: "y", format: show(answer.y) }, { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes }, { title: "plan", of: (row) => layoutWords(row.plan) }];
+  const columns = [{ title: x.title, key: "x", format: show(answer.x) }, { title: y.title, key: "y", format: show(answer.y) }, { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes }, { title: "plan", of: (row) => layoutWords(row.plan), class: "words" }];
   return [summary, figure(pareto ? "Orange: nothing beats these in both time and memory." : "The time of a cell is that of its fastest plan.", cells, columns, answer.front)];
 }
 
 function drawRanking(answer, choose, page) {
   const rows = answer.ranked.map(({ rank, prediction, reason }) => ({ rank, reason, ...prediction, words: layoutWords(prediction.plan) }));
   return [h("h2", {}, "The best layouts"), table([{ title: "rank", key: "rank", format: String }, { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes },
-    { title: "utilisation", key: "mfu", format: percent }, { title: "plan", key: "words" },
+    { title: "utilisation", key: "mfu", format: percent }, { title: "plan", key: "words", class: "words" },
     { title: "", of: (row) => h("a", { href: page.link("answer", { ...layoutOf(row.plan), batch: row.plan.global_batch }), "aria-label": `Take plan ${row.rank}` }, "take") }],
   rows, { sort: "rank", caption: "One plan a layout; choose two to compare", onrow: (row) => choose(row.plan, `rank ${row.rank}`) })];
 }
@@ -135,5 +135,5 @@ async function findFewest(values, signal, progress) {
   }
   const least = rows.at(-1);
   return [h("p", { class: "headline" }, number(least.gpus, count, "fewest"), ` GPUs are the fewest of these that train it.`), table([{ title: "GPUs", key: "gpus", format: count }, { title: "step", key: "step_time", format: seconds },
-    { title: "GPU-seconds a step", of: (row) => row.gpus * row.step_time, format: seconds }, { title: "memory", key: "memory", format: bytes }, { title: "plan", key: "words" }], rows, { caption: "The fastest plan on each number of GPUs" })];
+    { title: "GPU-seconds a step", of: (row) => row.gpus * row.step_time, format: seconds }, { title: "memory", key: "memory", format: bytes }, { title: "plan", key: "words", class: "words" }], rows, { caption: "The fastest plan on each number of GPUs" })];
 }
