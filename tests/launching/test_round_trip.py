@@ -46,12 +46,37 @@ def _tame(tool: str, plan: Plan) -> dict[str, object]:
     if tool == "megatron":
         return {"optimizer_precision": "fp32"}
     tame = {"optimizer_precision": "fp32", "recompute_layers": 0, "precision": "bf16", "flash": True}
+    alone = plan.dp * plan.cp == 1
     if tool == "deepspeed":
         over = {"overlap_tp": False, "overlap_param": plan.zero == 3, "cp": 1, "ep": 1, "shard": 0}
         return tame | over | {"sequence_parallel": False, "recompute": "full"}
-    return tame | {
-        "overlap_grad": True, "overlap_param": True, "sequence_parallel": plan.tp > 1,
-        "zero": 3 if plan.zero == 1 or plan.pp * plan.tp > 1 else plan.zero,
+    overlapped = {"overlap_grad": True, "overlap_param": True}
+    if tool in ("accelerate", "axolotl"):
+        over = {
+            "overlap_tp": False,
+            "pp": 1,
+            "virtual_stages": 1,
+            "ep": 1,
+            "sequence_parallel": False,
+            "schedule": "1f1b",
+        }
+        zero = 0 if alone else 3 if plan.zero == 1 or plan.tp * plan.cp > 1 else plan.zero
+        recompute = "none" if zero == 0 else "full"
+        del tame["flash"]
+        return tame | overlapped | over | {"zero": zero, "shard": 0, "recompute": recompute}
+    if tool == "maxtext":
+        own = "1f1b" if plan.pp == 1 else "gpipe" if plan.virtual_stages == 1 else "breadth-first"
+        zero = 0 if alone else 3 if plan.zero == 2 or plan.cp * plan.ep > 1 else plan.zero
+        return overlapped | {
+            "optimizer_precision": "fp32",
+            "recompute_layers": 0,
+            "overlap_tp": False,
+            "schedule": own,
+            "zero": zero,
+            "shard": 0,
+        }
+    return tame | overlapped | {
+        "sequence_parallel": plan.tp > 1, "zero": 3 if plan.zero == 1 or plan.pp * plan.tp > 1 else plan.zero,
         "precision": "fp8" if "row" in plan.software else "bf16",
     }  # fmt: skip
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.launching import accelerate, axolotl, deepspeed, kubernetes, maxtext, megatron, slurm, titan
 from podsim.launching import command_line as command
-from podsim.launching import deepspeed, kubernetes, megatron, slurm, titan
 from podsim.launching.job import Context, Job, Reading, effective, plainest, refuse
+from podsim.launching.key_table import KeyedTool, cannot, read_keyed, table_of
 from podsim.launching.megatron_model import model_notes
 from podsim.launching.plan_comment import add_comment, comment_of
 from podsim.results.launched import Recipe
+from podsim.safe_yaml import yaml_text
 from podsim.training.plan import Plan
 
 LARGEST = 1 << 20
@@ -50,6 +52,16 @@ def _deepspeed(job: Job) -> str:
     return deepspeed.text(job)
 
 
+def _keyed(tool: KeyedTool) -> dict[str, Any]:
+    """The writer and the reader of a tool that a table of keys describes."""
+
+    def write(job: Job) -> str:
+        refuse(tool.title, cannot(job, tool))
+        return yaml_text(table_of(job, tool))
+
+    return {"eras": tool.eras, "write": write, "read": lambda text, context: read_keyed(text, context, tool)}
+
+
 def _started(job: Job) -> list[str]:
     return [f"start it with torchrun --nnodes {job.nodes} --nproc-per-node {job.per_node}"]
 
@@ -84,6 +96,11 @@ TOOLS: dict[str, Tool] = {
         Tool(name="kubernetes", file="job.yaml", eras=_BOTH, write=kubernetes.text,
              notes=lambda job: ["start it with kubectl create -f", *kubernetes.notes(job), *command.notes(job)],
              read=kubernetes.read_yaml),
+        Tool(name="accelerate", file="accelerate.yaml", **_keyed(accelerate.TOOL), notes=accelerate.notes,
+             unsaid=("software", "sequence", "micro_batch", "global_batch", "flash")),
+        Tool(name="axolotl", file="axolotl.yaml", **_keyed(axolotl.TOOL), notes=axolotl.notes,
+             unsaid=("software", "gpus")),
+        Tool(name="maxtext", file="maxtext.yml", **_keyed(maxtext.TOOL), notes=maxtext.notes),
     )
 }  # fmt: skip
 """by name"""
@@ -93,6 +110,26 @@ DEFAULT = "megatron"
 """the tool if none is named"""
 SCRIPTS = ("slurm", "torchrun", "kubernetes")
 """tools whose files start a job as they are"""
+
+
+_MARKS = {
+    "accelerate": {
+        "compute_environment",
+        "distributed_type",
+        "num_processes",
+        "fsdp_config",
+        "mixed_precision",
+    },
+    "axolotl": {"base_model", "micro_batch_size", "sequence_len", "datasets", "gradient_accumulation_steps"},
+    "maxtext": {
+        "base_config",
+        "per_device_batch_size",
+        "ici_fsdp_parallelism",
+        "max_target_length",
+        "remat_policy",
+    },
+}
+"""keys of which a YAML file of a tool has two"""
 
 
 def emit(job: Job, tool: str) -> Recipe:
@@ -105,8 +142,11 @@ def emit(job: Job, tool: str) -> Recipe:
     made = TOOLS[tool]
     text = made.write(job)
     forced = [f"written by force: {problem}" for problem in job.forced]
+    unsaid = _unsaid(job, made, text)
+    if "global_batch" in unsaid:
+        unsaid["batch"] = unsaid.pop("global_batch")
     return Recipe(
-        tool=tool, file=made.file, text=add_comment(text, {**job.names, **_unsaid(job, made, text)}),
+        tool=tool, file=made.file, text=add_comment(text, {**job.names, **unsaid}),
         plan=job.plan.describe(), notes=(*forced, *made.notes(job)),
     )  # fmt: skip
 
@@ -132,7 +172,7 @@ def _unsaid(job: Job, made: Tool, text: str) -> dict[str, object]:
     wanted = plan.having({"sequence": plan.length(model)})
     if reading is None or context.problems:
         assert job.forced, (made.name, context.problems)
-        return gpus | {name: value for name, value in wanted.describe().items() if name != "global_batch"}
+        return gpus | wanted.describe()
     hidden = _different(effective(reading.plan, model), effective(plan, model))
     assert job.forced or hidden.keys() <= {*made.unsaid}, (made.name, hidden)
     return gpus | _different(reading.plan, wanted)
@@ -154,6 +194,10 @@ def guess(text: str) -> str:
         return "slurm"
     if any(line.replace(" ", "").replace('"', "") == "kind:PyTorchJob" for line in lines):
         return "kubernetes"
+    keys = {line.partition(":")[0] for line in text.splitlines() if not line[:1].isspace()}
+    for tool, marks in _MARKS.items():
+        if len(keys & marks) > 1:
+            return tool
     if any(line in ("[parallelism]", "[training]", "[model]", "[job]") for line in lines):
         return "torchtitan"
     return "torchrun" if "torchrun" in text or "torch.distributed" in text or ".py" in text else "megatron"
@@ -188,9 +232,11 @@ def read(
 
 def _completed(reading: Reading, said: dict[str, Any], made: Tool, layers: int) -> Reading:
     """What was read, with what a comment says besides: of a field that has a key only if it makes no difference."""
+    if "batch" in said:
+        said["global_batch"] = said.pop("batch")
     names: dict[str, Any] = {name: said.pop(name) for name in ("model", "on", "overrides") if name in said}
     layers = layers or int(str(reading.model.get("layers", 0)))
-    given = {name: value for name, value in said.items() if name not in ("gpus", "batch")}
+    given = {name: value for name, value in said.items() if name != "gpus"}
     plan = reading.plan.having({name: value for name, value in given.items() if name in made.unsaid})
     same = plan.having(given)
     if plainest(same, layers) == plainest(plan, layers):
