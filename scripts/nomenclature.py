@@ -108,7 +108,8 @@ def _attributes(node: ast.ClassDef) -> Iterator[Attribute]:
 
 def _help(value: ast.expr | None) -> str:
     if isinstance(value, ast.Call) and ast.unparse(value.func) == "option":
-        return str(ast.literal_eval(value.args[1]))
+        text = value.args[1]
+        return str(ast.literal_eval(text)) if isinstance(text, ast.Constant) else ast.unparse(text)
     return ""
 
 

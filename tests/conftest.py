@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from podsim.cli import mistakes
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
@@ -24,6 +26,14 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.option.markexpr == "quick" else "any machine")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def whole_messages() -> Iterator[None]:
+    """Messages in long lines, with every problem; `tests/cli/test_first_tries.py` reads them as a terminal has them."""
+    measure, mistakes.message_room = mistakes.message_room, lambda: (10_000, 1_000)
+    yield
+    mistakes.message_room = measure
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

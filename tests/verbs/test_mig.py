@@ -181,7 +181,7 @@ def test_a_slice_is_a_cluster_and_has_a_sheet(podsim: Podsim) -> None:
         (["plan", "dgx-a100-40gb", "--job", "a:1x900GB"], "the largest instance has"),
         (["plan", "dgx-a100-40gb", "--job", "a:1x8GB", "--objective", "x"], "may be throughput, slowest"),
         (["plan", "dgx-1-v100", "--job", "a:1x1g"], "has no MIG"),
-        (["plan", "nowhere", "--job", "a:1x1g"], "unknown cluster or system"),
+        (["plan", "nowhere", "--job", "a:1x1g"], "unknown cluster, system or GPU"),
         (["state", "/nowhere"], "cannot be read"),
         (["state", "/dev/null"], "names no GPU"),
     ],

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 from math import exp, expm1
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -187,23 +187,53 @@ def band_of(
     return (_packaged_band(wanted) if rows is residuals() else run_band(wanted, rows)), ""
 
 
+class _Extent(NamedTuple):
+    """The largest values of measured runs."""
+
+    sequence: int
+    """The tokens of a sequence on a GPU family; 0 if no run on it was measured."""
+    gpus: int
+    """The number of GPUs of that family."""
+    cp: int
+    ep: int
+    has_experts: bool
+    """Whether some run trains a mixture of experts."""
+
+
+def _extent(architecture: str, rows: Sequence[Residual]) -> _Extent:
+    """The extent of runs, of sequences and GPUs on a family."""
+    family = [row for row in rows if row.features.architecture == architecture]
+    return _Extent(
+        sequence=max((row.sequence for row in family), default=0),
+        gpus=max((row.gpus for row in family), default=0),
+        cp=max(row.cp for row in rows),
+        ep=max(row.ep for row in rows),
+        has_experts=any(row.features.experts == "experts" for row in rows),
+    )
+
+
+@lru_cache(maxsize=64)
+def _packaged_extent(architecture: str) -> _Extent:
+    return _extent(architecture, residuals())
+
+
 def _uncovered_reason(
     model: Model, cluster: Cluster, plan: Plan, wanted: Features, rows: Sequence[Residual]
 ) -> str:
     """The reason why no measurement covers a plan; "" if some may."""
     name = wanted.architecture
-    family = [row for row in rows if row.features.architecture == name]
-    if not family:
+    reach = _packaged_extent(name) if rows is residuals() else _extent(name, rows)
+    if not reach.sequence:
         return f"no run on a GPU of the family {name} was measured"
-    length, longest = plan.length(model), max(row.sequence for row in family)
-    gpus, most = int(plan.gpus), max(row.gpus for row in family)
+    length, longest = plan.length(model), reach.sequence
+    gpus, most = int(plan.gpus), reach.gpus
     rules = (
         (
-            wanted.experts == "experts" and not any(row.features.experts == "experts" for row in rows),
+            wanted.experts == "experts" and not reach.has_experts,
             "no measured run trains a mixture of experts",
         ),
-        (int(plan.cp) > max(row.cp for row in rows), "no run with so much context parallelism was measured"),
-        (int(plan.ep) > max(row.ep for row in rows), "no run with so much expert parallelism was measured"),
+        (int(plan.cp) > reach.cp, "no run with so much context parallelism was measured"),
+        (int(plan.ep) > reach.ep, "no run with so much expert parallelism was measured"),
         (bool(cluster.gpu.bridge) or not cluster.gpu.nvlink, "no measured run is on GPUs without NVLink"),
         (
             length > _FAR * longest,

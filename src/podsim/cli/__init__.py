@@ -10,42 +10,13 @@ from __future__ import annotations
 import os
 import sys
 
-import click
-
-from podsim.cli.command import Command, bug_report
-from podsim.cli.command_table import COMMANDS, GROUPS
+from podsim.cli.application import make_application
+from podsim.cli.command import bug_report
 
 __all__ = ["app", "main"]
 
 
-def _application() -> click.Group:
-    """The commands of the table; a name of two words is a command of a group."""
-    application = _Commands(
-        name="podsim", help="A working model of an AI supercomputer, and of the training that runs on it."
-    )
-    groups = {name: _Commands(name=name, help=about) for name, about in GROUPS.items()}
-    for name, row in COMMANDS.items():
-        group, _, own = name.rpartition(" ")
-        (groups[group] if group else application).add_command(Command(own, row))
-    for made in groups.values():
-        application.add_command(made)
-    version: click.Group = click.version_option(package_name="podsim", message="podsim %(version)s")(
-        application
-    )
-    return version
-
-
-class _Commands(click.Group):
-    """Commands in the order of the table."""
-
-    def __init__(self, **details: object) -> None:
-        super().__init__(no_args_is_help=True, **details)  # type: ignore[arg-type]
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-app = _application()
+app = make_application()
 
 
 def main() -> None:

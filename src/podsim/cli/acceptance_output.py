@@ -24,8 +24,5 @@ def check_pages(output: VerifyOutput, options: Mapping[str, Any]) -> None:
 def show_acceptance(acceptance: Acceptance, output: VerifyOutput, options: Mapping[str, Any]) -> None:
     """Print the checks, and write the pages."""
     print_answer(acceptance, output, acceptance_report, rows=acceptance.checks)
-    page = acceptance_page(acceptance) if output.html or output.pdf else ""
-    if output.html is not None:
-        output.html.write_text(page, "utf-8")
     if output.pdf is not None:
-        print_pdf(page, output.pdf)
+        print_pdf(acceptance_page(acceptance), output.pdf)

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from podsim.cli.late_import import load
+from podsim.cli.mistakes import option_flag, unusable_text
 from podsim.errors import PodsimError
 from podsim.options.question import Option, options_of
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from podsim.report.screen import Report  # which loads rich, and `podsim --help` shall not
 import os
 from traceback import extract_tb
 
 from podsim import __version__
-from podsim.errors import LabError, NoFitError, PlanError, ScheduleError
+from podsim.errors import LabError, NoFitError
 
 Status = Callable[[Any], int]
+Charts = Callable[[], "Sequence[Markup]"]
+"""draws the charts of a page"""
 _FORMS = ("json", "csv", "fio_json")
 """options that choose how an answer is printed"""
 
@@ -67,16 +72,45 @@ class Row:
 class Command(click.Command):
     """A command whose parameters are made when they are needed."""
 
-    def __init__(self, name: str, row: Row) -> None:
+    def __init__(self, name: str, row: Row, example: str = "") -> None:
         """Keep the row; nothing of it is imported."""
-        super().__init__(name=name, help=row.help, callback=self._run)
+        super().__init__(
+            name=name, help=row.help, callback=self._run, epilog=f"Example: podsim {example}",
+            context_settings={"help_option_names": ["-h", "--help"], "allow_extra_args": True},
+        )  # fmt: skip
         self.row = row
+        self.example = example
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """All options by name: those of the question, then those of its output."""
+        return {**options_of(self._group), **options_of(self._output)}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; words that have no meaning are an error that knows the likely command."""
+        ctx.meta["podsim.words"] = [*ctx.command_path.split(), *args]
+        rest = super().parse_args(ctx, args)
+        if ctx.args and not ctx.resilient_parsing:
+            raise load("cli.guesses:stray_words")(ctx, self.options)
+        return rest
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options under the headings of their groups."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        asked = options_of(self._group)
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            known = asked.get(parameter.name or "")
+            if record is not None and not isinstance(parameter, click.Argument):
+                sections.setdefault(known.section if known else "Output", []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The parameters, from the declarations of the options."""
         if not self.params:
-            declared = {**options_of(self._group), **options_of(self._output)}
-            self.params = [parameter(known) for known in declared.values()]
+            self.params = [parameter(known) for known in self.options.values()]
         return super().get_params(ctx)
 
     @property
@@ -88,7 +122,9 @@ class Command(click.Command):
         return load(f"options.{self.row.output}")
 
     def _run(self, **given: Any) -> None:
-        status = guarded(lambda: self._answered(given))
+        status = guarded(
+            lambda: self._answered(given), lambda error: unusable_text(error, self.options, given)
+        )
         if status:
             raise click.exceptions.Exit(status)
 
@@ -132,25 +168,28 @@ def _explicit(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
 
 
-def load(name: str) -> Any:
-    """What MODULE:NAME of podsim is, or a public NAME of podsim: the one place where commands import what they need."""
-    module, colon, attribute = name.rpartition(":")
-    return getattr(import_module(f"podsim.{module}" if colon else "podsim"), attribute)
-
-
 def parameter(known: Option) -> click.Parameter:
     """An option of a command, or an argument, as it is declared."""
     if known.kind is bool:
-        flag = _flag(known)
+        flag = option_flag(known)
         both = flag if known.flag else f"{flag}/--no-{flag.removeprefix('--')}"
-        return click.Option([both, known.name], is_flag=True, default=known.default, help=known.help)
+        names = [*([known.short] if known.short else []), both, known.name]
+        return click.Option(names, is_flag=True, default=known.default, help=known.help)
     default = {} if known.is_required or known.many else {"default": known.default}
     details = {"type": _type(known), "required": known.is_required, "help": known.help, **default}
+    if known.complete:
+        details["shell_complete"] = lambda ctx, param, text: load("cli.guesses:completions")(
+            known.complete, text
+        )
     if known.argument and not known.flag:
         count = -1 if known.many else 1
         return click.Argument([known.name], nargs=count, metavar=known.metavar or None, **details)
     is_shown = default.get("default") not in (None, "")
-    return click.Option([_flag(known), known.name], multiple=known.many, show_default=is_shown, **details)
+    if known.bare is not None:
+        details |= {"is_flag": False, "flag_value": known.bare}
+    return click.Option(
+        [option_flag(known), known.name], multiple=known.many, show_default=is_shown, **details
+    )
 
 
 class _PathType(click.ParamType[Path]):
@@ -184,20 +223,16 @@ def _value(known: Option, value: Any) -> Any:
     if known.many:
         if not value:
             return known.default
-        return known.read(value, _flag(known)) if known.read else tuple(value)
+        return known.read(value, option_flag(known)) if known.read else tuple(value)
     if known.suffixes and value is not None and value.suffix.lower() not in known.suffixes:
         ends = f"{', '.join(known.suffixes[:-1])} or {known.suffixes[-1]}"
-        raise PodsimError(f"{_flag(known)} {str(value)[-80:]}: give a name that ends in {ends}")
+        raise PodsimError(f"{option_flag(known)} {str(value)[-80:]}: give a name that ends in {ends}")
     return value
-
-
-def _flag(known: Option) -> str:
-    return known.flag or f"--{known.name.replace('_', '-')}"
 
 
 def _one_format(output: Any) -> None:
     """Raise PodsimError for several forms at once."""
-    flags = [_flag(known) for name, known in options_of(type(output)).items() if name in _FORMS]
+    flags = [option_flag(known) for name, known in options_of(type(output)).items() if name in _FORMS]
     if sum(bool(getattr(output, name, False)) for name in _FORMS) > 1:
         raise PodsimError(f"{', '.join(flags[:-1])} and {flags[-1]}: choose one")
 
@@ -209,8 +244,11 @@ def print_answer(
     *,
     rows: Any = None,
     data: Callable[[Any], Any] | None = None,
+    charts: Charts | None = None,
 ) -> None:
-    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report."""
+    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report; write its page, if it is wanted."""
+    if getattr(output, "html", None) is not None:
+        load("cli.page_output:write_page")(answer, output.html, report, charts)
     if getattr(output, "json", False):
         sys.stdout.write(load("report.plain_data:to_json")(data(answer) if data else answer) + "\n")
     elif getattr(output, "csv", False):
@@ -237,14 +275,15 @@ def _progress(title: str) -> Iterator[dict[str, Any]]:
         yield {"progress": progress}
 
 
-def guarded(command: Callable[[], int]) -> int:
+def guarded(command: Callable[[], int], text: Callable[[PodsimError], str]) -> int:
     """The exit status of a command whose mistakes and interruptions end on one screen, without a traceback."""
     try:
         status = command()
         sys.stdout.flush()
         return status
     except PodsimError as error:
-        return _mistake(error)
+        sys.stderr.write(text(error))
+        return 1 if isinstance(error, NoFitError) else 2
     except KeyboardInterrupt:
         sys.stderr.write("\npodsim: interrupted\n")
         return 130
@@ -257,13 +296,6 @@ def guarded(command: Callable[[], int]) -> int:
         )
         _write_no_more()
         return 2
-
-
-def _mistake(error: PodsimError) -> int:
-    """Write every problem to standard error; the exit status."""
-    for line in error.problems if isinstance(error, (PlanError, ScheduleError)) else (str(error),):
-        sys.stderr.write(f"podsim: {line}\n")
-    return 1 if isinstance(error, NoFitError) else 2
 
 
 def bug_report(error: Exception) -> str:

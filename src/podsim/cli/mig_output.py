@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from podsim.cli.command import print_answer
+from podsim.cli.command import Charts, print_answer
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.profiles import slicing_of
 from podsim.options.output_options import DrawOutput, MigPlanOutput, Output
 from podsim.report.mig_drawing import mig_image
 from podsim.report.mig_tables import configs_report, layout_report, plan_report, states_report
+from podsim.report.theme import titled_figure
 from podsim.verbs.mig_plan import save_plan
 
 
@@ -27,7 +29,9 @@ def layout_rows(table: Any) -> list[dict[str, Any]]:
 
 def show_layout(sheet: Any, output: DrawOutput, options: Mapping[str, Any]) -> None:
     """Print one layout, and draw it."""
-    _draw(sheet.slicing, [(options["gpu"], sheet.layout, ())], f"{sheet.gpu}: {sheet.layout}", output)
+    charts = _draw(
+        sheet.slicing, [(options["gpu"], sheet.layout, ())], f"{sheet.gpu}: {sheet.layout}", output
+    )
     rows = [
         {
             "instance": str(instance), "sms": gpu.sms, "memory": gpu.memory,
@@ -35,7 +39,7 @@ def show_layout(sheet: Any, output: DrawOutput, options: Mapping[str, Any]) -> N
         }
         for instance, gpu in zip(sheet.layout.instances, sheet.slices, strict=True)
     ]  # fmt: skip
-    print_answer(sheet, output, layout_report, rows=rows)
+    print_answer(sheet, output, layout_report, rows=rows, charts=charts)
 
 
 def show_plan(plan: Any, output: MigPlanOutput, options: Mapping[str, Any]) -> None:
@@ -46,7 +50,7 @@ def show_plan(plan: Any, output: MigPlanOutput, options: Mapping[str, Any]) -> N
         (f"GPU {gpu.index}" if plan.nodes == 1 else f"{gpu.node}.{gpu.index}", gpu.layout, gpu.jobs)
         for gpu in plan.gpus
     ]
-    _draw(plan.slicing, drawn, f"{plan.on}: {plan.devices} devices", output)
+    charts = _draw(plan.slicing, drawn, f"{plan.on}: {plan.devices} devices", output)
     rows = [
         {
             "node": gpu.node, "gpu": gpu.index, "mode": gpu.mode, "layout": "" if gpu.layout is None else str(gpu.layout),
@@ -54,13 +58,13 @@ def show_plan(plan: Any, output: MigPlanOutput, options: Mapping[str, Any]) -> N
         }
         for gpu in plan.gpus
     ]  # fmt: skip
-    print_answer(plan, output, plan_report, rows=rows)
+    print_answer(plan, output, plan_report, rows=rows, charts=charts)
 
 
 def show_states(states: Sequence[Any], output: DrawOutput, options: Mapping[str, Any]) -> None:
     """Print what nvidia-smi showed, and draw it."""
     drawn = [(f"GPU {state.index}", state.layout, ()) for state in states]
-    _draw(states[0].slicing, drawn, f"{states[0].name}, as nvidia-smi shows it", output)
+    charts = _draw(states[0].slicing, drawn, f"{states[0].name}, as nvidia-smi shows it", output)
     rows = [
         {
             "gpu": state.index, "instance": str(instance), "uuid": uuid, "start": instance.start,
@@ -69,7 +73,7 @@ def show_states(states: Sequence[Any], output: DrawOutput, options: Mapping[str,
         for state in states
         for instance, uuid in zip(state.layout.instances, state.uuids, strict=True)
     ]  # fmt: skip
-    print_answer(list(states), output, states_report, rows=rows)
+    print_answer(list(states), output, states_report, rows=rows, charts=charts)
 
 
 def show_configurations(configurations: Sequence[Any], output: Output, options: Mapping[str, Any]) -> None:
@@ -86,7 +90,9 @@ def show_configurations(configurations: Sequence[Any], output: Output, options: 
     print_answer(list(configurations), output, lambda made: configs_report(made, slicing), rows=rows)
 
 
-def _draw(slicing: Any, gpus: Sequence[Any], title: str, output: DrawOutput) -> None:
-    """Write a picture of the slices, if it is wanted."""
+def _draw(slicing: Any, gpus: Sequence[Any], title: str, output: DrawOutput) -> Charts:
+    """Write a picture of the slices, if it is wanted; what draws it on a page."""
+    draw = partial(mig_image, slicing, gpus, title=title)
     if output.draw is not None:
-        output.draw.write_bytes(mig_image(slicing, gpus, title=title, kind=output.draw.suffix.lower()[1:]))
+        output.draw.write_bytes(draw(kind=output.draw.suffix.lower()[1:]))
+    return lambda: [titled_figure(draw(kind="svg"), "Slices")]

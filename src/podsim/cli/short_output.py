@@ -6,7 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from podsim.cli.command import load, print_answer
+from podsim.cli.command import print_answer
+from podsim.cli.late_import import load
 from podsim.options.output_options import FioOutput, Output
 from podsim.report.screen import Report
 from podsim.results.lab import ComparedCollectives

@@ -14,7 +14,13 @@ from podsim.report.plot_workers import tradeoff_image
 from podsim.report.schedules import schedule_report, schedules_report
 from podsim.report.simulation import simulated_data, simulated_report
 from podsim.report.step_tables import against_report
-from podsim.report.worker_tables import exchange_data, exchange_report, tradeoff_report
+from podsim.report.worker_tables import (
+    exchange_data,
+    exchange_report,
+    tradeoff_data,
+    tradeoff_report,
+    tradeoff_rows,
+)
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.results.scheduled import ScheduleComparison, ScheduleSheet
 from podsim.results.simulated import SimulatedStep
@@ -75,10 +81,7 @@ def show_workers(answer: ExchangeRun | Tradeoff, output: WorkersOutput, options:
     if isinstance(answer, Tradeoff):
         if output.plot is not None:
             output.plot.write_bytes(tradeoff_image(answer, output.plot.suffix.lower()[1:]))
-        rows = [exchange_data(run) for run in answer.runs]
-        print_answer(
-            answer, output, tradeoff_report, rows=rows, data=lambda _: {"name": answer.name, "runs": rows}
-        )
+        print_answer(answer, output, tradeoff_report, rows=tradeoff_rows(answer), data=tradeoff_data)
         return
     for path in output.timeline:
         write_timeline(answer.timeline, path, title=answer.name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from podsim.hardware.overrides import (
 )
 from podsim.hardware.parts import Gpu, Link, Nic, System
 from podsim.hardware.userfile import read_toml, user_file
+from podsim.memo import hashed_once
 from podsim.units import format_quantity
 
 FABRICS = ("infiniband", "roce", "efa", "slingshot", "ethernet", "none")
@@ -61,6 +63,7 @@ _ALIASES = {"gpu": "gpu.name", "network.nics": "nics"}
 _NO_NETWORK = Link(name="none", bandwidth=0.0)
 
 
+@hashed_once
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
     """Nodes of one system and the links between their GPUs."""
@@ -180,6 +183,7 @@ class Cluster:
         """The same cluster with GPUs of another type, by name."""
         return _change_cluster(self, {"gpu.name": gpu}, {"gpu.name": "the user"})
 
+    @lru_cache(maxsize=1024, typed=True)  # noqa: B019  (clusters are few, small values)
     def subset(self, gpus: int) -> Cluster:
         """The part of the cluster that a job uses: some GPUs of one node, entire nodes, or equal trays of racks.
 
@@ -280,6 +284,7 @@ def _measured_cluster(table: Mapping[str, Any], path: Path) -> Cluster:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=256)
 def _catalog_cluster(text: str) -> Cluster:
     gpu_name, slash, _ = text.partition("/")
     if slash and (find(gpu_name) or ("",))[0] == "gpu":

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 from podsim.errors import CatalogError, unknown_name
+from podsim.memo import hashed_once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class Link:
     """s. The latency of one step of a small message."""
 
 
+@hashed_once
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
     """The peaks of one accelerator, as the data sheet gives them."""
@@ -184,6 +186,7 @@ class Ssd:
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
+@hashed_once
 @dataclass(frozen=True, kw_only=True)
 class System:
     """A server: GPUs, the links between them, and its adapters."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from podsim.results.shown import Shown
 from podsim.units import format_quantity
 
 
@@ -35,7 +36,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class Sheet(Shown):
     """The given and derived figures of a catalog entry or a cluster."""
 
     name: str

@@ -22,6 +22,7 @@ from podsim.errors import LabError, unknown_name
 from podsim.results.lab import Emulated, MeasuredCollectives
 from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
 from podsim.results.trained import MeasuredDdp, MeasuredTraining
+from podsim.whole_files import write_whole
 
 FORMAT = "podsim-run"
 VERSION = 1
@@ -51,14 +52,9 @@ def write_run(path: Path, run: Run) -> None:
     kind = next(name for name, made in KINDS.items() if isinstance(run, made))
     head = {"format": FORMAT, "version": VERSION, "kind": kind} | plain(run)
     rows = head.pop("rows")
-    beside = path.with_name(f".{path.name}.part")
     try:
-        beside.write_text(
-            "".join(json.dumps(line, allow_nan=False) + "\n" for line in (head, *rows)), "utf-8"
-        )
-        beside.replace(path)
+        write_whole(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in (head, *rows)))
     except OSError as problem:
-        beside.unlink(missing_ok=True)
         raise LabError(f"{path}: cannot be written: {problem.strerror or problem}") from None
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
@@ -103,6 +104,7 @@ class CollectiveSettings:
         assumptions = (*self.assumptions, *(name for name in other.assumptions if name in blank))
         return replace(self, **blank, assumptions=assumptions)
 
+    @lru_cache(maxsize=4096)  # noqa: B019  (settings are few, small values)
     def assumed(self, cluster: Cluster) -> CollectiveSettings:
         """All settings: what these do not state from the cluster's catalog entry, then NCCL's own defaults.
 

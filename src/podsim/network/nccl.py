@@ -193,6 +193,7 @@ def choice(
     )
 
 
+@lru_cache(maxsize=4096)
 def wires_of(cluster: Cluster, settings: CollectiveSettings | None = None) -> Wires:
     """The links of a cluster that a collective uses, under the settings of a run."""
     filled = settings if settings is not None and settings.assumptions else (

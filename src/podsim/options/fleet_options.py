@@ -44,7 +44,7 @@ class CheckpointOptions(SavedJobOptions):
 class GoodputOptions(SavedJobOptions):
     """A long run of a job, and what fails in it."""
 
-    tokens: str | float = option(MISSING, "Tokens to train, as 300G or 15T.")
+    tokens: str | float = option(MISSING, "Tokens to train, as 300G or 15T.", example="1T")
     step: str | float | None = option(None, "A measured step, as 5.2s; default the predicted.")
     mtbf: str | float | None = option(None, "Mean time between failures of the whole job, as 7.9h.")
     restart: str | float | None = option(None, "A restart, as 10min; default 5 min and reading back.")
@@ -108,7 +108,10 @@ class PackOptions:
 class PowerOptions:
     """A cluster, and what bounds its power."""
 
-    cluster: str = option(MISSING, "Cluster: dgx-a100-80gb:64, selene, or a TOML file.", argument=True)
+    cluster: str = option(
+        MISSING, "GPU, system, cluster or TOML file: h100, dgx-h100:8, selene.", argument=True, example="dgx-h100:8",
+        complete="clusters",
+    )  # fmt: skip
     gpus: int | None = option(None, "GPUs of it; default all.")
     cap: str = option("", "Power cap of each GPU, as 300W.")
     pue: float | None = like(PredictOptions, "pue")
@@ -120,7 +123,7 @@ class CostOptions:
     """GPU-hours on a cluster, and their prices."""
 
     cluster: str = like(PowerOptions, "cluster")
-    gpu_hours: float = option(MISSING, "GPU-hours, summed over GPUs.")
+    gpu_hours: float = option(MISSING, "GPU-hours, summed over GPUs.", example="10000")
     price: Sequence[str] = option((), "A price of the catalog, or USD per GPU-hour; default all. Repeatable.")
     load: str = option("training", "idle, training or peak.")
     cap: str = like(PowerOptions, "cap")

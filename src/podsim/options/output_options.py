@@ -28,6 +28,7 @@ class Output(JsonOutput):
     """Text, JSON or CSV."""
 
     csv: bool = option(False, "Print CSV, numbers in SI.", flag="--csv")
+    html: Path | None = option(None, "Also write the answer as one HTML page, with charts.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,5 +157,4 @@ class VerifyOutput(Output):
     """The report of an acceptance, as a page."""
 
     csv: bool = like(Output, "csv", "Print the checks as CSV, numbers in SI.")
-    html: Path | None = option(None, "Write the report as one HTML page.")
     pdf: Path | None = option(None, "Write it as PDF, by the browser on this machine.")

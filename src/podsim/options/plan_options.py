@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from podsim.options.question import like, option, pairs
 
@@ -31,20 +31,39 @@ _MOST = 10_000
 class LayoutFields:
     """How a model is laid out. None: it follows from the other fields, from the GPU or from the software."""
 
-    tp: Ints = option(1, "Tensor-parallel degree.")
-    pp: Ints = option(1, "Pipeline stages.")
+    SECTION: ClassVar[str] = "Layout"
+
+    tp: Ints = option(
+        1,
+        "Tensor-parallel degree.",
+        also=("tensor-parallel", "tensor-parallel-size"),
+    )
+    pp: Ints = option(1, "Pipeline stages.", also=("pipeline-parallel", "pipeline-stages"))
     virtual_stages: Ints = option(1, "Model chunks per pipeline stage.", most=_MOST)
-    dp: Any = option(None, "Data-parallel replicas; default what is left.", kind=int)
-    cp: Ints = option(1, "Context-parallel degree.")
-    ep: Ints = option(1, "Expert-parallel degree.", most=_MOST)
-    micro_batch: Ints = option(1, "Sequences of a micro-batch.", most=1024)
-    sequence_parallel: Ints = option(False, "Divide norms and residuals over the TP group.")
+    dp: Any = option(
+        None, "Data-parallel replicas; default what is left.", kind=int, also=("data-parallel", "replicas")
+    )
+    cp: Ints = option(1, "Context-parallel degree.", also=("context-parallel", "context-parallel-size"))
+    ep: Ints = option(
+        1, "Expert-parallel degree.", most=_MOST, also=("expert-parallel", "expert-model-parallel-size")
+    )
+    micro_batch: Ints = option(1, "Sequences of a micro-batch.", most=1024, also=("mbs", "micro-batch-size"))
+    sequence_parallel: Ints = option(False, "Divide norms and residuals over the TP group.", also=("sp",))
     """Whether the TP group divides norms, dropouts and residuals (Korthikanti et al. 2022)."""
-    zero: Ints = option(0, "ZeRO stage: 1 optimizer, 2 gradients, 3 weights (FSDP).", least=0, most=3)
+    zero: Ints = option(
+        0,
+        "ZeRO stage: 1 optimizer, 2 gradients, 3 weights (FSDP).",
+        least=0,
+        most=3,
+        also=("zero-stage", "fsdp"),
+    )
     """The ZeRO level. The data-parallel group divides: 1 the optimizer, 2 also gradients, 3 also weights (FSDP)."""
     shard: Ints = option(0, "Ranks that ZeRO divides over; 0 is all of them, fewer is HSDP.", least=0)
     recompute: Any = option(
-        "none", "Recomputation of activations: none, selective or full.", choices=RECOMPUTATIONS
+        "none",
+        "Recomputation of activations: none, selective or full.",
+        choices=RECOMPUTATIONS,
+        also=("recomputation", "activation-checkpointing", "checkpointing"),
     )
     """The recomputation of activations: none, the attention core (selective; Korthikanti et al. 2022), whole layers."""
     recompute_layers: Ints = option(
@@ -64,15 +83,22 @@ class LayoutFields:
 class TrainedFields:
     """The fields that a search does not vary: precision, software and sequence."""
 
+    SECTION: ClassVar[str] = "Training"
+
     precision: Any = option(
-        None, "fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4; default bf16, or fp16 on GPUs without it."
+        None,
+        "fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4; default bf16, or fp16 on GPUs without it.",
+        also=("dtype", "mixed-precision"),
     )
     optimizer_precision: str = option("fp32", "Precision of the Adam moments: fp32, bf16, fp8.")
     software: Any = option(
         None, "Framework era; default one calibrated on the GPU. `podsim show software` lists them."
     )
     sequence: int | str | None = option(
-        None, "Tokens of a sequence, as 4096 or 8k; default what the model was trained with.", kind=str
+        None,
+        "Tokens of a sequence, as 4096 or 8k; default what the model was trained with.",
+        kind=str,
+        also=("seq", "seq-len", "seq-length", "sequence-length", "context", "context-length", "seqlen"),
     )
 
 
@@ -86,15 +112,31 @@ def overrides_option(example: str) -> Any:
 class JobOptions:
     """A model, the part of a cluster that it gets, and what is changed of both."""
 
+    SECTION: ClassVar[str] = "Job"
+
     model: str = option(
-        MISSING, "A name that `podsim models` lists, a config.json, or the folder it is in.", argument=True
+        MISSING,
+        "A name that `podsim models` lists, a config.json, or the folder it is in.",
+        argument=True,
+        example="llama-3.1-8b",
+        complete="models",
     )
     on: str = option(
-        MISSING, "GPU, system, cluster or TOML file: h100, dgx-h100:8 (nodes), selene, superpod-a100:2su."
+        MISSING,
+        "GPU, system, cluster or TOML file: h100, dgx-h100:8 (nodes), selene, superpod-a100:2su.",
+        example="h100",
+        complete="clusters",
+        also=("cluster", "system", "hardware", "machine", "gpu-type", "device"),
     )
-    gpus: int | None = option(None, "GPUs of the job; default the whole cluster, or one node.")
+    gpus: int | None = option(
+        None, "GPUs of the job; default the whole cluster, or one node.",
+        also=("gpu", "ngpus", "num-gpus", "n-gpus", "world-size", "nodes", "num-nodes", "nnodes"),
+    )  # fmt: skip
     batch: int | str | None = option(
-        None, "A step: 1024 sequences, or tokens as 4M; default about four million tokens.", kind=str
+        None,
+        "A step: 1024 sequences, or tokens as 4M; default about four million tokens.",
+        kind=str,
+        also=("global-batch", "global-batch-size", "batch-size", "gbs", "batch-tokens"),
     )
     overrides: Mapping[str, str] | None = overrides_option(
         "gpu.memory=64GB, network.bandwidth=100Gb/s, model.layers=12"
@@ -126,12 +168,19 @@ class FiledPlanOptions(PlanOptions):
 class PredictOptions(FiledPlanOptions):
     """A plan, and what a prediction says of it."""
 
-    tokens: str | float | None = option(None, "Tokens to train, as 300G: days with and without failures.")
+    tokens: str | float | None = option(
+        None, "Tokens to train, as 300G or 1T: days, energy and money with failures; default 20 a parameter.",
+        also=("train-tokens", "dataset"), example="1T",
+    )  # fmt: skip
     detail: str = option(
         "", "`ops` lists each op, its share of the speed of light, and its source.", choices=("", "ops")
     )
     measured: str = option("", "A measured step of this plan, as 12.3s: corrects the prediction.")
-    price: str | float = option("", "Price of a GPU-hour: a name that `podsim cost` lists, or USD, as 2.10.")
+    price: str | float = option(
+        "",
+        "Price of a GPU-hour: a name that `podsim cost` lists, or USD, as 2.10.",
+        also=("cost", "gpu-price"),
+    )
     pue: float | None = option(None, "Power of the site over that of the machine (PUE).")
     carbon: float | None = option(None, "Carbon dioxide of electricity, kg per kWh.")
 

@@ -54,6 +54,18 @@ class Option:
     """The upper bound of a search; None: the number of GPUs."""
     suffixes: tuple[str, ...] = ()
     """The possible suffixes of the file's name."""
+    also: tuple[str, ...] = ()
+    """Other names that users give it; a terminal names the right one."""
+    example: str = ""
+    """A value that a terminal shows where the option is missing."""
+    short: str = ""
+    """The flag of one letter, as -v."""
+    bare: str | None = None
+    """The value of the flag without a value."""
+    complete: str = ""
+    """The catalog whose names complete it in a shell: models or clusters."""
+    section: str = "Options"
+    """The heading in a command's help."""
 
     @property
     def is_required(self) -> bool:
@@ -93,7 +105,17 @@ def options_of(group: type) -> dict[str, Option]:
 
 @cache
 def _options_of(group: Any) -> dict[str, Option]:
-    return {each.name: _declared(each) for each in dataclasses.fields(group) if "option" in each.metadata}
+    return {
+        each.name: replace(_declared(each), section=_section(group, each.name))
+        for each in dataclasses.fields(group)
+        if "option" in each.metadata
+    }
+
+
+def _section(group: type, name: str) -> str:
+    """The heading of the class that first declares an option."""
+    owner = next(kind for kind in reversed(group.__mro__) if name in vars(kind).get("__annotations__", {}))
+    return str(vars(owner).get("SECTION", "Options"))
 
 
 def wrong_choices(options: object, *names: str) -> list[str]:

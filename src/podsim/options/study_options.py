@@ -11,19 +11,8 @@ from podsim.options.plan_options import PredictOptions, SearchOptions
 from podsim.options.question import like, option
 
 CHARTS = ("overview", "days", "money", "energy", "scaling", "pareto")
-FIGURES = {
-    "days": "training",
-    "money": "cost",
-    "energy": "energy",
-    "carbon": "carbon",
-    "power": "power",
-    "step": "step_time",
-    "tokens/s": "tokens_per_second",
-    "MFU": "mfu",
-    "memory": "memory",
-    "GPUs": "gpus",
-}
-"""the figures of a row by the names that users give them: the fields of `StudyRow`"""
+FIGURES = ("GPUs", "days", "money", "energy", "carbon", "power", "step", "tokens/s", "MFU", "memory")
+"""the figures of a design"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,13 +46,18 @@ def to_json(value: Any) -> str:
 
 def to_csv(value: Any) -> str:
     """CSV text: one line a row of a list, a ranking or a sheet, else one line; nested names joined by dots."""
-    rows = [_flatten(row) for row in _rows(plain_value(value))]
+    rows = flat_lines(value)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=columns, lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
+
+
+def flat_lines(value: Any) -> list[dict[str, Any]]:
+    """The lines of `to_csv` as plain values by column."""
+    return [_flatten(row) for row in _rows(plain_value(value))]
 
 
 def _rows(value: Any) -> list[dict[str, Any]]:
@@ -83,14 +88,14 @@ def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, dict):
             out |= _flatten(value, f"{name}.")
         elif isinstance(value, list):
-            out[name] = _formula_free(
+            out[name] = formula_free(
                 "; ".join(str(item) for item in value if not isinstance(item, (dict, list)))
             )
         else:
-            out[name] = _formula_free(value) if isinstance(value, str) else value
+            out[name] = formula_free(value) if isinstance(value, str) else value
     return out
 
 
-def _formula_free(text: str) -> str:
+def formula_free(text: str) -> str:
     """Text with an apostrophe before it where a spreadsheet would run it as a formula."""
     return f"'{text}" if _FORMULA.match(text) else text

@@ -12,6 +12,7 @@ from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 _COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
@@ -20,7 +21,12 @@ _WIDTH, _HEIGHT = 10.4, 4.9
 
 
 def sweep_image(sweep: Sweep, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of a figure, "svg" or "png": left the time, right the bus bandwidth; fastest at the largest size first."""
+    """Bytes of `sweep_figure`, "svg" or "png"."""
+    return figure_image(sweep_figure(sweep), kind, dpi=dpi)
+
+
+def sweep_figure(sweep: Sweep) -> Figure:
+    """A figure: left the time, right the bus bandwidth; fastest at the largest size first."""
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
@@ -44,7 +50,7 @@ def sweep_image(sweep: Sweep, kind: str, *, dpi: int = 150) -> bytes:
         )
         figure.text(0.012, 0.955, title[:110], fontsize=11, fontweight="bold", va="center")
         figure.text(0.012, 0.9, _subtitle(sweep), fontsize=8.5, va="center")
-        return figure_image(figure, kind, dpi=dpi)
+        return figure
 
 
 def _subtitle(sweep: Sweep) -> str:

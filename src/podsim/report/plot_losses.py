@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from podsim.report.lab_tables import run_name
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.trained import MeasuredTraining
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
 _COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of a figure, "svg" or "png": the loss of each run over its steps, and its seconds below."""
+    """Bytes of `loss_figure`, "svg" or "png"."""
+    return figure_image(loss_figure(runs), kind, dpi=dpi)
+
+
+def loss_figure(runs: MeasuredTraining | Sequence[MeasuredTraining]) -> Figure:
+    """A figure: the loss of each run over its steps, and its seconds below."""
+    runs = [runs] if isinstance(runs, MeasuredTraining) else runs
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
@@ -50,4 +61,4 @@ def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -
             fontweight="bold",
             va="center",
         )
-        return figure_image(figure, kind, dpi=dpi)
+        return figure

@@ -14,6 +14,7 @@ from podsim.results.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 _COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
@@ -29,7 +30,12 @@ _GANTT = 4000
 
 
 def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of a figure, "svg" or "png": above what ran when, below how many jobs ended within which time.
+    """Bytes of `queue_figure`, "svg" or "png"."""
+    return figure_image(queue_figure(result), kind, dpi=dpi)
+
+
+def queue_figure(result: QueueResult) -> Figure:
+    """A figure: above what ran when, below how many jobs ended within which time.
 
     For one policy the jobs are drawn as bars on the GPUs they held, as long as they are few; for several the GPUs in use.
     """
@@ -55,7 +61,7 @@ def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
         figure.legend(
             handles, names, loc="upper left", bbox_to_anchor=(0.78, 0.46), fontsize=8.5, handlelength=2.6
         )
-        return figure_image(figure, kind, dpi=dpi)
+        return figure
 
 
 def _look(index: int) -> dict[str, Any]:
@@ -162,7 +168,12 @@ def _steps(run: QueueRun) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def pack_image(result: PackResult, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of a figure, "svg" or "png": GPUs given out over GPUs asked for, a line for each packer."""
+    """Bytes of `pack_figure`, "svg" or "png"."""
+    return figure_image(pack_figure(result), kind, dpi=dpi)
+
+
+def pack_figure(result: PackResult) -> Figure:
+    """A figure: GPUs given out over GPUs asked for, a line for each packer."""
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
@@ -186,4 +197,4 @@ def pack_image(result: PackResult, kind: str, *, dpi: int = 150) -> bytes:
         figure.legend(loc="upper left", bbox_to_anchor=(0.72, 0.87), fontsize=9)
         title = f"Requests of {result.trace} on {result.nodes:,} nodes with {result.gpus:,} GPUs, mean of {result.seeds}"
         figure.text(0.015, 0.94, title[:105], fontsize=11, fontweight="bold", va="center")
-        return figure_image(figure, kind, dpi=dpi)
+        return figure

@@ -13,6 +13,7 @@ from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 _DAY = 86400.0
@@ -23,7 +24,12 @@ _TICKS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 10 * 86400)
 
 
 def goodput_image(run: Goodput, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of a figure, "svg" or "png": left the effective time over the interval, right the histogram of the days."""
+    """Bytes of `goodput_figure`, "svg" or "png"."""
+    return figure_image(goodput_figure(run), kind, dpi=dpi)
+
+
+def goodput_figure(run: Goodput) -> Figure:
+    """A figure: left the effective time over the interval, right the histogram of the days."""
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
@@ -35,7 +41,7 @@ def goodput_image(run: Goodput, kind: str, *, dpi: int = 150) -> bytes:
         title = f"{run.model}, {tokens} tokens on {run.gpus:,} GPUs of {run.cluster.partition(' (')[0]}"
         figure.text(0.012, 0.955, title[:110], fontsize=11, fontweight="bold", va="center")
         figure.text(0.012, 0.9, _subtitle(run), fontsize=8.5, va="center")
-        return figure_image(figure, kind, dpi=dpi)
+        return figure
 
 
 def _subtitle(run: Goodput) -> str:

@@ -37,10 +37,12 @@ _DIGIT = 0.62
 
 
 def schedule_image(sheet: ScheduleSheet, kind: str, *, dpi: int = 130, titled: bool = True) -> bytes:
-    """Bytes of the drawing, "svg" or "png".
+    """Bytes of `schedule_figure`, "svg" or "png": the same for the same schedule."""
+    return figure_image(schedule_figure(sheet, titled=titled), kind, dpi=dpi)
 
-    The same bytes for the same schedule. Raises PodsimError without matplotlib, and for more passes than can be seen.
-    """
+
+def schedule_figure(sheet: ScheduleSheet, *, titled: bool = True) -> Figure:
+    """The drawing. Raises PodsimError without matplotlib, and for more passes than can be seen."""
     if len(sheet.actions) > _MOST_BOXES:
         raise PodsimError(
             f"{len(sheet.actions):,} passes are too many to draw; up to {_MOST_BOXES:,} can be: "
@@ -48,7 +50,7 @@ def schedule_image(sheet: ScheduleSheet, kind: str, *, dpi: int = 130, titled: b
         )
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
-        return figure_image(_figure(sheet, titled), kind, dpi=dpi)
+        return _figure(sheet, titled)
 
 
 def _figure(sheet: ScheduleSheet, titled: bool) -> Figure:

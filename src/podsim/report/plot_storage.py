@@ -11,6 +11,7 @@ from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 _ORANGE = "#D55E00"
@@ -18,7 +19,12 @@ _WIDTH, _HEIGHT = 9.6, 4.6
 
 
 def fio_image(run: FioRun, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of a figure, "svg" or "png": rate over clients on the left, mean latency on the right."""
+    """Bytes of `fio_figure`, "svg" or "png"."""
+    return figure_image(fio_figure(run), kind, dpi=dpi)
+
+
+def fio_figure(run: FioRun) -> Figure:
+    """A figure: rate over clients on the left, mean latency on the right."""
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
@@ -32,7 +38,7 @@ def fio_image(run: FioRun, kind: str, *, dpi: int = 150) -> bytes:
         figure.text(0.012, 0.95, title, fontsize=11, fontweight="bold", va="center")
         about = f"{run.numjobs} jobs of depth {run.iodepth} a client"
         figure.text(0.012, 0.89, about, fontsize=8.5, va="center", color=INK)
-        return figure_image(figure, kind, dpi=dpi)
+        return figure
 
 
 def _unit(run: FioRun) -> str:

@@ -11,6 +11,7 @@ from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 _WIDTH, _HEIGHT = 11.0, 4.2
@@ -20,7 +21,12 @@ _PANEL_WIDTH, _PANEL_HEIGHT, _BOTTOM = 0.255, 0.6, 0.15
 
 
 def tradeoff_image(compared: Tradeoff, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of a figure, "svg" or "png": speed, idle time and staleness over the bound, all-reduce apart."""
+    """Bytes of `tradeoff_figure`, "svg" or "png"."""
+    return figure_image(tradeoff_figure(compared), kind, dpi=dpi)
+
+
+def tradeoff_figure(compared: Tradeoff) -> Figure:
+    """A figure: speed, idle time and staleness over the bound, all-reduce apart."""
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
@@ -46,7 +52,7 @@ def tradeoff_image(compared: Tradeoff, kind: str, *, dpi: int = 150) -> bytes:
         stale.legend(loc="upper left", fontsize=8.5)
         figure.text(0.012, 0.945, compared.name[:110], fontsize=11, fontweight="bold", va="center")
         figure.text(0.012, 0.88, _subtitle(compared), fontsize=8.5, va="center")
-        return figure_image(figure, kind, dpi=dpi)
+        return figure
 
 
 def _subtitle(compared: Tradeoff) -> str:

@@ -23,7 +23,7 @@ MUTED = "#8c959f"
 """grid, diagonal and band; likewise"""
 BLUE = "#0072b2"
 """the first class; likewise, as it is dark on a dark page"""
-_COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
+COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
 """Okabe and Ito's palette for colour-blind readers, without its yellow and black, and a violet"""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _OTHER = "others"
@@ -105,7 +105,7 @@ def _classes(rows: Sequence[ComparedRow]) -> list[str]:
     """Class to draw each row as: the largest keep their names, the rest are one."""
     counts = Counter(row.group for row in rows)
     ranked = sorted(counts, key=lambda name: (-counts[name], name))
-    kept = set(ranked if len(ranked) <= len(_COLOURS) else ranked[: len(_COLOURS) - 1])
+    kept = set(ranked if len(ranked) <= len(COLOURS) else ranked[: len(COLOURS) - 1])
     return [row.group if row.group in kept else _OTHER for row in rows]
 
 
@@ -121,7 +121,7 @@ def _points(axes: Axes, rows: Sequence[ComparedRow]) -> str:
     counts = Counter(drawn_as)
     order = sorted(counts, key=lambda name: (name == _OTHER, -counts[name], name))
     heading = _heading(order)
-    looks = dict(zip(order, zip(_COLOURS, _MARKERS, strict=True), strict=False)) | {_OTHER: (MUTED, "X")}
+    looks = dict(zip(order, zip(COLOURS, _MARKERS, strict=True), strict=False)) | {_OTHER: (MUTED, "X")}
     small = len(rows) > 150
     for name in sorted(order, key=lambda name: name != _OTHER):
         colour, marker = looks[name]

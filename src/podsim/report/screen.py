@@ -106,7 +106,12 @@ def show(report: Report) -> None:
 
 def report_text(report: Report, width: int = 100) -> str:
     """A report as plain text; lines of at most `width` where its tables allow."""
-    return "".join("".join(text for text, _ in line) + "\n" for line in _lines(report, width))
+    return "".join(line + "\n" for line in report_lines(report, width))
+
+
+def report_lines(report: Report, width: int) -> Iterator[str]:
+    """The lines of a report as plain text, each when it is asked for."""
+    return ("".join(text for text, _ in line) for line in _lines(report, width))
 
 
 def screen_width() -> int:

@@ -60,7 +60,13 @@ FIGURES: Mapping[str, Figure] = {
         Figure("memory", "memory", "memory, GB", 1e9, lambda size: f"{size / 1e9:.1f} GB"),
     )
 }
-"""by the names of podsim.options.study_options.FIGURES"""
+"""by their titles, those of podsim.options.study_options.FIGURES"""
+UNITS = {
+    "training": "s", "work": "s", "cost": "USD", "cost_high": "USD", "energy": "J", "carbon": "kg", "power": "W",
+    "step_time": "s", "tokens_per_second": "1/s", "mfu": "share", "memory": "B", "memory_limit": "B",
+    "tokens": "count", "gpus": "count", "band_low": "share", "band_high": "share",
+}  # fmt: skip
+"""the units of the columns of `flat_rows`"""
 _SHOWN = ("GPUs", "days", "money", "energy", "MFU", "memory", "step")
 _COMPARED = ("days", "money", "energy")
 
@@ -202,15 +208,33 @@ def flat_rows(result: StudyResult) -> list[dict[str, Any]]:
     """A line of plain columns for each row: the design, its settings, its figures in SI, its plan."""
     settings = list(dict.fromkeys(name for row in result.rows for name in row.settings))
     fields = list(dict.fromkeys(name for row in result.rows for name in row.plan))
-    figures = dict.fromkeys([*(figure.field for figure in FIGURES.values()), "work", "cost_high", "tokens"])
+
     return [
         {
             "design": row.name, "question": row.question, "status": row.status, "reason": row.reason,
             **{f"setting.{name}": row.settings.get(name) for name in settings},
             "model": row.model, "cluster": row.cluster,
-            **{name: getattr(row, name) for name in figures}, "band_low": row.band_low, "band_high": row.band_high,
+            **{name: getattr(row, name) for name in UNITS},
             "price": row.price, "bottleneck": row.bottleneck,
             **{f"plan.{name}": row.plan.get(name) for name in fields},
         }
         for row in result.rows
     ]  # fmt: skip
+
+
+def row_report(row: StudyRow) -> Iterator[Block]:
+    """One design: its figures, its plan, and the numbers of GPUs tried."""
+    yield bold(f"{row_name(row, ())} with {row.gpus:,} GPUs: {row.status}" if row.gpus else row.status)
+    if row.reason:
+        yield row.reason
+    if row.plan:
+        yield layout(row.plan)
+    values = ((figure, getattr(row, figure.field)) for figure in FIGURES.values())
+    texts = [f"{figure.title} {figure.text(value)}" for figure, value in values if value is not None]
+    yield ", ".join(texts)
+    if row.tried:
+        days = (
+            f"{count}: {'no plan' if s is None else f'{s / _DAY:,.3g} days'}"
+            for count, s in row.tried.items()
+        )
+        yield dim(f"GPUs tried: {', '.join(days)}")

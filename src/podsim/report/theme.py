@@ -31,3 +31,11 @@ def inline_svg(svg: bytes, prefix: str, label: str) -> Markup:
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|"#|url\(#)', rf"\g<1>{prefix}-", text)
     return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1).rstrip())
+
+
+def titled_figure(svg: bytes, label: str) -> Markup:
+    """A plot below its title, as a figure of a page."""
+    prefix = "".join(letter for letter in label if letter.isalpha())
+    return Markup("<figure><figcaption>{}</figcaption>{}</figure>").format(
+        label, inline_svg(svg, prefix, label)
+    )

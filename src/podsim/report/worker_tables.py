@@ -151,3 +151,18 @@ def tradeoff_report(compared: Tradeoff) -> Iterator[Block]:
     yield dim(
         "stale: others' updates between a worker's read and its write, mean; the same durations in every row"
     )
+
+
+def exchange_rows(run: ExchangeRun) -> list[dict[str, Any]]:
+    """An exchange as its only row."""
+    return [exchange_data(run)]
+
+
+def tradeoff_rows(compared: Tradeoff) -> list[dict[str, Any]]:
+    """The runs of a comparison as plain data."""
+    return [exchange_data(run) for run in compared.runs]
+
+
+def tradeoff_data(compared: Tradeoff) -> dict[str, Any]:
+    """A comparison as plain data."""
+    return {"name": compared.name, "runs": tradeoff_rows(compared)}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
@@ -82,7 +84,7 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Acceptance:
+class Acceptance(Shown):
     """A machine compared with what it should be."""
 
     machine: str

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from podsim.errors import TableError, unknown_name
 from podsim.results.fabric_verdict import FabricVerdict
+from podsim.results.shown import Shown
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""
@@ -162,7 +163,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(Shown):
     """Predictions against the measurements of one table."""
 
     table: str

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podsim.results.shown import Shown
 from podsim.results.simulated import LinkUse
 from podsim.results.timeline import Timeline
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExchangeRun:
+class ExchangeRun(Shown):
     """Many steps of data-parallel workers, played out.
 
     A round is what lies between two exchanges of a worker: one step, or several local ones. All figures are of the time
@@ -75,7 +76,7 @@ class ExchangeRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tradeoff:
+class Tradeoff(Shown):
     """The same workers with the same durations, exchanging in several ways: idle time against staleness."""
 
     name: str

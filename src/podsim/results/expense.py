@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
@@ -62,7 +64,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PowerReport:
+class PowerReport(Shown):
     """What a cluster draws: by load and component, against its limit, and in High-Performance Linpack."""
 
     cluster: str
@@ -108,7 +110,7 @@ class Expense:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bill:
+class Bill(Shown):
     """GPU hours on a cluster: the energy by two accounts, and the money by every price."""
 
     cluster: str

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podsim.results.prediction import Band
+from podsim.results.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Captured:
+class Captured(Shown):
     """A graph that was captured, before any machine."""
 
     model: str
@@ -153,7 +154,7 @@ class GraphMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphCost:
+class GraphCost(Shown):
     """One training step of a graph on a GPU."""
 
     model: str
@@ -250,7 +251,7 @@ class TraceFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traces:
+class Traces(Shown):
     """Chakra files that were read, and what was written."""
 
     files: tuple[TraceFile, ...]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredKernel:
@@ -38,7 +40,7 @@ class MeasuredSend:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredHost:
+class MeasuredHost(Shown):
     """A machine measured, and the entry of a catalog that comes of it."""
 
     name: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class NearestKernel:
@@ -24,7 +26,7 @@ class NearestKernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelTime:
+class KernelTime(Shown):
     """The predicted time of one kernel."""
 
     kernel: str

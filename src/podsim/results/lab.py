@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class Emulated:
@@ -76,7 +78,7 @@ class MeasuredCollective:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredCollectives:
+class MeasuredCollectives(Shown):
     """A collective run for real: several algorithms over sizes."""
 
     collective: str
@@ -141,7 +143,7 @@ class ComparedCollective:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedCollectives:
+class ComparedCollectives(Shown):
     """A measured run with its predictions."""
 
     run: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCheckpoint:
@@ -40,7 +42,7 @@ class MeasuredCheckpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredCheckpoints:
+class MeasuredCheckpoints(Shown):
     """Checkpoints of one size written, and read back, by ranks that each have a part."""
 
     place: str
@@ -113,7 +115,7 @@ class MeasuredEpoch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredLoader:
+class MeasuredLoader(Shown):
     """Samples read epoch after epoch from a folder or an object store, through a cache or not."""
 
     source: str
@@ -174,7 +176,7 @@ class ComparedStorageRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedStorage:
+class ComparedStorage(Shown):
     """A measured run of storage with its predictions."""
 
     run: str

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podsim.results.prediction import Prediction
+from podsim.results.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Shown):
     """What one runs."""
 
     tool: str
@@ -24,7 +25,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanRead:
+class PlanRead(Shown):
     """What a launch file or command says."""
 
     tool: str

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from podsim.results.expense import Expense, Trade
+from podsim.results.shown import Shown
 
 PARTS = {
     "compute": "matrix arithmetic and attention",
@@ -174,7 +175,7 @@ class TrainingTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction:
+class Prediction(Shown):
     """Step time of a plan and where it went, memory by kind, rates, bottleneck."""
 
     model: str
@@ -272,7 +273,7 @@ class ParetoPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanResult:
+class PlanResult(Shown):
     """The ranked plans, the Pareto front, and how much was searched."""
 
     model: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.results.shown import Shown
 from podsim.results.timeline import Timeline
 
 
@@ -74,7 +75,7 @@ class QueueRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueResult:
+class QueueResult(Shown):
     """A trace on a machine, under one policy or several."""
 
     trace: str
@@ -120,7 +121,7 @@ class PackRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackResult:
+class PackResult(Shown):
     """Requests for parts of GPUs, packed onto nodes."""
 
     trace: str

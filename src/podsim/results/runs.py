@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.results.shown import Shown
+
 LOSSES = {
     "training": "training",
     "checkpoints": "waiting for checkpoints",
@@ -17,7 +19,7 @@ LOSSES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointTime:
+class CheckpointTime(Shown):
     """What a checkpoint of one plan holds, how long training waits for it, and how long it takes to read back."""
 
     model: str
@@ -95,7 +97,7 @@ class IntervalPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goodput:
+class Goodput(Shown):
     """A training run with failures: the best interval, the efficiency, and the days it takes."""
 
     model: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduledAction:
@@ -33,7 +35,7 @@ class ScheduledAction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleSheet:
+class ScheduleSheet(Shown):
     """One schedule played out with equal stages: its order in time, its bubble, and what its ranks keep."""
 
     schedule: str
@@ -104,7 +106,7 @@ class ScheduleRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleComparison:
+class ScheduleComparison(Shown):
     """All schedules side by side."""
 
     ranks: int

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServedBatch:
@@ -35,7 +37,7 @@ class ServedBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Served:
+class Served(Shown):
     """A model on a GPU or on equal instances."""
 
     model: str
@@ -101,7 +103,7 @@ class FigureRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class Figure(Shown):
     """A published figure, made again."""
 
     title: str

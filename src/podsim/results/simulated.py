@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.results.failed import FailedStep
+from podsim.results.shown import Shown
 from podsim.results.timeline import Timeline
 
 
@@ -51,7 +52,7 @@ class CriticalOps:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SimulatedStep:
+class SimulatedStep(Shown):
     """One training step, played out."""
 
     model: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
-class StorageSheet:
+class StorageSheet(Shown):
     """What a storage system is: one line a figure."""
 
     name: str
@@ -96,7 +98,7 @@ class FioMeasured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FioRun:
+class FioRun(Shown):
     """A prediction of fio on a storage system, for one client and more."""
 
     system: str
@@ -131,7 +133,7 @@ class MdtestRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MdtestRun:
+class MdtestRun(Shown):
     """mdtest predicted on a storage system."""
 
     system: str
@@ -226,7 +228,7 @@ class TrainingTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputRun:
+class InputRun(Shown):
     """The input pipeline of a workload on nodes and a storage system."""
 
     workload: str
@@ -265,7 +267,7 @@ class Need:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SizeRun:
+class SizeRun(Shown):
     """How much storage a cluster needs for a job."""
 
     workload: str
@@ -317,7 +319,7 @@ class FailRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailRun:
+class FailRun(Shown):
     """Lost servers of a storage system, from none to the requested number."""
 
     system: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.results.shown import Shown
+
 FITS = "fits"
 NO_FIT = "does not fit"
 TOO_SLOW = "too slow"
@@ -12,7 +14,7 @@ NO_ANSWER = "no answer"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyRow:
+class StudyRow(Shown):
     """One design and what podsim says of it; figures are None where there is no answer."""
 
     name: str
@@ -72,7 +74,7 @@ class StudyRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyResult:
+class StudyResult(Shown):
     """The rows of a study, in the order of its file, and how they were computed."""
 
     title: str

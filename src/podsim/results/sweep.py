@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.results.shown import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
@@ -52,7 +54,7 @@ class AlgorithmRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class Sweep(Shown):
     """One collective on one machine, over sizes."""
 
     collective: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from podsim.results.lab import Emulated
+from podsim.results.shown import Shown
 
 WARM = 2
 """first steps of a run, or after it resumed, that no step time counts: buffers and connections are made in them"""
@@ -25,7 +26,7 @@ class TrainedStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredTraining:
+class MeasuredTraining(Shown):
     """A training run."""
 
     model: str
@@ -83,7 +84,7 @@ class MeasuredTraining:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedTraining:
+class ComparedTraining(Shown):
     """A measured step time with its prediction."""
 
     run: str
@@ -120,7 +121,7 @@ class MeasuredPass:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredDdp:
+class MeasuredDdp(Shown):
     """Steps of torch's DistributedDataParallel whose compute is a pause, so that only their communication is real."""
 
     layers: int
@@ -164,7 +165,7 @@ class MeasuredDdp:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedDdp:
+class ComparedDdp(Shown):
     """A measured step of DistributedDataParallel with two predictions: with and without overlap."""
 
     run: str

@@ -86,7 +86,7 @@ class Joined:
     @cached_property
     def is_sending(self) -> Bools:
         """Whether each stage has a neighbour on another rank."""
-        return np.concatenate([_is_sending(table) for table in self.tables])
+        return np.concatenate([is_sending(table) for table in self.tables])
 
     @cached_property
     def last_gradient(self) -> Ints:
@@ -113,7 +113,8 @@ class Joined:
         return np.asarray(overlap * longest + (1.0 - overlap) * total if overlap else total)
 
 
-def _is_sending(table: ScheduleTable) -> Bools:
+def is_sending(table: ScheduleTable) -> Bools:
+    """Whether each stage of a table has a neighbour on another rank."""
     out = np.zeros(table.stages, bool)
     for other in (table.stage_before, table.stage_after):
         out |= (other >= 0) & (table.stage_rank[other] != table.stage_rank)

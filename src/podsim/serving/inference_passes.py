@@ -65,7 +65,8 @@ def check(model: Model) -> None:
 
 def is_encoder(model: Model) -> bool:
     """Whether it reads a whole sequence at once and produces no tokens (BERT)."""
-    return any(op.kind == "attention" and not op.causal for block in model.layers for op in block.ops)
+    cores = [op for block in model.layers for op in block.ops if op.kind == "attention"]
+    return bool(cores) and not any(op.causal for op in cores)
 
 
 def prompt_pass(

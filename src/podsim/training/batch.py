@@ -1,22 +1,20 @@
 """One plan or a million: tables of distinct keys, gathered for each plan and passed to the law of a step.
 
 A cost that depends on a few fields of a plan is evaluated for one plan of each distinct combination of them. Plans
-come in chunks that fit the caches. A search has several times as many plans as layouts: plans of one layout differ only
-in what their data-parallel ranks divide (zero, shard), so a layout is computed once for all of them.
+come in chunks that fit the caches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import reduce
-from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
+from podsim.memo import Memo
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
 from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch_seconds, passes_of
 from podsim.training.layout import Layout, Paths, Sends, Stages, StepEnd
@@ -39,10 +37,11 @@ from podsim.training.step import charge_seconds, part_seconds, path_seconds, ste
 from podsim.workload.model import Model
 
 T = TypeVar("T")
+_SINGLE: Memo[Any] = Memo(8192)
+"""The tables of single plans, which predictions of similar plans share."""
+_FIRST = np.zeros(1, dtype=np.int64)
 _DENSE = 1 << 22
 """The largest range of codes for which a lookup table beats sorting."""
-_DIVIDED = ("zero", "shard")
-"""The fields that say what data-parallel ranks divide."""
 
 
 class Codes:
@@ -131,6 +130,22 @@ def _gather(table: Any, index: Array) -> Any:
     return table
 
 
+def side_by_side(tables: Sequence[T]) -> T:
+    """Arrays, tuples or dataclasses of one shape as one, joined along the last axis of their arrays."""
+    return _side_by_side(tables)  # type: ignore[no-any-return]
+
+
+def _side_by_side(tables: Sequence[Any]) -> Any:
+    first = tables[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(tables, axis=-1)
+    if is_dataclass(first) and not isinstance(first, type):
+        names = [field.name for field in fields(first)]
+        columns = {name: _side_by_side([getattr(table, name) for table in tables]) for name in names}
+        return replace(first, **columns)
+    return first
+
+
 @dataclass(frozen=True)
 class Keyed(Generic[T]):
     """A table with one plan for each distinct key, and the position of each plan's key in it."""
@@ -156,7 +171,7 @@ def keyed_table(
     return Keyed(function(plan.take(first).wide()), index)
 
 
-def _chunks(size: int, length: int = 8192) -> Iterator[slice]:
+def chunks(size: int, length: int = 8192) -> Iterator[slice]:
     """Slices that fit the caches."""
     for start in range(0, size, length):
         yield slice(start, min(start + length, size))
@@ -183,6 +198,54 @@ class PlanTables:
     """The cores of a rank of a measured machine (podsim.hardware.measured_host.Host); 1 for others."""
 
 
+@dataclass(frozen=True)
+class _Maker:
+    """What tables of plans are made of; each method makes the table of its name."""
+
+    model: Model
+    cluster: Cluster
+    software: Software
+    plan: Plan
+    codes: Codes
+
+    def of_key(self, table: str, names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
+        """A table of plans that differ in some fields; that of a single plan is kept by the table's name."""
+        plan = self.plan
+        if plan.size > 1:
+            return keyed_table(plan, names, function, self.codes)
+        key = (table, self.model, self.cluster, self.software, plan.single_key(names))
+        return Keyed(_SINGLE.of(key, lambda: function(plan)), _FIRST)
+
+    def layers(self, *, summed: bool = False) -> Keyed[Array]:
+        def of_plans(sub: Plan) -> Array:
+            return layer_table(self.model, self.cluster, sub, self.software)
+
+        if summed and not self.plan.paired.any():  # what pairs of passes hide needs the parts
+            return self.of_key(
+                "summed layers", LAYER_KEY, lambda sub: of_plans(sub).sum(axis=1, keepdims=True)
+            )
+        return self.of_key("layers", LAYER_KEY, of_plans)
+
+    def ends(self) -> Keyed[StepEnd]:
+        return self.of_key(
+            "ends", GROUP_KEY, lambda sub: end_table(self.model, self.cluster, sub, self.software)
+        )
+
+    def sends(self) -> Keyed[Sends]:
+        return self.of_key(
+            "sends", SEND_KEY, lambda sub: send_table(self.model, self.cluster, sub, self.software)
+        )
+
+    def stretches(self) -> Keyed[Array] | None:
+        if not self.plan.paired.any():
+            return None
+        return self.of_key(
+            "stretches",
+            LAYER_KEY,
+            lambda sub: longest_stretch_seconds(self.model, self.cluster, sub, self.software),
+        )
+
+
 def prepare(
     model: Model, cluster: Cluster, plan: Plan, *, search: bool = False, software: Software | None = None
 ) -> PlanTables:
@@ -194,36 +257,58 @@ def prepare(
     plan = plan.arrays()
     if plan.size == 1:
         plan = plan.wide()  # once for all tables, with what it works out of its fields
-    codes = Codes()
-    paired = bool(plan.paired.any())
-
-    def layers(sub: Plan) -> Array:
-        table = layer_table(model, cluster, sub, software)
-        # what pairs of passes hide needs the parts
-        return table if paired or not search else table.sum(axis=1, keepdims=True)
-
-    def of_key(names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
-        return keyed_table(plan, names, function, codes)
-
+    make = _Maker(model, cluster, software, plan, Codes())
     return PlanTables(
         model=model,
         plan=plan,
         software=software,
-        layers=of_key(LAYER_KEY, layers),
-        stages=of_key(STAGE_KEY, lambda sub: stages_table(model, sub)),
-        weights=of_key(WEIGHT_KEY, lambda sub: weight_table(model, sub)),
-        activations=of_key(ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)),
-        ends=None if search else of_key(GROUP_KEY, lambda sub: end_table(model, cluster, sub, software)),
-        sends=of_key(SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
-        paths=of_key(PATH_KEY, lambda sub: paths_table(model, sub)),
-        stretches=of_key(LAYER_KEY, lambda sub: longest_stretch_seconds(model, cluster, sub, software))
-        if paired
-        else None,
+        layers=make.layers(summed=search),
+        stages=make.of_key("stages", STAGE_KEY, lambda sub: stages_table(model, sub)),
+        weights=make.of_key("weights", WEIGHT_KEY, lambda sub: weight_table(model, sub)),
+        activations=make.of_key(
+            "activations", ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)
+        ),
+        ends=None if search else make.ends(),
+        sends=make.sends(),
+        paths=make.of_key("paths", PATH_KEY, lambda sub: paths_table(model, sub)),
+        stretches=make.stretches(),
         core_share=cluster.host.share if cluster.host is not None else 1.0,
     )
 
 
-def _layout(tables: PlanTables, part: slice) -> Layout:
+def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
+    """The tables of one plan, with the same plan on other clusters after it: all that hardware decides is theirs.
+
+    They differ from its own in speeds alone, so software, memory and schedule are the same.
+    """
+    plan, rows = tables.plan, 1 + len(clusters)
+    makers = [_Maker(tables.model, cluster, tables.software, plan, Codes()) for cluster in clusters]
+
+    def joined(own: Keyed[T], others: Sequence[Keyed[T]]) -> Keyed[T]:
+        return Keyed(side_by_side([own.table, *(each.table for each in others)]), np.arange(rows))
+
+    def repeated(own: Keyed[T]) -> Keyed[T]:
+        return Keyed(own.table, np.zeros(rows, dtype=np.int64))
+
+    assert tables.ends is not None
+    stretches = tables.stretches
+    if stretches is not None:
+        stretches = joined(stretches, [each for make in makers if (each := make.stretches())])
+    return replace(
+        tables,
+        plan=plan.take(np.zeros(rows, dtype=np.int64)),
+        layers=joined(tables.layers, [make.layers() for make in makers]),
+        ends=joined(tables.ends, [make.ends() for make in makers]),
+        sends=joined(tables.sends, [make.sends() for make in makers]),
+        stretches=stretches,
+        stages=repeated(tables.stages),
+        weights=repeated(tables.weights),
+        activations=repeated(tables.activations),
+        paths=repeated(tables.paths),
+    )
+
+
+def layout_of(tables: PlanTables, part: slice) -> Layout:
     """The layouts of some of the plans."""
     plan, software = tables.plan, tables.software
     if plan.size > 1:
@@ -280,7 +365,7 @@ class StepCost:
 def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
     """Seconds and bytes of every plan, with the split into parts."""
     tables = prepare(model, cluster, plan, software=software)
-    costs = [cost_slice(tables, part) for part in _chunks(tables.plan.size)]
+    costs = [cost_slice(tables, part) for part in chunks(tables.plan.size)]
     if len(costs) == 1:
         return costs[0]
     return StepCost(
@@ -291,9 +376,9 @@ def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software 
     )
 
 
-def cost_slice(tables: PlanTables, part: slice) -> StepCost:
-    """Seconds and bytes of a slice of the plans, with the split into parts."""
-    layout, software = _layout(tables, part), tables.software
+def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> StepCost:
+    """Seconds and bytes of a slice of the plans, with the split into parts; with `stages` the memory of each class."""
+    layout, software = layout_of(tables, part), tables.software
     assert tables.ends is not None
     times = step_times(layout, layout.plan, software, tables.ends.of(part), tables.core_share)
     bytes_of_kinds = memory_kind_bytes(layout.plan, software, layout.held)
@@ -308,86 +393,5 @@ def cost_slice(tables: PlanTables, part: slice) -> StepCost:
         parts=part_seconds(layout, times, software, tables.core_share),
         memory=total[fullest, column],
         kinds=kinds[:, fullest, column],
-        stages=kinds if fullest.size == 1 else kinds[:, :0],
+        stages=kinds if stages or fullest.size == 1 else kinds[:, :0],
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Division:
-    """All plans of one zero and one shard, in the order of their layouts."""
-
-    zero: int
-    shard: int
-    start: int
-    """The position of the first of them among all plans."""
-    layouts: Shaped[Array, "plan"]
-    """The position of the layout of each."""
-    ends: Keyed[StepEnd]
-
-
-def sort_by_division(plans: Plan, layouts: Shaped[Array, "plan"]) -> tuple[Plan, Shaped[Array, "plan"]]:
-    """The plans and their layouts, stably sorted by zero and shard."""
-    plans = plans.arrays()
-    _, division = distinct_keys(plans, _DIVIDED)
-    order = np.argsort(division.astype(np.int16), kind="stable")  # numpy sorts short numbers by their digits
-    return plans.take(order), layouts[order]
-
-
-def divide_plans(
-    model: Model, cluster: Cluster, plans: Plan, layouts: Shaped[Array, "plan"], software: Software
-) -> tuple[PlanTables, list[Division]]:
-    """(tables of the distinct layouts of plans that are `sort_by_division`, the plans by what they divide).
-
-    Plans of one number in `layouts` differ in zero and shard alone.
-    """
-    plan_of = np.full(int(layouts.max()) + 1, -1)
-    plan_of[layouts] = np.arange(layouts.size)
-    legal = plan_of >= 0
-    number = np.cumsum(legal, dtype=np.int32) - np.int32(1)
-    tables = prepare(model, cluster, plans.take(plan_of[legal]), search=True)
-    first, group = distinct_keys(tables.plan, [name for name in GROUP_KEY if name not in _DIVIDED])
-    groups = tables.plan.take(first)
-    zero, shard = np.asarray(plans.zero), np.asarray(plans.shard)
-    borders = np.flatnonzero((zero[1:] != zero[:-1]) | (shard[1:] != shard[:-1])) + 1
-    divisions = []
-    for start, stop in pairwise([0, *borders.tolist(), layouts.size]):
-        own = number[layouts[start:stop]]
-        seen = np.bincount(group[own], minlength=first.size) > 0
-        fields_of = {"zero": int(zero[start]), "shard": int(shard[start])}
-        sub = groups.take(np.flatnonzero(seen)).having(fields_of).arrays().wide()
-        ends = Keyed(end_table(model, cluster, sub, software), (np.cumsum(seen) - 1)[group[own]])
-        divisions.append(Division(**fields_of, start=start, layouts=own, ends=ends))
-    return tables, divisions
-
-
-def divided_chunks(
-    tables: PlanTables, divisions: Sequence[Division]
-) -> Iterator[tuple[slice, Division, Layout, StepEnd]]:
-    """(slice of all plans, their division, layouts and ends) in chunks, with each layout computed once."""
-    for chunk in _chunks(tables.plan.size):
-        layout = _layout(tables, chunk)
-        for division in divisions:
-            # of the layouts' own type: else all of them would be converted
-            bounds = np.array([chunk.start, chunk.stop], dtype=division.layouts.dtype)
-            low, high = np.searchsorted(division.layouts, bounds).tolist()
-            if low == high:
-                continue
-            every = high - low == layout.plan.size
-            own = layout if every else gather(layout, division.layouts[low:high] - chunk.start)
-            part = slice(division.start + low, division.start + high)
-            yield part, division, own, division.ends.of(slice(low, high))
-
-
-def cost_division(
-    tables: PlanTables, layout: Layout, end: StepEnd, division: Division, flags: Shaped[Array, "flags field"]
-) -> tuple[Shaped[Array, "flags plan"], Shaped[Array, "plan"]]:
-    """(step seconds, bytes on the fullest stage) of layouts under one way to divide.
-
-    `flags` has values of overlap_grad and overlap_param, which make no difference to memory.
-    """
-    divided = {"zero": division.zero, "shard": division.shard}
-    overlaps = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
-    plan = layout.plan.having({**divided, **overlaps})
-    times = step_times(layout, plan, tables.software, end, tables.core_share)
-    total = reduce(np.add, memory_kind_bytes(plan, tables.software, layout.held))
-    return times.step, np.where(layout.stages.count > 0, total, 0.0).max(axis=0)

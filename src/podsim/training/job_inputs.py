@@ -64,7 +64,9 @@ def read_inputs(
     Without a sequence a model has the length that it was trained with, not its context window.
     """
     if not model or not on:
-        raise PodsimError("give MODEL and --on CLUSTER, or a plan with --plan FILE")
+        missing = {} if model else {"model": "llama-3.1-8b"}
+        missing |= {} if on else {"on": "h100", "gpus": str(gpus or 64)}
+        raise PodsimError("give MODEL and --on CLUSTER, or a plan with --plan FILE").offer(**missing)
     for_model, for_cluster = split_overrides(overrides)
     if sequence is not None:
         for_model["sequence"] = str(read_sequence(sequence))

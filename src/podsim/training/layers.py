@@ -14,6 +14,7 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured_host import interpolate
 from podsim.hardware.parts import PRECISIONS
+from podsim.memo import Memo
 from podsim.network.bus import ring_share
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline import recomputed_share
@@ -53,6 +54,10 @@ class Pass(IntEnum):
     """The part of a backward pass that computes weight gradients: its kernels."""
 
 
+_OP_TIMES: Memo[list[OpTimes]] = Memo(4096)
+"""The times of the ops of single plans on a GPU."""
+
+
 def items_of(model: Model) -> tuple[list[Item], list[int]]:
     """(every op with its block, the position of that block among the model's)."""
     items, positions = [], []
@@ -63,6 +68,17 @@ def items_of(model: Model) -> tuple[list[Item], list[int]]:
     return items, positions
 
 
+def _items_by_law(model: Model) -> list[tuple[list[Item], Array]]:
+    """(ops with their blocks, the positions of these blocks among the model's), for each of _TIMES."""
+    items: list[list[Item]] = [[] for _ in _TIMES]
+    positions: list[list[int]] = [[] for _ in _TIMES]
+    for item, position in zip(*items_of(model), strict=True):
+        law = _kind(item.op)
+        items[law].append(item)
+        positions[law].append(position)
+    return [(own, np.array(where, dtype=int)) for own, where in zip(items, positions, strict=True)]
+
+
 _TIMES = (gemm_times, logit_times, attention_times, memory_times)
 
 
@@ -70,17 +86,22 @@ def op_times(
     model: Model, cluster: Cluster, plan: Plan, software: Software
 ) -> list[tuple[Sequence[Item], Array, OpTimes]]:
     """(ops, their blocks' positions, their seconds) for GEMMs, logits, attention cores and memory-bound ops, in turn."""
-    items, positions = items_of(model)
-    kinds = [_kind(item.op) for item in items]
-    out: list[tuple[Sequence[Item], Array, OpTimes]] = []
-    slowdown = straggler_factor(cluster, software)
-    for kind, times in enumerate(_TIMES):
-        chosen = [i for i, k in zip(items, kinds, strict=True) if k == kind]
-        where = np.array([p for p, k in zip(positions, kinds, strict=True) if k == kind], dtype=int)
-        if chosen:
-            own = times(cluster.gpu, chosen, plan, plan.length(model), software)
-            out.append((chosen, where, own.slowed(slowdown)))
-    return out
+    slowdown, groups = straggler_factor(cluster, software), _items_by_law(model)
+
+    def of_gpu() -> list[OpTimes]:
+        length = plan.length(model)
+        return [
+            times(cluster.gpu, items, plan, length, software)
+            for times, (items, _) in zip(_TIMES, groups, strict=True)
+            if items
+        ]
+
+    if plan.size == 1:
+        times = _OP_TIMES.of((model, cluster.gpu, software, plan.single_key(LAYER_KEY)), of_gpu)
+    else:
+        times = of_gpu()
+    used = [group for group in groups if group[0]]
+    return [(*group, own.slowed(slowdown)) for group, own in zip(used, times, strict=True)]
 
 
 def _kind(op: TensorOp) -> int:

@@ -16,16 +16,18 @@ from typing import NamedTuple
 import numpy as np
 
 from podsim.axes import Shaped
+from podsim.errors import NativeError
 from podsim.schedules import ScheduleTable
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import build
-from podsim.schedules.joined import Joined
+from podsim.schedules.joined import Joined, is_sending
 from podsim.training.layout import Paths
 from podsim.training.pipeline import (
     PathCounts,
     longest_paths,
     part_blocks,
     path_counts,
+    played_counts,
     single_rank_counts,
 )
 from podsim.training.plan import Plan
@@ -258,13 +260,21 @@ def _played_counts(model: _Blocks, sizes: Sequence[_Size]) -> dict[_Size, Shaped
 def _table_counts(
     model: _Blocks, tables: Sequence[ScheduleTable], typical: tuple[_Durations, ...]
 ) -> Shaped[Array, "path count"]:
-    """Counts of the longest paths of some tables."""
-    joined = Joined(tables)
-    blocks = np.concatenate([_stage_blocks(model, table) for table in tables])
-    seconds = _stage_seconds(model, blocks, joined.is_sending, typical)
+    """Counts of the longest paths of some tables: by the C core, or side by side with numpy where there is none."""
     send = np.array([durations.send - durations.charge for durations in typical])
-    traced = longest_paths(joined, seconds, send, first=typical is _APART)
-    return path_counts(joined, traced, blocks)
+    blocks = [_stage_blocks(model, table) for table in tables]
+    is_loose = typical is _APART
+    try:
+        return np.concatenate([
+            played_counts(
+                table, held, _stage_seconds(model, held, is_sending(table), typical), send, first=is_loose
+            )
+            for table, held in zip(tables, blocks, strict=True)
+        ])  # fmt: skip
+    except NativeError:
+        joined, held = Joined(tables), np.concatenate(blocks)
+        seconds = _stage_seconds(model, held, joined.is_sending, typical)
+        return path_counts(joined, longest_paths(joined, seconds, send, first=is_loose), held)
 
 
 def _typical_durations(schedule: int) -> tuple[_Durations, ...]:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.schedules.actions import Work, chunk_sizes
-from podsim.schedules.joined import Joined, play_nodes
+from podsim.native import c_function
+from podsim.schedules.actions import Bools, Floats, Ints, ScheduleTable, Work, chunk_sizes
+from podsim.schedules.joined import Joined, is_sending, play_nodes
 from podsim.training.layout import Stages
 from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement, Recompute
@@ -215,6 +217,65 @@ class PathCounts:
             columns[field.name] = table[..., start:stop].reshape(*table.shape[:-1], *shape)
             start = stop
         return cls(**columns)
+
+
+class Pipeline(NamedTuple):
+    """A schedule table as the C core plays it: its columns, and what its stages hold and take."""
+
+    pointer: Ints
+    work: Ints
+    stage: Ints
+    micro: Ints
+    beside: Bools
+    before: Ints
+    after: Ints
+    is_sending: Bools
+    blocks: Floats
+    """The copies of each block in each stage, [stages, blocks]."""
+    seconds: Floats
+    """s. The duration of each kind of work on each stage, [works, stages, durations]."""
+    send: Floats
+    """s. The latency from rank to rank, [durations]."""
+    holds_first: Bools
+    """Whether each rank holds the model's first part."""
+    ranks: int
+    stages: int
+    micro_batches: int
+    width: int
+    """The number of distinct blocks."""
+    durations: int
+    ends: int
+    """2 if the last node on a rank with the model's first part ends a path, too; 1 otherwise."""
+
+
+_path_counts = c_function("path_counts", Pipeline, Floats, int, result=int)
+
+
+def played_counts(
+    table: ScheduleTable,
+    blocks: Shaped[Array, "stage block"],
+    seconds: Shaped[Array, "work stage duration"],
+    send: Shaped[Array, "duration"],
+    *,
+    first: bool,
+) -> Shaped[Array, "path count"]:
+    """Counts of the longest paths of one table, by the C core: what `path_counts` gives of its `longest_paths`.
+
+    Raises NativeError where the installation has no C core and no compiler.
+    """
+    width, ends = blocks.shape[1], 2 if first else 1
+    holds_first = np.zeros(table.ranks, bool)
+    holds_first[table.stage_rank[table.stage_part == 0]] = True
+    pipeline = Pipeline(
+        pointer=table.pointer, work=table.work, stage=table.stage, micro=table.micro, beside=table.beside,
+        before=table.stage_before, after=table.stage_after, is_sending=is_sending(table),
+        blocks=np.ascontiguousarray(blocks, dtype=float), seconds=np.ascontiguousarray(seconds), send=send,
+        holds_first=holds_first, ranks=table.ranks, stages=table.stages, micro_batches=table.micro_batches,
+        width=width, durations=send.size, ends=ends,
+    )  # fmt: skip
+    counts = np.zeros((send.size * ends, 2 * _WORKS * width + _WORKS + len(BESIDE) + 8))
+    assert _path_counts(pipeline, counts, counts.shape[1]), "ranks wait for each other"
+    return counts
 
 
 def single_rank_counts(blocks: Shaped[Array, "block"], micro_batches: int) -> Shaped[Array, "path count"]:

@@ -167,6 +167,11 @@ class PlanValues(TrainedFields, LayoutFields):
         wide = (c if c.size == self.size else np.broadcast_to(c, self.size) for c in columns)
         return list(zip(*(column.tolist() for column in wide), strict=True))
 
+    def single_key(self, names: Sequence[str]) -> tuple[Any, ...]:
+        """What a table of one plan, as arrays of one element, depends on: some fields, and what is trained."""
+        values = (getattr(self, name).item() for name in names)
+        return (self.precision, self.optimizer_precision, self.sequence, *values)
+
     def take(self, index: Any) -> Self:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
         chosen: dict[str, Any] = {}

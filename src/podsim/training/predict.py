@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-
-import numpy as np
+from functools import lru_cache
 
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.results.prediction import Prediction, StageMemory
-from podsim.training.batch import PlanTables, StepCost, cost_slice, prepare, step_cost
+from podsim.training.batch import PlanTables, StepCost, cost_slice, on_clusters, prepare
 from podsim.training.memory import KINDS, usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute
@@ -52,7 +51,26 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so.
     """
     tables = prepare(model, cluster, plan)
-    cost = cost_slice(tables, slice(0, 1))
+    return _prediction(model, cluster, plan, tables, cost_slice(tables, slice(0, 1)))
+
+
+def predict_with_gains(
+    model: Model, cluster: Cluster, plan: Plan, *, factor: float = 1.1
+) -> tuple[Prediction, dict[str, float]]:
+    """The prediction of predict_plan, and the share of throughput gained if one of RESOURCES were `factor` times as fast.
+
+    All are rows of one evaluation of the law.
+    """
+    tables = prepare(model, cluster, plan)
+    faster = [speed_up(cluster, name, factor) for name in RESOURCES]
+    cost = cost_slice(on_clusters(tables, faster), slice(0, 1 + len(faster)), stages=True)
+    base, *others = cost.seconds.tolist()
+    gains = {name: base / seconds - 1 for name, seconds in zip(RESOURCES, others, strict=True)}
+    return _prediction(model, cluster, plan, tables, cost), gains
+
+
+def _prediction(model: Model, cluster: Cluster, plan: Plan, tables: PlanTables, cost: StepCost) -> Prediction:
+    """The prediction of the first row of a cost."""
     step = float(cost.seconds[0])
     parts = dict(zip(SPLIT, cost.parts[:, 0].tolist(), strict=True))
     length = plan.length(model)
@@ -145,6 +163,7 @@ def _remedy(part: str, plan: Plan, cluster: Cluster) -> str:
     return text.replace("overlap, ", "") if overlapped else text
 
 
+@lru_cache(maxsize=1024)
 def speed_up(cluster: Cluster, resource: str, factor: float) -> Cluster:
     """The same cluster with one resource scaled: flops, memory bandwidth, nvlink, network."""
     gpu = cluster.gpu
@@ -161,16 +180,3 @@ def speed_up(cluster: Cluster, resource: str, factor: float) -> Cluster:
     else:
         raise AssertionError(resource)
     return replace(cluster, system=replace(cluster.system, gpu=gpu))
-
-
-def gains(model: Model, cluster: Cluster, plan: Plan, *, factor: float = 1.1) -> dict[str, float]:
-    """Share of throughput gained if one resource were `factor` times as fast, for each of RESOURCES."""
-    base = _seconds(step_cost(model, cluster, plan))
-    return {
-        name: base / _seconds(step_cost(model, speed_up(cluster, name, factor), plan)) - 1
-        for name in RESOURCES
-    }
-
-
-def _seconds(cost: StepCost) -> float:
-    return float(np.asarray(cost.seconds)[0])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ _TRAINED = ("fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")
 """number formats that networks are trained in; GPUs have others for inference and for simulation"""
 
 
+@lru_cache(maxsize=256)
 def facts(model: Model, cluster: Cluster, length: int) -> Facts:
     """Facts of a model at a sequence length, on a cluster."""
     ops = [op for block in model.layers for op in block.ops]

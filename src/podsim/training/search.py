@@ -17,7 +17,7 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import LayoutFields
 from podsim.options.question import options_of
-from podsim.training.batch import cost_division, divide_plans, divided_chunks, sort_by_division
+from podsim.training.divisions import cost_division, divide_plans, divided_chunks, sort_by_division
 from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule

@@ -17,10 +17,12 @@ from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 from podsim.hardware.parts import PRECISIONS, Gpu
+from podsim.memo import hashed_once
 
 OVERLAPS = ("overlap_grad", "overlap_param", "overlap_tp")
 
 
+@hashed_once
 @dataclass(frozen=True, kw_only=True)
 class Software:
     """One version of a framework."""

@@ -44,7 +44,12 @@ def launch(options: LaunchOptions) -> Recipe | PlanRead:
             raise PodsimError(f"--read takes the plan from the file; leave out {', '.join(wrong)}")
         return _read(options)
     if not options.model or not options.on:
-        raise PodsimError("give MODEL and --on CLUSTER to write a launch file, or --read FILE to read one")
+        raise PodsimError(
+            "give MODEL and --on CLUSTER to write a launch file, or --read FILE to read one"
+        ).offer(
+            **({} if options.model else {"model": "llama-3.1-8b"}),
+            **({} if options.on else {"on": "h100", "gpus": 64}),
+        )
     return _write(options)
 
 

@@ -44,22 +44,10 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     with (evaluated, all) combinations; Ctrl-C gives the best so far. Raises NoFitError when no plan fits, saying by
     how much, PlanError when none is legal, and PodsimError for anything unusable.
     """
-    tokens = None if options.tokens is None else read_tokens(options.tokens)
-    options = replace(options, price=str(options.price), tokens=tokens)
-    _check(options)
     if options.save is not None or options.launch:
         check_saving(options.save, options.launch)
-    network, cluster, count, notes = read_inputs(
-        options.model, options.on, options.gpus, options.sequence, options.overrides
-    )
-    software = software_of(options.software, cluster.gpu)
-    sequences, default = batch_of(options.batch, network.sequence, count)
-    fixed = Plan(
-        global_batch=sequences, precision=precision_of(options.precision, cluster),
-        optimizer_precision=options.optimizer_precision, software=software, sequence=network.sequence,
-        flash=cluster.gpu.compute_capability >= 7.5,
-    ).check(network, cluster)  # fmt: skip
-    case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
+    case, notes = read_case(options)
+    options = case.options
     if options.measured:
         case = _corrected_case(case, progress)
     result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
@@ -72,6 +60,25 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     if options.save is not None:
         save_plans(result, Path(options.save), texts_of_tools(case.model, case.cluster, options, result))
     return result
+
+
+def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
+    """What is searched, and what was taken where the user left it open: model, cluster, fields that no search chooses."""
+    tokens = None if options.tokens is None else read_tokens(options.tokens)
+    options = replace(options, price=str(options.price), tokens=tokens)
+    _check(options)
+    network, cluster, count, notes = read_inputs(
+        options.model, options.on, options.gpus, options.sequence, options.overrides
+    )
+    software = software_of(options.software, cluster.gpu)
+    sequences, default = batch_of(options.batch, network.sequence, count)
+    fixed = Plan(
+        global_batch=sequences, precision=precision_of(options.precision, cluster),
+        optimizer_precision=options.optimizer_precision, software=software, sequence=network.sequence,
+        flash=cluster.gpu.compute_capability >= 7.5,
+    ).check(network, cluster)  # fmt: skip
+    case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
+    return case, notes
 
 
 def _corrected_case(case: Case, progress: Progress | None) -> Case:

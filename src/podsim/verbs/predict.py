@@ -24,7 +24,7 @@ from podsim.storage.long_runs import Job, read_tokens, training_time
 from podsim.training.batch import step_cost
 from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan, read_plan
-from podsim.training.predict import gains, predict_plan
+from podsim.training.predict import predict_with_gains
 from podsim.verbs.power import expense_of
 from podsim.workload.model import Model
 
@@ -80,7 +80,7 @@ def describe(
     """
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
-    law = predict_plan(model, cluster, plan)
+    law, gains = predict_with_gains(model, cluster, plan)
     band, no_band = band_of(model, cluster, plan, law)
     if correction is None:
         prediction = within_reach(law, measured_reach(model, cluster, plan))
@@ -92,7 +92,7 @@ def describe(
         prediction,
         nearest=nearest_run(model, cluster, plan),
         software_range=_software_range(model, cluster, plan) if prediction.allowance else {},
-        gains=gains(model, cluster, plan),
+        gains=gains,
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
         warnings=warnings(prediction, cluster, plan),
         ops=op_reports(model, cluster, plan) if detail == "ops" else (),

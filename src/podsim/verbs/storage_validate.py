@@ -7,6 +7,7 @@ from statistics import median
 
 from podsim.accuracy.score import assess
 from podsim.results.comparison import ComparedRow, Comparison, Verdict
+from podsim.results.shown import Shown
 from podsim.storage.mlperf_storage import Result, at_limit, by_utilisation, results, unhindered
 from podsim.storage.published import published_systems
 from podsim.storage.training import published_times
@@ -27,7 +28,7 @@ _ENDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StorageValidation:
+class StorageValidation(Shown):
     """Predictions against published results, and the bars they are meant to meet."""
 
     comparisons: tuple[Comparison, ...]

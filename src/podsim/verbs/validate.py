@@ -17,6 +17,7 @@ from podsim.errors import PodsimError
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
 from podsim.results.comparison import Comparison, Verdict
+from podsim.results.shown import Shown
 from podsim.verbs.measured_rows import read_measured
 
 _PARTS = {
@@ -49,7 +50,7 @@ UNKNOWN = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validation:
+class Validation(Shown):
     """Predictions against measurements."""
 
     comparisons: tuple[Comparison, ...]

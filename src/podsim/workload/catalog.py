@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ Value = str | int | bool | tuple[int, ...]
 
 _TYPES = {field.name: str(field.type) for field in fields(Transformer)}
 _OWN_KEYS = ("published", "aliases")
+_FIXED = ("family", "source", "variations", "extras", "vision", "assumptions")
+"""The fields that no override changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,12 @@ def load_model(name_or_path: str | Path, overrides: Mapping[str, Value] | None =
     changes fields of the Transformer, as text or as values: {"sequence": "8192", "model.layers": 12}. Raises
     ModelError for an unknown name (with the closest ones), a broken config, or overrides that do not fit.
     """
-    return build(load_specification(name_or_path, overrides))
+    specification = load_specification(name_or_path, overrides)
+    is_text = all(isinstance(value, str) for value in (overrides or {}).values())
+    return _built(specification) if is_text else build(specification)
+
+
+_built = lru_cache(maxsize=64)(build)
 
 
 def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] | None = None) -> Transformer:
@@ -75,14 +82,19 @@ def model_names() -> tuple[str, ...]:
     return tuple(entries())
 
 
+def any_model_names() -> tuple[str, ...]:
+    """Names and aliases of the catalog."""
+    return tuple(_by_any_name())
+
+
 def overridden(spec: Transformer, changes: Mapping[str, Value]) -> Transformer:
     """The specification with some fields changed; raises ModelError with all that cannot be."""
     problems: list[str] = []
     values: dict[str, Value] = {}
     for key, value in changes.items():
         name = str(key).removeprefix("model.")
-        if name not in _TYPES or name in ("family", "source"):
-            problems.append(unknown_name("field", name, (n for n in _TYPES if n not in ("family", "source"))))
+        if name not in _TYPES or name in _FIXED:
+            problems.append(unknown_name("field", name, (n for n in _TYPES if n not in _FIXED)))
             continue
         try:
             values[name] = _value(name, value)

@@ -39,7 +39,10 @@ def load_json(path: Path) -> dict[str, Any]:
         if isinstance(error, ModelError):
             raise
         reason = getattr(error, "strerror", None) or str(error)
-        raise ModelError(f"{str(path)[:200]}: cannot read a config.json: {reason}") from error
+        raise ModelError(
+            f"{str(path)[:200]}: cannot read a config.json: {reason}; a name works too, as llama-3.1-8b"
+            " (`podsim models` lists them)"
+        ) from error
     return _parse(text, str(path))
 
 

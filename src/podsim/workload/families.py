@@ -28,7 +28,7 @@ def trained_length(c: Config, *, default: int = -1) -> int:
     """Tokens per training sequence: the length before any later stretching of the rotary positions."""
     longest = c.integer(
         "sequence", "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length",
-        "max_sequence_length", "seq_len", default=default,
+        "max_sequence_length", "seq_len", "model_max_length", "max_seq_length", default=default,
     )  # fmt: skip
     scaling = c.table("rope_scaling") if c.raw.get("rope_scaling") is not None else c.table("rope_parameters")
     original = "original_max_position_embeddings"
@@ -124,7 +124,7 @@ def _qwen_mixture(c: Config, layers: int) -> Fields:
     step = c.integer("layers", "decoder_sparse_step", default=1)
     plain = set(c.indices("mlp_only_layers"))
     return {
-        "experts": c.integer("experts", "num_experts"),
+        "experts": c.integer("experts", "num_experts", "num_local_experts"),
         "top_k": c.integer("top_k", "num_experts_per_tok"),
         "expert_ffn": c.integer("expert_ffn", "moe_intermediate_size"),
         "dense_layers": tuple(i for i in range(layers) if i in plain or (i + 1) % step),

@@ -1,7 +1,8 @@
 """Hugging Face config.json, unmodified, as a Model: the families are functions in a table.
 
-A family that is not in the table is refused, never guessed. What a config leaves out takes the default of the
-family's class in transformers (v4); what would leave a shape to guesswork is required.
+A family that is in no table is read as an ordinary transformer if its keys state one, and the model says so. What a
+config leaves out takes the default of the family's class in transformers; layers, width, heads and vocabulary are
+required.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from podsim.errors import ModelError, unknown_name
 from podsim.workload.config_json import Config, load_json
 from podsim.workload.families import MODERN, Fields
 from podsim.workload.families_classic import CLASSIC, ENCODERS
+from podsim.workload.family_reader import is_ordinary, read_family
+from podsim.workload.family_table import families
 from podsim.workload.model import Model
 from podsim.workload.specification import Transformer, resolve, shown
 from podsim.workload.transformer import build
+from podsim.workload.vision_keys import read_vision
 
 FAMILIES: dict[str, Callable[[Config], Fields]] = {**MODERN, **CLASSIC}
 
@@ -26,9 +30,13 @@ _OTHER_HEADS = (
     "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "DoubleHeadsModel",
     "ForMultipleChoice", "ForMaskedLM", "ForPreTraining", "EncoderModel", "ForNextSentencePrediction",
 )  # fmt: skip
-# weights stored in 8 bits or fewer by training itself, not for inference only
-_TRAINED_IN = ("fp8", "fbgemm_fp8", "mxfp4", "compressed-tensors", "modelopt", "torchao")
-_RENAMED = {"gemma3": "gemma3_text"}
+_LATER_TOKENS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+_RENAMED = {
+    "gemma3": "gemma3_text",
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+    "kimi_k2": "deepseek_v3",
+}
 
 
 def read_config(source: str | Path | Mapping[str, Any]) -> Model:
@@ -58,12 +66,25 @@ def read_specification(source: str | Path | Mapping[str, Any]) -> Transformer:
     if isinstance(raw.get("text_config"), dict):
         c, part = _text_part(c), ", text part only"
     family = _family(c)
-    fields = FAMILIES[family](c) | _head(c, family)
-    _refuse_quantised(c)
+    fields = FAMILIES[family](c) if family in FAMILIES else read_family(c, family)
+    if not c.problems:
+        fields |= _head(c, family)
+    assumed = _assumptions(c, family)
     name = _printable(name or c.text("_name_or_path")) or family
     if c.problems:
         raise ModelError(f"{family} config of {name!r}: " + "; ".join(c.problems))
-    return resolve(Transformer(name=name, family=family, source=f"config.json of {name}{part}", **fields))
+    if part:
+        vision, unknown = read_vision(Config(raw=raw), fields["hidden"])
+        assumed = (*assumed, *([unknown] if unknown else []))
+        if vision is not None:
+            fields |= {"vision": vision}
+            part = ", text and vision parts"
+            images = (
+                f"{Transformer.image_percent}% of the tokens come from images of {vision.sequence} patches"
+            )
+            assumed = (*assumed, images)
+    source = f"config.json of {name}{part}"
+    return resolve(Transformer(name=name, family=family, source=source, assumptions=assumed, **fields))
 
 
 def _name(path: Path) -> str:
@@ -101,19 +122,21 @@ def _family(c: Config) -> str:
     architecture = _architecture(c)
     spoken = kind.lower() if isinstance(kind, str) else ""
     spoken = _RENAMED.get(spoken, spoken)
-    if spoken in FAMILIES:
+    if spoken in FAMILIES or spoken in families():
         return spoken
     ends = (*_LANGUAGE, *_OTHER_HEADS, "Model")
     stem = next((architecture.removesuffix(end) for end in ends if architecture.endswith(end)), "").lower()
     classes = {family.replace("_", ""): family for family in FAMILIES}
     if stem in classes:
         return classes[stem]
+    if (spoken or architecture) and is_ordinary(c.raw):
+        return spoken or architecture.lower()
     if not spoken and not architecture:
         raise ModelError(
             "no model_type and no architectures: not a Hugging Face config.json of a supported architecture; "
             f"supported: {', '.join(sorted(FAMILIES))}"
         )
-    raise ModelError(unknown_name("architecture", spoken or architecture, FAMILIES))
+    raise ModelError(unknown_name("architecture", spoken or architecture, sorted({*FAMILIES, *families()})))
 
 
 def _head(c: Config, family: str) -> Fields:
@@ -143,14 +166,21 @@ def _labels(c: Config) -> int:
     return c.integer("classes", "num_labels", default=2)
 
 
-def _refuse_quantised(c: Config) -> None:
-    """Complain of weights quantised after training."""
-    quantised = c.table("quantization_config")
-    if not quantised.raw:
-        return
-    method = quantised.text("quant_method", default="bitsandbytes")
-    if method not in _TRAINED_IN:
-        c.complain(
-            f"quantization_config.quant_method={shown(method)}: weights quantised for inference are not "
-            f"trained; give the config.json of the original model ({', '.join(_TRAINED_IN)} are accepted)"
+def _assumptions(c: Config, family: str) -> tuple[str, ...]:
+    """What a reader of the plan should know of how the config was read."""
+    said = []
+    if family not in FAMILIES and family not in families():
+        said.append(
+            f"model_type {shown(family)} is not known: read as an ordinary transformer (RMSNorm, rotary positions, "
+            "gated MLP) by its keys"
         )
+    elif family in families():
+        said += families()[family].assumes
+    later = c.integer("layers", *_LATER_TOKENS, default=0, least=0)
+    if later:
+        said.append(f"the {later} layers of multi-token prediction are left out, as transformers does")
+    quantised = c.table("quantization_config")
+    if quantised.raw:
+        method = quantised.text("quant_method", default="bitsandbytes")
+        said.append(f"the file's weights are in {shown(method)}; training keeps them in the plan's precision")
+    return tuple(said)

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from podsim.memo import hashed_once
+
 Split = Literal["none", "sequence", "column", "row", "head", "vocab"]
 Kind = Literal[
     "gemm",
@@ -98,6 +100,7 @@ class TensorOp:
     """
 
 
+@hashed_once
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """A layer, an embedding or a head: ops in order, repeated `count` times."""
@@ -148,6 +151,7 @@ def _share(block: Block, *, expert: bool) -> Share:
     )
 
 
+@hashed_once
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """A neural network: embedding, layers in order, head."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from podsim.errors import ModelError
 
 Norm = Literal["layernorm", "rmsnorm"]
 Position = Literal["learned", "rope", "alibi", "relative", "none"]
 QkNorm = Literal["none", "head", "full"]
+Mixer = Literal["attention", "state", "both", "none"]
+Changes = tuple[tuple[str, Any], ...]
+"""fields of a specification that one layer has otherwise, as pairs"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +119,61 @@ class Transformer:
     """Whether there is a dense layer, activation and norm before the logits (BERT)."""
     pooler: bool = False
     """Whether there is a dense layer on the first token (BERT)."""
+    query_gate: int = 0
+    """count. The gates on a head's output that are projected with the queries: head_dim, 1, or 0 for none."""
+    sinks: bool = False
+    """Whether each head has a learned logit that takes part in the softmax (gpt-oss)."""
+    keys_are_values: bool = False
+    """Whether keys serve as values, without a projection of their own (Gemma 4)."""
+    shared_keys: bool = False
+    """Whether keys and values are those of an earlier layer (Gemma 3n)."""
+    proj_rank: int = 0
+    """The width between the two products of attention's output, for each group of heads; 0 is one product."""
+    proj_groups: int = 0
+    """The number of those groups; 0 is one."""
+    compress: int = 0
+    """The number of tokens whose keys and values are compressed into one that all later queries may see; 0 is none."""
+    index_heads: int = 0
+    """The number of heads of the indexer that picks the keys of sparse attention (DeepSeek-V3.2); 0 is none."""
+    index_dim: int = 0
+    """The width of a head of the indexer."""
+    index_keys: int = 0
+    """The number of keys that a query attends to under sparse attention."""
+
+    mixer: Mixer = "attention"
+    """What mixes tokens: attention, a state-space or linear-attention scan, both side by side, or nothing."""
+    feed: bool = True
+    """Whether the layer has an MLP or a mixture."""
+    dense_beside: bool = False
+    """Whether a dense MLP runs next to the experts, and both are added (Gemma 4, Arctic)."""
+    state_input: int = 0
+    """The width of a scan's input projection."""
+    state_channels: int = 0
+    """The number of channels of the short convolution before a scan."""
+    state_taps: int = 0
+    """The number of taps of that convolution."""
+    state_bias: bool = False
+    """Whether that convolution has a bias."""
+    state_width: int = 0
+    """The width of a scan's output, which its output projection reads."""
+    state_dim: int = 0
+    """The number of states of each of those channels."""
+    state_chunk: int = 0
+    """The length of the chunks within which a scan is a matrix product, in tokens; 0 scans step by step."""
+    plain: int = 0
+    """The number of a layer's parameters that no product reads: decays, scales, norms of a scan."""
+    extras: tuple[tuple[str, int, int], ...] = ()
+    """Further products of a layer: (name, inner width, output width)."""
+    head_plain: int = 0
+    """The number of parameters outside the layers that no product reads."""
+    variations: tuple[Changes, ...] = ()
+    """What each layer has otherwise, layer by layer; empty where all are alike."""
+    vision: Transformer | None = None
+    """The encoder of images, whose output is part of the sequence."""
+    image_percent: int = 25
+    """percent. The share of a sequence's tokens that come from images, where there is an encoder of them."""
+    assumptions: tuple[str, ...] = ()
+    """What was assumed where the source says nothing."""
     classes: int = 0
     """The width of a classifier: on the pooled token if there is a pooler, otherwise on every token."""
 
@@ -128,10 +186,15 @@ LIMITS: dict[str, int] = {
     "token_types": 2**16, "embedding_width": 2**20, "experts": 2**16, "top_k": 2**16, "expert_ffn": 2**24,
     "shared_ffn": 2**24, "shared_experts": 2**16, "kv_rank": 2**20, "q_rank": 2**20, "nope_dim": 2**16,
     "rope_dim": 2**16, "encoder_layers": 10_000, "decoder_sequence": 2**27, "classes": 2**26,
+    "proj_rank": 2**20, "proj_groups": 2**14, "compress": 2**20, "query_gate": 2**16, "index_heads": 2**14,
+    "index_dim": 2**16, "index_keys": 2**27, "state_input": 2**24, "state_channels": 2**24, "state_taps": 2**10,
+    "state_width": 2**24, "state_dim": 2**20, "state_chunk": 2**20, "plain": 2**40, "head_plain": 2**40,
+    "image_percent": 100,
 }  # fmt: skip
 _ESSENTIAL = ("layers", "hidden", "heads", "vocab", "sequence")
 _FLAGS = tuple(f.name for f in fields(Transformer) if f.type == "bool")
-_CHOICES = {"norm": get_args(Norm), "position": get_args(Position), "qk_norm": get_args(QkNorm)}
+_CHOICES = {"norm": get_args(Norm), "position": get_args(Position), "qk_norm": get_args(QkNorm),
+            "mixer": get_args(Mixer)}  # fmt: skip
 
 
 def shown(value: object) -> str:
@@ -198,6 +261,7 @@ def _fill_widths(spec: Transformer) -> Transformer:
         positions=(spec.positions or spec.sequence) if spec.position == "learned" else 0,
         embedding_width=spec.embedding_width or spec.hidden,
         expert_ffn=(spec.expert_ffn or ffn) if spec.experts else 0,
+        proj_groups=max(spec.proj_groups, 1),
     )
 
 
@@ -210,6 +274,13 @@ def _broken_rules(spec: Transformer) -> list[str]:
         problems.append(
             f"sequence={spec.sequence} is longer than the position table, positions={spec.positions}; "
             f"shorten the sequence or set positions={spec.sequence}"
+        )
+    if spec.mixer in ("state", "both") and not (spec.state_input and spec.state_width):
+        problems.append(f"mixer={spec.mixer} needs state_input and state_width")
+    if spec.variations and len(spec.variations) != spec.layers:
+        stated = len(spec.variations)
+        problems.append(
+            f"layers={spec.layers} cannot change: the config describes {stated} layers one by one"
         )
     if spec.experts and not 1 <= spec.top_k <= spec.experts:
         problems.append(f"top_k={spec.top_k} must be from 1 to experts={spec.experts}")

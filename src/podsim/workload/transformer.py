@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
+from podsim.workload.layer_ops import linear, norm
 from podsim.workload.model import Block, Model, Saved, TensorOp
-from podsim.workload.specification import Transformer, resolve
-from podsim.workload.transformer_layers import layer_ops, linear, norm, syncs
+from podsim.workload.specification import Changes, Transformer, resolve
+from podsim.workload.transformer_layers import layer_ops, syncs
 
 
 def build(spec: Transformer) -> Model:
@@ -25,6 +26,8 @@ def build(spec: Transformer) -> Model:
             name="encoder layer", ops=ops, count=spec.encoder_layers, syncs=syncs(spec, ops), encoder=True
         )
         layers = (encoder, *layers)
+    seen = _vision_layers(spec)
+    layers = (*seen[0], *layers)
     lookups = 2 if spec.encoder_layers else 1
     return Model(
         name=spec.name,
@@ -34,7 +37,7 @@ def build(spec: Transformer) -> Model:
         sequence=spec.sequence,
         embedding=Block(
             name="embedding",
-            ops=_shortened(spec, _embedding(spec), ("embedding.decoder_lookup",)),
+            ops=(*_shortened(spec, _embedding(spec), ("embedding.decoder_lookup",)), *seen[1]),
             syncs=lookups,
         ),
         layers=layers,
@@ -64,21 +67,49 @@ def _shortened(
     )
 
 
+def _vision_layers(spec: Transformer) -> tuple[tuple[Block, ...], tuple[TensorOp, ...]]:
+    """The layers of the encoder of images, and the products that lead into it and out of it.
+
+    Each token from an image is `area` patches, which the products named "merge" join; an image attends to itself.
+    """
+    eye = spec.vision
+    if eye is None:
+        return (), ()
+    area = (
+        max((inner for name, inner, _ in eye.extras if name.startswith("merge")), default=eye.hidden)
+        // eye.hidden
+    )
+    tokens = spec.image_percent / 100
+    share, near = tokens * max(area, 1), min(1.0, eye.sequence / spec.sequence)
+    bare = replace(eye, extras=(), plain=0)
+    ops = tuple(replace(op, share=share, key_share=near) for op in layer_ops(bare, causal=False))
+    ends = [linear(f"vision.{name}", "none", inner, outer) for name, inner, outer in eye.extras]
+    shares = [tokens if name.startswith("merge") else share for name, _, _ in eye.extras]
+    outside = TensorOp(name="vision.plain", kind="elementwise", split="none", bias=eye.head_plain)
+    made = tuple(replace(op, share=part) for op, part in zip(ends, shares, strict=True))
+    return (Block(name="vision layer", ops=ops, count=eye.layers, syncs=syncs(bare, ops)),), (*made, outside)
+
+
 def _runs(spec: Transformer, name: str) -> tuple[Block, ...]:
-    """Runs of equal layers, by (window, mixture)."""
+    """Runs of equal layers, by (window, mixture, what else varies)."""
     pattern = spec.windows or (0,)
     dense = set(spec.dense_layers) if spec.experts else set(range(spec.layers))
-    kinds = [(pattern[i % len(pattern)], i not in dense) for i in range(spec.layers)]
-    made: dict[tuple[int, bool], Block] = {}
-    for window, mixture in dict.fromkeys(kinds):
+    varied = spec.variations or ((),) * spec.layers
+    kinds = [(pattern[i % len(pattern)], i not in dense, varied[i]) for i in range(spec.layers)]
+    made: dict[tuple[int, bool, Changes], Block] = {}
+    for window, mixture, changes in dict.fromkeys(kinds):
+        layer = replace(spec, **dict(changes)) if changes else spec
+        routed = mixture and layer.feed
         ops = layer_ops(
-            spec, window=window, mixture=mixture, causal=not spec.bidirectional, cross=spec.encoder_layers > 0
+            layer, window=window, mixture=routed, causal=not spec.bidirectional, cross=spec.encoder_layers > 0
         )
-        experts, top_k, shared = (spec.experts, spec.top_k, spec.shared_experts) if mixture else (0, 0, 0)
-        made[window, mixture] = Block(
-            name=f"{'moe ' if mixture else ''}{name}" + (f", window {window}" if window else ""),
+        experts, top_k, shared = (layer.experts, layer.top_k, layer.shared_experts) if routed else (0, 0, 0)
+        title = {"state": "state ", "none": "" if layer.feed else "empty "}.get(layer.mixer, "")
+        has_window = window and layer.mixer == "attention"
+        made[window, mixture, changes] = Block(
+            name=f"{title}{'moe ' if routed else ''}{name}" + (f", window {window}" if has_window else ""),
             ops=ops,
-            syncs=syncs(spec, ops),
+            syncs=syncs(layer, ops),
             experts=experts,
             top_k=top_k,
             shared_experts=shared,
@@ -182,6 +213,8 @@ def _head(spec: Transformer) -> tuple[TensorOp, ...]:
             )
         )
         ops.append(norm(spec, "head.transform_norm", h))
+    if spec.head_plain:
+        ops.append(TensorOp(name="head.plain", kind="elementwise", split="none", bias=spec.head_plain))
     if spec.lm_head:
         if width != h:
             ops.append(linear("head.project", "none", h, width, keep=(Saved(elements=h, split="sequence"),)))

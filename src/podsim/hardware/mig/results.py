@@ -10,6 +10,7 @@ from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.measured_slices import SliceCase, SliceScore
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.parts import Gpu
+from podsim.results.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class LayoutRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayoutTable:
+class LayoutTable(Shown):
     """Layouts of one GPU."""
 
     gpu: str
@@ -49,7 +50,7 @@ class LayoutTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayoutSheet:
+class LayoutSheet(Shown):
     """One layout, with its instances as GPUs and the commands that create it."""
 
     gpu: str
@@ -103,7 +104,7 @@ class GpuPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MigPlan:
+class MigPlan(Shown):
     """A node, or several, divided for a mix of jobs."""
 
     on: str
@@ -181,7 +182,7 @@ class SeventhRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LawReport:
+class LawReport(Shown):
     """The accuracy of the laws of slices."""
 
     scores: tuple[SliceScore, ...]

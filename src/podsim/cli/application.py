@@ -1,0 +1,149 @@
+"""The commands as one application: help in sections, mistakes on one glance, completion in shells."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+from click.shell_completion import get_completion_class
+
+from podsim.cli.command import Command
+from podsim.cli.command_table import COMMANDS, GROUPS
+from podsim.cli.help_table import EXAMPLES, SECTIONS
+from podsim.cli.late_import import load
+from podsim.cli.mistakes import keep_arguments, usage_text
+from podsim.options.question import Option
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+class Commands(click.Group):
+    """Commands in the order of the table."""
+
+    def __init__(self, **details: Any) -> None:
+        """Help stands for a group without a command."""
+        super().__init__(
+            no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}, **details
+        )
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names in the order of the table."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments begin with; an unknown one is an error that knows the likely one."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and args[0][:1] != "-":
+            path = ctx.command_path.split()[1:]
+            raise load("cli.guesses:unknown_command")(args[0], command_names(self), path)
+        return super().resolve_command(ctx, args)
+
+
+class Application(Commands):
+    """The program."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """The context, with the arguments as they were typed."""
+        typed = tuple(args)
+        context = super().make_context(info_name, args, parent, **extra)
+        keep_arguments(context, typed)
+        return context
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
+        """Run the program; a command line that cannot be read ends with the one that was probably meant."""
+        typed = list(sys.argv[1:] if args is None else args)
+        try:
+            status = super().main(typed, prog_name or "podsim", **(extra | {"standalone_mode": False}))
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            raise SystemExit(2) from None
+        except click.UsageError as error:
+            command = error.ctx.command if error.ctx else None
+            options: Mapping[str, Option] = command.options if isinstance(command, Command) else {}
+            sys.stderr.write(usage_text(error, options, typed))
+            raise SystemExit(2) from None
+        except click.Abort:
+            raise SystemExit(130) from None
+        raise SystemExit(status if isinstance(status, int) else 0)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under their headings, each with an example."""
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(60)) for name in names])
+                formatter.write_text(f"e.g. podsim {_example(names[0])}")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write how to go on."""
+        formatter.write_paragraph()
+        formatter.write_text("podsim help COMMAND lists the options of a command, with an example.")
+
+
+def _example(name: str) -> str:
+    """The example of a command, or of the first command of a group."""
+    return next(text for key, text in EXAMPLES.items() if key == name or key.startswith(f"{name} "))
+
+
+def command_names(group: click.Group) -> list[str]:
+    """The commands of a group, and those of its groups in two words."""
+    names = list(group.commands)
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            names += [f"{name} {each}" for each in command.commands]
+    return names
+
+
+def make_application() -> click.Group:
+    """The commands of the table; a name of two words is a command of a group."""
+    application = Application(
+        name="podsim", help="A working model of an AI supercomputer, and of the training that runs on it."
+    )
+    groups = {name: Commands(name=name, help=about) for name, about in GROUPS.items()}
+    for name, row in COMMANDS.items():
+        group, _, own = name.rpartition(" ")
+        (groups[group] if group else application).add_command(Command(own, row, EXAMPLES.get(name, "")))
+    for made in (*groups.values(), _help_command(), _completion_command(application)):
+        application.add_command(made)
+    version: click.Group = click.version_option(package_name="podsim", message="podsim %(version)s")(
+        application
+    )
+    return version
+
+
+def _help_command() -> click.Command:
+    @click.command("help", help="Show the help of a command.", epilog="Example: podsim help storage fio")
+    @click.argument("command", nargs=-1)
+    @click.pass_context
+    def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
+        assert ctx.parent is not None
+        here, shown = ctx.parent.command, ctx.parent
+        for number, word in enumerate(command):
+            child = here.get_command(shown, word) if isinstance(here, click.Group) else None
+            if child is None:
+                names = command_names(here) if isinstance(here, click.Group) else []
+                raise load("cli.guesses:unknown_command")(word, names, command[:number])
+            here, shown = child, click.Context(child, info_name=word, parent=shown)
+        click.echo(here.get_help(shown))
+
+    return show_help
+
+
+def _completion_command(application: click.Group) -> click.Command:
+    @click.command(
+        "completion", help="Print what makes a shell complete commands, options, models and clusters.",
+        epilog=f"Example: podsim {EXAMPLES['completion']}",
+    )  # fmt: skip
+    @click.argument("shell", type=click.Choice(SHELLS))
+    def show_completion(shell: str) -> None:
+        kind = get_completion_class(shell)
+        assert kind is not None
+        click.echo(kind(application, {}, "podsim", "_PODSIM_COMPLETE").source())
+
+    return show_completion

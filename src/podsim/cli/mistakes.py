@@ -1,0 +1,208 @@
+"""Mistakes of a user on one glance: at most five lines of the terminal, the last one the command to type instead."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from textwrap import wrap
+
+import click
+
+from podsim.cli.late_import import load
+from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError, close_name
+from podsim.options.question import Option
+
+MOST_LINES = 5
+_START = "podsim: "
+_KEPT = "podsim.arguments"
+"""where a context keeps the arguments of the command line"""
+
+
+def keep_arguments(ctx: click.Context, arguments: Sequence[str]) -> None:
+    """Keep the arguments of a command line, so that a mistake may show them corrected."""
+    ctx.meta[_KEPT] = tuple(arguments)
+
+
+def kept_arguments() -> list[str]:
+    """The arguments of the running command line; empty outside one."""
+    ctx = click.get_current_context(silent=True)
+    return list(ctx.meta.get(_KEPT, ())) if ctx else []
+
+
+def message_room() -> tuple[int, int]:
+    """(columns, lines) that a message may take."""
+    return max(40, shutil.get_terminal_size((80, 24)).columns), MOST_LINES
+
+
+def mistake_lines(problems: Sequence[str], command: Sequence[str] | None = None) -> str:
+    """Problems, a line or more for each, and the command to type instead, in at most five lines of the terminal."""
+    width, room = message_room()
+    typed = f"try: podsim {shlex.join(command)}" if command else ""
+    room -= -(-len(typed) // width)
+    lines: list[str] = []
+    for number, problem in enumerate(problems):
+        left = len(problems) - number - 1
+        shown = wrap(
+            _START + " ".join(problem.split()), width, subsequent_indent="  ", break_on_hyphens=False
+        )
+        if len(lines) + len(shown) + (left > 0) > room:
+            if lines:
+                lines.append(f"{_START}and {left + 1} more problem{'s' if left else ''}")
+                break
+            shown = wrap(
+                _START + " ".join(problem.split()), width, subsequent_indent="  ", break_on_hyphens=False,
+                max_lines=room - (left > 0), placeholder=" …",
+            )  # fmt: skip
+        lines += shown
+    return "".join(f"{line}\n" for line in [*lines, *([typed] if typed else [])])
+
+
+def unusable_text(error: PodsimError, options: Mapping[str, Option], given: Mapping[str, object]) -> str:
+    """What is said of an error of a question, with the command that would work if the error knows one."""
+    problems = error.problems if isinstance(error, (PlanError, ScheduleError)) else (str(error),)
+    arguments = kept_arguments()
+    command = None if isinstance(error, NoFitError) else _closer(problems, arguments)
+    if error.instead and arguments:
+        command = corrected(arguments, error.instead, options, given)
+    if command is None and isinstance(error, PlanError) and {"tp", "model", "on"} <= set(options):
+        command = _search(options, given)
+    return mistake_lines(problems, command)
+
+
+def _search(options: Mapping[str, Option], given: Mapping[str, object]) -> list[str] | None:
+    """The command that finds legal plans of the same job."""
+    if not given.get("model") or not given.get("on"):
+        return None
+    kept = [name for name in ("on", "gpus", "batch", "sequence", "precision") if given.get(name)]
+    values = [word for name in kept for word in (option_flag(options[name]), str(given[name]))]
+    return ["plan", str(given["model"]), *values]
+
+
+def corrected(
+    arguments: Sequence[str],
+    instead: Mapping[str, object],
+    options: Mapping[str, Option],
+    given: Mapping[str, object],
+) -> list[str]:
+    """The arguments with other values of some options; an option that is not there is added."""
+    words = list(arguments)
+    for name, value in instead.items():
+        known = options.get(name)
+        if known is None:
+            continue
+        flag, text = option_flag(known), str(value)
+        if known.argument and not known.flag:
+            old = str(given.get(name) or "")
+            words = [text if word == old else word for word in words] if old else [*words, text]
+        elif flag in words:
+            words[words.index(flag) + 1 : words.index(flag) + 2] = [text]
+        elif equals := [k for k, word in enumerate(words) if word.startswith(f"{flag}=")]:
+            words[equals[0]] = f"{flag}={text}"
+        else:
+            words += [flag, text]
+    return words
+
+
+def option_flag(known: Option) -> str:
+    """The flag of an option in a terminal."""
+    return known.flag or f"--{known.name.replace('_', '-')}"
+
+
+def _closer(problems: Sequence[str], arguments: Sequence[str]) -> list[str] | None:
+    """The arguments with an unknown name replaced by the closest known one; None if there is none."""
+    for problem in problems:
+        if pair := close_name(problem):
+            wrong = re.compile(rf"(?<![\w.]){re.escape(pair[0])}(?![\w.])", re.IGNORECASE)
+            for number, word in enumerate(arguments):
+                if wrong.search(word) and not word.startswith("-"):
+                    return [*arguments[:number], wrong.sub(pair[1], word, count=1), *arguments[number + 1 :]]
+    return None
+
+
+def usage_text(error: click.UsageError, options: Mapping[str, Option], arguments: Sequence[str]) -> str:
+    """What is said of a command line that cannot be read, with the one that was probably meant."""
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        flag = error.option_name
+        close = _meant_flag(flag, options, arguments)
+        path = error.ctx.command_path.removeprefix("podsim").strip() if error.ctx else ""
+        message = f"no option {flag}" + (f"; did you mean {close}?" if close else f"; see podsim help {path}")
+        return mistake_lines([message], _renamed(arguments, flag, close, options) if close else None)
+    if isinstance(error, click.MissingParameter) and error.param is not None and error.param.name in options:
+        return _missing_text(options[error.param.name], options, arguments)
+    if isinstance(error, click.BadParameter) and error.param is not None and error.param.name in options:
+        known = options[error.param.name]
+        return mistake_lines([f"{option_flag(known)}: {error.message}"], _digits(known, arguments))
+    return mistake_lines([message], getattr(error, "instead", None))
+
+
+def _missing_text(known: Option, options: Mapping[str, Option], arguments: Sequence[str]) -> str:
+    """What is said of an option that is not there, with an example of it."""
+    name = known.name.upper() if known.argument and not known.flag else option_flag(known)
+    example = shlex.split(known.example)
+    if likely := load("cli.guesses:words_with_flags")(known, options, arguments):
+        return mistake_lines([f"{name} is missing: {known.help}"], likely)
+    command = [*arguments, *([] if known.argument and not known.flag else [name]), *example]
+    if name == "--on" and "gpus" in options and "--gpus" not in arguments:
+        command += ["--gpus", "64"]
+    return mistake_lines([f"{name} is missing: {known.help}"], command if example else None)
+
+
+def _digits(known: Option, arguments: Sequence[str]) -> list[str] | None:
+    """The arguments with only the digits of a whole number that could not be read."""
+    flag = option_flag(known)
+    if known.kind is not int or flag not in arguments[:-1]:
+        return None
+    number = arguments.index(flag) + 1
+    text = re.search(r"\d[\d,]*(k\b)?", arguments[number].lower())
+    if text is None:
+        return None
+    value = int(text[0].rstrip("k").replace(",", "")) * (1024 if text[1] else 1)
+    return [*arguments[:number], str(value), *arguments[number + 1 :]]
+
+
+def _meant_flag(flag: str, options: Mapping[str, Option], arguments: Sequence[str]) -> str:
+    """The flag that was probably meant: one with that other name, or the closest one; "" if none."""
+    name = flag.lstrip("-").replace("_", "-").lower()
+    also = {word: known for known in options.values() for word in known.also}
+    flags = {option_flag(known): known for known in options.values()}
+    known = also.get(name)
+    if known is None:
+        close = get_close_matches(f"--{name}", [*flags, *(f"--{word}" for word in also)], n=1, cutoff=0.6)
+        known = (flags.get(close[0]) or also.get(close[0].lstrip("-"))) if close else None
+    if known is None:
+        return ""
+    value = _value_after(flag, arguments)
+    if known.name == "gpus" and value and not value[0].isdigit() and "on" in options:
+        known = options["on"]
+    return option_flag(known)
+
+
+def _value_after(flag: str, arguments: Sequence[str]) -> str:
+    """The text that follows a flag; "" if there is none."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word == flag:
+            return following
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def _renamed(
+    arguments: Sequence[str], flag: str, close: str, options: Mapping[str, Option]
+) -> list[str] | None:
+    """The arguments with another flag; nodes become the GPUs that they have."""
+    words = [
+        close if word == flag else re.sub(rf"^{re.escape(flag)}(?==)", close, word) for word in arguments
+    ]
+    if close == "--gpus" and "node" in flag:
+        try:
+            per = load("hardware.cluster:load_cluster")(_value_after("--on", arguments)).gpus_per_node
+            gpus = int(_value_after(flag, arguments)) * per
+        except (PodsimError, ValueError):
+            return None
+        return corrected(words, {"gpus": gpus}, options, {})
+    return words if words != list(arguments) else None

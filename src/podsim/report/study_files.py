@@ -1,0 +1,68 @@
+"""A study as a workbook or a Parquet file: a row a design, numbers in SI. Needs podsim[study]."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import PodsimError
+from podsim.report.plain_data import formula_free
+from podsim.report.study_tables import UNITS, flat_rows
+from podsim.results.study import StudyResult
+
+
+def write_workbook(result: StudyResult, path: Path) -> None:
+    """Write an Excel workbook: a sheet of designs, and one of the columns' units."""
+    openpyxl = _package("openpyxl")
+    book = openpyxl.Workbook()
+    rows = flat_rows(result)
+    sheet = book.active
+    sheet.title, sheet.freeze_panes = "designs", "B2"
+    sheet.append(list(rows[0]))
+    for row in rows:
+        sheet.append([formula_free(value) if isinstance(value, str) else value for value in row.values()])
+    sheet.auto_filter.ref = sheet.dimensions
+    units = book.create_sheet("units")
+    units.append(["column", "unit"])
+    for column in rows[0]:
+        units.append([column, UNITS.get(column, "")])
+    _write(path, book.save)
+
+
+def write_parquet(result: StudyResult, path: Path) -> None:
+    """Write a Parquet file; the metadata of a column has its unit, and settings of mixed types are text."""
+    arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
+    rows = flat_rows(result)
+    arrays, fields = [], []
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        kinds = {type(value) for value in values if value is not None}
+        if len(kinds) > 1 and not kinds <= {int, float}:
+            values = [None if value is None else str(value) for value in values]
+        elif kinds == {int, float}:
+            values = [None if value is None else float(value) for value in values]
+        array = arrow.array(values)
+        arrays.append(array)
+        fields.append(arrow.field(name, array.type, metadata={"unit": UNITS.get(name, "")}))
+    table = arrow.Table.from_arrays(arrays, schema=arrow.schema(fields))
+    _write(path, lambda target: parquet.write_table(table, target))
+
+
+def _package(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise PodsimError(
+            f"this file needs {module.partition('.')[0]}: pip install 'podsim[study]'"
+        ) from None
+
+
+def _write(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file aside, then rename it; OSError names the path."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".podsim-") as aside:
+        made = Path(aside) / path.name
+        write(made)
+        made.replace(path)

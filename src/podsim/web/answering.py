@@ -1,0 +1,110 @@
+"""The life of a worker, and what it does with a question: read its options, ask, and give JSON or the problems."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError
+from podsim.report.plain_data import plain_value
+from podsim.web.questions import QUESTIONS, load, read_options
+from podsim.web.worker_jobs import Job, Progress, Reply
+
+_MOST_MEMORY = 6 * 2**30
+"""B. The address space of a worker, so that one question cannot take the machine's memory."""
+_OFTEN = 0.1
+"""s. The time between two reports of progress."""
+
+
+def answer(job: Job, progress: Progress) -> Reply:
+    """The reply to a job; no error passes."""
+    question = QUESTIONS[job.name]
+    try:
+        values = read_options(question, job.given, lambda identity: _path_of(job, identity))
+        verb = load(question.verb)
+        reports = {"progress": progress} if question.has_progress else {}
+        data = plain_value(load(question.data)(verb(**values, **reports)))
+        return Reply(status=0, text=json.dumps(data, allow_nan=False, separators=(",", ":")))
+    except PodsimError as error:
+        lines = error.problems if isinstance(error, (PlanError, ScheduleError)) else (str(error),)
+        return problems(
+            1 if isinstance(error, NoFitError) else 2, *(_without_paths(job, line) for line in lines)
+        )
+    except (MemoryError, RecursionError):
+        return problems(2, "this takes more memory than a question may have; ask for less at once")
+    except Exception as error:  # a bug: the server's log has it, the visitor a line
+        sys.stderr.write(f"podsim web: {job.name}: {type(error).__name__}: {str(error)[:300]}\n")
+        return problems(70, "a bug in podsim: the server's log names it")
+
+
+def problems(status: int, *lines: str) -> Reply:
+    """A reply that says what is wrong."""
+    return Reply(status=status, text=json.dumps({"status": status, "problems": list(lines)}))
+
+
+def warm_up() -> None:
+    """Load the catalogs and what is compiled, so that the first visitor does not wait for it."""
+    given = {"model": "gpt2", "on": "dgx-a100-80gb"}
+    answer(Job(name="predict", given=given), lambda done, total: None)
+
+
+def _path_of(job: Job, identity: str) -> Path:
+    """The path of a visitor's file."""
+    if identity not in job.uploads:
+        raise PodsimError(f"the file {identity[:40]!r} is not here (any more): send it again")
+    return Path(job.uploads[identity])
+
+
+def _without_paths(job: Job, line: str) -> str:
+    """A message without the folders of this server."""
+    for path in job.uploads.values():
+        line = line.replace(f"{Path(path).parent}/", "")
+    return line
+
+
+def work(pipe: Connection, niceness: int) -> None:
+    """The life of a worker: answer what comes over the pipe, in an empty folder, until the server ends."""
+    _limit_process(niceness)
+    with tempfile.TemporaryDirectory(prefix="podsim-web-") as folder:
+        os.chdir(folder)
+        warm_up()
+        pipe.send("ready")
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                job = pipe.recv()
+                pipe.send(answer(job, _reporter(pipe)))
+        os.chdir("/")
+
+
+def _limit_process(niceness: int) -> None:
+    """Keep interruptions to the server, and bound memory and priority."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(niceness)
+
+
+def _reporter(pipe: Connection) -> Progress:
+    """A function of (done, all) that reports now and then."""
+    last = 0.0
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _OFTEN:
+            last = now
+            pipe.send((int(done), int(total)))
+
+    return report

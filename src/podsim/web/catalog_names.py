@@ -1,0 +1,20 @@
+"""The names that fields of a form offer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podsim.options.machine_options import NoOptions
+from podsim.options.question import question
+from podsim.training.software import software_names
+from podsim.verbs.show import clusters, models
+
+
+@question(NoOptions)
+def catalog_names(options: NoOptions) -> dict[str, Any]:
+    """Models and clusters with what a list shows of them, and the names of software."""
+    return {
+        "models": models(),
+        "clusters": clusters(),
+        "software": list(software_names()),
+    }

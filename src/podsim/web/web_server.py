@@ -1,0 +1,96 @@
+"""`podsim web`: listen, say where, and answer until Ctrl-C."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+import sys
+from importlib import import_module
+
+from podsim.errors import PodsimError
+from podsim.options.question import question
+from podsim.options.web_options import WebOptions
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@question(WebOptions)
+def web(options: WebOptions) -> None:
+    """Serve the pages until Ctrl-C. PodsimError for an address without --token, a busy port, or missing packages."""
+    _check(options)
+    try:
+        uvicorn = import_module("uvicorn")
+        application = import_module("podsim.web.application")  # which needs starlette
+    except ImportError as error:
+        raise PodsimError(f"podsim web needs {error.name}: pip install 'podsim[web]'") from None
+    listening = listen(options.host, options.port)
+    site = application.open_site(options.workers or os.cpu_count() or 1, options.limit)
+    token = secrets.token_urlsafe(24) if options.token else ""
+    config = uvicorn.Config(
+        application.make_application(site, host=options.host, token=token), log_level="warning", access_log=False,
+        server_header=False, timeout_graceful_shutdown=1,
+        timeout_keep_alive=30, ws="none",
+    )  # fmt: skip
+    sys.stdout.write(f"podsim: {address(options.host, options.port)}{f'/?token={token}' if token else ''}\n")
+    sys.stdout.write("podsim: Ctrl-C ends it\n")
+    sys.stdout.flush()
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _check(options: WebOptions) -> None:
+    """Raise PodsimError for what no server can be."""
+    if not 1 <= options.port <= 65535:
+        raise PodsimError(f"--port {options.port}: a port is a number from 1 to 65535")
+    if not 0 < options.limit < 1e6:
+        raise PodsimError(f"--limit {options.limit:g}: seconds above 0")
+    if options.workers is not None and not 1 <= options.workers <= 256:
+        raise PodsimError(f"--workers {options.workers}: 1 to 256 processes")
+    if options.host not in _LOOPBACK and not options.token:
+        raise PodsimError(
+            f"--host {options.host[:80]}: other machines could ask, so give --token, too; or keep the server on this "
+            f"machine and reach it by: ssh -L {options.port}:localhost:{options.port} HOST"
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. PodsimError for a busy port, with a free one, or for an address that is not here."""
+    try:
+        return _bound(host, port)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise PodsimError(
+                f"--host {host[:80]}: this machine cannot listen there: {error.strerror or error}"
+            ) from None
+        free = next((other for other in range(max(port, 1024) + 1, 65536) if _is_free(host, other)), None)
+        reason = "is busy" if error.errno == errno.EADDRINUSE else "needs an administrator"
+        advice = f"; {free} is free: podsim web --port {free}" if free else ""
+        raise PodsimError(f"--port {port} {reason}{advice}") from None
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, location = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(location)
+        listening.listen(256)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        _bound(host, port).close()
+    except OSError:
+        return False
+    return True
+
+
+def address(host: str, port: int) -> str:
+    """The address to open."""
+    shown = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"

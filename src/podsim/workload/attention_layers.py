@@ -1,0 +1,231 @@
+"""The ops that mix tokens in a layer: attention in its kinds, and the scans of `state_layers`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from podsim.workload.layer_ops import layer_input, linear, norm, residual
+from podsim.workload.model import Saved, TensorOp
+from podsim.workload.specification import Transformer
+from podsim.workload.state_layers import state_ops
+
+
+def attention_core(spec: Transformer, name: str, *, causal: bool, window: int = 0) -> TensorOp:
+    """Softmax(QK)V; keeps queries, keys and values (what an unfused core adds is the plan's to say)."""
+    keep = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.value_dim)
+    return TensorOp(
+        name=name,
+        kind="attention",
+        split="head",
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        value_dim=spec.value_dim,
+        dropout=spec.dropout,
+        causal=causal,
+        window=window,
+        core=True,
+        saved=(Saved(elements=keep, split="column"),),
+    )
+
+
+def _projection(spec: Transformer, name: str) -> list[TensorOp]:
+    """The product that closes attention, or two of low rank, the first for each group of heads (DeepSeek-V4)."""
+    width = spec.heads * spec.value_dim
+    kept = (Saved(elements=width, split="column"),)
+    if not spec.proj_rank:
+        return [linear(name, "row", width, spec.hidden, bias=spec.proj_bias, keep=kept)]
+    inner = spec.proj_groups * spec.proj_rank
+    return [
+        linear(f"{name}_down", "column", width // spec.proj_groups, inner, keep=kept),
+        linear(name, "row", inner, spec.hidden, keep=(Saved(elements=inner, split="column"),)),
+    ]
+
+
+def _attention(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp]:
+    """Attention from the input of its GEMM to the output of its projection."""
+    queries, keys = spec.heads * spec.head_dim, 0 if spec.shared_keys else spec.kv_heads * spec.head_dim
+    values = 0 if spec.shared_keys or spec.keys_are_values else spec.kv_heads * spec.value_dim
+    low = _low_queries(spec, queries) if spec.q_rank else []
+    width = (0 if low else queries) + keys + values + spec.heads * spec.query_gate
+    product = linear(
+        "attention.qkv", "column", spec.hidden, width, bias=spec.qkv_bias, keep=layer_input(spec)
+    )
+    if spec.kv_heads < spec.heads and values:
+        product = replace(product, kv_heads=spec.kv_heads, head_dim=spec.head_dim, value_dim=spec.value_dim)
+    ops = [*low, product]
+    if spec.qk_norm != "none":
+        ops.append(_query_key_norm(spec, queries + keys))
+    if spec.position == "rope":
+        ops.append(rotary(queries + keys))
+    return [
+        *ops,
+        *_cores(spec, causal=causal, window=window),
+        *([_gate(spec)] if spec.query_gate else []),
+        *_projection(spec, "attention.proj"),
+    ]
+
+
+def _low_queries(spec: Transformer, queries: int) -> list[TensorOp]:
+    """Queries by two products of low rank, with a norm between them."""
+    return [
+        linear("attention.q_down", "sequence", spec.hidden, spec.q_rank),
+        norm(spec, "attention.q_norm", spec.q_rank),
+        linear(
+            "attention.q_up",
+            "column",
+            spec.q_rank,
+            queries,
+            keep=(Saved(elements=spec.q_rank, split="sequence"),),
+        ),
+    ]
+
+
+def _cores(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp]:
+    """Attention, and that to compressed keys: to all of them, or to those that the indexer picks."""
+    near = attention_core(spec, "attention.core", causal=causal, window=window)
+    if not spec.compress:
+        return [near]
+    picked = spec.index_keys if spec.index_heads else 0
+    far = attention_core(spec, "attention.far", causal=causal, window=picked)
+    return [near, replace(far, key_share=1 / spec.compress, saved=())]
+
+
+def _gate(spec: Transformer) -> TensorOp:
+    """The sigmoid gate on attention's output, which is as wide as its values."""
+    width, gates = spec.heads * spec.value_dim, spec.heads * spec.query_gate
+    return TensorOp(
+        name="attention.gate",
+        kind="activation",
+        split="column",
+        read=width + gates,
+        write=width,
+        read_back=2 * width + gates,
+        write_back=width + gates,
+        saved=(Saved(elements=width + gates, split="column"),),
+    )
+
+
+def _indexer(spec: Transformer) -> list[TensorOp]:
+    """The indexer of sparse attention: its heads score every key, and each query attends to the best of them.
+
+    DeepSeek-V3.2-Exp, section 2.1: queries from the compressed query, one key and a weight per head from the input.
+    """
+    wide = spec.index_heads * spec.index_dim
+    source = spec.q_rank or spec.hidden
+    scores = TensorOp(
+        name="index.scores",
+        kind="attention",
+        split="head",
+        heads=spec.index_heads,
+        kv_heads=spec.index_heads,
+        head_dim=spec.index_dim,
+        value_dim=1,
+        key_share=1 / max(spec.compress, 1),
+    )
+    return [
+        linear("index.q", "sequence", source, wide),
+        linear("index.k", "sequence", spec.hidden, spec.index_dim),
+        TensorOp(name="index.k_norm", kind="norm", split="sequence", bias=2 * spec.index_dim, fused=True),
+        linear("index.weights", "sequence", spec.hidden, spec.index_heads),
+        scores,
+    ]
+
+
+def _query_key_norm(spec: Transformer, width: int) -> TensorOp:
+    weights = 2 * spec.head_dim if spec.qk_norm == "head" else width
+    size = weights * (spec.norm_scale + (spec.norm_bias and spec.norm == "layernorm"))
+    return TensorOp(
+        name="attention.qk_norm",
+        kind="norm",
+        split="column",
+        bias=size,
+        read=width,
+        write=width,
+        read_back=2 * width,
+        write_back=width,
+        saved=(Saved(elements=width, split="column"),),
+        fused=False,
+    )
+
+
+def _latent_attention(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp]:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1), keys and values decompressed.
+
+    The down-projections are repeated on every tensor-parallel rank, each over its own tokens under sequence
+    parallelism; the up-projections are divided by heads. One rotary key of `rope_dim` serves all heads.
+    """
+    h, heads = spec.hidden, spec.heads
+    queries = heads * spec.head_dim
+    low = linear("attention.kv_down", "sequence", h, spec.kv_rank + spec.rope_dim, bias=spec.qkv_bias)
+    if spec.q_rank:
+        kept = (Saved(elements=spec.q_rank, split="sequence"),)
+        ops = [
+            linear(
+                "attention.q_down", "sequence", h, spec.q_rank, bias=spec.qkv_bias, keep=layer_input(spec)
+            ),
+            norm(spec, "attention.q_norm", spec.q_rank),
+            linear("attention.q_up", "column", spec.q_rank, queries, keep=kept),
+        ]
+    else:
+        ops = [linear("attention.q", "column", h, queries, keep=layer_input(spec))]
+    return [
+        *ops,
+        low,
+        norm(spec, "attention.kv_norm", spec.kv_rank),
+        linear(
+            "attention.kv_up",
+            "column",
+            spec.kv_rank,
+            heads * (spec.nope_dim + spec.value_dim),
+            keep=(Saved(elements=spec.kv_rank, split="sequence"),),
+        ),
+        rotary((heads + 1) * spec.rope_dim),
+        attention_core(spec, "attention.core", causal=causal, window=window),
+        *_projection(spec, "attention.proj"),
+    ]
+
+
+def cross_attention(spec: Transformer) -> list[TensorOp]:
+    """Attention to the encoder's output, which is kept once, by the encoder's last norm."""
+    keys = spec.kv_heads * (spec.head_dim + spec.value_dim)
+    queries = spec.heads * spec.head_dim
+    return [
+        norm(spec, "cross.norm", spec.hidden),
+        linear("cross.q", "column", spec.hidden, queries, bias=spec.qkv_bias, keep=layer_input(spec)),
+        linear("cross.kv", "column", spec.hidden, keys, bias=spec.qkv_bias),
+        attention_core(spec, "cross.core", causal=False),
+        *_projection(spec, "cross.proj"),
+        residual(spec, "cross.dropout_add"),
+    ]
+
+
+def rotary(width: int) -> TensorOp:
+    """Rotation of queries and keys, `width` elements of both together; keeps nothing."""
+    return TensorOp(
+        name="attention.rope",
+        kind="elementwise",
+        split="column",
+        read=width,
+        write=width,
+        read_back=width,
+        write_back=width,
+        fused=False,
+    )
+
+
+def mixer_ops(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp]:
+    """What mixes tokens in a layer; sinks are parameters alone."""
+    if spec.mixer == "state":
+        return state_ops(spec)
+    if spec.mixer == "none":
+        return []
+    if spec.kv_rank:
+        ops = _latent_attention(spec, causal=causal, window=window)
+    else:
+        ops = _attention(spec, causal=causal, window=window)
+    if spec.index_heads:
+        ops = [*_indexer(spec), *ops]
+    if spec.sinks:
+        ops.append(TensorOp(name="attention.sinks", kind="elementwise", split="none", bias=spec.heads))
+    return [*ops, *state_ops(spec)] if spec.mixer == "both" else ops

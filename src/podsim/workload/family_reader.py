@@ -1,0 +1,173 @@
+"""A config.json as fields of a Transformer, by the table of families; an unknown family by what its keys state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podsim.workload.config_json import Config
+from podsim.workload.families import trained_length
+from podsim.workload.family_table import Family, Fields, class_defaults, families, read_fields
+from podsim.workload.layer_kinds import dense_layers, mixer_kinds, pattern_kinds
+from podsim.workload.odd_families import ODD
+from podsim.workload.specification import LIMITS, Changes
+from podsim.workload.state_keys import STATES
+
+_ESSENTIAL = (
+    (
+        "num_hidden_layers",
+        "n_layer",
+        "n_layers",
+        "num_layers",
+        "hybrid_override_pattern",
+        "layers_block_type",
+    ),
+    ("hidden_size", "n_embd", "d_model", "n_embed", "dim", "model_dim"),
+    ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    ("vocab_size", "padded_vocab_size"),
+)
+"""The keys that state an ordinary transformer: one of each row."""
+
+
+_READ_TOO = ("lfm2", "bitnet", "gpt_neox_japanese")
+"""Odd families whose layers are read as others' are."""
+
+
+def is_ordinary(raw: Mapping[str, Any]) -> bool:
+    """Whether the keys state layers, width, heads and vocabulary."""
+    return all(any(type(raw.get(key)) in (int, str, list) for key in row) for row in _ESSENTIAL)
+
+
+def read_family(c: Config, kind: str) -> Fields:
+    """The fields of a config of a family of the table; those of an unknown family are as an ordinary transformer's."""
+    family = families().get(kind) or families()["ordinary"]
+    c = with_defaults(c, kind)
+    pattern = pattern_kinds(c)
+    if pattern:
+        c = Config(raw={**c.raw, "num_hidden_layers": len(pattern)}, prefix=c.prefix, problems=c.problems)
+    c = _first_widths(c)
+    fields = read_fields(c, family.fields) | {"sequence": trained_length(c, default=8192)}
+    if c.problems:
+        return fields
+    complete = ODD.get(kind) or ODD.get(family.name)
+    if complete is None or kind in _READ_TOO:
+        fields = _layers(c, family, _heads(fields), pattern)
+    else:
+        fields = _heads(fields) | _shared_width(c, fields)
+    return fields | complete(c, fields) if complete else fields
+
+
+def with_defaults(c: Config, kind: str) -> Config:
+    """The config with what its class in transformers takes for keys that the file leaves out."""
+    known = class_defaults().get(kind, {})
+    nested = c.prefix != ""
+    given = {key for row in _ESSENTIAL for key in row} if not nested else set()
+    return Config(
+        raw={**{key: value for key, value in known.items() if key not in given}, **c.raw},
+        prefix=c.prefix,
+        problems=c.problems,
+    )
+
+
+def _first_widths(c: Config) -> Config:
+    """The config with lists of equal whole numbers, one a layer, as that number (Gemma 3n, Hunyuan)."""
+    alike = {
+        key: value[0]
+        for key, value in c.raw.items()
+        if isinstance(value, list)
+        and value
+        and type(value[0]) is int
+        and value[0] > 1
+        and all(x == value[0] for x in value)
+    }
+    return Config(raw={**c.raw, **alike}, prefix=c.prefix, problems=c.problems) if alike else c
+
+
+def _heads(fields: Fields) -> Fields:
+    """Latent attention has as many key heads as query heads, and its own widths of heads."""
+    if fields.get("kv_rank"):
+        return fields | {"kv_heads": fields["heads"], "head_dim": 0}
+    if not fields["head_dim"]:
+        fields = fields | {"head_dim": max(1, fields["hidden"] // fields["heads"])}
+    return fields | {"nope_dim": 0, "rope_dim": 0}
+
+
+def _shared_width(c: Config, fields: Fields) -> Fields:
+    """The width of all shared experts, which configs state together, each, or not at all."""
+    total = c.integer(
+        "shared_ffn", "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim",
+        "shared_intermediate_size", "shared_expert_ffn_dim", default=0, least=0,
+    )  # fmt: skip
+    if not fields["experts"]:
+        return {"shared_ffn": 0, "shared_experts": 0, "top_k": 0, "expert_ffn": 0}
+    count = fields["shared_experts"]
+    width = total or count * (fields["expert_ffn"] or fields["ffn"])
+    fixed = fields.get("shared_ffn")
+    return {"shared_ffn": width if fixed is None else fixed, "shared_experts": count or int(width > 0)}
+
+
+def _layers(c: Config, family: Family, fields: Fields, pattern: list[tuple[str, str]] | None) -> Fields:
+    """All fields, with the windows, the mixtures and what varies from layer to layer."""
+    layers = fields["layers"]
+    window = _window(c)
+    kinds = [mixer for mixer, _ in pattern] if pattern else mixer_kinds(c, layers)
+    if "all" in family.fields:
+        kinds = [family.fields["all"]] * layers
+    if kinds is None:
+        kinds = [family.fields.get("otherwise", "sliding" if window else "full")] * layers
+    fields = fields | _shared_width(c, fields)
+    dense = set(dense_layers(c, layers)) if fields["experts"] else set(range(layers))
+    feeds = (
+        [feed for _, feed in pattern]
+        if pattern
+        else ["dense" if i in dense else "sparse" for i in range(layers)]
+    )
+    states = (
+        STATES[family.state](c, fields["hidden"]) if set(kinds) & {"linear", "both"} and family.state else {}
+    )
+    if set(kinds) & {"linear", "both"} and not family.state:
+        c.complain(
+            "its linear-attention layers are of an unknown kind; install podsim[hf] to read it by its own class"
+        )
+    memo: dict[tuple[str, str], Changes] = {}
+    for pair in dict.fromkeys(zip(kinds, feeds, strict=True)):
+        memo[pair] = _changes(c, family, fields, pair, states, single=bool(pattern))
+    variations = tuple(memo[pair] for pair in zip(kinds, feeds, strict=True))
+    if fields["experts"]:
+        fields = fields | {"dense_layers": tuple(i for i, feed in enumerate(feeds) if feed != "sparse")}
+    if window and "sliding" in kinds:
+        fields = fields | {"windows": tuple(window if kind == "sliding" else 0 for kind in kinds)}
+    if len(set(variations)) == 1:
+        return fields | dict(variations[0])
+    return fields | {"variations": variations}
+
+
+def _window(c: Config) -> int:
+    if c.raw.get("use_sliding_window") is False:
+        return 0
+    return c.integer(
+        "sequence", "sliding_window", "sliding_window_size", "attention_chunk_size", "window_size", "local_attention",
+        "attention_window_size", default=0, least=0,
+    )  # fmt: skip
+
+
+def _changes(
+    c: Config, family: Family, fields: Fields, pair: tuple[str, str], states: Fields, *, single: bool
+) -> Changes:
+    """What a layer of a (mixer, feed) has otherwise."""
+    mixer, feed = pair
+    changed: Fields = {}
+    if mixer in ("linear", "both"):
+        changed |= {"mixer": "state" if mixer == "linear" else "both"} | states
+        changed["plain"] = fields.get("plain", 0) + states.get("plain", 0)
+    elif mixer == "none":
+        changed["mixer"] = "none"
+    if single:
+        changed["feed"] = feed != "none"
+    for kind in pair:
+        changed |= read_fields(c, family.layers.get(kind, {}))
+    return tuple(
+        sorted(
+            (name, min(value, LIMITS[name]) if name in LIMITS else value) for name, value in changed.items()
+        )
+    )
