@@ -27,7 +27,8 @@ from podsim.workload.transformer import build
 MODELS = ("llama-3.1-8b", "llama-3.1-8b", "llama-3.1-405b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3")
 QUICK = 20
 PLANS = int(os.environ.get("PODSIM_PLANS", str(QUICK)))
-KNOWN = {"torchtitan": ("llama-3.1-8b", "llama-3.1-8b", "llama-3.1-405b", "deepseek-v3")}
+TITAN = ("llama-3.1-8b", "llama-3.1-8b", "llama-3.1-405b", "deepseek-v3")
+KNOWN = {"torchtitan": TITAN, "torchtitan-python": TITAN}
 """models that a tool of few models has"""
 
 
@@ -43,7 +44,7 @@ def _cluster(gpus: int) -> Cluster:
 
 def _tame(tool: str, plan: Plan) -> dict[str, object]:
     """Values that a tool can run, for the fields on which it is strictest."""
-    if tool == "megatron":
+    if tool in ("megatron", "nemo"):
         return {"optimizer_precision": "fp32"}
     tame = {"optimizer_precision": "fp32", "recompute_layers": 0, "precision": "bf16", "flash": True}
     alone = plan.dp * plan.cp == 1

@@ -1,7 +1,7 @@
 """Configurations in Python: nested calls with keywords, written, and read without running anything.
 
-What is understood is how people write recipes: a call whose keywords are literals or calls, and later assignments to
-its parts (`config.training.steps = 10`). A value is named by its path, `training.steps`; a call by the path of its keyword.
+Recipes are understood as people write them: a call whose keywords are literals or calls, and later assignments to its
+parts (`config.training.steps = 10`). A value has its path, `training.steps`, and a call the path of its keyword.
 """
 
 from __future__ import annotations

@@ -56,11 +56,16 @@ def source(job: Job) -> str:
     tables = titan.tables(job)
     flat = {f"{table}.{key}": value for table, keys in tables.items() for key, value in keys.items()}
     paths = {_NAMES.get(path, path): value for path, value in flat.items() if path not in _GONE}
-    nested: dict[str, Any] = {"model_spec": Expression("model_spec"), "optimizer": Expression("default_adamw(lr=3e-4)")}
+    nested: dict[str, Any] = {
+        "model_spec": Expression("model_spec"),
+        "optimizer": Expression("default_adamw(lr=3e-4)"),
+    }
     nested["loss"] = Expression(
         "ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec)))"
     )
-    converter = {path.rpartition(".")[2]: value for path, value in paths.items() if path.startswith(_CONVERTER)}
+    converter = {
+        path.rpartition(".")[2]: value for path, value in paths.items() if path.startswith(_CONVERTER)
+    }
     for path, value in paths.items():
         table, _, key = path.partition(".")
         if not key:
@@ -71,8 +76,9 @@ def source(job: Job) -> str:
     nested["activation_checkpoint"] = (kind, {}) if kind != "None" else None
     spec = {"flavor": tables["model"]["flavor"]}
     quantised = {"converters": [("Float8LinearConverter.Config", converter)]} if converter else {}
+    imports = _IMPORTS.format(name=tables["model"]["name"])
     return (
-        f'"""torchtitan 0.3: {job.name} on {job.plan.gpus} GPUs."""\n\n{_IMPORTS.format(name=tables["model"]["name"])}\n\n'
+        f'"""torchtitan 0.3: {job.name} on {job.plan.gpus} GPUs."""\n\n{imports}\n\n'
         "def podsim_train() -> Trainer.Config:\n"
         f"    model_spec = {call_text('model_registry', spec | quantised)}\n"
         f"    return {call_text('Trainer.Config', nested)}\n"
@@ -82,8 +88,8 @@ def source(job: Job) -> str:
 def notes(job: Job) -> list[str]:
     """What a user has to look over."""
     return [
-        f"save it as PACKAGE/config_registry.py; start it with torchrun --nnodes {job.nodes} --nproc-per-node {job.per_node} "
-        "-m torchtitan.train --module PACKAGE --config podsim_train",
+        f"save it as PACKAGE/config_registry.py; start it with torchrun --nnodes {job.nodes} --nproc-per-node "
+        f"{job.per_node} -m torchtitan.train --module PACKAGE --config podsim_train",
         "trains on c4 for 100 steps; hf_assets_path must hold the tokenizer, and dataloader.dataset be yours",
     ]
 
@@ -93,12 +99,20 @@ def read_python(text: str, context: Context) -> Reading | None:
     paths = read_paths(text)
     old = {new: name for name, new in _NAMES.items()}
     kept = ("training.", "parallelism.", "compile.", "dataloader.")
-    given = {old.get(path, path): value for path, value in paths.items() if path in old or path.startswith(kept)}
+    given = {
+        old.get(path, path): value for path, value in paths.items() if path in old or path.startswith(kept)
+    }
     kind = str(paths.get("activation_checkpoint", "SelectiveAC.Config"))
     mode = next((name for name, word in _CHECKPOINTING.items() if word == kind), None)
     if mode is None:
-        context.problems.append(f"activation_checkpoint={kind[:60]} may be {', '.join(_CHECKPOINTING.values())}")
-    names = [line.split(".")[2].split(" ")[0] for line in text.splitlines() if line.startswith("from torchtitan.models.")]
+        context.problems.append(
+            f"activation_checkpoint={kind[:60]} may be {', '.join(_CHECKPOINTING.values())}"
+        )
+    names = [
+        line.split(".")[2].split(" ")[0]
+        for line in text.splitlines()
+        if line.startswith("from torchtitan.models.")
+    ]
     family = next((name for name in names if name != "common"), "llama3")
     given |= {
         "activation_checkpoint.mode": mode or "none", "model.name": family,

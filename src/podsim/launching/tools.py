@@ -8,7 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from podsim.errors import PlanError, PodsimError, unknown_name
-from podsim.launching import accelerate, axolotl, deepspeed, kubernetes, maxtext, megatron, slurm, titan
+from podsim.launching import (
+    accelerate,
+    axolotl,
+    bridge,
+    deepspeed,
+    kubernetes,
+    maxtext,
+    megatron,
+    slurm,
+    titan,
+    titan_python,
+)
 from podsim.launching import command_line as command
 from podsim.launching.job import Context, Job, Reading, effective, plainest, refuse
 from podsim.launching.key_table import KeyedTool, cannot, read_keyed, table_of
@@ -45,6 +56,16 @@ def _megatron(job: Job) -> str:
 def _titan(job: Job) -> str:
     refuse("torchtitan", titan.cannot(job))
     return titan.toml(job)
+
+
+def _titan_python(job: Job) -> str:
+    refuse("torchtitan", titan_python.cannot(job))
+    return titan_python.source(job)
+
+
+def _bridge(job: Job) -> str:
+    refuse("Megatron-Bridge", megatron.cannot(job))
+    return bridge.recipe(job)
 
 
 def _deepspeed(job: Job) -> str:
@@ -85,6 +106,10 @@ TOOLS: dict[str, Tool] = {
              unsaid=("software", "gpus")),
         Tool(name="torchtitan", file="train.toml", eras=titan.ERAS, write=_titan,
              notes=lambda job: [*_started(job), *titan.notes(job)], read=titan.read_toml),
+        Tool(name="torchtitan-python", file="config_registry.py", eras=titan.ERAS, write=_titan_python,
+             notes=titan_python.notes, read=titan_python.read_python),
+        Tool(name="nemo", file="recipe.py", eras=megatron.ERAS, write=_bridge, notes=bridge.notes,
+             read=bridge.read_recipe, unsaid=("software", "gpus")),
         Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes,
              read=deepspeed.read_json, unsaid=("software", "sequence", "flash")),
         Tool(name="torchrun", file="run.sh", eras=_BOTH, write=command.line,
@@ -187,20 +212,21 @@ def _different(plan: Plan, wanted: Plan) -> dict[str, object]:
 def guess(text: str) -> str:
     """The tool that a text is for, by its looks."""
     start = text.lstrip()
-    if start.startswith(("{", "[{")) or start[:1] in ('"',):
-        return "deepspeed"
     lines = [line.strip() for line in text.splitlines()]
-    if any(line.startswith("#SBATCH") for line in lines):
-        return "slurm"
-    if any(line.replace(" ", "").replace('"', "") == "kind:PyTorchJob" for line in lines):
-        return "kubernetes"
     keys = {line.partition(":")[0] for line in text.splitlines() if not line[:1].isspace()}
-    for tool, marks in _MARKS.items():
-        if len(keys & marks) > 1:
-            return tool
-    if any(line in ("[parallelism]", "[training]", "[model]", "[job]") for line in lines):
-        return "torchtitan"
-    return "torchrun" if "torchrun" in text or "torch.distributed" in text or ".py" in text else "megatron"
+    words = [line.split() for line in lines if line.startswith(("from ", "import "))]
+    packages = [line[1] for line in words if len(line) > 1]
+    looks = {
+        "deepspeed": start.startswith(("{", "[{")) or (start[:1] == '"' and start[:3] != '"""'),
+        "slurm": any(line.startswith("#SBATCH") for line in lines),
+        "kubernetes": any(line.replace(" ", "").replace('"', "") == "kind:PyTorchJob" for line in lines),
+        "torchtitan-python": any(package.startswith("torchtitan") for package in packages),
+        "nemo": any(package.startswith("megatron.bridge") for package in packages),
+        **{tool: len(keys & marks) > 1 for tool, marks in _MARKS.items()},
+        "torchtitan": any(line in ("[parallelism]", "[training]", "[model]", "[job]") for line in lines),
+        "torchrun": "torchrun" in text or "torch.distributed" in text or ".py" in text,
+    }
+    return next((tool for tool, is_likely in looks.items() if is_likely), DEFAULT)
 
 
 def read(

@@ -18,7 +18,7 @@ from podsim.workload.families_classic import CLASSIC, ENCODERS
 from podsim.workload.family_reader import is_ordinary, read_family
 from podsim.workload.family_table import families
 from podsim.workload.model import Model
-from podsim.workload.specification import Transformer, resolve, shown
+from podsim.workload.specification import LIMITS, Transformer, resolve, shown
 from podsim.workload.transformer import build
 from podsim.workload.vision_keys import read_vision
 
@@ -31,6 +31,7 @@ _OTHER_HEADS = (
     "ForMultipleChoice", "ForMaskedLM", "ForPreTraining", "EncoderModel", "ForNextSentencePrediction",
 )  # fmt: skip
 _LATER_TOKENS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+_SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
 _RENAMED = {
     "gemma3": "gemma3_text",
     "xlm-roberta": "roberta",
@@ -68,7 +69,7 @@ def read_specification(source: str | Path | Mapping[str, Any]) -> Transformer:
     family = _family(c)
     fields = FAMILIES[family](c) if family in FAMILIES else read_family(c, family)
     if not c.problems:
-        fields |= _head(c, family)
+        fields |= _head(c, family) | _unpriced(c, fields)
     assumed = _assumptions(c, family)
     name = _printable(name or c.text("_name_or_path")) or family
     if c.problems:
@@ -93,6 +94,28 @@ def _name(path: Path) -> str:
     if path.name == "config.json":
         path = path.parent
     return path.name.removesuffix(".json").removesuffix(".config") or "model"
+
+
+def _unpriced(c: Config, fields: Fields) -> Fields:
+    """What launch files state of rotary positions and routers, and no cost depends on."""
+    rotary = c.raw.get("rope_parameters") or c.raw.get("rope_scaling")
+    base = c.raw.get("rope_theta", rotary.get("rope_theta") if isinstance(rotary, dict) else None)
+    stated: Fields = {}
+    is_rotary = fields.get("position") == "rope" or fields.get("rope_dim")
+    if is_rotary and type(base) in (int, float) and 1 <= base <= LIMITS["rotary_base"]:
+        stated["rotary_base"] = int(base)
+    if fields.get("experts") and c.raw.get("scoring_func") in _SCORES:
+        stated["router_score"] = c.raw["scoring_func"]
+    groups, top = c.raw.get("n_group"), c.raw.get("topk_group")
+    if (
+        fields.get("experts")
+        and type(groups) is int
+        and type(top) is int
+        and 1 <= top <= groups <= 2**16
+        and groups > 1
+    ):
+        stated |= {"router_groups": groups, "router_top_groups": top}
+    return stated
 
 
 def _printable(text: str) -> str:
