@@ -16,8 +16,9 @@ _SHARDED = ("zero", (2, 3))
 
 def _always(job: Job) -> Mapping[str, object]:
     """Keys that every file has: a model, data and steps to replace by the user's."""
+    packed = int(job.plan.cp) == 1 or int(job.plan.micro_batch) == 1  # as its ring attention needs
     keys: dict[str, object] = {
-        "base_model": str(job.names.get("model", job.model.name)), "sample_packing": True, "pad_to_sequence_len": True,
+        "base_model": str(job.names.get("model", job.model.name)), "sample_packing": packed, "pad_to_sequence_len": True,
         "datasets": [{"path": "mhenrichsen/alpaca_2k_test", "type": "alpaca"}], "val_set_size": 0.0, "max_steps": 100,
         "optimizer": "adamw_torch_fused", "lr_scheduler": "cosine", "learning_rate": 1e-5, "output_dir": "./outputs",
     }  # fmt: skip
@@ -57,7 +58,10 @@ TOOL = KeyedTool(
     ),
     can=ACCELERATE.can,
     always=_always,
-    rules=ACCELERATE.rules[:-1],
+    rules=(
+        *ACCELERATE.rules[:-1],
+        (lambda plan, model: int(plan.cp) > 1 and not plan.flash, "cp without flash: its ring attention is fused"),
+    ),
     refused={"fsdp_config.offload_params": NO_OFFLOAD, "fsdp_config.fsdp_offload_params": NO_OFFLOAD,
              "deepspeed": "read the DeepSpeed file itself"},
     uncounted={"activation_offloading": "activations are kept in the GPUs' memory",
