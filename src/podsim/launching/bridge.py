@@ -67,7 +67,7 @@ _RENAMED = {
 }
 """options whose fields have other names, and the kind of the value"""
 _TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "uint8"}
-_LEFT = ("mock-data", "tokenizer-type", "log-throughput", "group-query-attention", "multi-latent-attention", "bf16",
+ELSEWHERE = ("mock-data", "tokenizer-type", "log-throughput", "group-query-attention", "multi-latent-attention", "bf16",
          "fp16", "fp8-format", "fp8-recipe", "fp4-format", "fp4-recipe")  # fmt: skip
 """options that stand elsewhere: in the data, in `mixed_precision`, in the class of the model"""
 _MIXED = {
@@ -117,7 +117,7 @@ def recipe(job: Job) -> str:
     """The module, with one function `pretrain_config`."""
     flags = flags_of([word for group in megatron.options(job) for word in group])
     given = flags.given
-    assert given.keys() <= {option for _, option, _ in ROWS} | {*_LEFT}, given.keys()
+    assert given.keys() <= {option for _, option, _ in ROWS} | {*ELSEWHERE}, given.keys()
     tables: dict[str, dict[str, Any]] = {name: {} for name in _CLASSES}
     for path, option, kind in ROWS:
         table, _, name = path.partition(".")

@@ -157,7 +157,7 @@ def _values(flat: Mapping[str, Any], tool: KeyedTool, problems: list[str]) -> di
                 values[key.value] = match
         elif type(word) in (int, float) and 0 < word < 1 << 40:
             values[key.value] = word
-        elif not (word == -1 and key.plain is not None):
+        elif word != -1:  # which leaves the value to the tool
             problems.append(f"{path} = {shown(word)} must be a number above 0")
     return values
 

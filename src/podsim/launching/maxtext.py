@@ -40,10 +40,12 @@ def _always(job: Job) -> Mapping[str, object]:
 
 
 def _is_uneven(plan: Plan, model: Model) -> bool:
-    """Whether the layers, or the sequences of a GPU, do not divide evenly."""
+    """Whether the layers, the micro-batches of a pipeline or the sequences of a GPU do not divide evenly."""
     per_gpu = run_values(plan, model.layer_count)["per_gpu"]
     chunks = int(plan.pp) * int(plan.virtual_stages)
     sequences = int(plan.dp) * int(plan.micro_batch) * (int(plan.micro_batches) if int(plan.pp) > 1 else 1)
+    if int(plan.pp) > 1 and int(plan.micro_batches) % int(plan.pp):
+        return True
     return model.layer_count % chunks != 0 or int(int(plan.gpus) * per_gpu) != sequences
 
 
@@ -97,7 +99,7 @@ TOOL = KeyedTool(
     always=_always,
     rules=(
         (is_waiting, "overlap_grad or overlap_param off: XLA overlaps both"),
-        (_is_uneven, "its pipeline chunks have equally many layers, and its GPUs equally many sequences"),
+        (_is_uneven, "layers divide over its pipeline chunks, micro-batches over stages, and sequences over GPUs"),
         (_is_other_order, "its pipeline runs all forward passes first: schedule gpipe, or breadth-first with chunks"),
         (_is_unsharded, "its context and expert ranks divide the weights: cp or ep needs zero=3 over multiples of them"),
         (lambda plan, model: int(plan.zero) > 0 and int(plan.shard or plan.dp * plan.cp) == 1,
