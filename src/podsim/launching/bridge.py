@@ -78,8 +78,7 @@ _MIXED = {
 """recipes of mixed precision, the first of a precision is written"""
 _HEAD = '''"""Megatron-Bridge 0.3: {name} on {gpus} GPUs."""
 
-import torch
-import torch.nn.functional as F
+{libraries}
 from megatron.bridge.models.gpt_provider import GPTModelProvider
 from megatron.bridge.models.mla_provider import MLAModelProvider
 from megatron.bridge.training.comm_overlap import CommOverlapConfig

@@ -61,7 +61,7 @@ class KeyedTool:
     uncounted: Mapping[str, str] = field(default_factory=dict)
     """The keys that a prediction leaves out, and what it takes to be so instead."""
     silent: tuple[str, ...] = ()
-    """What the file leaves to a script, said as an assumption."""
+    """The parts of a run that the file leaves to a script, as assumptions."""
 
 
 def cannot(job: Job, tool: KeyedTool) -> list[str]:
