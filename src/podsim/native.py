@@ -20,7 +20,6 @@ An array is NDArray[kind] of the type that is declared, C-contiguous; arrays of 
 from __future__ import annotations
 
 import ctypes
-import os
 import stat
 import sys
 import tempfile
@@ -33,6 +32,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints, overload
 import numpy as np
 
 from podsim.c_compiler import CompileError, compile_library, library_name
+from podsim.cache_folder import cache_folder, is_private
 from podsim.errors import NativeError
 
 PACKAGE = Path(__file__).parent
@@ -150,11 +150,11 @@ def load_library() -> ctypes.CDLL:
             return ctypes.CDLL(str(PACKAGE / name))
         except OSError:
             pass  # built for another C library, in an installation that several systems share
-    folder = _private_folder()
+    folder = cache_folder("native")
     if folder is not None:
         path = folder / name
         try:
-            if not _is_private(path, stat.S_ISREG):
+            if not is_private(path, stat.S_ISREG):
                 _compile(path)
             return ctypes.CDLL(str(path))
         except OSError:
@@ -165,6 +165,12 @@ def load_library() -> ctypes.CDLL:
         return ctypes.CDLL(str(path))
 
 
+def is_compiled() -> bool:
+    """Whether the library is there, so that its first call need not compile it."""
+    name, folder = library_name(PACKAGE), cache_folder("native")
+    return (PACKAGE / name).exists() or (folder is not None and is_private(folder / name, stat.S_ISREG))
+
+
 def _compile(path: Path) -> None:
     """Compile the library, and say so."""
     print("podsim: compiling its C library, once (a few seconds)", file=sys.stderr, flush=True)
@@ -172,25 +178,3 @@ def _compile(path: Path) -> None:
         compile_library(PACKAGE, path)
     except CompileError as problem:
         raise NativeError(str(problem)) from None
-
-
-def _private_folder() -> Path | None:
-    """The folder of compiled libraries in the user's cache, which nobody else can write to; None without one."""
-    try:
-        base = os.environ.get("XDG_CACHE_HOME", "")
-        cache_home = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
-        folder = cache_home / "podsim" / "native"
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except (OSError, RuntimeError):
-        return None
-    return folder if _is_private(folder, stat.S_ISDIR) else None
-
-
-def _is_private(path: Path, is_kind: Callable[[int], bool]) -> bool:
-    """Whether a file or folder exists, belongs to the user, and is not another's to write to."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return False
-    return is_kind(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022

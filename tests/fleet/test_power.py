@@ -202,17 +202,21 @@ def test_parts_of_a_server_and_of_a_cluster() -> None:
     assert cluster_power(half, 0.5, within=pod) == pytest.approx(cluster_power(pod, 0.5) / 2)
 
 
-def test_default_output_has_nothing_new(run: Run) -> None:
-    plain = run("predict", *GPT, "--json").stdout
-    assert "expense" not in json.loads(plain)
+def test_an_answer_has_the_days_and_the_money_of_a_run_with_failures(run: Run) -> None:
+    plain = json.loads(run("predict", *GPT, "--json").stdout)
+    assert plain["training"]["tokens"] == pytest.approx(20 * 174.6e9, rel=0.01)
+    assert plain["expense"]["offer"]["provider"] == "market"
     priced = json.loads(run("predict", *GPT, "--json", "--price", "2.10", "--tokens", "300e9").stdout)
-    expense = priced.pop("expense")
-    assert priced.pop("training")["expected"] > 0
-    assert priced == json.loads(plain)
-    hours = 300e9 / priced["tokens_per_second"] * 512 / HOUR
-    assert expense["low"] == pytest.approx(2.10 * hours)
+    expense, training = priced["expense"], priced["training"]
+    assert (
+        expense["duration"]
+        == training["expected"]
+        > training["seconds"]
+        >= 300e9 / priced["tokens_per_second"]
+    )
+    assert expense["low"] == pytest.approx(2.10 * training["expected"] / HOUR * 512)
     assert expense["energy"] == pytest.approx(expense["power"] * expense["duration"] * 1.25)
-    told = run("predict", *GPT, "--price", "hyperscaler-a100").stdout
+    told = run("predict", *GPT, "--price", "hyperscaler-a100", "-v").stdout
     assert "2026-05 (mercatus-ai" in " ".join(told.split())
 
 
@@ -245,7 +249,7 @@ def test_commands_in_every_format(run: Run) -> None:
         (("predict", *GPT, "--price", "0"), ["more than 0 USD"]),
         (("predict", *GPT, "--tokens", "1", "--price", "2"), ["one step"]),
         (("plan", "gpt2", "--on", DGX, "--objective", "cost"), ["needs a price"]),
-        (("plan", "gpt2", "--on", DGX, "--price", "2"), ["objective cost or energy"]),
+        (("plan", "gpt2", "--on", DGX, "--price", "spiral"), ["unknown price 'spiral'"]),
     ],
 )  # fmt: skip
 def test_misuse(run: Run, words: tuple[str, ...], said: list[str]) -> None:

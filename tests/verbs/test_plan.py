@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_save_and_replay(podsim: Run, tmp_path: Path) -> None:
 
 
 def test_text_and_csv(podsim: Run) -> None:
-    text = podsim("plan", *SMALL, "--top", "3").stdout
+    text = podsim("plan", *SMALL, "--top", "3", "-v").stdout
     assert max(map(len, text.splitlines())) <= 80
     assert "plans evaluated in" in text
     assert "Pareto front" in text
@@ -138,5 +139,9 @@ def test_progress_bar(
     monkeypatch.setattr("sys.stderr", out)
     with bar("searching", after=after) as update:
         update(25, 100)
+        while not after and "searching" not in out.getvalue():
+            time.sleep(0.001)  # another thread draws
+        update(25, 100)
     assert ("25%" in out.getvalue()) == drawn
+    assert out.getvalue().startswith("podsim: searching") == (stream is io.StringIO)
     assert out.getvalue().endswith("\033[2K") or not drawn, "the bar is not erased"

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
+from malformed_requests import malformed_requests
 from starlette.testclient import TestClient
 
 import podsim
@@ -193,3 +194,13 @@ def test_the_server_refuses_what_it_should_not_do():
         pytest.raises(PodsimError, match=r"is busy; \d+ is free: podsim web --port"),
     ):
         listen("127.0.0.1", taken.getsockname()[1])
+
+
+def test_malformed_requests_get_a_refusal_and_no_traceback(client):
+    quick = tuple(name for name, question in QUESTIONS.items() if question.is_quick)
+    for asked in malformed_requests(7, 300, quick):
+        reply = client.request(asked.method, asked.path, content=asked.body, headers=asked.headers)
+        assert reply.status_code < 500, (asked, reply.text)
+        assert "Traceback" not in reply.text
+        assert "root:x:" not in reply.text
+    assert client.post("/api/predict", json=ASKED).status_code == 200

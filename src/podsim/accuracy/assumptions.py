@@ -100,7 +100,8 @@ def _beyond(allowance: Allowance) -> str:
 def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
     """What a reader should doubt."""
     software = load_software(plan.software, cluster.gpu)
-    said = [
+    said = list(cluster.remarks)
+    said += [
         f"{software.title} has no {title}: predicted as if it had" for title in lacking_titles(plan, software)
     ]
     if not _has_runs(cluster.gpu.architecture, plan.precision):

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from podsim.options.output_options import JsonOutput, ValidateOutput
-from podsim.report import accuracy_page, page, render
 from podsim.report.calibration_tables import calibration_report, sensitivity_report
+from podsim.report.comparisons import render
+from podsim.report.pages import accuracy_page, page
 from podsim.report.plain_data import to_json
 from podsim.report.screen import report_text
 from podsim.verbs.validate import UNKNOWN, validate

@@ -43,6 +43,8 @@ class Row:
     """The options, as MODULE:CLASS of podsim.options."""
     verb: str = ""
     """The verb: a public name of podsim, or MODULE:FUNCTION."""
+    network: str = ""
+    """The function that answers for a captured network, given the options; without one the verb does."""
     ask: str = ""
     """The function that asks, given (options, output), where the output decides what to ask."""
     check: str = ""
@@ -50,6 +52,8 @@ class Row:
     output: str = "output_options:Output"
     report: str = ""
     """The function from an answer to its report."""
+    brief: str = ""
+    """The function from an answer to its report at a glance; --verbose prints `report`."""
     rows: str = ""
     """The attribute, or MODULE:FUNCTION, of the rows of CSV; by default the answer itself."""
     data: str = ""
@@ -146,7 +150,9 @@ class Command(click.Command):
             load(row.show)(answer, output, options)
         elif row.report:
             data = load(row.data) if row.data else None
-            print_answer(answer, output, load(row.report), rows=_rows(row, answer), data=data)
+            is_brief = row.brief and not output.verbose and not options.get("detail")
+            report = load(row.brief if is_brief else row.report)
+            print_answer(answer, output, report, rows=_rows(row, answer), data=data)
         sys.stdout.flush()
         return row.status(answer)
 
@@ -155,6 +161,8 @@ class Command(click.Command):
         row = self.row
         if row.ask:
             return load(row.ask)(options, output)
+        if row.network and load("verbs.network_answers:is_captured")(options.get("model")):
+            return load(row.network)(options)
         if options.get("plan"):
             options = _explicit(options)
         plotted = {row.plotted: output.plot is not None} if row.plotted else {}

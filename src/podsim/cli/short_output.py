@@ -8,8 +8,9 @@ from typing import Any
 
 from podsim.cli.command import print_answer
 from podsim.cli.late_import import load
-from podsim.options.output_options import FioOutput, Output
+from podsim.options.output_options import FioOutput, GlanceOutput, Output
 from podsim.report.screen import Report
+from podsim.results.graphs import GraphCost
 from podsim.results.lab import ComparedCollectives
 from podsim.results.launched import PlanRead, Recipe
 from podsim.results.served import Figure
@@ -20,6 +21,16 @@ def show_graph(cost: Any, output: Output, options: Mapping[str, Any]) -> None:
     """Print the cost of a graph, with its ops if they are wanted."""
     report = load("report.graph_tables:graph_report")
     print_answer(cost, output, lambda answer: report(answer, detail=options["detail"]), rows=cost.ops)
+
+
+def show_prediction(answer: Any, output: GlanceOutput, options: Mapping[str, Any]) -> None:
+    """Print the prediction of a plan, or the cost of a captured network."""
+    if isinstance(answer, GraphCost):
+        show_graph(answer, output, options)
+    else:
+        is_brief = not output.verbose and not options.get("detail")
+        name = "glance:prediction_glance" if is_brief else "predictions:prediction_report"
+        print_answer(answer, output, load(f"report.{name}"))
 
 
 def show_launch(answer: Recipe | PlanRead, output: Output, options: Mapping[str, Any]) -> None:

@@ -117,7 +117,7 @@ class Jobs:
         job["parents"] = parents
         return Work(
             job=job, shares=equal if shares is None else shares, child_ptr=ptr,
-            child=np.ascontiguousarray(pairs[:, 1]), slow_JS=self.slow_JS,
+            child=np.ascontiguousarray(pairs[:, 1]), slow_JS=self.slow_JS, jobs=n, users=len(equal),
         )  # fmt: skip
 
 

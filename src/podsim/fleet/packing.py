@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.fleet.packing_kernels import NodesNow, Wanted, pack_requests
 from podsim.fleet.queue_state import Floats, Ints
 
 WHOLE = 1000
@@ -118,8 +119,6 @@ def pack(
     requests: Requests, nodes: Nodes, arrivals: Ints | Sequence[int], packer: str, *, rng: np.random.Generator
 ) -> Packed:
     """Pack requests in the order of arrival, with a random choice among equal nodes, as in Kubernetes."""
-    from podsim.fleet.packing_kernels import NodesNow, Wanted, pack_all
-
     if packer not in PACKERS:
         raise PodsimError(unknown_name("packer", packer, PACKERS))
     order = np.asarray(arrivals, np.int64)
@@ -127,7 +126,8 @@ def pack(
     weight = requests.count[kinds] / requests.count[kinds].sum()
     wanted = Wanted(
         cpu=np.ascontiguousarray(requests.cpu), memory=requests.memory, gpus=requests.gpus, share=requests.share,
-        allowed_RM=requests.allowed_RM, kinds=kinds, weight=weight,
+        allowed_RM=requests.allowed_RM, kinds=kinds, weight=weight, requests=len(requests.count),
+        models=requests.allowed_RM.shape[1], sharers=len(kinds),
     )  # fmt: skip
     n, g, r = len(nodes.gpus), int(nodes.gpus.max()), len(requests.count)
     free_NG = np.where(np.arange(g)[None, :] < nodes.gpus[:, None], WHOLE, -1).astype(np.int64)
@@ -135,10 +135,11 @@ def pack(
         cpu=nodes.cpu.copy(), memory=nodes.memory.copy(), free_NG=free_NG, model=nodes.model,
         most=np.array([nodes.cpu.max(), nodes.memory.max(), float(g * WHOLE)]), version=np.zeros(n, np.int64),
         seen_RN=np.full((r, n), -1), score_RN=np.zeros((r, n)), held_RN=np.zeros((r, n), np.int64),
-        spare=np.zeros(g, np.int64),
+        spare=np.zeros(g, np.int64), nodes=n, gpus=g,
     )  # fmt: skip
     total = float(nodes.gpus.sum() * WHOLE)
-    given, broken = pack_all(wanted, now, order, list(PACKERS).index(packer), rng.random(len(order) * 2))
+    given, chance = np.zeros(len(order), np.bool_), rng.random(len(order) * 2)
+    broken = pack_requests(wanted, now, order, len(order), list(PACKERS).index(packer), chance, given)
     taken = np.where(given, requests.demand[order], 0)
     return Packed(
         packer=packer, arrived=np.cumsum(requests.demand[order]) / total, allocated=np.cumsum(taken) / total,

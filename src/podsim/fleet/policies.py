@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.fleet.orders import MOVING, ORDERS
 from podsim.fleet.queue_state import CONSERVATIVE, EASY, SKIP, STRICT, Rules
 
 BACKFILLS = {"strict": STRICT, "skip": SKIP, "easy": EASY, "conservative": CONSERVATIVE}
@@ -61,8 +62,6 @@ class Policy:
 
     def __post_init__(self) -> None:
         """Raise PodsimError with all contradictions."""
-        from podsim.fleet.orders import ORDERS
-
         times = (
             "interval",
             "refresh",
@@ -104,14 +103,13 @@ class Policy:
 
     def rules(self, gpus: int) -> Rules:
         """The policy in numbers, for a machine of `gpus` GPUs."""
-        from podsim.fleet.orders import MOVING, ORDERS
-
         same = {name: getattr(self, name) for name in Rules._fields if name in _SAME}
         return Rules(
             total=float(gpus), order=list(ORDERS).index(self.order), preempt=self.preempt,
             still=self.order not in MOVING,
             backfill=BACKFILLS[self.backfill], depth=int(self.depth), moves=self.moves,
-            levels=np.array(self.levels, np.float64), **{name: float(value) for name, value in same.items()},
+            levels=np.array(self.levels, np.float64), bounds=len(self.levels),
+            **{name: float(value) for name, value in same.items()},
         )  # fmt: skip
 
 

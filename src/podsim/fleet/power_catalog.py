@@ -17,7 +17,7 @@ Positive = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
 
 
 class _Sourced(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     source: str = Field(min_length=3)
     date: str = Field(min_length=4)
@@ -59,7 +59,7 @@ class _Hpl(_Table):
 class Figures(BaseModel):
     """The power of parts, as shares of the limits in their data sheets."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     gpu: _Gpu
     server: _Server

@@ -12,6 +12,7 @@ import numpy as np
 from podsim.errors import ClusterError, PodsimError
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.policies import Policy
+from podsim.fleet.queue_engine import ALL_ENDED, PAUSE, ROOM, advance
 from podsim.fleet.queue_state import (
     BEST_FIT,
     DECISIONS,
@@ -30,6 +31,7 @@ from podsim.fleet.queue_state import (
     grow_spans,
     new_state,
 )  # fmt: skip
+from podsim.native import c_struct
 
 PLACEMENTS = {"first-fit": FIRST_FIT, "best-fit": BEST_FIT, "spread": SPREAD}
 """The placements: the first node that fits; the fullest node that fits, and few leaves; any GPUs on few nodes."""
@@ -79,7 +81,10 @@ class Machine:
             if self.nodes_per_leaf
             else np.zeros(self.nodes, np.int64)
         )
-        return Plant(size=self.gpus_per_node, leaf=leaf.astype(np.int64), rule=PLACEMENTS[self.placement])
+        return Plant(
+            size=self.gpus_per_node, leaf=leaf.astype(np.int64), rule=PLACEMENTS[self.placement], nodes=self.nodes,
+            leaves=int(leaf.max()) + 1,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -175,15 +180,15 @@ def _play(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -> 
 
     The kernel returns after a number of rounds that take a fraction of a second, so that Ctrl-C works.
     """
-    from podsim.fleet.queue_engine import ALL_ENDED, PAUSE, ROOM, advance
-
     state, rounds, said = new_state(work, plant, rules), 16, PAUSE
+    inputs, struct = [c_struct(part) for part in (work, plant, rules)], c_struct(state)
     while said != ALL_ENDED:
         began = time.monotonic()
-        said = advance(work, plant, rules, state, rounds)
+        said = advance(*inputs, struct, rounds)
         assert said in (ALL_ENDED, PAUSE, ROOM)
         if said == ROOM:
             state = grow_spans(state)
+            struct = c_struct(state)
         if progress is not None:
             progress(int(state.number[ENDED]), len(work.job))
         took = time.monotonic() - began

@@ -17,10 +17,14 @@ Records: TypeAlias = Any
 
 HELD, WAITING, RUNNING, DONE = range(4)
 """The status of a job: not submitted or waiting for dependencies, in the queue, on GPUs, ended."""
-(QUEUE, BUSY, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE, COUNTERS) = range(13)
-"""The positions in State.number: jobs in the queue, running jobs, next submission, spans, first free piece, free GPUs,
-ended jobs, whether something changed since the last decision, decisions, steps of the profile, jobs started by the
-last decision, missed reservations."""
+(
+    QUEUE, LINE, FRESH, ACTIVE, BUSY, TICKET, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE,
+    COUNTERS,
+) = range(17)  # fmt: skip
+"""The positions in State.number: waiting jobs, those in the line, those that joined since the last decision, running
+jobs in the order of the queue, running jobs, releases, next submission, spans, first free piece, free GPUs, ended jobs,
+whether something changed since the last decision, decisions, steps of the profile, jobs started by the last decision,
+missed reservations."""
 CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, TIMES = range(8)
 """The positions in State.time: now, last decision, next planned decision, last charge of usage, usage of all users,
 GPU-seconds that were free and enough for the first job but too scattered, GPUs in this state now."""
@@ -45,6 +49,7 @@ STANDING = np.dtype([
     ("status", np.int64),
     ("waits_for", np.int64),  # number of jobs that must end first
     ("released", np.float64),  # s, time at which it could first start
+    ("ticket", np.int64),  # number of releases before its own
     ("remaining", np.float64),  # s at full speed, at its last stop
     ("attained", np.float64),  # GPU-seconds held, up to its last stop
     ("begun", np.float64),  # s, time of its last start; of its stop while it waits
@@ -55,14 +60,27 @@ STANDING = np.dtype([
     ("level", np.int64),  # of attained service
     ("entered", np.float64),  # s, time of arrival at its level
     ("runs", np.int64),  # number of starts
-    ("key", np.float64),
     ("turn", np.int64),  # the last decision that gave or left it its GPUs
     ("span", np.int64),  # position of the span of its current run
     ("plan", np.float64),  # s, time of its reservation (conservative backfill)
     ("held_for", np.float64),  # s of its reservation
     ("piece", np.int64),  # its first piece of the machine, -1 for none
+    ("kind", np.int64),  # the position of its size in State.size
+    ("heap", np.int64),  # the position of its end in State.ends
 ])  # fmt: skip
 """The record of a job's state."""
+
+ENTRY = np.dtype([("key", np.float64), ("job", np.int64)])
+"""The record of a job in a sorted list or heap."""
+
+NODE = np.dtype([
+    ("key", np.float64),
+    ("least", np.float64),  # s that the job runs at least
+    ("lowest", np.float64),  # s, the least of these of the jobs at and below it
+    ("left", np.int64),
+    ("right", np.int64),
+])  # fmt: skip
+"""The record of a waiting job in the tree of its size."""
 
 
 class Work(NamedTuple):
@@ -77,6 +95,10 @@ class Work(NamedTuple):
     child: Ints
     slow_JS: Floats
     """share. The speed of a job on one node, on several, and under several leaves."""
+    jobs: int
+    """The number of jobs."""
+    users: int
+    """The number of users."""
 
 
 class Plant(NamedTuple):
@@ -88,6 +110,10 @@ class Plant(NamedTuple):
     """The leaf switch of each node, [N]."""
     rule: int
     """The rule: FIRST_FIT, BEST_FIT or SPREAD."""
+    nodes: int
+    """The number of nodes."""
+    leaves: int
+    """The number of leaf switches."""
 
 
 class Rules(NamedTuple):
@@ -117,6 +143,8 @@ class Rules(NamedTuple):
     """Whether running jobs may move at every decision, at no cost."""
     levels: Floats
     """The GPU-seconds of attained service at which a job falls by a level."""
+    bounds: int
+    """The number of levels."""
     age: float
     """The weight of age in the order multifactor, as the next fields."""
     max_age: float
@@ -138,12 +166,30 @@ class State(NamedTuple):
     time: Floats
     job: Records
     """Records of STANDING, [J]."""
-    queue: Ints
-    """The jobs by order, with running ones if the policy preempts."""
-    spare: Ints
-    """The buffer for sorting, [J]."""
-    busy: Ints
-    """The running jobs by due time, [GPUs]."""
+    line: Records
+    """Records of ENTRY: the waiting jobs in order, where they are not in trees, [J]."""
+    spare: Records
+    """The buffer for sorting, records of ENTRY, [J + GPUs]."""
+    fresh: Ints
+    """The jobs that joined the queue since the last decision, [J]."""
+    node: Records
+    """Records of NODE: the waiting jobs in trees, one tree for each size, [J]."""
+    size: Ints
+    """The sizes of jobs, [sizes]; the next three have the same shape."""
+    root: Ints
+    """The root of each tree, -1 for none."""
+    ahead: Ints
+    """The next job of each tree in the decision, -1 for none."""
+    narrow: NDArray[np.uint8]
+    """Whether the decision passed by jobs of the tree that run too long."""
+    kinds: int
+    """The number of trees; 0 where the jobs are in the line."""
+    active: Records
+    """Records of ENTRY: the running jobs in the order of the queue, if the policy preempts, [2 GPUs]."""
+    busy: Records
+    """Records of ENTRY: the running jobs by due time, [GPUs]."""
+    ends: Records
+    """Records of ENTRY: the running jobs as a heap by the time of their end, [GPUs]."""
     free: Ints
     """The free GPUs of each node, [N]."""
     trial: Ints
@@ -172,6 +218,8 @@ class State(NamedTuple):
     """The first node of each span."""
     span_reach: Ints
     """The distance class of each span: 0 on one node, 1 under one leaf, 2 under several."""
+    room: int
+    """The number of spans for which the arrays have room."""
 
 
 def _floats(n: int) -> Floats:
@@ -182,32 +230,49 @@ def _ints(n: int) -> Ints:
     return np.zeros(n, np.int64)
 
 
+def _entries(n: int) -> Records:
+    return np.zeros(n, ENTRY)
+
+
 def new_state(work: Work, plant: Plant, rules: Rules) -> State:
     """The state of a queue before the first submission."""
-    jobs, nodes, users = len(work.job), len(plant.leaf), len(work.shares)
-    gpus = nodes * plant.size
+    gpus = plant.nodes * plant.size
     links = np.arange(1, 2 * gpus + 2)
     links[-1] = -1
     number, time = _ints(COUNTERS), _floats(TIMES)
     number[FREE], number[STEPS], time[PLANNED] = gpus, 1, np.inf
-    job = np.zeros(jobs, STANDING)
-    job["remaining"], job["waits_for"] = work.job["seconds"], work.job["parents"]
+    has_trees = rules.still and rules.backfill != CONSERVATIVE
+    size, kind = _sizes(work) if has_trees else (_ints(0), _ints(work.jobs))
+    job = np.zeros(work.jobs, STANDING)
+    job["remaining"], job["waits_for"], job["kind"] = work.job["seconds"], work.job["parents"], kind
     job["speed"], job["plan"], job["piece"] = 1.0, np.inf, -1
-    room = jobs + 2 * gpus + 64
-    ahead = 6 * jobs + 2 * gpus + 64 if rules.backfill == CONSERVATIVE else 1
+    room = work.jobs + 2 * gpus + 64
+    ahead = 6 * work.jobs + 2 * gpus + 64 if rules.backfill == CONSERVATIVE else 1
     return State(
-        number=number, time=time, job=job, queue=_ints(jobs), spare=_ints(jobs), busy=_ints(2 * gpus + 1),
-        free=np.full(nodes, plant.size), trial=_ints(nodes), picked=_ints(nodes + 1), taken=_ints(nodes + 1),
-        leaf_idle=_ints(int(plant.leaf.max()) + 1), piece_node=_ints(len(links)), piece_gpus=_ints(len(links)),
-        piece_next=links, usage=_floats(users), rate=_floats(users), step_time=_floats(ahead),
-        step_free=np.full(ahead, gpus), span_job=_ints(room), span_start=_floats(room), span_end=_floats(room),
-        span_node=_ints(room), span_reach=_ints(room),
+        number=number, time=time, job=job, line=_entries(0 if has_trees else work.jobs),
+        spare=_entries(work.jobs + 2 * gpus), fresh=_ints(work.jobs),
+        node=np.zeros(work.jobs if has_trees else 0, NODE), size=size, root=np.full(len(size), -1),
+        ahead=_ints(len(size)), narrow=np.zeros(len(size), np.uint8), kinds=len(size),
+        active=_entries(2 * gpus if rules.preempt else 0), busy=_entries(2 * gpus + 1), ends=_entries(2 * gpus + 1),
+        free=np.full(plant.nodes, plant.size), trial=_ints(plant.nodes), picked=_ints(plant.nodes + 1),
+        taken=_ints(plant.nodes + 1), leaf_idle=_ints(plant.leaves), piece_node=_ints(len(links)),
+        piece_gpus=_ints(len(links)), piece_next=links, usage=_floats(work.users), rate=_floats(work.users),
+        step_time=_floats(ahead), step_free=np.full(ahead, gpus), span_job=_ints(room), span_start=_floats(room),
+        span_end=_floats(room), span_node=_ints(room), span_reach=_ints(room), room=room,
     )  # fmt: skip
+
+
+def _sizes(work: Work) -> tuple[Ints, Ints]:
+    """(the sizes of jobs, the position of each job's size among them)."""
+    gpus = work.job["gpus"]
+    size = np.flatnonzero(np.bincount(gpus)).astype(np.int64)
+    return size, np.searchsorted(size, gpus)
 
 
 def grow_spans(state: State) -> State:
     """The state with room for twice as many spans."""
     names = ("span_job", "span_start", "span_end", "span_node", "span_reach")
-    return state._replace(
-        **{name: np.concatenate([(old := getattr(state, name)), np.zeros_like(old)]) for name in names}
-    )
+    arrays: dict[str, Any] = {
+        name: np.concatenate([(old := getattr(state, name)), np.zeros_like(old)]) for name in names
+    }
+    return state._replace(**arrays)._replace(room=2 * state.room)

@@ -39,6 +39,7 @@ from podsim.hardware.overrides import (
     words,
 )
 from podsim.hardware.parts import Gpu, Link, Nic, System
+from podsim.hardware.physical_sense import check_possible, doubtful_values
 from podsim.hardware.userfile import read_toml, user_file
 from podsim.memo import hashed_once
 from podsim.units import format_quantity
@@ -87,6 +88,8 @@ class Cluster:
     """share. The remaining capacity of degraded links or parts of its fabric, by name (Fabric.find)."""
     collectives: tuple[tuple[str, str], ...] = ()
     """The usual settings of its collectives, as (key, word): what a run is assumed to have that does not state them."""
+    remarks: tuple[str, ...] = ()
+    """The doubts about a user's values, with the arithmetic."""
     host: Host | None = None
     """The measurements of `podsim measure host`, for a measured machine."""
 
@@ -266,9 +269,11 @@ def load_cluster(
     origins = {**dict.fromkeys(early, file.source), **dict.fromkeys(late, "the user")}
     try:
         base = replace(_catalog_cluster(file.inherits), name=file.name, published={})
-        return _change_cluster(base, {**early, **late}, origins)
+        cluster = _change_cluster(base, {**early, **late}, origins)
+        check_possible(cluster.system)
     except (CatalogError, ClusterError) as error:
         raise type(error)(f"{spec.strip()[-200:]}: {error}") from None
+    return cluster
 
 
 def _is_file(spec: str) -> bool:
@@ -367,6 +372,7 @@ def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapp
     fields["network"] = change_link(network, values, "network")
     origin = "; ".join([cluster.source, *(f"{key}: {text}" for key, text in origins.items())])
     notes = {**cluster.notes, **{key: f"set by {origins[key]}" for key in given}}
+    fields["remarks"] = doubtful_values(system, cluster.system, fields["nvlink"], fields["network"])
     changed = replace(cluster, system=system, source=origin, notes=notes, published={}, **fields)
     if {"nics", "fabric", "network.bandwidth", "network.latency"} & set(values):
         return replace(changed, system=_match_system(changed))

@@ -52,8 +52,8 @@ class FatTree:
 def fat_tree(*, nodes: int, rails: int, unit: int, ports: int) -> FatTree:
     """The fabric of `nodes` with an adapter per rail and `unit` nodes on a leaf; each switch has `ports`.
 
-    A leaf has an uplink for every node of a full unit, so nothing is oversubscribed. Raises ClusterError for a
-    unit with more nodes than half of a leaf's ports.
+    A leaf has an uplink for every node of a full unit, so nothing is oversubscribed; of a single unit that is not full,
+    for every node that it has. Raises ClusterError for a unit with more nodes than half of a leaf's ports.
     """
     down = ports // 2
     if not 1 <= unit <= down:
@@ -61,7 +61,7 @@ def fat_tree(*, nodes: int, rails: int, unit: int, ports: int) -> FatTree:
             f"{unit} nodes per unit do not fit a switch of {ports} ports;"
             f" 1 to {down} leave room for as many uplinks"
         )
-    units = ceil(nodes / unit)
+    units, unit = ceil(nodes / unit), min(unit, nodes)
     leaves = units * rails
     uplinks = leaves * unit
     spines, groups, tall = _spines(units, rails, unit, ports)

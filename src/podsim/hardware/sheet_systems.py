@@ -172,6 +172,7 @@ def cluster_sections(cluster: Cluster) -> tuple[Section, ...]:
     for title, rows in (
         ("Compute fabric", tuple(_fabric(cluster))),
         ("Published", tuple(_published(cluster))),
+        ("Doubts", tuple(_doubts(cluster))),
     ):
         if rows:
             own.append(Section(title=title, rows=rows))
@@ -243,7 +244,9 @@ def _fabric(cluster: Cluster) -> Iterator[Row]:
     yield derived_row(
         "cables, node to leaf", tree.node_cables, "", f"{cluster.hosts} hosts x {tree.rails} rails"
     )
-    how = f"{tree.leaves} leaves x {cluster.hosts_per_leaf}, as many up as down"
+    how = f"{tree.leaves} leaves x {tree.leaf_cables // tree.leaves}, as many up as down"
+    if tree.leaf_cables > tree.node_cables:
+        how += " in a full unit: the last is built out"
     yield derived_row("cables, leaf to spine", tree.leaf_cables, "", how)
     how = "as many as below" if tree.cores else "no cores"
     yield derived_row("cables, spine to core", tree.spine_cables, "", how)
@@ -251,6 +254,12 @@ def _fabric(cluster: Cluster) -> Iterator[Row]:
     yield derived_row(
         "cables per unit, below the spines", per_unit, "", "node to leaf and leaf to spine / units"
     )
+
+
+def _doubts(cluster: Cluster) -> Iterator[Row]:
+    """What is odd about a user's values."""
+    for remark in cluster.remarks:
+        yield Row(label="", value=None, unit="", text="", how=remark, source=cluster.source)
 
 
 def _published(cluster: Cluster) -> Iterator[Row]:

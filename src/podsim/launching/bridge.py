@@ -136,6 +136,7 @@ def recipe(job: Job) -> str:
         for name, fields in tables.items()
     }
     return _HEAD.format(
+        libraries="import torch\nimport torch.nn.functional as F",
         name=job.name,
         gpus=job.plan.gpus,
         body=call_text("ConfigContainer", body | {"mixed_precision": mixed}),

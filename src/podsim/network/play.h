@@ -8,7 +8,7 @@
 enum { IDLE, ACTIVE, ENDED, AGAIN, NEW }; /* modes of a flow; ENDED, AGAIN and NEW only within a batch */
 
 /* positions of counters in State.number */
-enum { HEAP, TOUCHED, DIRTY, MEMO, STORED, FREE_BUCKETS, FREE_CELLS, ROOM, EVENTS, RECENT, SOLVED, STAMP, DONE };
+enum { HEAP, TOUCHED, DIRTY, MEMO, STORED, BUCKETS, FREE_BUCKETS, ROOM, EVENTS, RECENT, SOLVED, STAMP, DONE };
 
 static const double SAME = 1e-12;         /* see play_state.py */
 static const double TIGHT = 1.0 + 1e-10;
@@ -52,7 +52,7 @@ struct Program {
     const double *ones;
 };
 
-/* one record for each thing, so that what is used together lies together */
+/* one record for each thing, so that what is used together lies together; a flow in use fills one cache line */
 struct Flow {
     int32_t mode;
     int32_t sent;
@@ -62,25 +62,24 @@ struct Flow {
     int32_t group;
     int32_t lane;
     int32_t delay;
-    int32_t before;
-    int32_t after;
     int32_t bucket;
     int32_t next;
     int32_t previous;
-    int32_t slots;
-    int32_t seen;
     int32_t lone;
-    double limit;
-    double bytes;
-    double left;
-    double since;
     double rate;
-    double last;
-    double began;
-    double busy;
+    double bytes;
 };
 
-struct Slice {
+/* what is seldom needed of a flow */
+struct Course {
+    double limit;
+    double left;
+    double since;
+    double last;
+    int32_t before;
+    int32_t after;
+    int32_t slots;
+    int32_t seen;
     int32_t chunk;
     int32_t width;
     int32_t turn;
@@ -95,6 +94,7 @@ struct Group {
     int32_t flows_end;
     int32_t wakes;
     int32_t wakes_end;
+    int32_t gate;
 };
 
 struct Gate {
@@ -103,6 +103,7 @@ struct Gate {
     int32_t deps_end;
     int32_t flows;
     int32_t flows_end;
+    int32_t waits;
 };
 
 struct Dep {
@@ -116,11 +117,12 @@ struct Wake {
 };
 
 struct Lane {
-    int32_t start;
     int32_t first;
     int32_t middle;
     int32_t end;
     int64_t key;
+    double began;
+    double busy;
 };
 
 struct Link {
@@ -154,12 +156,15 @@ struct Due {
 struct Cell {
     double time;
     int32_t flow;
-    int32_t next;
+    int32_t group;
 };
 
 struct Wave {
     int64_t first;
-    int64_t last;
+    int64_t count;
+    int64_t start;
+    int64_t room;
+    int64_t flows;
 };
 
 struct MemoSlot {
@@ -175,25 +180,25 @@ struct MemoRate {
 
 struct State {
     struct Flow *flows;
-    const struct Slice *slices;
+    struct Course *courses;
     struct Group *groups;
     struct Gate *gates;
     const struct Dep *deps;
     const struct Wake *wakes;
-    const int64_t *items;
-    const struct Lane *lanes;
+    const int32_t *items;
+    struct Lane *lanes;
     struct Link *links;
     struct OnLink *on_link;
-    int64_t *slots;
+    int32_t *slots;
     struct Bucket *buckets;
     struct Due *heap;
     int64_t *free;
     struct Due *recent;
     struct Wave *waves;
     struct Cell *cells;
-    int64_t *touched;
-    int64_t *dirty;
-    int64_t *members;
+    int32_t *touched;
+    int32_t *dirty;
+    int32_t *members;
     struct MemoSlot *memo;
     struct MemoRate *memo_rates;
     double *lane_rate;
@@ -206,13 +211,14 @@ struct State {
     int64_t flow_count;
     int64_t gate_count;
     int64_t wave_count;
+    int64_t bucket_room;
     int64_t memo_size;
     int64_t memo_room;
 };
 
 /* play_time.c: time in buckets */
 int64_t pop_bucket(struct State *s);
-void schedule(int64_t f, double now, struct State *s);
+void schedule(int64_t f, double left, double now, struct State *s);
 void unschedule(int64_t f, struct State *s);
 
 /* play_share.c: rates */

@@ -291,8 +291,8 @@ def _run(p: Program, size: float) -> State:
     state, program = new_state(p), c_struct(p)
     now = run(program, state, -1.0)
     while not state.number[DONE]:
-        if state.number[ROOM] < len(state.flows):
-            state = more_room(state)
+        if state.number[ROOM]:
+            state = more_room(state, p)
         now = run(program, state, now)
     assert np.array_equal(state.flows["sent"], p.repeat)
     assert np.array_equal(state.flows["got"], p.repeat)
@@ -301,7 +301,7 @@ def _run(p: Program, size: float) -> State:
 
 def _end_seconds(stage: Stage, state: State) -> tuple[float, Floats]:
     """(last arrival, s; when each node has received all and sent all, s, [nodes])."""
-    last = state.flows["last"][stage.flow]
+    last = state.courses["last"][stage.flow]
     ends = np.zeros(stage.table.nodes)
     np.maximum.at(ends, stage.table.destination, last)
     np.maximum.at(ends, stage.table.source, last - stage.program.delays[stage.program.delay][stage.flow])
@@ -311,6 +311,5 @@ def _end_seconds(stage: Stage, state: State) -> tuple[float, Floats]:
 def _busy_seconds(stage: Stage, state: State) -> Floats:
     """Seconds in which each link carried something; a link of one lane with one channel is busy when its flows are."""
     p, busy = stage.program, state.links["busy"].copy()
-    own = np.bincount(p.lane, state.flows["busy"], len(p.start))
-    busy[len(p.capacity) - len(p.start) :] += np.where(p.first > p.start, own, 0.0)
+    busy[len(p.capacity) - len(p.start) :] += np.where(p.first > p.start, state.lanes["busy"], 0.0)
     return np.where(stage.link >= 0, busy[stage.link], 0.0)

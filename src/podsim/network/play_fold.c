@@ -1,58 +1,185 @@
-/* Colour refinement. Sums, as the order of what is touched means nothing; they wrap around, so they are unsigned. */
+/* Colour refinement: elements of one class are told apart by the classes of what they touch, until nothing splits.
+ *
+ * Elements are numbered in one row: flows, lanes, links, gates, groups. After the first round only elements that touch
+ * one that changed its class are looked at again. When a class splits, those not looked at keep its number, or else its
+ * largest part does, so a split far away costs little. */
 #include "network/hash.h"
 #include "network/play.h"
 #include "network/play_fold.h"
 
-static int64_t sum(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static int64_t times(int64_t factor, int64_t a) { return (int64_t)((uint64_t)factor * (uint64_t)a); }
+/* where each kind of element starts in the row */
+static int64_t lane_at(const struct Classes *c) { return c->flows; }
+static int64_t link_at(const struct Classes *c) { return c->flows + c->lanes; }
+static int64_t gate_at(const struct Classes *c) { return c->flows + c->lanes + c->links; }
+static int64_t group_at(const struct Classes *c) { return c->flows + c->lanes + c->links + c->gates; }
+static int64_t element_count(const struct Classes *c) { return group_at(c) + c->groups; }
 
-/* New colours of lanes and links: from the flows on each lane, the lanes on each link, the links of each lane. */
-static void colour_lanes(const struct Colours *c, const struct Program *p) {
-    for (int64_t a = 0; a < c->lane_count; a++) {
-        c->lane[a] = hash_pair(c->lane[a], 1);
-        for (int64_t i = p->start[a]; i < p->end[a]; i++) {
-            int64_t *link = &c->link[p->link[i]];
-            *link = sum(*link, c->lane[a]);
-        }
-    }
-    for (int64_t x = 0; x < c->link_count; x++) c->link[x] = hash_pair(c->link[x], 2);
-    for (int64_t a = 0; a < c->lane_count; a++) {
-        int64_t lane = c->lane[a];
-        for (int64_t i = p->start[a]; i < p->end[a]; i++) lane = sum(lane, times(3, c->link[p->link[i]]));
-        c->lane[a] = hash_pair(lane, 3);
-    }
+/* What touching an element of a class adds to a sign, by how it is touched; sums, as the order means nothing. */
+static uint64_t touch(int64_t way, int64_t element, const struct Classes *c) {
+    return (uint64_t)hash_pair(c->member[element], way);
 }
 
-/* New colours of groups and gates. */
-static void colour_gates(const struct Colours *c, const struct Program *p) {
-    for (int64_t k = 0; k < c->group_count; k++) c->group[k] = hash_pair(c->group[k], 4);
-    for (int64_t g = 0; g < c->gate_count; g++) {
-        int64_t gate = 0;
+static uint64_t flow_sign(int64_t f, const struct Classes *c, const struct Program *p) {
+    uint64_t sign = touch(1, lane_at(c) + p->lane[f], c);
+    if (p->before[f] >= 0) sign += touch(2, p->before[f], c);
+    if (p->after[f] >= 0) sign += touch(3, p->after[f], c);
+    if (p->gate[f] >= 0) sign += touch(4, gate_at(c) + p->gate[f], c);
+    if (p->group[f] >= 0) sign += touch(5, group_at(c) + p->group[f], c);
+    return sign;
+}
+
+static uint64_t lane_sign(int64_t a, const struct Classes *c, const struct Program *p) {
+    uint64_t sign = 0;
+    for (int64_t i = c->lane_ptr[a]; i < c->lane_ptr[a + 1]; i++) sign += touch(1, c->lane_flow[i], c);
+    for (int64_t i = p->start[a]; i < p->end[a]; i++)
+        if (p->link[i] < c->links) sign += touch(2, link_at(c) + p->link[i], c);
+    return sign;
+}
+
+/* All that an element touches, as one number. */
+static uint64_t sign_of(int64_t element, const struct Classes *c, const struct Program *p) {
+    uint64_t sign = 0;
+    if (element < lane_at(c)) return flow_sign(element, c, p);
+    if (element < link_at(c)) return lane_sign(element - lane_at(c), c, p);
+    if (element < gate_at(c)) {
+        int64_t x = element - link_at(c);
+        for (int64_t i = c->link_ptr[x]; i < c->link_ptr[x + 1]; i++) sign += touch(1, lane_at(c) + c->link_lane[i], c);
+    } else if (element < group_at(c)) {
+        int64_t g = element - gate_at(c);
         for (int64_t i = p->dep_ptr[g]; i < p->dep_ptr[g + 1]; i++)
-            gate = sum(gate, hash_pair(c->group[p->dep_group[i]], p->dep_lag[i]));
-        c->gate[g] = gate;
+            sign += touch(p->dep_lag[i], group_at(c) + p->dep_group[i], c);
+    } else {
+        int64_t k = element - group_at(c);
+        for (int64_t i = p->group_ptr[k]; i < p->group_ptr[k + 1]; i++) sign += touch(1, p->group_flow[i], c);
+    }
+    return sign;
+}
+
+static void list_element(int64_t element, int64_t *listed, const struct Classes *c) {
+    if (c->marked[element]) return;
+    c->marked[element] = 1;
+    c->listed[(*listed)++] = element;
+}
+
+/* List what touches a flow, a lane or a link. */
+static void list_around_lane(int64_t element, int64_t *listed, const struct Classes *c, const struct Program *p) {
+    if (element < lane_at(c)) {
+        list_element(lane_at(c) + p->lane[element], listed, c);
+        if (p->group[element] >= 0) list_element(group_at(c) + p->group[element], listed, c);
+        if (p->before[element] >= 0) list_element(p->before[element], listed, c);
+        if (p->after[element] >= 0) list_element(p->after[element], listed, c);
+    } else if (element < link_at(c)) {
+        int64_t a = element - lane_at(c);
+        for (int64_t i = c->lane_ptr[a]; i < c->lane_ptr[a + 1]; i++) list_element(c->lane_flow[i], listed, c);
+        for (int64_t i = p->start[a]; i < p->end[a]; i++)
+            if (p->link[i] < c->links) list_element(link_at(c) + p->link[i], listed, c);
+    } else {
+        int64_t x = element - link_at(c);
+        for (int64_t i = c->link_ptr[x]; i < c->link_ptr[x + 1]; i++)
+            list_element(lane_at(c) + c->link_lane[i], listed, c);
     }
 }
 
-/* One round: colours of lanes, links, gates and groups from the flows' colours, and from these the flows' next, in
- * `next`. The base colours are those of lanes and links by themselves. */
-EXPORT void fold_refine(const int64_t *base_lane, const int64_t *base_link, const struct Colours *c,
-                        const struct Program *p, int64_t *next) {
-    const int64_t *flow = c->flow;
-    memcpy(c->lane, base_lane, (size_t)c->lane_count * sizeof *c->lane);
-    memcpy(c->link, base_link, (size_t)c->link_count * sizeof *c->link);
-    memset(c->group, 0, (size_t)c->group_count * sizeof *c->group);
-    for (int64_t f = 0; f < c->flow_count; f++) {
-        c->lane[p->lane[f]] = sum(c->lane[p->lane[f]], flow[f]);
-        if (p->group[f] >= 0) c->group[p->group[f]] = sum(c->group[p->group[f]], flow[f]);
+/* List what touches any element. */
+static void list_around(int64_t element, int64_t *listed, const struct Classes *c, const struct Program *p) {
+    if (element < gate_at(c)) {
+        list_around_lane(element, listed, c, p);
+    } else if (element < group_at(c)) {
+        int64_t g = element - gate_at(c);
+        for (int64_t i = p->gate_ptr[g]; i < p->gate_ptr[g + 1]; i++) list_element(p->gate_flow[i], listed, c);
+    } else {
+        int64_t k = element - group_at(c);
+        for (int64_t i = p->group_ptr[k]; i < p->group_ptr[k + 1]; i++) list_element(p->group_flow[i], listed, c);
+        for (int64_t i = p->wake_ptr[k]; i < p->wake_ptr[k + 1]; i++)
+            list_element(gate_at(c) + p->wake_gate[i], listed, c);
     }
-    colour_lanes(c, p);
-    colour_gates(c, p);
-    for (int64_t f = 0; f < c->flow_count; f++) { /* odd factors tell apart what a colour comes from */
-        int64_t touched = p->before[f] >= 0 ? times(5, flow[p->before[f]]) : 0;
-        if (p->after[f] >= 0) touched = sum(touched, times(7, flow[p->after[f]]));
-        if (p->gate[f] >= 0) touched = sum(touched, times(9, c->gate[p->gate[f]]));
-        if (p->group[f] >= 0) touched = sum(touched, times(11, c->group[p->group[f]]));
-        next[f] = hash_pair(flow[f], sum(touched, c->lane[p->lane[f]]));
+}
+
+/* Group the listed elements by class and sign; how many groups there are. */
+static int64_t group_listed(int64_t listed, const struct Classes *c) {
+    int64_t size = 16, groups = 0;
+    while (size < 2 * listed) size *= 2;
+    memset(c->slots, 0xff, (size_t)size * sizeof *c->slots);
+    for (int64_t i = 0; i < listed; i++) {
+        int64_t element = c->listed[i], member = c->member[element], sign = c->sign[element];
+        int64_t at = hash_pair(member, sign) & (size - 1);
+        for (; c->slots[at] >= 0; at = (at + 1) & (size - 1)) {
+            int64_t other = c->first[c->slots[at]];
+            if (c->member[other] == member && c->sign[other] == sign) break;
+        }
+        if (c->slots[at] < 0) {
+            c->slots[at] = groups;
+            c->first[groups] = element;
+            c->sums[groups++] = 0;
+        }
+        c->group[i] = c->slots[at];
+        c->sums[c->group[i]] += 1;
+        c->hits[member] += 1;
     }
+    return groups;
+}
+
+/* Number the parts of classes that split: count[g] becomes the class of group g; the number of classes. */
+static int64_t number_parts(int64_t groups, int64_t classes, const struct Classes *c) {
+    for (int64_t g = 0; g < groups; g++) {
+        int64_t member = c->member[c->first[g]], *largest = &c->largest[member];
+        if (c->hits[member] < c->size[member]) continue; /* those not looked at keep the number */
+        if (*largest < 0 || c->sums[g] > c->sums[*largest]) *largest = g;
+    }
+    for (int64_t g = 0; g < groups; g++) {
+        int64_t member = c->member[c->first[g]];
+        c->sums[g] = c->largest[member] == g ? member : classes++;
+    }
+    return classes;
+}
+
+/* Split the classes of the listed elements by their signs; how many elements changed their class, in `changed`. */
+static int64_t split_listed(int64_t listed, int64_t *classes, const struct Classes *c, const struct Program *p) {
+    int64_t changed = 0;
+    for (int64_t i = 0; i < listed; i++) c->sign[c->listed[i]] = (int64_t)sign_of(c->listed[i], c, p);
+    int64_t groups = group_listed(listed, c);
+    *classes = number_parts(groups, *classes, c);
+    for (int64_t i = 0; i < listed; i++) {
+        c->hits[c->member[c->listed[i]]] = 0;
+        c->largest[c->member[c->listed[i]]] = -1;
+    }
+    for (int64_t i = 0; i < listed; i++) {
+        int64_t element = c->listed[i], member = c->sums[c->group[i]];
+        c->marked[element] = 0;
+        if (member == c->member[element]) continue;
+        c->size[c->member[element]] -= 1;
+        c->size[member] += 1;
+        c->member[element] = member;
+        c->changed[changed++] = element;
+    }
+    return changed;
+}
+
+/* The entries of each value, in order: pointer [values + 1], entries [count]; values outside are left out. */
+static void list_by_value(const int64_t *value, int64_t count, int64_t values, int64_t *pointer, int64_t *entries) {
+    memset(pointer, 0, (size_t)(values + 1) * sizeof *pointer);
+    for (int64_t i = 0; i < count; i++)
+        if (value[i] < values) pointer[value[i]] += 1;
+    for (int64_t v = 0; v < values; v++) pointer[v + 1] += pointer[v];
+    for (int64_t i = count - 1; i >= 0; i--)
+        if (value[i] < values) entries[--pointer[value[i]]] = i;
+}
+
+/* Refine classes [0, classes) until they are stable; how many there are. `entry_lane`: the lane of each entry of
+ * Program.link, [entries]. */
+EXPORT int64_t fold_classes(const struct Classes *c, const struct Program *p, const int64_t *entry_lane,
+                            int64_t entries, int64_t classes) {
+    int64_t count = element_count(c), listed = 0;
+    list_by_value(p->lane, c->flows, c->lanes, c->lane_ptr, c->lane_flow);
+    list_by_value(p->link, entries, c->links, c->link_ptr, c->link_lane);
+    for (int64_t i = 0; i < c->link_ptr[c->links]; i++) c->link_lane[i] = entry_lane[c->link_lane[i]];
+    for (int64_t v = 0; v < count; v++) c->largest[v] = -1;
+    for (int64_t v = 0; v < count; v++) c->size[c->member[v]] += 1;
+    for (int64_t v = 0; v < count; v++) list_element(v, &listed, c);
+    while (listed > 0) {
+        int64_t changed = split_listed(listed, &classes, c, p);
+        listed = 0;
+        for (int64_t i = 0; i < changed; i++) list_around(c->changed[i], &listed, c, p);
+    }
+    return classes;
 }

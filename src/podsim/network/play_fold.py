@@ -11,31 +11,57 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from podsim.native import c_function, c_struct
+from podsim.native import c_function
 from podsim.network.collectives.table import Ints
 from podsim.network.play_program import mix, number_rows
 from podsim.network.play_state import Program, typed_program
 
 
-class Colours(NamedTuple):
-    """The colours of the elements, by kind; equal elements have equal colours."""
+class Classes(NamedTuple):
+    """The class of each element (flows, lanes, links, gates, groups in one row), and room to refine classes in."""
 
-    flow: Ints
-    lane: Ints
-    link: Ints
-    gate: Ints
+    member: Ints
+    """The class of each element, [elements]."""
+    size: Ints
+    """The number of elements of each class, [elements]."""
+    sign: Ints
+    """A hash of the classes that each element touches, [elements]."""
+    listed: Ints
+    """The elements to be looked at."""
+    changed: Ints
+    """The elements whose class has changed."""
     group: Ints
-    flow_count: int
-    lane_count: int
-    link_count: int
-    gate_count: int
-    group_count: int
+    """The group of each listed element: those of one class and sign."""
+    first: Ints
+    """The first element of each group."""
+    sums: Ints
+    """The number of elements of each group; then its class."""
+    hits: Ints
+    """The listed elements of each class."""
+    largest: Ints
+    """The largest group of each class that is listed in full, or -1."""
+    slots: Ints
+    """A hash table of groups."""
+    marked: NDArray[np.uint8]
+    """Whether each element is listed."""
+    lane_ptr: Ints
+    """The start of the flows of each lane."""
+    lane_flow: Ints
+    link_ptr: Ints
+    """The start of the lanes on each link."""
+    link_lane: Ints
+    flows: int
+    lanes: int
+    links: int
+    """The number of links, without those of one lane alone."""
+    gates: int
+    groups: int
 
 
-_refine = c_function("fold_refine", Ints, Ints, Colours, Program, Ints)
-"""One round: colours of lanes, links, gates and groups from the flows' colours, and the flows' next colours, written to
-the last argument."""
+_refine = c_function("fold_classes", Classes, Program, Ints, int, int, result=int)
+"""Refine `member` until no class splits; the number of classes."""
 
 
 def _classes(colour: Ints) -> tuple[Ints, Ints]:
@@ -44,34 +70,44 @@ def _classes(colour: Ints) -> tuple[Ints, Ints]:
 
 
 def _colours(p: Program) -> list[Ints]:
-    """Stable colours of flows, lanes, links, gates and groups."""
+    """Stable classes of flows, lanes, links, gates and groups."""
     what = [p.repeat, p.delay, p.width, p.channel]  # two flows of a lane at one time are on two channels
     if np.any(p.chunk_bytes != p.chunk_bytes[0]):
         what += [p.chunk, p.turn, p.wheel]
-    flow, _ = number_rows(np.stack(what))
+    alone = len(p.capacity) - len(p.start)
     binding = np.zeros(len(p.capacity), np.int64)
     lane_of = np.repeat(np.arange(len(p.start)), p.end - p.start)
     binding[p.link] = np.arange(len(p.link)) < p.middle[lane_of]
-    link, _ = number_rows(np.stack([p.capacity.view(np.int64), binding]))
-    lane, _ = number_rows(
-        np.stack([p.first - p.start, p.capacity[len(p.capacity) - len(p.start) :].view(np.int64)])
+    rows = (
+        what,
+        [p.first - p.start, p.capacity[alone:].view(np.int64)],
+        [p.capacity[:alone].view(np.int64), binding[:alone]],
+        [np.zeros(len(p.dep_ptr) - 1, np.int64)],
+        [np.zeros(len(p.group_repeat), np.int64)],
     )
-    flow, lane, link = mix(flow), mix(lane), mix(link)
-    counts = len(flow), len(lane), len(link), len(p.dep_ptr) - 1, len(p.group_repeat)
-    colours = Colours._make((flow, *(np.empty(count, np.int64) for count in counts[1:]), *counts))
-    struct, program, new = c_struct(colours), c_struct(p), np.empty_like(flow)
-    classes, rounds = 0, 0
-    while True:
-        _refine(lane, link, struct, program, new)
-        rounds += 1
-        if rounds % 4 == 0:  # classes only split: when four rounds split none, none will
-            now = len(_classes(new)[1])
-            if (
-                now == classes
-            ):  # so lanes, links, gates and groups, which follow from the flows, are stable too
-                return list(colours[:5])
-            classes = now
-        flow[:] = new
+    parts, classes = [], 0
+    for columns in rows:
+        member, first = number_rows(np.stack(columns))
+        parts.append(member + classes)
+        classes += len(first)
+    sizes = [len(part) for part in parts]
+    member = np.concatenate(parts)
+    _refine(_room_to_refine(member, sizes, len(p.link)), p, lane_of, len(p.link), classes)
+    return np.split(member, np.cumsum(sizes)[:-1])
+
+
+def _room_to_refine(member: Ints, sizes: list[int], entries: int) -> Classes:
+    """The classes at the start, with room for the others."""
+    count, (flows, lanes, links, gates, groups) = len(member), sizes
+    listed, changed, group, first, sums, sign = (np.empty(count, np.int64) for _ in range(6))
+    size, hits, largest = (np.zeros(count, np.int64) for _ in range(3))
+    return Classes(
+        member=member, size=size, sign=sign, listed=listed, changed=changed, group=group, first=first, sums=sums,
+        hits=hits, largest=largest, slots=np.empty(max(16, 1 << (2 * count).bit_length()), np.int64),
+        marked=np.zeros(count, np.uint8), lane_ptr=np.empty(lanes + 1, np.int64), lane_flow=np.empty(flows, np.int64),
+        link_ptr=np.empty(links + 1, np.int64), link_lane=np.empty(entries, np.int64), flows=flows, lanes=lanes,
+        links=links, gates=gates, groups=groups,
+    )  # fmt: skip
 
 
 def _quotient_rows(pointer: Ints, first: Ints, columns_CR: Ints) -> tuple[Ints, Ints]:

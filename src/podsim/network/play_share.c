@@ -9,7 +9,7 @@ static void mark_dirty(int64_t on, struct State *s) {
     if (link->dirty) return;
     link->dirty = 1;
     link->was = link->demand;
-    s->dirty[s->number[DIRTY]++] = on;
+    s->dirty[s->number[DIRTY]++] = (int32_t)on;
 }
 
 /* Count a flow in (step 1) or out (step -1) of the links that it crosses. */
@@ -25,39 +25,43 @@ static void count_users(const struct Lane *lane, double now, int32_t step, const
     }
 }
 
+/* Put a flow on a link that may limit it (step 1), or take it off (step -1). */
+static void join_link(int64_t f, int64_t slot, int64_t on, double demand, int32_t step, struct State *s) {
+    struct Link *link = &s->links[on];
+    struct OnLink *here = &s->on_link[link->room];
+    int32_t count = link->flows;
+    mark_dirty(on, s);
+    if (step > 0) {
+        here[count].flow = (int32_t)f;
+        here[count].slot = (int32_t)slot;
+        s->slots[slot] = count;
+        link->demand += demand;
+    } else {
+        here[s->slots[slot]] = here[count - 1];
+        s->slots[here[count - 1].slot] = s->slots[slot];
+        link->demand = count > 1 ? link->demand - demand : 0.0;
+    }
+    link->flows = count + step;
+}
+
 /* Put a flow on its links (step 1) or take it off (step -1). */
 void occupy_links(int64_t f, double now, int32_t step, const struct Program *p, struct State *s) {
-    struct Flow *flow = &s->flows[f];
-    const struct Lane *lane = &s->lanes[flow->lane];
+    struct Lane *lane = &s->lanes[s->flows[f].lane];
     if (step > 0)
-        flow->began = now;
+        lane->began = now;
     else
-        flow->busy += now - flow->began;
+        lane->busy += now - lane->began;
+    if (lane->first == lane->end) return;
     count_users(lane, now, step, p, s);
-    for (int64_t i = lane->first; i < lane->middle; i++) {
-        int64_t on = p->link[i], slot = flow->slots + i - lane->first;
-        struct Link *link = &s->links[on];
-        struct OnLink *here = &s->on_link[link->room];
-        int32_t count = link->flows;
-        mark_dirty(on, s);
-        if (step > 0) {
-            here[count].flow = (int32_t)f;
-            here[count].slot = (int32_t)slot;
-            s->slots[slot] = count;
-            link->demand += p->use[i] * flow->limit;
-        } else {
-            here[s->slots[slot]] = here[count - 1];
-            s->slots[here[count - 1].slot] = s->slots[slot];
-            link->demand = count > 1 ? link->demand - p->use[i] * flow->limit : 0.0;
-        }
-        link->flows = count + step;
-    }
+    const struct Course *course = &s->courses[f];
+    for (int64_t i = lane->first; i < lane->middle; i++)
+        join_link(f, course->slots + i - lane->first, p->link[i], p->use[i] * course->limit, step, s);
 }
 
 /* Where a set of active lanes is remembered, or would be. */
 static int64_t memo_slot(int64_t sign, const struct State *s) {
     int64_t mask = s->memo_size - 1, at = (sign ^ (sign >> 32)) & mask;
-    while (s->memo[at].at >= 0 && s->memo[at].sign != sign) at = (at + 1) & mask;
+    while (s->memo[at].at > 0 && s->memo[at].sign != sign) at = (at + 1) & mask;
     return at;
 }
 
@@ -65,10 +69,11 @@ static int64_t memo_slot(int64_t sign, const struct State *s) {
 static void remember(int64_t count, int64_t sign, struct State *s) {
     int64_t *number = s->number;
     if (number[STORED] + count > s->memo_room || 2 * number[MEMO] >= s->memo_size) {
-        number[STORED] = number[MEMO] = 0;
-        for (int64_t i = 0; i < s->memo_size; i++) s->memo[i].at = -1;
+        number[STORED] = 1; /* position 0 is never used: it marks an empty slot */
+        number[MEMO] = 0;
+        memset(s->memo, 0, (size_t)s->memo_size * sizeof *s->memo);
     }
-    if (count > s->memo_room) return;
+    if (count >= s->memo_room) return;
     struct MemoSlot *slot = &s->memo[memo_slot(sign, s)];
     slot->sign = sign;
     slot->at = (int32_t)number[STORED];
@@ -85,7 +90,7 @@ static void remember(int64_t count, int64_t sign, struct State *s) {
 /* Set lane_rate for the members, whose lanes' keys add up to `sign`. */
 static void solve(int64_t count, int64_t sign, const struct Program *p, struct State *s) {
     const struct MemoSlot *slot = &s->memo[memo_slot(sign, s)];
-    if (slot->at >= 0) {
+    if (slot->at > 0) {
         for (int64_t i = slot->at; i < slot->at + slot->lanes; i++)
             s->lane_rate[s->memo_rates[i].lane] = s->memo_rates[i].rate;
         return;
@@ -103,8 +108,8 @@ static void solve(int64_t count, int64_t sign, const struct Program *p, struct S
 static int64_t find_members(int64_t f, int64_t *sign, const struct Program *p, struct State *s) {
     int32_t stamp = (int32_t)s->number[STAMP];
     int64_t count = 1;
-    s->members[0] = f;
-    s->flows[f].seen = stamp;
+    s->members[0] = (int32_t)f;
+    s->courses[f].seen = stamp;
     for (int64_t done = 0; done < count; done++) {
         const struct Lane *lane = &s->lanes[s->flows[s->members[done]].lane];
         *sign = (int64_t)((uint64_t)*sign + (uint64_t)lane->key);
@@ -114,8 +119,8 @@ static int64_t find_members(int64_t f, int64_t *sign, const struct Program *p, s
             link->seen = stamp;
             for (int64_t j = link->room; j < link->room + link->flows; j++) {
                 int32_t other = s->on_link[j].flow;
-                if (s->flows[other].seen == stamp) continue;
-                s->flows[other].seen = stamp;
+                if (s->courses[other].seen == stamp) continue;
+                s->courses[other].seen = stamp;
                 s->members[count++] = other;
             }
         }
@@ -126,20 +131,21 @@ static int64_t find_members(int64_t f, int64_t *sign, const struct Program *p, s
 /* Go on at another rate. */
 static void change_rate(int64_t f, double rate, double now, struct State *s) {
     struct Flow *flow = &s->flows[f];
-    flow->left = max_double(0.0, flow->left - flow->rate * (now - flow->since));
-    flow->since = now;
+    struct Course *course = &s->courses[f];
+    course->left = max_double(0.0, course->left - flow->rate * (now - course->since));
+    course->since = now;
     flow->rate = rate;
     unschedule(f, s);
-    schedule(f, now, s);
+    schedule(f, course->left, now, s);
 }
 
 /* Set new rates for a flow and all flows that share links with it. */
 static void share(int64_t f, double now, const struct Program *p, struct State *s) {
     struct Flow *flows = s->flows;
-    if (flows[f].seen == (int32_t)s->number[STAMP]) return;
+    if (s->courses[f].seen == (int32_t)s->number[STAMP]) return;
     int64_t sign = 0, count = find_members(f, &sign, p, s);
     if (count == 1)
-        s->lane_rate[flows[f].lane] = flows[f].limit;
+        s->lane_rate[flows[f].lane] = s->courses[f].limit;
     else
         solve(count, sign, p, s);
     for (int64_t i = 0; i < count; i++) {

@@ -14,15 +14,17 @@ from podsim.native import c_function
 from podsim.network.collectives.table import Floats, Ints
 
 Records: TypeAlias = NDArray[np.void]
+Small: TypeAlias = NDArray[np.int32]
 
 SAME = 1e-12
 """times and rates within this share of each other are one: rounding, not sharing, tells them apart"""
 TIGHT = 1.0 + 1e-10
 """a link of which more than this times its capacity could be used may hold its flows back"""
 MEMO_LANES = 1 << 24
-(HEAP, TOUCHED, DIRTY, MEMO, STORED, FREE_BUCKETS, FREE_CELLS, ROOM, EVENTS, RECENT, SOLVED, STAMP, DONE,
+(HEAP, TOUCHED, DIRTY, MEMO, STORED, BUCKETS, FREE_BUCKETS, ROOM, EVENTS, RECENT, SOLVED, STAMP, DONE,
  COUNTERS) = range(14)  # fmt: skip
-"""positions of counters in State.number: how many there are in a list, or how many there have been; whether it is over"""
+"""positions of counters in State.number: how many there are in a list, or how many there have been; ROOM: whether a wave
+lacks room; DONE: whether it is over"""
 
 
 class Program(NamedTuple):
@@ -89,26 +91,31 @@ class Program(NamedTuple):
 
 
 FLOATS = ("chunk_bytes", "chunk_ends", "delays", "use", "capacity", "ones")
-FLOW_FIELDS = ("repeat", "gate", "group", "lane", "delay", "before", "after")
-SLICE_FIELDS = ("chunk", "width", "turn", "wheel")
+FLOW_FIELDS = ("repeat", "gate", "group", "lane", "delay")
+COURSE_FIELDS = ("before", "after", "chunk", "width", "turn", "wheel")
 
 # one record for each thing, so that what is used together lies together; i4: numbers of things, i8: sums, f8: SI
 FLOW = np.dtype([
     ("mode", "i4"), ("sent", "i4"), ("got", "i4"), ("repeat", "i4"), ("gate", "i4"), ("group", "i4"), ("lane", "i4"),
-    ("delay", "i4"), ("before", "i4"), ("after", "i4"), ("bucket", "i4"), ("next", "i4"), ("previous", "i4"),
-    ("slots", "i4"), ("seen", "i4"), ("lone", "i4"),
-    ("limit", "f8"), ("bytes", "f8"), ("left", "f8"), ("since", "f8"), ("rate", "f8"), ("last", "f8"), ("began", "f8"),
-    ("busy", "f8"),
+    ("delay", "i4"), ("bucket", "i4"), ("next", "i4"), ("previous", "i4"), ("lone", "i4"), ("rate", "f8"),
+    ("bytes", "f8"),
 ])  # fmt: skip
-SLICE = np.dtype([("chunk", "i4"), ("width", "i4"), ("turn", "i4"), ("wheel", "i4")])
+COURSE = np.dtype([
+    ("limit", "f8"), ("left", "f8"), ("since", "f8"), ("last", "f8"), ("before", "i4"), ("after", "i4"),
+    ("slots", "i4"), ("seen", "i4"), ("chunk", "i4"), ("width", "i4"), ("turn", "i4"), ("wheel", "i4"),
+])  # fmt: skip
 GROUP = np.dtype([
     ("done", "i4"), ("ahead", "i4"), ("repeat", "i4"), ("flows", "i4"), ("flows_end", "i4"), ("wakes", "i4"),
-    ("wakes_end", "i4"),
+    ("wakes_end", "i4"), ("gate", "i4"),
 ])  # fmt: skip
-GATE = np.dtype([("open", "i4"), ("deps", "i4"), ("deps_end", "i4"), ("flows", "i4"), ("flows_end", "i4")])
+GATE = np.dtype([
+    ("open", "i4"), ("deps", "i4"), ("deps_end", "i4"), ("flows", "i4"), ("flows_end", "i4"), ("waits", "i4"),
+])  # fmt: skip
 DEP = np.dtype([("group", "i4"), ("lag", "i4")])
 WAKE = np.dtype([("gate", "i4"), ("lag", "i4")])
-LANE = np.dtype([("start", "i4"), ("first", "i4"), ("middle", "i4"), ("end", "i4"), ("key", "i8")])
+LANE = np.dtype([
+    ("first", "i4"), ("middle", "i4"), ("end", "i4"), ("key", "i8"), ("began", "f8"), ("busy", "f8"),
+], align=True)  # fmt: skip
 LINK = np.dtype([
     ("users", "i4"), ("flows", "i4"), ("room", "i4"), ("dirty", "i4"), ("seen", "i8"), ("since", "f8"), ("busy", "f8"),
     ("demand", "f8"), ("was", "f8"), ("capacity", "f8"),
@@ -116,8 +123,8 @@ LINK = np.dtype([
 ON_LINK = np.dtype([("flow", "i4"), ("slot", "i4")])
 BUCKET = np.dtype([("time", "f8"), ("head", "i8")])
 DUE = np.dtype([("time", "f8"), ("bucket", "i8")])
-CELL = np.dtype([("time", "f8"), ("flow", "i4"), ("next", "i4")])
-WAVE = np.dtype([("first", "i8"), ("last", "i8")])
+CELL = np.dtype([("time", "f8"), ("flow", "i4"), ("group", "i4")])
+WAVE = np.dtype([("first", "i8"), ("count", "i8"), ("start", "i8"), ("room", "i8"), ("flows", "i8")])
 MEMO_SLOT = np.dtype([("sign", "i8"), ("at", "i4"), ("lanes", "i4")])
 MEMO_RATE = np.dtype([("rate", "f8"), ("lane", "i8")])
 
@@ -126,19 +133,19 @@ class State(NamedTuple):
     """Where the simulation stands: records as above, and the lists of what has to be looked at."""
 
     flows: Annotated[Records, FLOW]
-    slices: Annotated[Records, SLICE]
-    """The chunks of each flow: only flows whose transfers differ in bytes look here."""
+    courses: Annotated[Records, COURSE]
+    """The rest of each flow: what is seldom needed, or only of flows that share links."""
     groups: Annotated[Records, GROUP]
     gates: Annotated[Records, GATE]
     deps: Annotated[Records, DEP]
     wakes: Annotated[Records, WAKE]
-    items: Ints
+    items: Small
     """The flows of gates and flows of groups; the records hold the bounds."""
     lanes: Annotated[Records, LANE]
     links: Annotated[Records, LINK]
     on_link: Annotated[Records, ON_LINK]
     """The active flows of the links that may limit, each link in its own range."""
-    slots: Ints
+    slots: Small
     """The position of each flow on each such link of its lane."""
     buckets: Annotated[Records, BUCKET]
     heap: Annotated[Records, DUE]
@@ -147,14 +154,13 @@ class State(NamedTuple):
     recent: Annotated[Records, DUE]
     """The last eight buckets."""
     waves: Annotated[Records, WAVE]
-    """The first and last transfer of each delay in flight: first in, first out."""
+    """The transfers of each delay in the latency of links: a ring of cells, first in, first out."""
     cells: Annotated[Records, CELL]
-    """The transfers in the latency of links."""
-    touched: Ints
+    touched: Small
     """The flows that ended or started in this batch."""
-    dirty: Ints
+    dirty: Small
     """The links that a flow left or joined in this batch."""
-    members: Ints
+    members: Small
     """The flows that share, in the order of discovery."""
     memo: Annotated[Records, MEMO_SLOT]
     memo_rates: Annotated[Records, MEMO_RATE]
@@ -170,6 +176,7 @@ class State(NamedTuple):
     flow_count: int
     gate_count: int
     wave_count: int
+    bucket_room: int
     memo_size: int
     memo_room: int
 
@@ -189,7 +196,10 @@ def typed_program(p: Program) -> Program:
 
 
 def _records(kind: np.dtype[np.void], n: int, **columns: ArrayLike) -> Records:
-    made = np.zeros(n, kind)
+    """Records that begin at a cache line."""
+    cells = np.zeros(n * kind.itemsize + 64, np.uint8)
+    start = -cells.ctypes.data % 64
+    made = cells[start : start + n * kind.itemsize].view(kind)
     for name, column in columns.items():
         made[name] = column
     return made
@@ -219,55 +229,72 @@ def _room_starts(p: Program) -> tuple[Ints, Ints]:
     return np.concatenate([[0], np.cumsum(per_link)]).astype(np.int64), slots
 
 
+def _first_gate(p: Program) -> Ints:
+    """The first gate that waits for each group; 0 where none does."""
+    some = np.concatenate([p.wake_gate, [0]])
+    return some[p.wake_ptr[:-1]]
+
+
+def _waves(p: Program, room: int) -> Records:
+    """The waves with room for so many transfers of each flow."""
+    flows = np.bincount(p.delay, minlength=len(p.delays))
+    sizes = room * flows + 16
+    return _records(WAVE, len(flows), start=np.cumsum(sizes) - sizes, room=sizes, flows=flows)
+
+
 def new_state(p: Program) -> State:
     """A state before the start."""
     flows, lanes, links, gate_at = len(p.repeat), len(p.start), len(p.capacity), len(p.gate_flow)
-    buckets, memo, in_flight = (
-        4 * flows + 64,
-        1 << min(20, max(10, (64 * lanes).bit_length())),
-        2 * flows + 16,
-    )
-    number = np.zeros(COUNTERS, np.int64)
-    number[FREE_BUCKETS], number[ROOM] = buckets, in_flight
+    buckets, memo = 2 * flows + 64, 1 << min(20, max(10, (64 * lanes).bit_length()))
     room, slots = _room_starts(p)
+    limit = _limit(p)[p.lane]
     columns = {name: getattr(p, name) for name in FLOW_FIELDS}
-    slices = _records(SLICE, flows, **{name: getattr(p, name) for name in SLICE_FIELDS})
-    columns.update(bytes=_constant_bytes(p), limit=_limit(p)[p.lane], slots=slots[:-1], bucket=-1)
+    courses = {name: getattr(p, name) for name in COURSE_FIELDS}
     bounds = {"flows": gate_at + p.group_ptr[:-1], "flows_end": gate_at + p.group_ptr[1:]}
+    number, waves = np.zeros(COUNTERS, np.int64), _waves(p, 2)
+    number[STORED] = 1  # position 0 marks an empty slot of the memory
 
-    def ints(n: int, value: int = 0) -> Ints:
-        return np.full(n, value, np.int64)
+    def ints(n: int) -> Ints:
+        return np.zeros(n, np.int64)
+
+    def small(n: int) -> Small:
+        return np.zeros(n, np.int32)
 
     return State(
-        flows=_records(FLOW, flows, lone=(p.first == p.middle)[p.lane], **columns), slices=slices,
+        flows=_records(
+            FLOW, flows, lone=(p.first == p.middle)[p.lane], bytes=_constant_bytes(p), rate=limit, bucket=-1, **columns,
+        ),
+        courses=_records(COURSE, flows, limit=limit, slots=slots[:-1], **courses),
         groups=_records(
-            GROUP, len(p.group_repeat), repeat=p.group_repeat, wakes=p.wake_ptr[:-1], wakes_end=p.wake_ptr[1:], **bounds
+            GROUP, len(p.group_repeat), repeat=p.group_repeat, wakes=p.wake_ptr[:-1], wakes_end=p.wake_ptr[1:],
+            gate=_first_gate(p), **bounds,
         ),
         gates=_records(
             GATE, len(p.dep_ptr) - 1, deps=p.dep_ptr[:-1], deps_end=p.dep_ptr[1:], flows=p.gate_ptr[:-1],
-            flows_end=p.gate_ptr[1:],
+            flows_end=p.gate_ptr[1:], waits=np.diff(p.dep_ptr),
         ),
         deps=_records(DEP, len(p.dep_group), group=p.dep_group, lag=p.dep_lag),
         wakes=_records(WAKE, len(p.wake_gate), gate=p.wake_gate, lag=p.wake_lag),
-        items=np.concatenate([p.gate_flow, p.group_flow]),
-        lanes=_records(LANE, lanes, start=p.start, first=p.first, middle=p.middle, end=p.end, key=p.key),
+        items=np.concatenate([p.gate_flow, p.group_flow]).astype(np.int32),
+        lanes=_records(LANE, lanes, first=p.first, middle=p.middle, end=p.end, key=p.key),
         links=_records(LINK, links, room=room[:-1], capacity=p.capacity), on_link=_records(ON_LINK, int(room[-1])),
-        slots=ints(int(slots[-1])), buckets=_records(BUCKET, buckets, time=-1.0, head=-1), heap=_records(DUE, buckets),
-        free=np.arange(buckets), recent=_records(DUE, 8, time=-1.0),
-        waves=_records(WAVE, len(p.delays), first=-1, last=-1),
-        cells=_records(CELL, in_flight, next=np.arange(1, in_flight + 1)), touched=ints(flows), dirty=ints(links),
-        members=ints(flows), memo=_records(MEMO_SLOT, memo, at=-1), memo_rates=np.empty(MEMO_LANES, MEMO_RATE),
-        lane_rate=np.zeros(lanes), left=np.zeros(links), load=np.zeros(links), users=ints(links), full=ints(links),
-        todo=ints(flows), number=number, flow_count=flows, gate_count=len(p.dep_ptr) - 1, wave_count=len(p.delays),
-        memo_size=memo, memo_room=MEMO_LANES,
+        slots=small(int(slots[-1])), buckets=np.empty(buckets, BUCKET), heap=np.empty(buckets, DUE), free=ints(buckets),
+        recent=_records(DUE, 8, time=-1.0), waves=waves, cells=np.empty(int(waves["room"].sum()), CELL),
+        touched=small(flows), dirty=small(links), members=small(flows), memo=np.zeros(memo, MEMO_SLOT),
+        memo_rates=np.empty(MEMO_LANES, MEMO_RATE), lane_rate=np.zeros(lanes), left=np.zeros(links),
+        load=np.zeros(links), users=ints(links), full=ints(links), todo=ints(flows), number=number, flow_count=flows,
+        gate_count=len(p.dep_ptr) - 1, wave_count=len(p.delays), bucket_room=buckets, memo_size=memo,
+        memo_room=MEMO_LANES,
     )  # fmt: skip
 
 
-def more_room(s: State) -> State:
+def more_room(s: State, p: Program) -> State:
     """The state with room for twice as many transfers under way."""
-    room = len(s.cells)
-    s.number[ROOM] += room
-    more = _records(CELL, room, next=np.arange(room + 1, 2 * room + 1))
-    more["next"][-1] = s.number[FREE_CELLS]
-    s.number[FREE_CELLS] = room
-    return s._replace(cells=np.concatenate([s.cells, more]))
+    used = s.waves[s.waves["flows"] > 0]
+    waves = _waves(p, 2 * int(np.max(used["room"] // used["flows"])))
+    cells = np.empty(int(waves["room"].sum()), CELL)
+    for old, new in zip(s.waves, waves, strict=True):
+        order = old["start"] + (old["first"] + np.arange(old["count"])) % old["room"]
+        new["count"] = old["count"]
+        cells[new["start"] : new["start"] + old["count"]] = s.cells[order]
+    return s._replace(waves=waves, cells=cells)

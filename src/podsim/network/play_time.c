@@ -48,6 +48,14 @@ static void drop_empty(struct State *s) {
     }
 }
 
+/* A bucket that nothing is in, used before if there is one. */
+static int64_t new_bucket(struct State *s) {
+    int64_t *number = s->number;
+    if (number[FREE_BUCKETS] == 0 && number[BUCKETS] < s->bucket_room) return number[BUCKETS]++;
+    if (number[FREE_BUCKETS] == 0) drop_empty(s);
+    return s->free[--number[FREE_BUCKETS]];
+}
+
 /* The bucket of a time: one of the last eight made, or a new one. */
 static int64_t bucket_of(double due, struct State *s) {
     int64_t *number = s->number;
@@ -56,8 +64,7 @@ static int64_t bucket_of(double due, struct State *s) {
         if (fabs(recent->time - due) <= SAME * due && s->buckets[recent->bucket].time == recent->time)
             return recent->bucket;
     }
-    if (number[FREE_BUCKETS] == 0) drop_empty(s);
-    int64_t bucket = s->free[--number[FREE_BUCKETS]];
+    int64_t bucket = new_bucket(s);
     s->buckets[bucket].time = due;
     s->buckets[bucket].head = -1;
     push_bucket(bucket, due, s);
@@ -67,10 +74,10 @@ static int64_t bucket_of(double due, struct State *s) {
     return bucket;
 }
 
-/* Put a flow into the bucket of the time it will end at. */
-void schedule(int64_t f, double now, struct State *s) {
+/* Put a flow with so many bytes left into the bucket of the time it will end at. */
+void schedule(int64_t f, double left, double now, struct State *s) {
     struct Flow *flow = &s->flows[f];
-    double due = flow->left > 0.0 ? now + flow->left / flow->rate : now;
+    double due = left > 0.0 ? now + left / flow->rate : now;
     int64_t bucket = bucket_of(due, s), head = s->buckets[bucket].head;
     flow->bucket = (int32_t)bucket;
     flow->next = (int32_t)head;

@@ -18,34 +18,33 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from podsim.report.comparisons import render
-from podsim.report.pages import PublishedError, accuracy_page, page, published_errors
-from podsim.report.plots import plot, plot_png, plot_svg
-from podsim.report.simulation import print_simulated, simulated_data, simulated_text
-from podsim.report.step_tables import print_against, print_measured
+_PUBLIC = {
+    "PublishedError": "pages",
+    "accuracy_page": "pages",
+    "page": "pages",
+    "plot": "plots",
+    "plot_png": "plots",
+    "plot_svg": "plots",
+    "print_against": "step_tables",
+    "print_measured": "step_tables",
+    "print_simulated": "simulation",
+    "published_errors": "pages",
+    "render": "comparisons",
+    "simulated_data": "simulation",
+    "simulated_text": "simulation",
+}
+"""name -> its module, which is imported when the name is first used: a command prints with one or two of them"""
 
-__all__ = [
-    "PublishedError",
-    "accuracy_page",
-    "page",
-    "plot",
-    "plot_png",
-    "plot_svg",
-    "print_against",
-    "print_measured",
-    "print_simulated",
-    "published_errors",
-    "render",
-    "simulated_data",
-    "simulated_text",
-]
+__all__ = [*_PUBLIC]  # noqa: PLE0604 - names from the table above
 
 _MOVED = ("plot_links", "read_timeline", "write_timeline")
 """Names that moved to podsim.timeline."""
 
 
 def __getattr__(name: str) -> Any:
-    """A name that moved to podsim.timeline, with a warning."""
+    """A public name from its module; with a warning, one that moved to podsim.timeline."""
+    if name in _PUBLIC:
+        return getattr(import_module(f"podsim.report.{_PUBLIC[name]}"), name)
     if name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(f"podsim.report.{name} is now podsim.timeline.{name}", DeprecationWarning, stacklevel=2)

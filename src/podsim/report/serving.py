@@ -9,7 +9,7 @@ from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, warni
 from podsim.results.served import Figure, FigureRow, Served, ServedBatch
 from podsim.units import format_quantity
 
-_UNIT = {"encoder": "sequences/s", "generator": "requests/s", "images": "images/s"}
+_UNIT = {"encoder": "sequences/s", "generator": "requests/s", "images": "images/s", "samples": "samples/s"}
 
 
 def served_report(served: Served) -> Iterator[Block]:
@@ -18,7 +18,7 @@ def served_report(served: Served) -> Iterator[Block]:
     sparse = ", 2:4 sparse" if served.sparse else ""
     length = {
         "encoder": f"{served.tokens} tokens", "images": f"{served.tokens} x {served.tokens} pixels",
-        "generator": f"{served.tokens} tokens in, {served.output} out",
+        "generator": f"{served.tokens} tokens in, {served.output} out", "samples": "a sample as captured",
     }[served.kind]  # fmt: skip
     yield bold(f"{served.model} on {count}{served.gpu}: {served.precision}{sparse}, {length}")
     cache = f", {format_quantity(served.cache, 'B')} of keys and values a sequence" if served.cache else ""

@@ -14,7 +14,7 @@ from podsim.report.screen_html import report_html
 from podsim.results.shown import Shown
 
 _WIDTH = 88
-_LINES = 6
+_LINES = 8
 """lines of a short text"""
 _LONGEST = 400
 """characters of the text of an answer without a report"""

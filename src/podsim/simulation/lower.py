@@ -91,7 +91,7 @@ def _stage(
 
     closing = [data("gradients reduced", reduce if zero == 3 else 0.0, sizes[4])]
     both = (
-        float(tied_seconds(model, cluster, wide, software, weights.dense[0])[0])
+        float(tied_seconds(model, cluster, wide, software, (weights.trained or weights).dense[0])[0])
         if int(plan.pp) > 1 and ends
         else 0.0
     )
@@ -136,12 +136,14 @@ def _bytes(
     members = int(Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).data(ranks))
     nodes = max(ranks // members, 1)
     share = ring_share(nodes) / members
-    per_block_B = (weights.dense + weights.expert)[:, 0]
+    trained, held = weights.trained or weights, weights.stored or weights
+    per_block_B = (trained.dense + trained.expert)[:, 0]
     stage, layer = float(counts_BK[:, 0] @ per_block_B), float(per_block_B[1:-1].max())
+    whole_layer = float((held.dense + held.expert)[1:-1, 0].max())
     times = 1.0 if int(plan.zero) else 2.0
     stored, gradient = element_bytes(plan.precision), software.gradient_bytes
     edges = float(per_block_B[0] + per_block_B[-1])
-    messages = (stage * gradient, stage * stored, layer * stored, layer * gradient, edges * gradient)
+    messages = (stage * gradient, stage * stored, whole_layer * stored, layer * gradient, edges * gradient)
     return [(size, size * share * more) for size, more in zip(messages, (times, 1, 1, 1, 1), strict=True)]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +59,9 @@ class Transfer:
     """B. The bytes in all."""
 
 
+@lru_cache(maxsize=32)
 def wires_of(cluster: Cluster) -> Wires:
-    """The links of a server of the cluster, PCI Express at the bandwidth that copies reach."""
+    """The links of a server of the cluster, PCI Express at the bandwidth that copies reach; made once a cluster."""
     node = node_of(cluster)
     fabric = node_fabric(node)
     capacity = fabric.capacity.copy()
@@ -170,6 +172,7 @@ def _target_ends(fabric: Fabric, gpu: int, gpus: int, home: int, to: str) -> lis
     return [fabric.end(kind, gpu * count // gpus)]
 
 
+@lru_cache(maxsize=8192)
 def _route_links(wires: Wires, start: int, target: int, back: bool) -> NDArray[np.int64]:
     """Links from a GPU or processor to an end of its server and onto the wire there, or the other way."""
     pair = ([target], [start]) if back else ([start], [target])

@@ -35,7 +35,7 @@ def gantt_page(timeline: Timeline, *, title: str = "") -> str:
     if not len(timeline):
         raise TimelineError("the timeline holds no span; there is nothing to draw")
     title = title or "Timeline"
-    described, packed = _data(timeline)
+    described, packed = gantt_data(timeline)
     described["title"] = title
     return render_page(
         "gantt.html", package="podsim.timeline", title=title,
@@ -44,7 +44,7 @@ def gantt_page(timeline: Timeline, *, title: str = "") -> str:
     )  # fmt: skip
 
 
-def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
+def gantt_data(timeline: Timeline) -> tuple[dict[str, object], str]:
     """The input of the page's script: a description, and all arrays, packed one after the other."""
     rows = rows_of(timeline)
     order = rows.order

@@ -69,7 +69,7 @@ def group_table(
     heaviest = owned_parameters(plan, weights, blocks).max(axis=0)
     update = optimizer_seconds(cluster.gpu, heaviest, software.optimizer_traffic) / software.memory_speed
     most_layers = (blocks[:, 1:-1] * exists[:, None]).sum(axis=1).max(axis=0)
-    tied = tied_seconds(model, cluster, plan, software, weights.dense[0])
+    tied = tied_seconds(model, cluster, plan, software, (weights.trained or weights).dense[0])
     return Groups(
         **exchanges._asdict(),
         stage_layers=last_blocks[1:-1].sum(axis=0),
@@ -89,8 +89,9 @@ def owned_parameters(
 ) -> Shaped[Array, "... plan"]:
     """Parameters that one rank's optimizer updates, of a stage that holds these blocks, or of several stages."""
     shard = np.where(np.asarray(plan.zero) > 0, plan.shard_ranks, 1)
-    dense = (blocks * weights.dense).sum(axis=-2)
-    expert = (blocks * weights.expert).sum(axis=-2)
+    trained = weights.trained or weights
+    dense = (blocks * trained.dense).sum(axis=-2)
+    expert = (blocks * trained.expert).sum(axis=-2)
     return np.asarray(dense / shard + expert / np.maximum(shard // plan.ep, 1))
 
 
@@ -105,12 +106,13 @@ def stage_exchanges(
     """What a stage that holds these blocks exchanges."""
     ranks, shard = np.asarray(plan.dp * plan.cp), np.where(np.asarray(plan.zero) > 0, plan.shard_ranks, 1)
     collectives = _DataCollectives(cluster, plan, software)
-    dense = _Replicas(weights.dense, ranks, shard, np.asarray(plan.tp))
+    trained, stored = weights.trained or weights, weights.stored or weights
+    dense = _Replicas(trained.dense, stored.dense, ranks, shard, np.asarray(plan.tp))
     total = _parameter_exchanges(collectives, dense, blocks)
     if weights.expert.any():
         # the ranks that hold the same experts lie one in each expert group
         fewer, part = np.maximum(ranks // plan.ep, 1), np.maximum(shard // plan.ep, 1)
-        expert = _Replicas(weights.expert, fewer, part, np.asarray(plan.tp * plan.ep))
+        expert = _Replicas(trained.expert, stored.expert, fewer, part, np.asarray(plan.tp * plan.ep))
         more = _parameter_exchanges(collectives, expert, blocks)
         total = Exchanges(*(np.add(*pair) for pair in zip(total, more, strict=True)))
     return total._replace(
@@ -128,7 +130,9 @@ class _Replicas(NamedTuple):
     """Parameters of which several ranks hold the same."""
 
     parameters: Shaped[Array, "block plan"]
-    """The parameters of one copy of each block."""
+    """The trained parameters of one copy of each block."""
+    stored: Shaped[Array, "block plan"]
+    """All of its parameters, a quantised one counted by its bytes over those of one in 16 bits."""
     ranks: Shaped[Array, "plan"]
     """The number of ranks that hold the same."""
     shard: Shaped[Array, "plan"]
@@ -147,7 +151,7 @@ def _parameter_exchanges(
     held = blocks * replicas.parameters
     stage = held.sum(axis=0)
     layer_share = held[1:-1].sum(axis=0) / np.maximum(stage, 1.0)
-    layer = replicas.parameters[1:-1].max(axis=0)
+    layer, layer_stored = replicas.parameters[1:-1].max(axis=0), replicas.stored[1:-1].max(axis=0)
     edges = replicas.parameters[0] + replicas.parameters[-1]
     # what is reduced after the last layer
     last = np.where(full, edges, stage) * software.gradient_bytes
@@ -157,7 +161,7 @@ def _parameter_exchanges(
     return Exchanges(
         reduce=reduce,
         gather=gather,
-        layer_gather=collectives.gather_seconds(layer * stored, layer_shard, stride),
+        layer_gather=collectives.gather_seconds(layer_stored * stored, layer_shard, stride),
         layer_reduce=collectives.reduce_seconds(
             layer * software.gradient_bytes, layer_ranks, layer_shard, stride
         ),

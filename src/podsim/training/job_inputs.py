@@ -16,6 +16,7 @@ from podsim.errors import PodsimError, UnitError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.units import parse_quantity
 from podsim.workload.catalog import load_model
+from podsim.workload.finetuning import fine_tuned
 from podsim.workload.model import Model
 from podsim.workload.trained_lengths import trained_length
 
@@ -58,12 +59,13 @@ def read_inputs(
     gpus: int | None,
     sequence: int | str | None,
     overrides: Mapping[str, str] | None,
+    train: str = "full",
 ) -> Inputs:
     """The model, the part of the cluster that the job gets, its GPUs, and what was taken where the user left it open.
 
     Without a sequence a model has the length that it was trained with, not its context window.
     """
-    if not model or not on:
+    if model == "" or on == "":
         missing = {} if model else {"model": "llama-3.1-8b"}
         missing |= {} if on else {"on": "h100", "gpus": str(gpus or 64)}
         raise PodsimError("give MODEL and --on CLUSTER, or a plan with --plan FILE").offer(**missing)
@@ -71,12 +73,20 @@ def read_inputs(
     if sequence is not None:
         for_model["sequence"] = str(read_sequence(sequence))
     network = load_model(model, for_model)
-    notes = []
+    notes: list[str] = []
     if "sequence" not in for_model:
         length, source = trained_length(network)
         notes.append(f"sequence {length:,} tokens, as trained ({source}); --sequence changes it")
         if length != network.sequence:
             network = load_model(model, for_model | {"sequence": str(length)})
+    notes += network.assumptions
+    if train != "full":
+        network = fine_tuned(network, train)
+        share = network.trained_parameters / network.parameters
+        notes.append(
+            f"train {network.training}: {network.trained_parameters:,} of {network.parameters:,} parameters "
+            f"({share:.2%}); a step computes {network.passes:.2f} forward passes, where training all takes 3"
+        )
     cluster = load_cluster(on, for_cluster, gpus)
     return Inputs(network, cluster, cluster.gpus, (*cluster_notes(on, cluster), *notes))
 

@@ -162,6 +162,7 @@ def layer_table(
         selective_host = 0.75 * host[Pass.FORWARD]
     inner = np.ones((len(model.kinds), 1))
     inner[[0, -1]] = 0.0  # embedding and head are not recomputed
+    inner[[not block.is_reached for block in model.kinds]] = 0.0  # nor is what no gradient reaches
     for way, seconds, launches in (
         (Pass.BACKWARD_SELECTIVE, selective, selective_host),
         (Pass.BACKWARD_FULL, again, again_host),
@@ -245,7 +246,7 @@ def syncs_of(model: Model, block: Block) -> tuple[int, int]:
         return 1, 0
     if block is model.head:
         return 0, 1
-    return block.syncs, block.syncs
+    return block.syncs, block.syncs * block.is_reached
 
 
 def tp_bytes(model: Model, plan: Plan) -> Shaped[Array, "plan"]:

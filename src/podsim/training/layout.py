@@ -6,6 +6,7 @@ Arrays alone: `podsim.training.batch` fills them, `podsim.training.step` and `po
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from podsim.axes import Shaped
 from podsim.training.memory_torch import TorchLayout
@@ -157,6 +158,15 @@ class StepEnd:
     """The end of the first stage, if another may end last; None if none may."""
 
 
+class Counts(NamedTuple):
+    """Parameters that stages hold."""
+
+    dense: Shaped[Array, "stage plan"]
+    """The parameters, except experts."""
+    expert: Shaped[Array, "stage plan"] | None
+    """The parameters of experts; None without any."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Held:
     """What stages hold before ZeRO divides it; values of classes that a pipeline lacks mean nothing."""
@@ -175,6 +185,10 @@ class Held:
     """B. The tensors gathered along the sequence."""
     largest: Shaped[Array, "plan"]
     """The parameters of the largest block."""
+    trained: Counts | None
+    """The parameters that are trained, where fine-tuning leaves only a part; None for all."""
+    stored: Counts | None
+    """The parameters, as if in 16 bits, that take as many bytes, where fine-tuning quantises some; None for all."""
     torch: TorchLayout | None
     """The same for PyTorch's own runtime, in place of activations, logits and what is gathered; None for others."""
 

@@ -7,7 +7,8 @@ flight of each schedule).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.schedules.entries import SCHEDULES, ScheduleEntry
-from podsim.training.layout import Held, Stages
+from podsim.training.layout import Counts, Held, Stages
 from podsim.training.memory_torch import (
     TorchLayout,
     beyond_kept_bytes,
@@ -32,7 +33,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
 from podsim.training.software import Software
-from podsim.workload.model import Block, Model, Split, TensorOp
+from podsim.workload.model import Block, Model, Share, Split, TensorOp
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor")
 """The kinds of memory."""
@@ -50,6 +51,10 @@ class Weights:
     """The parameters of experts."""
     tied: Shaped[Array, "plan"]
     """The parameters of the head's own copy of a tied embedding table, on a stage without embedding."""
+    trained: Weights | None = None
+    """Those that are trained, where fine-tuning leaves only a part."""
+    stored: Weights | None = None
+    """Those, as if in 16 bits, that take as many bytes, where fine-tuning quantises some."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +84,21 @@ def usable_bytes(gpu: Gpu, software: Software) -> float:
 
 def weight_table(model: Model, plan: Plan) -> Weights:
     """Parameters per rank, for plans that differ in WEIGHT_KEY."""
+    weights = _weights_of(model, model.shares, plan)
+    if model.training == "full":
+        return weights
+    trained = _weights_of(model, model.trained_shares, plan)
+    table = next((op for op in model.embedding.ops if op.split == "vocab"), None)
+    if table is None or table.gradient != "both":
+        trained = replace(trained, tied=np.zeros_like(trained.tied))
+    return replace(weights, trained=trained, stored=_weights_of(model, model.stored_shares, plan))
+
+
+def _weights_of(model: Model, shares_of_blocks: tuple[tuple[Share, Share], ...], plan: Plan) -> Weights:
     tp = np.asarray(plan.tp, dtype=float)
     dense = np.zeros((len(model.kinds), plan.size))
     expert = np.zeros_like(dense)
-    for position, shares in enumerate(model.shares):
+    for position, shares in enumerate(shares_of_blocks):
         for share, table in zip(shares, (dense, expert), strict=True):
             table[position] = share.replicated + share.divided / tp
             for heads, held in share.kv:
@@ -106,7 +122,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     for position, block in enumerate(model.kinds):
         kept = _block_bytes(block, plan, software, sequence, ranks)
         if 0 < position < len(model.kinds) - 1:
-            if torch:
+            if torch and block.is_reached:
                 traffic = traffic_bytes(block, plan, sequence, model.hidden)
                 plain = plain_layer_bytes(block, plan, software, traffic, kept[Recompute.NONE])
                 kept[Recompute.NONE] = plain
@@ -114,7 +130,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
                 if software.selective == "ops":
                     kept[Recompute.SELECTIVE] = op_checkpoint_bytes(block, plan, sequence, model.hidden)
             kept[: Recompute.FULL] *= software.activation_scale
-            kept[Recompute.FULL] = rank_tokens * model.hidden * element / ranks["sequence"]
+            kept[Recompute.FULL] = rank_tokens * model.hidden * element / ranks["sequence"] * block.is_reached
             if software.selective == "ops" and not torch:
                 # half of what lies between matrix products is computed again
                 kept[Recompute.SELECTIVE] = 0.5 * (kept[Recompute.NONE] + kept[Recompute.FULL])
@@ -145,8 +161,8 @@ def _block_bytes(
     rank_tokens = tokens(plan, sequence)
     copies = rank_tokens, rank_tokens * max(block.top_k, 1)
     for op in block.ops:
-        if software.runtime == "torch" and op.kind == "cross_entropy":
-            continue  # part of the loss
+        if op.gradient == "none" or (software.runtime == "torch" and op.kind == "cross_entropy"):
+            continue  # nothing to compute a gradient from; part of the loss
         stored = _stored_bytes(op, plan, software, ranks, copies)
         kept[Recompute.SELECTIVE] += stored
         if op.kind == "attention":
@@ -242,20 +258,28 @@ def held_memory(
     plan: Plan, software: Software, stages: Stages, weights: Weights, activations: Activations
 ) -> Held:
     """What each class of stages of plans holds."""
+    counts = _counts(stages, weights)
+    return Held(
+        dense=counts.dense,
+        expert=counts.expert,
+        copies=weight_copies(plan, stages.first),
+        activations=_activation_bytes(plan, stages, activations),
+        logits=activations.logits * (stages.blocks[:, -1] > 0),
+        gathered=activations.gathered,
+        largest=(weights.dense + weights.expert).max(axis=0),
+        trained=None if weights.trained is None else _counts(stages, weights.trained),
+        stored=None if weights.stored is None else _counts(stages, weights.stored),
+        torch=_torch_layout(plan, stages, weights, activations) if software.runtime == "torch" else None,
+    )
+
+
+def _counts(stages: Stages, weights: Weights) -> Counts:
+    """Parameters of each class of stages."""
     blocks = stages.blocks
     dense = (blocks * weights.dense).sum(axis=1)
     if weights.tied.any():
         dense += np.where((blocks[:, -1] > 0) & (blocks[:, 0] == 0), weights.tied, 0.0)
-    return Held(
-        dense=dense,
-        expert=(blocks * weights.expert).sum(axis=1) if weights.expert.any() else None,
-        copies=weight_copies(plan, stages.first),
-        activations=_activation_bytes(plan, stages, activations),
-        logits=activations.logits * (blocks[:, -1] > 0),
-        gathered=activations.gathered,
-        largest=(weights.dense + weights.expert).max(axis=0),
-        torch=_torch_layout(plan, stages, weights, activations) if software.runtime == "torch" else None,
-    )
+    return Counts(dense, (blocks * weights.expert).sum(axis=1) if weights.expert.any() else None)
 
 
 def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
@@ -288,6 +312,11 @@ def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shape
         others = (held.activations, held.logits, buffers, floor + software.reserved + reserved)
     else:
         moment = highest_moment(plan, software, held.torch)
+        if held.trained is not None and held.stored is not None:
+            share = partial(_share_of, held)
+            moment = moment._replace(
+                weights=moment.weights * share(held.stored), gradients=moment.gradients * share(held.trained)
+            )
         # the moment includes what is not divided
         trained = _trained_bytes(plan, software, held, np.zeros_like(is_whole))
         trained[0] = np.where(zero >= 3, moment.weights, trained[0])
@@ -303,30 +332,47 @@ def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shape
 def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) -> list[Array]:
     """[weights, gradients, optimizer] of one copy; where `is_whole`, ZeRO 3 divides neither weights nor gradients."""
     zero = np.asarray(plan.zero)
-    parameters = held.dense if held.expert is None else held.dense + held.expert
-    divided = parameters
-    if (zero >= 1).any():
-        shard = np.asarray(plan.shard_ranks, dtype=float)
-        divided = held.dense * (1 / shard)
-        if held.expert is not None:
-            divided = divided + held.expert * (1 / np.maximum(shard / plan.ep, 1.0))
+    held_counts = Counts(held.dense, held.expert)
+    parameters, divided = _division(plan, held.trained or held_counts)
+    stored_parameters, stored_divided = (
+        (parameters, divided) if held.stored is None else _division(plan, held.stored)
+    )
 
-    def from_level(level: int, but: Array | bool = False) -> Array:
+    def from_level(level: int, whole: Array, part: Array, but: Array | bool = False) -> Array:
         """Parameters of which a rank holds its part from a ZeRO level on, all of them before."""
         is_divided = (zero >= level) & ~np.asarray(but)
         if is_divided.all():
-            return divided
-        return np.where(is_divided, divided, parameters) if is_divided.any() else parameters
+            return part
+        return np.where(is_divided, part, whole) if is_divided.any() else whole
 
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
     sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0) * parameters
     return [
-        from_level(3, is_whole) * stored,
-        from_level(2, is_whole) * software.gradient_memory + sums,
-        from_level(1) * (master + moments),
+        from_level(3, stored_parameters, stored_divided, is_whole) * stored,
+        from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums,
+        from_level(1, parameters, divided) * (master + moments),
     ]
+
+
+def _division(plan: Plan, counts: Counts) -> tuple[Array, Array]:
+    """(parameters of a rank, those that it holds where ZeRO divides them)."""
+    parameters = counts.dense if counts.expert is None else counts.dense + counts.expert
+    if not (np.asarray(plan.zero) >= 1).any():
+        return parameters, parameters
+    shard = np.asarray(plan.shard_ranks, dtype=float)
+    divided = counts.dense * (1 / shard)
+    if counts.expert is not None:
+        divided = divided + counts.expert * (1 / np.maximum(shard / plan.ep, 1.0))
+    return parameters, divided
+
+
+def _share_of(held: Held, part: Counts) -> Shaped[Array, "stage plan"]:
+    """A part of what stages hold, over all of it."""
+    total = held.dense if held.expert is None else held.dense + held.expert
+    counted = part.dense if part.expert is None else part.dense + part.expert
+    return np.asarray(counted / np.maximum(total, 1.0))
 
 
 def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> Shaped[Array, "stage plan"]:

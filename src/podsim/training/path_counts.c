@@ -206,7 +206,7 @@ static int play_paths(const struct Pipeline *pipe, struct Nodes *nodes, double *
 }
 
 /* Add the counts of the longest path of each duration and end to zeroed rows; 0 if ranks wait for each other. */
-int64_t path_counts(const struct Pipeline *pipe, double *counts, int64_t columns) {
+EXPORT int64_t path_counts(const struct Pipeline *pipe, double *counts, int64_t columns) {
     size_t actions = (size_t)action_count(pipe), ranks = (size_t)pipe->ranks, stages = (size_t)pipe->stages;
     int32_t *numbers = malloc((5 * actions + 2 * ranks + stages + 2) * sizeof *numbers);
     double *times = malloc((actions + ranks) * sizeof *times);

@@ -10,18 +10,20 @@ of one rank; no formula for it goes in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from podsim.axes import Shaped
 from podsim.errors import NativeError
+from podsim.native import is_compiled, load_library
 from podsim.schedules import ScheduleTable
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import build
 from podsim.schedules.joined import Joined, is_sending
 from podsim.training.layout import Paths
+from podsim.training.path_cache import Size, read_counts, write_counts
 from podsim.training.pipeline import (
     PathCounts,
     longest_paths,
@@ -79,6 +81,10 @@ _APART = (
 """Durations for schedules with separate weight gradients, whose longest path depends more on them."""
 _AT_ONCE = 1_000_000
 """The number of actions of the tables that are played together."""
+_FEW = 20_000
+"""The number of actions from which the C core is loaded and what it counts is kept on disk; numpy plays fewer."""
+_MANY = 2_000_000
+"""The number of actions from which playing with numpy takes longer than compiling the C core."""
 _LONGEST = 2048
 """The number of micro-batches up to which a table with uneven growth is played in full."""
 _ROUNDS = 64
@@ -245,36 +251,59 @@ def _played_counts(model: _Blocks, sizes: Sequence[_Size]) -> dict[_Size, Shaped
     Where any rank may end last, the longest path that ends on the first rank counts too.
     """
     cells = {size: _cell(model, size) for size in sizes}
+    absent = [size for size, cell in cells.items() if not cell]
+    is_large = sum(map(_actions, absent)) > _FEW
+    kept = read_counts(model) if is_large else {}
     new: dict[tuple[_Durations, ...], list[_Size]] = {_TYPICAL: [], _IN_TURN: [], _APART: []}
-    for size, cell in cells.items():
-        if not cell:
+    for size in absent:
+        if size in kept:
+            cells[size].append(kept[size])
+        else:
             new[_typical_durations(size.schedule)].append(size)
+    played: dict[Size, Array] = {}
     for typical, own_sizes in new.items():
         for some, tables in _batches(own_sizes):
             counts = _table_counts(model, tables, typical)
             for size, own in zip(some, np.split(counts, len(some)), strict=True):
                 cells[size].append(own)
+                played[size] = own
+    if is_large:
+        write_counts(model, played)
     return {size: cell[0] for size, cell in cells.items()}
+
+
+def _actions(size: _Size) -> int:
+    """The passes in a pipeline's table."""
+    return 2 * size.ranks * size.chunks * size.micro_batches
 
 
 def _table_counts(
     model: _Blocks, tables: Sequence[ScheduleTable], typical: tuple[_Durations, ...]
 ) -> Shaped[Array, "path count"]:
-    """Counts of the longest paths of some tables: by the C core, or side by side with numpy where there is none."""
+    """Counts of the longest paths of some tables: by the C core, or side by side with numpy if few or without a core."""
     send = np.array([durations.send - durations.charge for durations in typical])
     blocks = [_stage_blocks(model, table) for table in tables]
     is_loose = typical is _APART
-    try:
+    actions = sum(map(len, tables))
+    if actions > _FEW and has_core(may_compile=actions > _MANY):
         return np.concatenate([
             played_counts(
                 table, held, _stage_seconds(model, held, is_sending(table), typical), send, first=is_loose
             )
             for table, held in zip(tables, blocks, strict=True)
         ])  # fmt: skip
+    joined, held = Joined(tables), np.concatenate(blocks)
+    seconds = _stage_seconds(model, held, joined.is_sending, typical)
+    return path_counts(joined, longest_paths(joined, seconds, send, first=is_loose), held)
+
+
+@cache
+def has_core(*, may_compile: bool) -> bool:
+    """Whether the C core is there, or can be compiled."""
+    try:
+        return bool((may_compile or is_compiled()) and load_library())
     except NativeError:
-        joined, held = Joined(tables), np.concatenate(blocks)
-        seconds = _stage_seconds(model, held, joined.is_sending, typical)
-        return path_counts(joined, longest_paths(joined, seconds, send, first=is_loose), held)
+        return False
 
 
 def _typical_durations(schedule: int) -> tuple[_Durations, ...]:

@@ -177,7 +177,7 @@ class PlanValues(TrainedFields, LayoutFields):
         chosen: dict[str, Any] = {}
         for name in ARRAY_FIELDS:
             value = np.asarray(getattr(self, name))
-            picked = value if value.ndim == 0 else value[index]
+            picked = value if value.ndim == 0 else _picked(value, index)
             chosen[name] = _scalar(name, picked) if np.ndim(picked) == 0 else picked
         return self.having(chosen)
 
@@ -196,6 +196,12 @@ class PlanValues(TrainedFields, LayoutFields):
                 value = int(value)
             out[field.name] = value
         return out
+
+
+def _picked(column: Array, index: Any) -> Array:
+    """The values at an index; `take` is several times as quick, and knows no masks and no slices."""
+    is_index = isinstance(index, np.ndarray) and index.dtype != bool
+    return np.asarray(column.take(index) if is_index else column[index])
 
 
 _RECOMPUTES = dict(zip(RECOMPUTATIONS, Recompute, strict=True))

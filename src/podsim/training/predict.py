@@ -107,8 +107,8 @@ def _prediction(model: Model, cluster: Cluster, plan: Plan, tables: PlanTables, 
 def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     """FLOPs of one trained token by convention.
 
-    "6PD": 6 x parameters that a token passes through (embedding included), no attention.
-    "model": 3 x the forward pass, attention scores in full, no recomputation.
+    "6PD": 6 x parameters that a token passes through (embedding included; less where weights are frozen), no attention.
+    "model": 3 x the forward pass (less where weights are frozen), attention scores in full, no recomputation.
     "hardware": what is executed, recomputation included.
     """
     length = plan.length(model)
@@ -121,7 +121,10 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
         again = (once - forward["logits"]) * share
     elif plan.recompute == Recompute.SELECTIVE:
         again = forward["attention"]
-    return {"6PD": 6.0 * model.active_parameters, "model": 3.0 * once, "hardware": 3.0 * once + again}
+    passes = 3.0 if model.training == "full" else model.passes
+    return {
+        "6PD": 2.0 * passes * model.active_parameters, "model": passes * once, "hardware": passes * once + again,
+    }  # fmt: skip
 
 
 def _stage_memory(tables: PlanTables, kinds: Array) -> tuple[StageMemory, ...]:

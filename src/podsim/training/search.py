@@ -243,7 +243,8 @@ class _Growth:
         lost = int(wanted.size - np.count_nonzero(wanted))
         if lost:
             self.cut[reason] = self.cut.get(reason, 0) + lost
-            self.columns = {key: value[wanted] for key, value in self.columns.items()}
+            index = np.flatnonzero(wanted)  # several times as quick as the mask itself
+            self.columns = {key: value.take(index) for key, value in self.columns.items()}
 
 
 def space(

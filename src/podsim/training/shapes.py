@@ -125,7 +125,27 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
         added = memory_seconds(gpu, n * k * batch * software.accumulation_bytes) / software.memory_speed
         seconds[2] += added
     ones = np.ones((len(items), 1))
-    return OpTimes(seconds[0], seconds[1] + seconds[2], seconds[2], ones, 2 * ones)
+    back = np.array([[_BACK_PRODUCTS[item.op.gradient]] for item in items], dtype=float)
+    if (back < 2).any():  # frozen weights: no gradient of theirs, or none at all
+        seconds[1:] *= np.stack([back >= 1, back >= 2])
+    if any(item.op.stored_bytes for item in items):
+        seconds[:2] += _expansion_seconds(gpu, items, n * k * batch, software)
+    return OpTimes(seconds[0], seconds[1] + seconds[2], seconds[2], ones, back)
+
+
+_BACK_PRODUCTS = {"both": 2, "input": 1, "none": 0}
+"""the products of a backward pass, by what has a gradient"""
+
+
+def _expansion_seconds(
+    gpu: Gpu, items: Sequence[Item], weights: Shaped[Array, "op plan"], software: Software
+) -> Shaped[Array, "op plan"]:
+    """Seconds to expand quantised weights to 16 bits, before the forward product and before that of the input's gradient.
+
+    A pass over memory that reads the stored bytes and writes two a weight (QLoRA, equation 5).
+    """
+    moved = np.array([[item.op.stored_bytes + 2 * (item.op.stored_bytes > 0)] for item in items])
+    return np.asarray(memory_seconds(gpu, weights * moved) / software.memory_speed * (moved > 0))
 
 
 def logit_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:
@@ -168,15 +188,28 @@ def _distinct_gemm_seconds(
 
 
 def _distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
-    """(position of one row for each distinct row, the distinct row of each) of columns of any numbers."""
-    code = np.zeros(columns[0].size, dtype=np.int64)
+    """(position of one row for each distinct row, the distinct row of each) of columns of any numbers.
+
+    Rows are told apart by hashes of 64 bits; should two collide, columns are numbered one after the other.
+    """
+    code = np.zeros(columns[0].size, dtype=np.uint64)
+    for column in columns:
+        code ^= np.ascontiguousarray(column, dtype=float).view(np.uint64)
+        code *= _ODD
+        code ^= code >> np.uint64(32)
+    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+    if all(np.array_equal(column[first][index], column) for column in columns):
+        return first, index
+    number = np.zeros(columns[0].size, dtype=np.int64)
     for column in columns:
         values, rank = np.unique(column, return_inverse=True)
-        code = code * values.size + rank
-        if values.size > 1:
-            _, code = np.unique(code, return_inverse=True)
-    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+        _, number = np.unique(number * values.size + rank, return_inverse=True)
+    _, first, index = np.unique(number, return_index=True, return_inverse=True)
     return first, index
+
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+"""A multiplier that spreads bits: 2^64 over the golden ratio."""
 
 
 def attention_times(
@@ -196,6 +229,8 @@ def attention_times(
         for algorithm, fused, where in ways:
             if where.any():
                 for number, direction in enumerate(_DIRECTIONS):
+                    if direction == "backward" and item.op.gradient == "none":
+                        continue
                     own = _attention_seconds(gpu, item.op, plan, sequence, algorithm, direction, fused)
                     seconds[number] = np.where(where, own, seconds[number])
         forward.append(seconds[0])

@@ -149,7 +149,8 @@ def _machine(
             raise ClusterError(f"gpus={gpus}: {cluster.name} has {cluster.gpus}")
         return cluster.gpu, cluster.subset(count), count
     if gpus is not None and gpus > 1:
-        raise ClusterError(f"{on} is one GPU; for {gpus} name a cluster, as --on dgx-a100-80gb:1")
+        cluster = load_cluster(on, dict(overrides or {}), gpus)
+        return cluster.gpu, cluster, gpus
     wrong = [key for key in overrides or {} if not key.startswith("gpu.")]
     if wrong:
         raise ClusterError(f"--set {wrong[0]}: {on} is a GPU, of which only gpu.… can be set")

@@ -27,6 +27,7 @@ from podsim.serving.serving_notes import serving_assumptions, serving_warnings
 from podsim.serving.triton import config_text, model_name
 from podsim.serving.white_paper import figure as made
 from podsim.units import parse_quantity
+from podsim.verbs.network_answers import is_captured, served_network
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import CONVOLUTIONAL, ConvNet
 from podsim.workload.model import Model
@@ -55,8 +56,10 @@ def serve(options: ServeOptions) -> Served | Figure:
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
     chip, each, gpus = read_serving_gpu(options.on, options.overrides)
-    task = _task(options, chip)
     limit = _limit(options.latency)
+    if is_captured(options.model) and options.model.lower() not in CONVOLUTIONAL:
+        return _served_network(options, chip, limit, each * gpus)
+    task = _task(options, chip)
     cost = _neighbours(chip, each)
     answer = serve_on(
         task, chip, batches=_batches(options.batch), limit=limit, instances=each * gpus, neighbours=cost
@@ -68,6 +71,18 @@ def serve(options: ServeOptions) -> Served | Figure:
         raise NoFitError([_too_large(answer, task.engine.memory_floor)])
     if options.triton is not None:
         _write(answer, options.triton)
+    return answer
+
+
+def _served_network(options: ServeOptions, chip: Gpu, limit: float | None, instances: int) -> Served:
+    """A captured network; it has no configuration for Triton."""
+    if options.triton is not None:
+        raise PodsimError(
+            f"triton: {options.model} is a captured network; configured are transformers and resnet-50"
+        )
+    answer = served_network(options, chip, _batches(options.batch), limit, instances)
+    if not any(row.fits for row in answer.rows):
+        raise NoFitError([_too_large(answer, 0.0)])
     return answer
 
 

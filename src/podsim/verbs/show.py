@@ -64,7 +64,7 @@ def _unknown(name: str) -> CatalogError:
 
 
 def models() -> list[dict[str, object]]:
-    """Every model of the catalog: name, family, layers, hidden, parameters, sequence, source."""
+    """Every model of the catalog: name, family, layers, hidden, parameters, sequence, source; then captured networks."""
     rows: list[dict[str, object]] = []
     for name in model_names():
         model = load_model(name)
@@ -72,6 +72,12 @@ def models() -> list[dict[str, object]]:
             "name": name, "family": model.family, "layers": model.layer_count, "hidden": model.hidden,
             "parameters": model.parameters, "active_parameters": model.active_parameters,
             "sequence": model.sequence, "source": model.source,
+        })  # fmt: skip
+    for network in networks().values():
+        rows.append({
+            "name": network.name, "family": "captured network", "layers": None, "hidden": None,
+            "parameters": network.parameters, "active_parameters": network.parameters, "sequence": None,
+            "source": network.source,
         })  # fmt: skip
     return rows
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from podsim.errors import NoFitError, PodsimError
-from podsim.fleet.power_cost import list_offers, read_site
-from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.cluster import load_cluster
 from podsim.results.expense import Expense
 from podsim.results.prediction import Prediction
 from podsim.results.study import FITS, NO_ANSWER, NO_FIT, StudyRow
@@ -17,10 +16,8 @@ from podsim.training.job_inputs import split_overrides
 from podsim.verbs.plan import plan
 from podsim.verbs.power import expense_of
 from podsim.verbs.predict import predict
+from podsim.verbs.whole_run import TOKENS_PER_PARAMETER, usual_price
 from podsim.workload.catalog import load_model
-
-_TOKENS_PER_PARAMETER = 20.0
-"""tokens a parameter where a study states none: Hoffmann et al. 2022"""
 
 
 def plan_row(settings: Mapping[str, Any]) -> StudyRow:
@@ -45,7 +42,7 @@ def options_of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             options[key] = value
     if "tokens" not in options:
         for_model, _ = split_overrides(options.get("overrides"))
-        options["tokens"] = _TOKENS_PER_PARAMETER * load_model(options["model"], for_model).parameters
+        options["tokens"] = float(TOKENS_PER_PARAMETER) * load_model(options["model"], for_model).parameters
     return options
 
 
@@ -70,9 +67,7 @@ def _planned(row: StudyRow, options: dict[str, Any]) -> StudyRow:
     site = {name: options.pop(name, None) for name in ("price", "pue", "carbon")}
     if options.get("objective") in ("cost", "energy"):
         options |= {name: site[name] for name in ("price", "pue") if site[name] is not None}
-        tokens = read_tokens(options.pop("tokens"))
-    else:
-        tokens = read_tokens(options["tokens"])
+    tokens = read_tokens(options["tokens"])
     prediction = plan(**options, top=1).ranked[0].prediction
     return _filled(row, prediction, _expense(prediction, options, site, tokens))
 
@@ -86,26 +81,18 @@ def _predicted(row: StudyRow, options: dict[str, Any]) -> StudyRow:
 def _expense(
     prediction: Prediction, options: Mapping[str, Any], site: Mapping[str, Any], tokens: float
 ) -> Expense:
-    """The energy and money of the run without failures."""
+    """The energy and money of the run with failures."""
     _, for_cluster = split_overrides(options.get("overrides"))
-    part = load_cluster(options["on"], for_cluster).subset(prediction.gpus)
-    price = site["price"] or _default_price(part)
+    part = load_cluster(options["on"], for_cluster, prediction.gpus)
+    price = site["price"] or usual_price(part)
     return expense_of(
         prediction, part, price=str(price), tokens=tokens, pue=site["pue"], carbon=site["carbon"]
     )
 
 
-def _default_price(part: Cluster) -> str:
-    """The latest market price of the GPU; "" if the catalog has none."""
-    offers = list_offers(part, read_site(None, None, None))
-    names = [offer.name for offer in offers if offer.provider == "market"] or [offer.name for offer in offers]
-    return names[0] if names else ""
-
-
 def _filled(row: StudyRow, prediction: Prediction, expense: Expense) -> StudyRow:
     """The row with the figures of a prediction; money and energy count the days with failures."""
     band, run, offer = prediction.band, prediction.training, expense.offer
-    longer = run.expected / expense.duration if run else None
     need = f"needs {prediction.memory / 1e9:.1f} of {prediction.memory_limit / 1e9:.1f} GB"
     return replace(
         row, status=FITS if prediction.fits else NO_FIT, reason="" if prediction.fits else need,
@@ -114,8 +101,8 @@ def _filled(row: StudyRow, prediction: Prediction, expense: Expense) -> StudyRow
         tokens_per_second=prediction.tokens_per_second, mfu=prediction.mfu, memory=prediction.memory,
         memory_limit=prediction.memory_limit, bottleneck=prediction.bottleneck, tokens=expense.tokens,
         training=run.expected if run else None, work=run.seconds if run else None,
-        price=offer.name if offer else "", cost=expense.low * longer if offer and longer else None,
-        cost_high=expense.high * longer if offer and longer else None,
-        energy=expense.energy * longer if longer else None, carbon=expense.carbon * longer if longer else None,
+        price=offer.name if offer else "", cost=expense.low if offer and run else None,
+        cost_high=expense.high if offer and run else None,
+        energy=expense.energy if run else None, carbon=expense.carbon if run else None,
         power=expense.power,
     )  # fmt: skip

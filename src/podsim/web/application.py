@@ -132,6 +132,7 @@ def make_application(site: Site, *, host: str = "127.0.0.1", token: str = "") ->
             Route("/api/files", _receive_file, methods=["POST"]),
             Route("/api/files/{identity}", _drop_file, methods=["DELETE"]),
             Route("/api/{name}", _answer, methods=["POST"]),
+            Route("/static/gantt.js", _gantt_script),
             Mount("/static", static),
         ],
         exception_handlers={
@@ -145,6 +146,7 @@ def make_application(site: Site, *, host: str = "127.0.0.1", token: str = "") ->
         lifespan=lifespan,
     )
     application.state.site = site
+    application.router.redirect_slashes = False
     return Guard(application=application, host=host, token=token)
 
 
@@ -184,6 +186,13 @@ def _session_of(request: Request, site: Site, reply: Response | None = None) -> 
         name = site.sessions.make()
         reply.set_cookie(COOKIE, name, httponly=True, samesite="strict", path="/")
     return session
+
+
+async def _gantt_script(request: Request) -> Response:
+    """The script of a timeline's own page, which draws on a screen of this one, too."""
+    return FileResponse(
+        str(files("podsim.timeline") / "templates" / "gantt.js"), media_type="text/javascript"
+    )
 
 
 async def _description(request: Request) -> Response:

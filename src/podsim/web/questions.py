@@ -34,7 +34,7 @@ class Question:
     verb: str
     """The function, as MODULE:FUNCTION of podsim."""
     options: str
-    """The options, as MODULE:CLASS of podsim.options."""
+    """The options, as MODULE:CLASS of podsim."""
     about: str
     data: str = "report.plain_data:plain_value"
     """The function from an answer to its JSON."""
@@ -44,32 +44,78 @@ class Question:
     """Whether it reports its progress."""
     uploads: tuple[str, ...] = ()
     """The options that may name an uploaded file."""
-    refused: tuple[str, ...] = ()
-    """The options that no request may give: they name files, or write them."""
 
 
 _MODEL = ("model", "on")
-_WRITES = ("save", "launch", "plan", "image", "mount")
+_FILES = (
+    "save", "launch", "plan", "read", "raw", "rows", "chakra", "experiment", "against", "topology"
+)  # fmt: skip
+"""options that name files of the machine; only an upload can stand for one"""
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType({
     "predict": Question(
-        verb="verbs.predict:predict", options="plan_options:PredictOptions", is_quick=True, uploads=_MODEL,
+        verb="verbs.predict:predict", options="options.plan_options:PredictOptions", is_quick=True, uploads=_MODEL,
         about="Step time and memory of one plan: podsim predict.",
     ),
     "plan": Question(
-        verb="verbs.plan:plan", options="plan_options:SearchOptions", has_progress=True, uploads=_MODEL,
-        refused=_WRITES, about="The best plans among every legal one: podsim plan.",
+        verb="verbs.plan:plan", options="options.plan_options:SearchOptions", has_progress=True, uploads=_MODEL,
+        about="The best plans among every legal one: podsim plan.",
     ),
     "launch": Question(
-        verb="verbs.launch:launch", options="plan_options:LaunchOptions", is_quick=True, uploads=_MODEL,
-        refused=("read",), about="The file that starts a plan: podsim launch.",
+        verb="verbs.launch:launch", options="options.plan_options:LaunchOptions", is_quick=True, uploads=_MODEL,
+        about="The file that starts a plan: podsim launch.",
     ),
     "defaults": Question(
-        verb="web.default_values:default_values", options="plan_options:SearchOptions", is_quick=True, uploads=_MODEL,
-        refused=_WRITES, about="What a search takes where an option is not given, each value with its origin.",
+        verb="web.default_values:default_values", options="options.plan_options:SearchOptions", is_quick=True,
+        uploads=_MODEL,
+        about="What a search takes where an option is not given, each value with its origin.",
+    ),
+    "map": Question(
+        verb="web.plan_map:plan_map", options="web.plan_map:MapOptions", has_progress=True, uploads=_MODEL,
+        about="Every plan of a search, counted in the cells of two axes.",
+    ),
+    "timeline": Question(
+        verb="web.step_timeline:step_timeline", options="web.step_timeline:TimelineOptions",
+        uploads=(*_MODEL, "against"), about="A played step with its spans: podsim simulate.",
+    ),
+    "schedule": Question(
+        verb="verbs.schedule:schedule", options="options.step_options:ScheduleOptions", is_quick=True,
+        about="A pipeline schedule, action by action: podsim schedule.",
+    ),
+    "collective": Question(
+        verb="verbs.collective:collective", options="options.machine_options:CollectiveOptions", is_quick=True,
+        about="The time of a collective by size: podsim collective.",
+    ),
+    "rounds": Question(
+        verb="web.collective_rounds:collective_rounds", options="web.collective_rounds:RoundsOptions", is_quick=True,
+        about="An all-reduce round by round.",
+    ),
+    "machine": Question(
+        verb="web.machine_levers:machine_levers", options="web.machine_levers:LeverOptions", is_quick=True,
+        uploads=("on",), about="The values of a machine that a design changes.",
+    ),
+    "measured": Question(
+        verb="web.measured_runs:measured_runs", options="options.machine_options:NoOptions", is_quick=True,
+        about="The measured runs that stand behind predictions, each with its error.",
+    ),
+    "goodput": Question(
+        verb="verbs.goodput:goodput", options="options.fleet_options:GoodputOptions", uploads=_MODEL,
+        about="The days of a run with failures: podsim goodput.",
+    ),
+    "queue": Question(
+        verb="verbs.queue:queue", options="options.fleet_options:QueueOptions", has_progress=True, uploads=("trace",),
+        data="report.queue_tables:plain_result", about="Jobs through a queue: podsim queue.",
+    ),
+    "mig": Question(
+        verb="verbs.mig:mig_layouts", options="options.machine_options:MigLayoutsOptions", is_quick=True,
+        about="The layouts of MIG instances on a GPU: podsim mig layouts.",
+    ),
+    "fabric": Question(
+        verb="web.fabric_drawing:fabric_drawing", options="web.fabric_drawing:DrawingOptions",
+        uploads=("on",), about="The drawing of a server or a fabric: podsim show --fabric.",
     ),
     "names": Question(
-        verb="web.catalog_names:catalog_names", options="machine_options:NoOptions", is_quick=True,
+        verb="web.catalog_names:catalog_names", options="options.machine_options:NoOptions", is_quick=True,
         about="The names that the catalogs know.",
     ),
 })  # fmt: skip
@@ -83,7 +129,7 @@ def load(name: str) -> Any:
 
 def group_of(question: Question) -> Any:
     """The options of a question."""
-    return load(f"options.{question.options}")
+    return load(question.options)
 
 
 def known_options(question: Question) -> dict[str, Option]:
@@ -91,7 +137,7 @@ def known_options(question: Question) -> dict[str, Option]:
     return {
         name: known
         for name, known in options_of(group_of(question)).items()
-        if name not in question.refused and (known.kind is not Path or name in question.uploads)
+        if name in question.uploads or (known.kind is not Path and name not in _FILES)
     }
 
 
@@ -172,7 +218,7 @@ def _value(known: Option, value: Any, question: Question, path_of: Callable[[str
         if known.name not in question.uploads:
             raise PodsimError(f"{known.name}: this option takes no file")
         return path_of(value.removeprefix(UPLOAD))
-    if known.kind is Path:
+    if known.kind is Path or known.name in _FILES:
         raise PodsimError(f"{known.name}: send the file first, and name it as upload:ID")
     if isinstance(value, (list, dict)):
         raise PodsimError(f"{known.name}: one value is expected, not {type(value).__name__}")

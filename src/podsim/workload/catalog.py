@@ -21,7 +21,7 @@ Value = str | int | bool | tuple[int, ...]
 
 _TYPES = {field.name: str(field.type) for field in fields(Transformer)}
 _OWN_KEYS = ("published", "aliases")
-_FIXED = ("family", "source", "variations", "extras", "vision", "assumptions")
+_FIXED = ("family", "source", "variations", "extras", "vision", "captured", "assumptions")
 """The fields that no override changes."""
 
 
@@ -63,8 +63,13 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
         spec = read_specification(name_or_path)
     elif name := known_model(text, known):
         spec = known[name].specification
+    elif text.lower() in captured_names():
+        raise ModelError(
+            f"{text} is a captured network, not a transformer: `podsim predict {text}` costs its training step, "
+            f"`podsim graph {text} --batch 32` its ops, `podsim serve {text}` its inference"
+        )
     else:
-        raise unknown_model(text, known)
+        raise unknown_model(text, {**known, **dict.fromkeys(captured_names())})
     return overridden(spec, overrides or {})
 
 
@@ -142,6 +147,14 @@ def _read_integer(name: str, value: object) -> int:
     if not (text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 20):
         raise ValueError(f"{name}={shown(value)} must be a whole number")
     return int(text)
+
+
+@cache
+def captured_names() -> frozenset[str]:
+    """Names of the networks that are captured op by op, whose tables stand with their graphs."""
+    folder = files("podsim") / "graphs" / "networks"
+    tables = (file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".toml"))
+    return frozenset(name for text in tables for name in tomllib.loads(text))
 
 
 @cache

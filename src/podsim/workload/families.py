@@ -28,7 +28,7 @@ def trained_length(c: Config, *, default: int = -1) -> int:
     """Tokens per training sequence: the length before any later stretching of the rotary positions."""
     longest = c.integer(
         "sequence", "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length",
-        "max_sequence_length", "seq_len", "model_max_length", "max_seq_length", default=default,
+        "max_sequence_length", "seq_len", "model_max_length", "max_seq_length", "max_source_positions", default=default,
     )  # fmt: skip
     scaling = c.table("rope_scaling") if c.raw.get("rope_scaling") is not None else c.table("rope_parameters")
     original = "original_max_position_embeddings"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from podsim.workload.config_json import Config
 from podsim.workload.families import trained_length
 from podsim.workload.family_table import Family, Fields, class_defaults, families, read_fields
-from podsim.workload.layer_kinds import dense_layers, mixer_kinds, pattern_kinds
+from podsim.workload.layer_kinds import UNREAD, dense_layers, mixer_kinds, pattern_kinds
 from podsim.workload.odd_families import ODD
 from podsim.workload.specification import LIMITS, Changes
 from podsim.workload.state_keys import STATES
@@ -29,6 +30,8 @@ _ESSENTIAL = (
 """The keys that state an ordinary transformer: one of each row."""
 
 
+_LISTED = re.compile(r"intermediate_size|moe_topk|num_shared_expert|moe_num_experts|^num_experts$")
+"""The keys whose lists have a number for each layer."""
 _READ_TOO = ("lfm2", "bitnet", "gpt_neox_japanese")
 """Odd families whose layers are read as others' are."""
 
@@ -70,17 +73,32 @@ def with_defaults(c: Config, kind: str) -> Config:
 
 
 def _first_widths(c: Config) -> Config:
-    """The config with lists of equal whole numbers, one a layer, as that number (Gemma 3n, Hunyuan)."""
-    alike = {
+    """The config with sizes that it states in groups or layer by layer as one number each.
+
+    Groups are `attn_config` and `ffn_config` (DBRX); of a list with a number a layer (Hunyuan) the first counts. Images
+    have `patch_elements` numbers a patch, and a class token besides their patches.
+    """
+    nested = [c.raw[key] for key in ("attn_config", "ffn_config") if isinstance(c.raw.get(key), dict)]
+    flat = {key: value for group in nested for key, value in group.items() if key not in c.raw}
+    flat |= _patches(c)
+    firsts = {
         key: value[0]
         for key, value in c.raw.items()
-        if isinstance(value, list)
-        and value
-        and type(value[0]) is int
-        and value[0] > 1
-        and all(x == value[0] for x in value)
+        if isinstance(value, list) and value and _LISTED.search(key) and type(value[0]) is int
     }
-    return Config(raw={**c.raw, **alike}, prefix=c.prefix, problems=c.problems) if alike else c
+    return (
+        Config(raw={**c.raw, **flat, **firsts}, prefix=c.prefix, problems=c.problems) if flat or firsts else c
+    )
+
+
+def _patches(c: Config) -> dict[str, int]:
+    """What the sizes of an image and of its patches give, in a config of a vision transformer."""
+    sides = [c.raw.get(key) for key in ("image_size", "patch_size")]
+    image, patch = (side[0] if isinstance(side, list) and side else side for side in sides)
+    if type(image) is not int or type(patch) is not int or not 0 < patch <= image <= 2**16:
+        return {}
+    channels = c.integer("heads", "num_channels", "in_channels", default=3)
+    return {"seq_length": (image // patch) ** 2 + 1, "patch_elements": patch * patch * channels}
 
 
 def _heads(fields: Fields) -> Fields:
@@ -126,9 +144,7 @@ def _layers(c: Config, family: Family, fields: Fields, pattern: list[tuple[str, 
         STATES[family.state](c, fields["hidden"]) if set(kinds) & {"linear", "both"} and family.state else {}
     )
     if set(kinds) & {"linear", "both"} and not family.state:
-        c.complain(
-            "its linear-attention layers are of an unknown kind; install podsim[hf] to read it by its own class"
-        )
+        c.complain(UNREAD)
     memo: dict[tuple[str, str], Changes] = {}
     for pair in dict.fromkeys(zip(kinds, feeds, strict=True)):
         memo[pair] = _changes(c, family, fields, pair, states, single=bool(pattern))

@@ -17,9 +17,11 @@ from podsim.workload.families import MODERN, Fields
 from podsim.workload.families_classic import CLASSIC, ENCODERS
 from podsim.workload.family_reader import is_ordinary, read_family
 from podsim.workload.family_table import families
+from podsim.workload.layer_kinds import UNREAD
 from podsim.workload.model import Model
 from podsim.workload.specification import LIMITS, Transformer, resolve, shown
 from podsim.workload.transformer import build
+from podsim.workload.transformers_class import has_class, is_installed, read_by_class
 from podsim.workload.vision_keys import read_vision
 
 FAMILIES: dict[str, Callable[[Config], Fields]] = {**MODERN, **CLASSIC}
@@ -49,8 +51,18 @@ def read_config(source: str | Path | Mapping[str, Any]) -> Model:
     return build(read_specification(source))
 
 
+class _UnreadFamily(ModelError):
+    """A family of which no table says enough; its own class may."""
+
+
+_EXTRA = "pip install 'podsim[hf]' reads it by its class in transformers"
+
+
 def read_specification(source: str | Path | Mapping[str, Any]) -> Transformer:
-    """The specification in a config.json; see `read_config`."""
+    """The specification in a config.json; see `read_config`.
+
+    A family that no table reads is built by its class in transformers where that is installed.
+    """
     name = ""
     if isinstance(source, Mapping):
         raw: Mapping[str, Any] = source
@@ -62,14 +74,37 @@ def read_specification(source: str | Path | Mapping[str, Any]) -> Transformer:
         raise ModelError(
             f"cannot read a model from {shown(source)}: give a path or the content of a config.json"
         )
+    try:
+        return _read_table(raw, name)
+    except _UnreadFamily as error:
+        if not is_installed():
+            raise
+        try:
+            return resolve(read_by_class(raw, _printable(name) or "model"))
+        except ModelError as refused:
+            if is_ordinary(raw):
+                return _read_table(raw, name, guess=True)
+            raise ModelError(f"{error}; {refused}") from None
+
+
+def _read_table(raw: Mapping[str, Any], name: str, *, guess: bool = False) -> Transformer:
+    """The specification by the tables of families; _UnreadFamily where they do not say enough.
+
+    With `guess`, a family that transformers has, too, is read as an ordinary transformer.
+    """
     c = Config(raw=raw)
     part = ""
     if isinstance(raw.get("text_config"), dict):
         c, part = _text_part(c), ", text part only"
-    family = _family(c)
+    family = _family(c, guess)
     fields = FAMILIES[family](c) if family in FAMILIES else read_family(c, family)
+    if any(UNREAD in problem for problem in c.problems):
+        raise _UnreadFamily(f"{family}: {UNREAD}" + ("" if is_installed() else f"; {_EXTRA}"))
     if not c.problems:
-        fields |= _head(c, family) | _unpriced(c, fields)
+        fields |= (
+            _encoder_head(c) if fields.get("bidirectional") and family in families() else _head(c, family)
+        )
+        fields |= _unpriced(c, fields)
     assumed = _assumptions(c, family)
     name = _printable(name or c.text("_name_or_path")) or family
     if c.problems:
@@ -139,7 +174,7 @@ def _architecture(c: Config) -> str:
     return ""
 
 
-def _family(c: Config) -> str:
+def _family(c: Config, guess: bool) -> str:
     """Family of a config: its model_type, or that of its architecture's class."""
     kind = c.raw.get("model_type")
     architecture = _architecture(c)
@@ -153,13 +188,16 @@ def _family(c: Config) -> str:
     if stem in classes:
         return classes[stem]
     if (spoken or architecture) and is_ordinary(c.raw):
+        if not guess and is_installed() and has_class(spoken):
+            raise _UnreadFamily(f"architecture {shown(spoken)} is in no table")
         return spoken or architecture.lower()
     if not spoken and not architecture:
         raise ModelError(
             "no model_type and no architectures: not a Hugging Face config.json of a supported architecture; "
             f"supported: {', '.join(sorted(FAMILIES))}"
         )
-    raise ModelError(unknown_name("architecture", spoken or architecture, sorted({*FAMILIES, *families()})))
+    unknown = unknown_name("architecture", spoken or architecture, sorted({*FAMILIES, *families()}))
+    raise _UnreadFamily(unknown if is_installed() else f"{unknown}; {_EXTRA}")
 
 
 def _head(c: Config, family: str) -> Fields:
@@ -180,6 +218,15 @@ def _head(c: Config, family: str) -> Fields:
     if not architecture or architecture.endswith(_LANGUAGE) or not architecture.endswith("Model"):
         return {}
     return {"lm_head": False, "head_bias": False, "tied": True}
+
+
+def _encoder_head(c: Config) -> Fields:
+    """What stands on an encoder of the table: masked words, labels, or nothing."""
+    architecture = _architecture(c)
+    bare: Fields = {"lm_head": False, "mlm_transform": False, "head_bias": False}
+    if architecture.endswith("Classification"):
+        return bare | {"classes": _labels(c)}
+    return bare if architecture.endswith("Model") else {}
 
 
 def _labels(c: Config) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from podsim.workload.config_json import Config
+from podsim.workload.specification import shown
 
 _MIXERS = {
     "full_attention": "full", "attention": "full", "global": "full", "global_attention": "full",
@@ -19,6 +20,8 @@ _MIXERS = {
     "short_conv": "linear", "m": "linear", "a": "full", "mlp": "none", "moe": "none",
     "hybrid": "both", "hybrid_mamba": "both",
 }  # fmt: skip
+UNREAD = "its layers are of a kind that no table has"
+"""The problem of a family that has to be read by its class."""
 _LETTERS = {"M": ("linear", "none"), "*": ("full", "none"), "-": ("none", "dense"), "E": ("none", "sparse")}
 _MOST_NAMES = 10_000
 
@@ -28,21 +31,24 @@ Kinds = list[str]
 def _listed(c: Config, layers: int, key: str) -> Kinds:
     names = c.items(key)
     kinds = [_MIXERS.get(str(name).lower()[:40], "") for name in names[:_MOST_NAMES]]
-    if len(kinds) != layers or not all(kinds):
+    if len(kinds) == layers and not all(kinds):
+        c.complain(f"{UNREAD}: {key} names {shown(names[kinds.index('')])}")
+        return ["full"] * layers
+    if len(kinds) != layers:
         known = ", ".join(list(_MIXERS)[:12])
         c.complain(f"{key} must name the kind of each of {layers} layers, from {known}")
         return ["full"] * layers
     return kinds
 
 
-def _numbered(c: Config, layers: int, key: str, linear: str) -> Kinds:
-    """A list of 0 and 1; 1 is `linear` if that begins with 1, else 0 is."""
+def _numbered(c: Config, layers: int, key: str, names: str) -> Kinds:
+    """A list of 0 and 1; `names` are the kinds of 1 and of 0."""
     flags = c.items(key)
-    one, zero = linear.split(",")
+    first, zero = names.split(",")
     if len(flags) != layers or any(flag not in (0, 1) for flag in flags):
         c.complain(f"{key} must be 0 or 1 for each of {layers} layers")
         return ["full"] * layers
-    return [one if flag else zero for flag in flags]
+    return [first if flag else zero for flag in flags]
 
 
 def _periodic(c: Config, layers: int, key: str, rest: str, offset: str = "") -> Kinds:

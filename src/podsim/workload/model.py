@@ -14,6 +14,7 @@ divides widths by its degrees, as each op's `split` says:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -21,6 +22,7 @@ from typing import Literal, NamedTuple
 from podsim.memo import hashed_once
 
 Split = Literal["none", "sequence", "column", "row", "head", "vocab"]
+Gradient = Literal["both", "input", "none"]
 Kind = Literal[
     "gemm",
     "attention",
@@ -98,6 +100,11 @@ class TensorOp:
     fused: bool = True
     """Whether a fusing framework merges this memory-bound op into its neighbour (bias, activation, dropout, residual).
     """
+    gradient: Gradient = "both"
+    """What its backward pass computes: the gradients of input and weight, of the input alone (a frozen weight), or
+    nothing (a frozen layer below all that is trained)."""
+    stored_bytes: float = 0.0
+    """B. The bytes of a frozen weight that is kept quantised; 0 is the plan's precision."""
 
 
 @hashed_once
@@ -117,9 +124,23 @@ class Block:
     """Whether it is an encoder layer: bidirectional, run before the decoder's layers."""
 
     @property
+    def is_reached(self) -> bool:
+        """Whether a gradient reaches it: whether it has a backward pass."""
+        return any(op.gradient != "none" for op in self.ops)
+
+    @property
     def parameters(self) -> int:
         """Parameters of all `count` copies."""
         return self.count * sum(op.weight + op.bias for op in self.ops)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """The blocks of a model that was built by a class of another library."""
+
+    embedding: Block
+    layers: tuple[Block, ...]
+    head: Block
 
 
 def _cost_key(block: Block) -> tuple[object, ...]:
@@ -130,25 +151,40 @@ def _cost_key(block: Block) -> tuple[object, ...]:
 class Share(NamedTuple):
     """Parameters of one copy of a block, by their treatment under tensor parallelism."""
 
-    replicated: int
+    replicated: float
     """kept by every rank"""
-    divided: int
-    kv: tuple[tuple[int, int], ...]
+    divided: float
+    kv: tuple[tuple[int, float], ...]
     """of those divided: (heads of keys and values, parameters of their projection); ranks beyond the heads repeat them"""
 
 
-def _share(block: Block, *, expert: bool) -> Share:
-    ops = [op for op in block.ops if op.expert == expert]
-    divided = sum(op.weight for op in ops if op.split not in ("none", "sequence"))
-    divided += sum(op.bias for op in ops if op.split in ("column", "vocab"))
-    heads = [op for op in ops if op.kind == "gemm" and op.kv_heads]
+Weighing = Callable[[TensorOp], float]
+"""how much each parameter of an op counts"""
+
+
+def _share(block: Block, weighing: Weighing, *, expert: bool) -> Share:
+    ops = [(op, weighing(op)) for op in block.ops if op.expert == expert]
+    divided = sum(op.weight * each for op, each in ops if op.split not in ("none", "sequence"))
+    divided += sum(op.bias * each for op, each in ops if op.split in ("column", "vocab"))
+    heads = [(op, each) for op, each in ops if op.kind == "gemm" and op.kv_heads]
     return Share(
-        replicated=sum(op.weight + op.bias for op in ops) - divided,
+        replicated=sum((op.weight + op.bias) * each for op, each in ops) - divided,
         divided=divided,
         kv=tuple(
-            (op.kv_heads, op.kv_heads * (op.head_dim + op.value_dim) * (op.k + (op.bias > 0))) for op in heads
+            (op.kv_heads, each * op.kv_heads * (op.head_dim + op.value_dim) * (op.k + (op.bias > 0)))
+            for op, each in heads
         ),
     )
+
+
+def _trained(op: TensorOp) -> float:
+    """1 for the parameters of an op that are trained."""
+    return float(op.gradient == "both")
+
+
+def _stored(op: TensorOp) -> float:
+    """Bytes of an op's parameters over those in 16 bits."""
+    return op.stored_bytes / 2 if op.stored_bytes else 1
 
 
 @hashed_once
@@ -171,6 +207,10 @@ class Model:
     source: str = ""
     attributes: dict[str, object] = field(default_factory=dict, compare=False)
     """The specification of the model, for display."""
+    assumptions: tuple[str, ...] = ()
+    """What was assumed where its source says nothing."""
+    training: str = "full"
+    """What of it is trained: full, lora:16, qlora:16, frozen:20 (podsim/workload/finetuning.py)."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -195,7 +235,23 @@ class Model:
     @cached_property
     def shares(self) -> tuple[tuple[Share, Share], ...]:
         """For each of `kinds`: how tensor parallelism divides the parameters of one copy, of dense and of expert ops."""
-        return tuple((_share(block, expert=False), _share(block, expert=True)) for block in self.kinds)
+        return self._weighed(lambda op: 1)
+
+    @cached_property
+    def trained_shares(self) -> tuple[tuple[Share, Share], ...]:
+        """The same of the parameters that are trained."""
+        return self.shares if self.training == "full" else self._weighed(_trained)
+
+    @cached_property
+    def stored_shares(self) -> tuple[tuple[Share, Share], ...]:
+        """The same, a quantised parameter counted by its bytes over those of one in 16 bits."""
+        return self.shares if self.training == "full" else self._weighed(_stored)
+
+    def _weighed(self, weighing: Weighing) -> tuple[tuple[Share, Share], ...]:
+        return tuple(
+            (_share(block, weighing, expert=False), _share(block, weighing, expert=True))
+            for block in self.kinds
+        )
 
     @cached_property
     def _distinct(self) -> dict[tuple[object, ...], tuple[Block, int]]:
@@ -214,6 +270,31 @@ class Model:
     def parameters(self) -> int:
         """Parameters, to the parameter (a tied head counted once)."""
         return sum(block.parameters for block in self.blocks)
+
+    @property
+    def trained_parameters(self) -> int:
+        """Parameters that are trained: all, or what fine-tuning leaves."""
+        if self.training == "full":
+            return self.parameters
+        ops = [(op, block.count) for block in self.blocks for op in block.ops if op.gradient == "both"]
+        return sum(count * (op.weight + op.bias) for op, count in ops)
+
+    @property
+    def passes(self) -> float:
+        """Products of a step over those of its forward pass: 3, or what frozen weights leave of it."""
+        forward = both = 0.0
+        for block in self.blocks:
+            for op in block.ops:
+                size = 2.0 * op.n * op.k * op.share * block.count * (block.top_k if op.expert else 1)
+                if op.kind == "attention":
+                    size = (
+                        2.0 * op.heads * (op.head_dim + op.value_dim) * self.sequence * block.count * op.share
+                    )
+                forward += size
+                both += (
+                    size * {"both": 3, "input": 3 if op.kind == "attention" else 2, "none": 1}[op.gradient]
+                )
+        return both / forward if forward else 3.0
 
     @property
     def has_experts(self) -> bool:

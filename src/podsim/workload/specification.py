@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from podsim.errors import ModelError
+from podsim.workload.model import Captured
 
 Norm = Literal["layernorm", "rmsnorm"]
 Position = Literal["learned", "rope", "alibi", "relative", "none"]
@@ -181,6 +182,8 @@ class Transformer:
     """The encoder of images, whose output is part of the sequence."""
     image_percent: int = 25
     """percent. The share of a sequence's tokens that come from images, where there is an encoder of them."""
+    captured: Captured | None = None
+    """The blocks of a class that was built, in place of all that the other fields say of layers."""
     assumptions: tuple[str, ...] = ()
     """What was assumed where the source says nothing."""
     classes: int = 0

@@ -23,12 +23,7 @@ def _size_or_auto(c: Config, *names: str, auto: int) -> int:
 
 def mamba(c: Config, hidden: int) -> Fields:
     """Mamba-1 (arXiv 2312.00752): its steps, inputs and outputs are projected from its own channels."""
-    inner = _size(
-        c,
-        "mamba_intermediate_size",
-        "d_inner",
-        default=_size(c, "expand", "mamba_expand", default=2) * hidden,
-    )
+    inner = _size(c, "intermediate_size", "d_inner", default=_size(c, "expand", default=2) * hidden)
     states = _size(c, "state_size", "mamba_d_state", "ssm_state_size", default=16)
     rank = _size_or_auto(c, "time_step_rank", "mamba_dt_rank", auto=math.ceil(hidden / 16))
     bias = c.flag("use_bias", "mamba_proj_bias", default=False)
@@ -47,7 +42,8 @@ def mamba(c: Config, hidden: int) -> Fields:
 
 def jamba(c: Config, hidden: int) -> Fields:
     """Mamba-1 with norms of its steps, inputs and outputs (arXiv 2403.19887)."""
-    fields = mamba(c, hidden)
+    inner = _size(c, "mamba_expand", default=2) * hidden
+    fields = mamba(Config(raw={**c.raw, "intermediate_size": inner}, problems=c.problems), hidden)
     return fields | {"plain": fields["plain"] + fields["extras"][0][2]}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
-from podsim.workload.layer_ops import linear, norm
-from podsim.workload.model import Block, Model, Saved, TensorOp
+from podsim.workload.attention_layers import linear, norm
+from podsim.workload.model import Block, Captured, Model, Saved, TensorOp
 from podsim.workload.specification import Changes, Transformer, resolve
 from podsim.workload.transformer_layers import layer_ops, syncs
 
@@ -18,6 +18,8 @@ def build(spec: Transformer) -> Model:
     that alternate) share one tuple of ops.
     """
     spec = resolve(spec)
+    if spec.captured is not None:
+        return _captured(spec, spec.captured)
     decoder = "decoder layer" if spec.encoder_layers else "layer"
     layers = tuple(replace(block, ops=_shortened(spec, block.ops)) for block in _runs(spec, decoder))
     if spec.encoder_layers:
@@ -45,7 +47,18 @@ def build(spec: Transformer) -> Model:
         tied_embeddings=spec.tied,
         source=spec.source,
         attributes=dict(vars(spec)),
+        assumptions=spec.assumptions,
     )
+
+
+def _captured(spec: Transformer, captured: Captured) -> Model:
+    """The Model of blocks that a class gave."""
+    return Model(
+        name=spec.name, family=spec.family, hidden=spec.hidden, vocab=spec.vocab, sequence=spec.sequence,
+        embedding=captured.embedding, layers=captured.layers, head=captured.head,
+        tied_embeddings=not any(op.split == "vocab" and op.weight for op in captured.head.ops), source=spec.source,
+        attributes=dict(vars(spec)), assumptions=spec.assumptions,
+    )  # fmt: skip
 
 
 _OF_ENCODER = ("cross.kv", "head.encoder_norm")

@@ -18,8 +18,15 @@ input of their norms.
 
 from __future__ import annotations
 
-from podsim.workload.attention_layers import cross_attention, mixer_ops
-from podsim.workload.layer_ops import activation, layer_input, linear, norm, residual
+from podsim.workload.attention_layers import (
+    activation,
+    cross_attention,
+    layer_input,
+    linear,
+    mixer_ops,
+    norm,
+    residual,
+)
 from podsim.workload.model import Kind, Saved, TensorOp
 from podsim.workload.specification import Transformer
 from podsim.workload.state_layers import extra_ops
@@ -122,10 +129,9 @@ def layer_ops(
 ) -> tuple[TensorOp, ...]:
     """Ops of one layer of a resolved specification, in order."""
     h = spec.hidden
-    attention = [
-        *mixer_ops(spec, causal=causal, window=window or (spec.index_keys if not spec.compress else 0)),
-        *extra_ops(spec),
-    ]
+    attention = mixer_ops(spec, causal=causal, window=window or (spec.index_keys if not spec.compress else 0))
+    if spec.extras or spec.plain:
+        attention += extra_ops(spec)
     if spec.mixer == "none" or not spec.feed:
         return _single_branch(spec, attention, mixture)
     shared = spec.parallel_residual and spec.shared_norm

@@ -27,7 +27,7 @@ Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
 
 class Rank(_Table):

@@ -55,7 +55,7 @@ Collectives = Annotated[dict[str, str], BeforeValidator(_collectives)]
 class Entry(BaseModel):
     """The fields of every entry: the sources of its figures, and whether they were read there."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     source: tuple[str, ...] = Field(min_length=1)
     confirmed: Literal["yes", "partial", "no"]
@@ -147,7 +147,7 @@ class SsdEntry(Entry):
 class Datasheet(BaseModel):
     """The rounded figures of a vendor's data sheet."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     ai: Flops | None = None
     int8: Flops | None = None
@@ -191,7 +191,7 @@ class SystemEntry(Entry):
 class Published(BaseModel):
     """The published figures of a cluster."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     hpl: Flops | None = None
     rpeak: Flops | None = None

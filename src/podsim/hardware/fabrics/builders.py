@@ -18,7 +18,7 @@ from podsim.errors import ClusterError
 from podsim.hardware.catalog import load_nic, load_switch
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.fabrics.fabric_links import Fabric, Floats, Routing
-from podsim.hardware.fabrics.node import Node, Part, ways
+from podsim.hardware.fabrics.node import Node, Part
 from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.servers import server_node
 from podsim.hardware.fabrics.torus import torus, tpu_pod
@@ -93,7 +93,7 @@ def _apply_faults(fabric: Fabric, cluster: Cluster) -> Fabric:
 
 def _cable_latency(node: Node, kind: str, latency: float) -> Floats:
     """s of each port's cable: half the latency to another server, without that inside this server."""
-    way = ways(node, np.ones(node.links, np.bool_))
+    way = node.working_ways
     ports, gpus = node.places(kind), node.places("gpu")
     left = []
     for port in ports:

@@ -131,6 +131,11 @@ class Node:
         """s. The latency of each link."""
         return np.repeat(np.array([cable.latency for cable in self.cables], np.float64), 2)
 
+    @cached_property
+    def working_ways(self) -> Ways:
+        """The best ways over all links."""
+        return _find_ways(self, np.ones(self.links, np.bool_))
+
 
 Way = tuple[int, ...]
 Reach = dict[int, tuple[float, list[Way]]]
@@ -152,6 +157,10 @@ class Ways:
 
 def ways(node: Node, alive: Bools) -> Ways:
     """The best ways over the links that are alive, [links of the node]."""
+    return node.working_ways if alive.all() else _find_ways(node, alive)
+
+
+def _find_ways(node: Node, alive: Bools) -> Ways:
     size = len(node.parts)
     best: list[Reach] = [{} for _ in range(size)]
     fast = _graph(node, alive, nvlink=True)

@@ -6,7 +6,7 @@ const LEFT = 280, AXIS = 26, ROW = 22, PANEL = 56, PAD = 3;
 const data = {};
 const rows = described.rows, kinds = described.kinds;
 let low = 0, high = 1, least = 0, most = 1; // what is shown, and all there is, s
-let scroll = 0, only = null, pointer = null, drag = null, queued = false;
+let needle = null, scroll = 0, only = null, pointer = null, drag = null, queued = false;
 
 async function unpack() {
   const text = atob(document.getElementById("packed").textContent);
@@ -73,7 +73,7 @@ function drawRow(row, top, tint) {
   let any = false;
   for (let span = search(row, low); span < end && data.start[span] < high; span++) {
     const kind = data.kind[span];
-    if (only !== null && kind !== only) continue;
+    if ((only !== null && kind !== only) || (needle && !needle[data.name[span]])) continue;
     const from = Math.max(0, (data.start[span] - low) * scale), to = Math.min(wide, (data.end[span] - low) * scale);
     if (to - from >= 2) { broad.push(span, from, to); continue; }
     const paint = mix[kind];
@@ -224,7 +224,7 @@ function hover(event) {
   const found = [];
   let count = 0;
   for (let span = search(row, from); span < data.first[row + 1] && data.start[span] < to; span++) {
-    if (only !== null && data.kind[span] !== only) continue;
+    if ((only !== null && data.kind[span] !== only) || (needle && !needle[data.name[span]])) continue;
     if (!found.length) found.push(...told(span, row));
     if (++count > 9999) break;
   }
@@ -259,7 +259,14 @@ function listen() {
   canvas.addEventListener("pointerup", () => { drag = null; canvas.classList.remove("moving"); });
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
   canvas.addEventListener("dblclick", () => { low = least; high = most; redraw(); });
+  const find = document.getElementById("find"); // a page that has this field searches with it
+  if (find) find.addEventListener("input", () => {
+    const text = find.value.trim().toLowerCase();
+    needle = text ? described.names.map((name) => name.toLowerCase().includes(text)) : null;
+    redraw();
+  });
   document.addEventListener("keydown", (event) => {
+    if (!canvas.isConnected || (find && document.activeElement !== canvas)) return;
     const x = pointer ? pointer.offsetX : (width() + LEFT) / 2, span = high - low;
     const does = {
       w: () => zoom(0.8, x), s: () => zoom(1.25, x), a: () => move(-span / 6), d: () => move(span / 6),

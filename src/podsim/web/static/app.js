@@ -40,7 +40,7 @@ async function show() {
   current.screen = known[0];
   document.title = `${known[1]} · podsim`;
   drawNav();
-  const root = h("div", { class: `screen ${known[0]}` });
+  const root = h("div", { class: "screen", "data-screen": known[0] });
   try {
     const module = await import(`./screens/${known[0]}.js`);
     await ensureConfig(current.values, mine.signal);

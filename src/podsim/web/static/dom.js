@@ -50,8 +50,8 @@ export function table(columns, rows, { caption, sort, onrow, selected } = {}) {
     head.replaceChildren(...columns.map((column) => {
       const sorts = order && order.column === column ? (order.up ? "ascending" : "descending") : null;
       const turn = () => { order = { column, up: order.column === column ? !order.up : true }; draw(); };
-      return h("th", { scope: "col", class: column.format ? "n" : null, "aria-sort": sorts },
-        sort ? h("button", { class: "link", onclick: turn }, column.title, sorts ? (order.up ? " ↑" : " ↓") : "") : column.title);
+      return h("th", { scope: "col", class: column.format ? "n" : column.class, "aria-sort": sorts },
+        sort && column.title ? h("button", { class: "link", onclick: turn }, column.title, sorts ? (order.up ? " ↑" : " ↓") : "") : column.title);
     }));
   }
   draw();
