@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -65,8 +66,9 @@ def test_limits_are_kept() -> None:
 def test_save_and_replay(podsim: Run, tmp_path: Path) -> None:
     first = podsim("plan", *SMALL, "--save", tmp_path / "a" / "b", "--json")
     assert first.exit_code == 0
-    kept = {"experiment.toml", "pareto.csv", "plans.csv", "plans.json"}
-    assert kept <= {path.name for path in (tmp_path / "a" / "b").iterdir()}
+    assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == [
+        "experiment.toml", "job.sh", "job.yaml", "pareto.csv", "plans.csv", "plans.json", "run.sh",
+    ]  # fmt: skip
     again = podsim("replay", tmp_path / "a" / "b" / "experiment.toml", "--json")
     one, two = json.loads(first.stdout), json.loads(again.stdout)
     assert one.pop("podsim")["units"]["ranked.prediction.band.low"] == "share"
@@ -142,5 +144,9 @@ def test_progress_bar(
     monkeypatch.setattr("sys.stderr", out)
     with bar("searching", after=after) as update:
         update(25, 100)
+        while not after and "searching" not in out.getvalue():
+            time.sleep(0.001)  # another thread draws
+        update(25, 100)
     assert ("25%" in out.getvalue()) == drawn
+    assert out.getvalue().startswith("podsim: searching") == (stream is io.StringIO)
     assert out.getvalue().endswith("\033[2K") or not drawn, "the bar is not erased"

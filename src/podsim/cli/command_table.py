@@ -204,7 +204,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         data="report.queue_tables:plain_result",
         picture="report.plot_queue:queue_image",
         plotted="timeline",
-        progress="jobs ended",
+        progress="running jobs",
         status=lambda result: int(bool(result.too_large)),
     ),
     "pack": Row(
@@ -215,6 +215,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         report="report.queue_tables:pack_report",
         rows="rows",
         picture="report.plot_queue:pack_image",
+        progress="packing requests",
     ),
     "emulate": Row(
         help="Run a command on a cluster of network namespaces. Exit status: the command's.",
