@@ -21,7 +21,7 @@ from podsim.launching import (
     titan_python,
 )
 from podsim.launching import command_line as command
-from podsim.launching.fine_tuning import check_tuning, training_of, tuning_notes
+from podsim.launching.fine_tuning import tuning_notes
 from podsim.launching.job import Context, Job, Reading, effective, plainest, refuse
 from podsim.launching.key_table import KeyedTool, cannot, read_keyed, table_of
 from podsim.launching.megatron_model import model_notes
@@ -45,6 +45,8 @@ class Tool:
     write: Callable[[Job], str]
     notes: Callable[[Job], Sequence[str]]
     read: Callable[[str, Context], Reading | None]
+    trains: tuple[str, ...] = ("full",)
+    """The kinds of training that it runs: full, lora, qlora, frozen, dpo."""
     unsaid: tuple[str, ...] = ("software",)
     """The fields of a plan, or gpus, that its keys cannot state: a comment of the file holds them."""
 
@@ -98,6 +100,8 @@ def _read_command(text: str, context: Context) -> Reading | None:
     return command.read_command(started, context)
 
 
+_SCRIPTED = ("full", "lora", "qlora", "frozen", "dpo")
+"""what a training script may do whose framework leaves it the model"""
 _BOTH = (*megatron.ERAS[:1], *titan.ERAS, *megatron.ERAS[1:])
 TOOLS: dict[str, Tool] = {
     tool.name: tool
@@ -110,9 +114,9 @@ TOOLS: dict[str, Tool] = {
         Tool(name="torchtitan-python", file="config_registry.py", eras=titan.ERAS, write=_titan_python,
              notes=titan_python.notes, read=titan_python.read_python),
         Tool(name="nemo", file="recipe.py", eras=megatron.ERAS, write=_bridge, notes=bridge.notes,
-             read=bridge.read_recipe, unsaid=("software", "gpus")),
+             read=bridge.read_recipe, trains=("full", "lora"), unsaid=("software", "gpus")),
         Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes,
-             read=deepspeed.read_json, unsaid=("software", "sequence", "flash")),
+             read=deepspeed.read_json, trains=_SCRIPTED, unsaid=("software", "sequence", "flash")),
         Tool(name="torchrun", file="run.sh", eras=_BOTH, write=command.line,
              notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name", *command.notes(job)],
              read=_read_command),
@@ -123,9 +127,9 @@ TOOLS: dict[str, Tool] = {
              notes=lambda job: ["start it with kubectl create -f", *kubernetes.notes(job), *command.notes(job)],
              read=kubernetes.read_yaml),
         Tool(name="accelerate", file="accelerate.yaml", **_keyed(accelerate.TOOL), notes=accelerate.notes,
-             unsaid=("software", "sequence", "micro_batch", "global_batch", "flash")),
+             trains=_SCRIPTED, unsaid=("software", "sequence", "micro_batch", "global_batch", "flash")),
         Tool(name="axolotl", file="axolotl.yaml", **_keyed(axolotl.TOOL), notes=axolotl.notes,
-             unsaid=("software", "gpus")),
+             trains=("full", "lora", "qlora", "dpo"), unsaid=("software", "gpus")),
         Tool(name="maxtext", file="maxtext.yml", **_keyed(maxtext.TOOL), notes=maxtext.notes),
     )
 }  # fmt: skip
@@ -166,7 +170,7 @@ def emit(job: Job, tool: str) -> Recipe:
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     made = TOOLS[tool]
-    check_tuning(job, tool)
+    refuse(tool, _other_training(job, made))
     text = made.write(job)
     forced = [f"written by force: {problem}" for problem in job.forced]
     unsaid = _unsaid(job, made, text)
@@ -176,6 +180,17 @@ def emit(job: Job, tool: str) -> Recipe:
         tool=tool, file=made.file, text=add_comment(text, {**job.names, **unsaid}),
         plan=job.plan.describe(), notes=(*forced, *tuning_notes(job, tool), *made.notes(job)),
     )  # fmt: skip
+
+
+def _other_training(job: Job, made: Tool) -> list[str]:
+    """The problem of a model that is trained in another way than a tool can."""
+    kinds = {part.partition(":")[0] for part in job.model.training.split("+")}
+    if kinds <= {*made.trains}:
+        return []
+    able = ", ".join(name for name, tool in TOOLS.items() if kinds <= {*tool.trains})
+    return [
+        f"train={job.model.training}: it trains {', '.join(made.trains)}; this can be written for {able or 'no tool'}"
+    ]
 
 
 def launch_files(job: Job, tools: Sequence[str] = ()) -> dict[str, Recipe | PlanError]:
@@ -247,8 +262,6 @@ def read(
         raise PodsimError("it is empty; expected a command, an sbatch script, TOML, JSON or YAML")
     kind = tool or guess(text)
     said = comment_of(text)
-    if kind == "axolotl" and (training := training_of(text)) != "full":
-        said.setdefault("train", training)
     made = TOOLS[kind]
     context = Context(
         tool=kind, gpus=gpus or (said.get("gpus") if "gpus" in made.unsaid else None), layers=layers,
@@ -264,12 +277,13 @@ def _completed(reading: Reading, said: dict[str, Any], made: Tool, layers: int) 
     """What was read, with what a comment says besides: of a field that has a key only if it makes no difference."""
     if "batch" in said:
         said["global_batch"] = said.pop("batch")
-    words = ("model", "on", "overrides", "train")
-    names: dict[str, Any] = {name: said.pop(name) for name in words if name in said}
+    names: dict[str, Any] = {
+        name: said.pop(name) for name in ("model", "on", "train", "overrides") if name in said
+    }
     layers = layers or int(str(reading.model.get("layers", 0)))
     given = {name: value for name, value in said.items() if name != "gpus"}
     plan = reading.plan.having({name: value for name, value in given.items() if name in made.unsaid})
     same = plan.having(given)
     if plainest(same, layers) == plainest(plan, layers):
         plan = same
-    return replace(reading, plan=plan, names=names)
+    return replace(reading, plan=plan, names=names | dict(reading.names))
