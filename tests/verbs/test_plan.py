@@ -67,7 +67,7 @@ def test_save_and_replay(podsim: Run, tmp_path: Path) -> None:
     first = podsim("plan", *SMALL, "--save", tmp_path / "a" / "b", "--json")
     assert first.exit_code == 0
     assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == [
-        "experiment.toml", "pareto.csv", "plans.csv", "plans.json",
+        "experiment.toml", "job.sh", "job.yaml", "pareto.csv", "plans.csv", "plans.json", "run.sh",
     ]  # fmt: skip
     again = podsim("replay", tmp_path / "a" / "b" / "experiment.toml", "--json")
     one, two = json.loads(first.stdout), json.loads(again.stdout)
