@@ -64,9 +64,9 @@ def test_an_instance_has_its_share_of_the_server_around_its_gpu() -> None:
     whole = load_power(load_cluster("dgx-a100-40gb"), "training", pue=1.0)
     seven, small = (load_cluster(f"a100-40gb/{name}") for name in ("7g.40gb", "1g.5gb"))
     one = load_power(small, "training", pue=1.0)
-    assert one.gpus == pytest.approx(394 * 14 / 108)
-    assert one.servers == pytest.approx(0.545 * 3300 / 8 / 8)
-    assert load_power(seven, "training", pue=1.0).servers == pytest.approx(whole.servers / 8)
+    assert one.gpu_power == pytest.approx(394 * 14 / 108)
+    assert one.server_power == pytest.approx(0.545 * 3300 / 8 / 8)
+    assert load_power(seven, "training", pue=1.0).server_power == pytest.approx(whole.server_power / 8)
     assert (
         0.8 * whole.total < 56 * one.total < whole.total
     )  # one memory slice and ten SMs of each GPU stay out
@@ -81,8 +81,8 @@ def test_the_mean_server_of_a_fleet() -> None:
     one = load_cluster(DGX)
     used = 0.661
     rest = (
-        load_power(one, "idle", pue=1).servers * (1 - used)
-        + load_power(one, "training", pue=1).servers * used
+        load_power(one, "idle", pue=1).server_power * (1 - used)
+        + load_power(one, "training", pue=1).server_power * used
     )
     assert 8 * 168.6 + rest == pytest.approx(2930.4, rel=0.03)
 
@@ -188,7 +188,7 @@ def test_more_work_and_more_room_draw_more(low: float, high: float, cap: float) 
 def test_capped_gpus_against_tuned_clocks() -> None:
     """MLPerf Inference v1.1: the GPUs' power that is left of a DGX A100 at tuned clocks, and its speed."""
     one = load_cluster(DGX)
-    rest = load_power(one, "training", pue=1).servers
+    rest = load_power(one, "training", pue=1).server_power
     for wall, speed in ((3549.3, 24.7 / 28.3), (2946.2, 245 / 313.5)):
         assert capped_speed(one, (wall - rest) / 8) == pytest.approx(speed, rel=0.01)
 
@@ -202,17 +202,21 @@ def test_parts_of_a_server_and_of_a_cluster() -> None:
     assert cluster_power(half, 0.5, within=pod) == pytest.approx(cluster_power(pod, 0.5) / 2)
 
 
-def test_default_output_has_nothing_new(run: Run) -> None:
-    plain = run("predict", *GPT, "--json").stdout
-    assert "expense" not in json.loads(plain)
+def test_an_answer_has_the_days_and_the_money_of_a_run_with_failures(run: Run) -> None:
+    plain = json.loads(run("predict", *GPT, "--json").stdout)
+    assert plain["training"]["tokens"] == pytest.approx(20 * 174.6e9, rel=0.01)
+    assert plain["expense"]["offer"]["provider"] == "market"
     priced = json.loads(run("predict", *GPT, "--json", "--price", "2.10", "--tokens", "300e9").stdout)
-    expense = priced.pop("expense")
-    assert priced.pop("training")["expected"] > 0
-    assert priced == json.loads(plain)
-    hours = 300e9 / priced["tokens_per_second"] * 512 / HOUR
-    assert expense["low"] == pytest.approx(2.10 * hours)
+    expense, training = priced["expense"], priced["training"]
+    assert (
+        expense["duration"]
+        == training["expected"]
+        > training["seconds"]
+        >= 300e9 / priced["tokens_per_second"]
+    )
+    assert expense["low"] == pytest.approx(2.10 * training["expected"] / HOUR * 512)
     assert expense["energy"] == pytest.approx(expense["power"] * expense["duration"] * 1.25)
-    told = run("predict", *GPT, "--price", "hyperscaler-a100").stdout
+    told = run("predict", *GPT, "--price", "hyperscaler-a100", "-v").stdout
     assert "2026-05 (mercatus-ai" in " ".join(told.split())
 
 
@@ -225,7 +229,7 @@ def test_commands_in_every_format(run: Run) -> None:
         assert "2026" in text.stdout or "2023" in text.stdout
     report: PowerReport = podsim.power("selene", cap="300 W")
     assert report.speed < 1
-    assert report.loads[1].gpus < podsim.power("selene").loads[1].gpus
+    assert report.loads[1].gpu_power < podsim.power("selene").loads[1].gpu_power
 
 
 @pytest.mark.parametrize(
@@ -245,7 +249,7 @@ def test_commands_in_every_format(run: Run) -> None:
         (("predict", *GPT, "--price", "0"), ["more than 0 USD"]),
         (("predict", *GPT, "--tokens", "1", "--price", "2"), ["one step"]),
         (("plan", "gpt2", "--on", DGX, "--objective", "cost"), ["needs a price"]),
-        (("plan", "gpt2", "--on", DGX, "--price", "2"), ["objective cost or energy"]),
+        (("plan", "gpt2", "--on", DGX, "--price", "spiral"), ["unknown price 'spiral'"]),
     ],
 )  # fmt: skip
 def test_misuse(run: Run, words: tuple[str, ...], said: list[str]) -> None:

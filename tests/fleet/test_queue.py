@@ -73,6 +73,20 @@ def test_as_the_naive_simulator(policy):
         np.testing.assert_allclose([s[1:] for s in mine], [s[1:] for s in theirs], rtol=1e-9, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["easy", "sjf", "qssf", "fifo-skip"])
+@pytest.mark.parametrize("backfill", ["easy", "skip"])
+def test_jobs_that_a_decision_passes_by_could_not_start(name, backfill):
+    # with a depth, a decision looks at every job; without one, it passes by sizes and lengths that cannot start
+    machine = Machine(nodes=30, gpus_per_node=4, nodes_per_leaf=5)
+    jobs = random_jobs(3, n=1500, most=24, limits=True, chains=True, slow=True)
+    jobs = replace(jobs, submit=jobs.submit / 10)
+    policy = find_policy(name, backfill=backfill)
+    fast, slow = run_queue(jobs, machine, policy), run_queue(jobs, machine, replace(policy, depth=len(jobs)))
+    np.testing.assert_array_equal(fast.end, slow.end)
+    np.testing.assert_array_equal(fast.span_node, slow.span_node)
+    assert fast.scattered == slow.scattered
+
+
 @pytest.mark.parametrize("policy", ALL, ids=NAMES)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10_000), where=st.integers(0, len(MACHINES) - 1))

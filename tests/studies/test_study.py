@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import podsim
+from podsim.cli import app
 from podsim.errors import PodsimError
+from podsim.report.plot_study import front, study_charts
+from podsim.report.study_files import write_parquet, write_workbook
 from podsim.results.study import StudyRow
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "study.md"
 STUDY = {
     "common": {"model": "gpt2", "on": "dgx-a100-80gb", "tokens": "10G"},
     "grid": {"tp": [1, 2, 3], "micro_batch": [1, 2]},
@@ -107,3 +113,87 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
 def test_a_study_without_any_answer_says_why() -> None:
     with pytest.raises(PodsimError, match="gtp2"):
         podsim.study({"common": {"model": "gtp2", "on": "selene"}}, executor="serial")
+
+
+def test_the_fewest_gpus_are_enough_and_fewer_are_not() -> None:
+    asked = {"on": "h100", "tokens": "300G", "limit": {"pp": "1", "cp": "1"}}
+    row = podsim.fewest_gpus("gpt2-xl", days=3, **asked)
+    assert row.training is not None
+    assert row.gpus is not None
+    assert row.training <= 3 * 86400
+    tried = {int(count): seconds for count, seconds in row.tried.items()}
+    assert tried[row.gpus] == row.training
+    below = max(count for count in tried if count < row.gpus)
+    assert row.gpus - below <= 8
+    assert all(seconds is None or seconds > 3 * 86400 for count, seconds in tried.items() if count < row.gpus)
+
+
+def test_a_deadline_that_no_number_meets_is_no() -> None:
+    study = {"common": {"model": "gpt2", "on": "dgx-a100-80gb:2", "tokens": "100T"}, "days": 1}
+    (row,) = podsim.study(study, executor="serial").rows
+    assert row.status == "too slow"
+    assert "16 GPUs do not train it in 1 days" in row.reason
+
+
+def test_files_hold_every_row(tmp_path: Path) -> None:
+    openpyxl, parquet = pytest.importorskip("openpyxl"), pytest.importorskip("pyarrow.parquet")
+    study = {**STUDY, "design": [{"name": "=1+1"}, {"name": "plain"}]}
+    result = podsim.study(study, executor="serial")
+    write_workbook(result, tmp_path / "rows.xlsx")
+    write_parquet(result, tmp_path / "rows.parquet")
+    book = openpyxl.load_workbook(tmp_path / "rows.xlsx")
+    lines = list(book["designs"].values)
+    table = parquet.read_table(tmp_path / "rows.parquet")
+    assert len(lines) - 1 == table.num_rows == len(result.rows) == 12
+    assert lines[1][0] == "'=1+1"
+    assert table.column("training").to_pylist() == [row.training for row in result.rows]
+    assert table.schema.field("training").metadata[b"unit"] == b"s"
+
+
+def test_charts_show_what_there_is() -> None:
+    result = podsim.study(STUDY, executor="serial")
+    assert set(study_charts(result)) == {"days", "money", "energy", "pareto"}
+    with pytest.raises(PodsimError, match="numbers of GPUs that differ"):
+        result.plot(chart="scaling")
+    with pytest.raises(PodsimError, match="such as money,days"):
+        result.plot(axes="money")
+    best = front(result.rows[:4], "days", "memory")
+    assert all(any(row is other for other in best) or _is_beaten(row, best) for row in result.rows[:4])
+
+
+def _is_beaten(row: StudyRow, best: list[StudyRow]) -> bool:
+    def pair(each: StudyRow) -> tuple[float, float]:
+        return each.training or 0.0, each.memory or 0.0
+
+    return any(pair(other)[0] <= pair(row)[0] and pair(other)[1] <= pair(row)[1] for other in best)
+
+
+def test_the_command_prints_marks_and_differences(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    text = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)[0]
+    path.write_text(text.replace("llama-3.1-8b", "gpt2"))
+    files = ["--plot", str(tmp_path / "a.svg"), "--csv"]
+    done = CliRunner().invoke(app, ["study", str(path), "--executor", "serial", *files])
+    assert done.exit_code == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 7
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    text = CliRunner().invoke(app, ["study", str(path)]).stdout
+    assert "6 of them from" in text
+    assert re.search(r"slow network +100Gb/s +128", text)
+    assert re.search(r"\*\$[\d.]+k? +-\d+%", text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--chart", "pie"], "chart"), (["--axes", "money,fame"], "give two of"), (["--xlsx", "a.csv"], r"\.xlsx"),
+        (["--plot", "/none/a.svg"], "there is no directory"), (["--days", "-1"], "above 0"),
+    ],
+)  # fmt: skip
+def test_wrong_output_is_refused_before_any_work(flags: list[str], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text('[common]\nmodel = "gpt2"\non = "selene"')
+    done = CliRunner().invoke(app, ["study", str(path), *flags])
+    assert done.exit_code == 2
+    assert re.search(said, done.stderr)
+    assert not (tmp_path / "study.sqlite").exists()

@@ -14,7 +14,7 @@ from click.testing import Result
 
 import podsim as library
 from podsim.errors import NoFitError, PodsimError
-from podsim.report.plain_data import to_csv, to_json
+from podsim.report.plain_data import to_json
 
 Run = Callable[..., Result]
 SMALL = (
@@ -112,13 +112,12 @@ def test_checkpoint_says_what_goodput_uses() -> None:
 def test_predict_with_tokens() -> None:
     plain = library.predict("gpt-3.6b", on="dgx-a100-80gb:2", tp=2, batch=64)
     asked = library.predict("gpt-3.6b", on="dgx-a100-80gb:2", tp=2, batch=64, tokens="300G")
-    assert plain.training is None
+    assert plain.training is not None
+    assert plain.training.tokens == pytest.approx(20 * 3.6e9, rel=0.02)
     run = asked.training
     assert run is not None
     assert run.seconds == pytest.approx(math.ceil(300e9 / (64 * 2048)) * plain.step_time)
     assert run.expected > run.seconds
-    assert "training" not in json.loads(to_json(plain))
-    assert "training" not in to_csv(plain)
     assert json.loads(to_json(asked))["training"]["tokens"] == 300e9
 
 
@@ -136,11 +135,9 @@ def test_predict_and_goodput_say_the_same_days() -> None:
 def test_plan_with_tokens_prints_and_replays_days(podsim: Run, tmp_path: Path) -> None:
     saved = podsim("plan", *SMALL, "--tokens", "1T", "--save", tmp_path / "a", "--top", "2")
     assert saved.exit_code == 0
-    assert "days" in saved.stdout.split("Pareto")[0]
-    assert "without failures, " in saved.stdout.replace("\n", " ")
+    assert "days with failures, " in saved.stdout
     again = podsim("replay", tmp_path / "a" / "experiment.toml", "--json")
     assert json.loads(again.stdout)["ranked"][0]["prediction"]["training"]["tokens"] == 1e12
-    assert "days" not in podsim("plan", *SMALL, "--top", "2").stdout
 
 
 def test_a_plan_that_does_not_fit_takes_no_days(podsim: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -66,14 +67,19 @@ def test_save_and_replay(podsim: Run, tmp_path: Path) -> None:
     first = podsim("plan", *SMALL, "--save", tmp_path / "a" / "b", "--json")
     assert first.exit_code == 0
     assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == [
-        "experiment.toml", "pareto.csv", "plans.csv", "plans.json",
+        "experiment.toml", "job.sh", "job.yaml", "pareto.csv", "plans.csv", "plans.json", "run.sh",
     ]  # fmt: skip
     again = podsim("replay", tmp_path / "a" / "b" / "experiment.toml", "--json")
     one, two = json.loads(first.stdout), json.loads(again.stdout)
+    assert one.pop("podsim")["units"]["ranked.prediction.band.low"] == "share"
+    assert two.pop("podsim")
     assert one == json.loads((tmp_path / "a" / "b" / "plans.json").read_text())
     assert one.pop("seconds") > 0
     assert two.pop("seconds") > 0
-    assert [each.pop("notes") for each in (one, two)]  # an experiment states the sequence
+    for each in (one, two):  # an experiment states the sequence
+        each.pop("notes")
+        for ranked in each["ranked"]:
+            ranked["prediction"].pop("command")
     assert one == two
     rows = list(csv.DictReader((tmp_path / "a" / "b" / "plans.csv").read_text().splitlines()))
     assert [float(row["step_time"]) for row in rows] == [r["prediction"]["step_time"] for r in one["ranked"]]
@@ -82,7 +88,7 @@ def test_save_and_replay(podsim: Run, tmp_path: Path) -> None:
 
 
 def test_text_and_csv(podsim: Run) -> None:
-    text = podsim("plan", *SMALL, "--top", "3").stdout
+    text = podsim("plan", *SMALL, "--top", "3", "-v").stdout
     assert max(map(len, text.splitlines())) <= 80
     assert "plans evaluated in" in text
     assert "Pareto front" in text
@@ -138,5 +144,9 @@ def test_progress_bar(
     monkeypatch.setattr("sys.stderr", out)
     with bar("searching", after=after) as update:
         update(25, 100)
+        while not after and "searching" not in out.getvalue():
+            time.sleep(0.001)  # another thread draws
+        update(25, 100)
     assert ("25%" in out.getvalue()) == drawn
+    assert out.getvalue().startswith("podsim: searching") == (stream is io.StringIO)
     assert out.getvalue().endswith("\033[2K") or not drawn, "the bar is not erased"

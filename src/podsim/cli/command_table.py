@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         options="plan_options:PredictOptions",
         verb="predict",
         network="verbs.network_answers:predicted_network",
+        output="output_options:GlanceOutput",
         show="cli.short_output:show_prediction",
         status=lambda answer: int(not getattr(answer, "memory_kinds", None) and not answer.memory.fits)
         or int(not getattr(answer, "fits", True)),
@@ -45,7 +46,9 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         help="Find the best plans among every legal one. Exit status 1: none fits.",
         options="plan_options:SearchOptions",
         verb="plan",
+        output="output_options:GlanceOutput",
         report="report.predictions:plans_report",
+        brief="report.glance:plans_glance",
         progress=_SEARCHING,
     ),
     "study": Row(
@@ -62,7 +65,9 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         help="Run a saved search again. Exit status 1: no plan fits.",
         options="plan_options:ReplayOptions",
         verb="replay",
+        output="output_options:GlanceOutput",
         report="report.predictions:plans_report",
+        brief="report.glance:plans_glance",
         progress=_SEARCHING,
     ),
     "validate": Row(
@@ -199,7 +204,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         data="report.queue_tables:plain_result",
         picture="report.plot_queue:queue_image",
         plotted="timeline",
-        progress="jobs ended",
+        progress="running jobs",
         status=lambda result: int(bool(result.too_large)),
     ),
     "pack": Row(
@@ -210,6 +215,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         report="report.queue_tables:pack_report",
         rows="rows",
         picture="report.plot_queue:pack_image",
+        progress="packing requests",
     ),
     "emulate": Row(
         help="Run a command on a cluster of network namespaces. Exit status: the command's.",

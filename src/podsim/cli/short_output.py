@@ -8,7 +8,7 @@ from typing import Any
 
 from podsim.cli.command import print_answer
 from podsim.cli.late_import import load
-from podsim.options.output_options import FioOutput, Output
+from podsim.options.output_options import FioOutput, GlanceOutput, Output
 from podsim.report.screen import Report
 from podsim.results.graphs import GraphCost
 from podsim.results.lab import ComparedCollectives
@@ -23,12 +23,16 @@ def show_graph(cost: Any, output: Output, options: Mapping[str, Any]) -> None:
     print_answer(cost, output, lambda answer: report(answer, detail=options["detail"]), rows=cost.ops)
 
 
-def show_prediction(answer: Any, output: Output, options: Mapping[str, Any]) -> None:
+def show_prediction(answer: Any, output: GlanceOutput, options: Mapping[str, Any]) -> None:
     """Print the prediction of a plan, or the cost of a captured network."""
     if isinstance(answer, GraphCost):
         show_graph(answer, output, options)
     else:
-        print_answer(answer, output, load("report.predictions:prediction_report"))
+        is_brief = not output.verbose and not options.get("detail")
+        name = "glance:prediction_glance" if is_brief else "predictions:prediction_report"
+        print_answer(
+            answer, output, load(f"report.{name}"), full=load("report.predictions:prediction_report")
+        )
 
 
 def show_launch(answer: Recipe | PlanRead, output: Output, options: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ from podsim.hardware.overrides import (
     words,
 )
 from podsim.hardware.parts import Gpu, Link, Nic, System
-from podsim.hardware.physical_sense import doubtful_values, impossible_values
+from podsim.hardware.physical_sense import check_possible, doubtful_values
 from podsim.hardware.userfile import read_toml, user_file
 from podsim.memo import hashed_once
 from podsim.units import format_quantity
@@ -270,8 +270,7 @@ def load_cluster(
     try:
         base = replace(_catalog_cluster(file.inherits), name=file.name, published={})
         cluster = _change_cluster(base, {**early, **late}, origins)
-        if problems := impossible_values(cluster.system):
-            raise ClusterError("; ".join(problems))
+        check_possible(cluster.system)
     except (CatalogError, ClusterError) as error:
         raise type(error)(f"{spec.strip()[-200:]}: {error}") from None
     return cluster
@@ -373,10 +372,7 @@ def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapp
     fields["network"] = change_link(network, values, "network")
     origin = "; ".join([cluster.source, *(f"{key}: {text}" for key, text in origins.items())])
     notes = {**cluster.notes, **{key: f"set by {origins[key]}" for key in given}}
-    fields["remarks"] = (
-        *impossible_values(system),
-        *doubtful_values(system, cluster.system, {name: fields[name] for name in ("nvlink", "network")}),
-    )
+    fields["remarks"] = doubtful_values(system, cluster.system, fields["nvlink"], fields["network"])
     changed = replace(cluster, system=system, source=origin, notes=notes, published={}, **fields)
     if {"nics", "fabric", "network.bandwidth", "network.latency"} & set(values):
         return replace(changed, system=_match_system(changed))

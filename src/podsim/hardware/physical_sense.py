@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from podsim.errors import ClusterError
 from podsim.hardware.parts import Gpu, Link, System
 from podsim.units import format_quantity
 
@@ -38,12 +39,18 @@ def impossible_values(system: System) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def doubtful_values(system: System, sold: System, links: Mapping[str, Link]) -> tuple[str, ...]:
-    """What is unlike the parts that the server is made of: `sold` is the server before a user changed it.
+def check_possible(system: System) -> None:
+    """Raise ClusterError for a server that cannot be."""
+    if problems := impossible_values(system):
+        raise ClusterError("; ".join(problems))
 
-    `links` has the link of a GPU inside the node, "nvlink", and that of an adapter, "network".
+
+def doubtful_values(system: System, sold: System, nvlink: Link, network: Link) -> tuple[str, ...]:
+    """What cannot be, or is unlike the parts of the server; `sold` is the server before a user changed it.
+
+    The links are that of a GPU inside the node, and that of an adapter.
     """
-    return tuple(_doubts(system, sold, links["nvlink"], links["network"]))
+    return (*impossible_values(system), *_doubts(system, sold, nvlink, network))
 
 
 def _doubts(system: System, sold: System, nvlink: Link, network: Link) -> Iterator[str]:

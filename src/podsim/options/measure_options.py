@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from podsim.options.plan_options import LayoutFields, TrainedFields, overrides_option, plan_file_option
+from podsim.options.plan_options import (
+    JobOptions,
+    LayoutFields,
+    TrainedFields,
+    overrides_option,
+    plan_file_option,
+)
 from podsim.options.question import factors, like, option
 
 
@@ -118,6 +124,7 @@ class TrainOptions(RanksOptions):
         "gpt-tiny, another GPT of `podsim models` or a config.json; resnet-8, -18, -20.",
         argument=True,
     )
+    train: str = like(JobOptions, "train", "What is trained: full, lora:16 or frozen:2 (layers).")
     ranks: int | None = like(
         RanksOptions, "ranks", "Processes; default what the plan needs, under torchrun its own."
     )

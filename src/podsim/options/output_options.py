@@ -32,6 +32,15 @@ class Output(JsonOutput):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GlanceOutput(Output):
+    """The answer at a glance, or in full."""
+
+    verbose: bool = option(
+        False, "Say more: parts of the step, memory, evidence, assumptions.", flag="--verbose", short="-v"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlotOutput(Output):
     """The same, and a picture."""
 

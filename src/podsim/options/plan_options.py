@@ -175,8 +175,15 @@ class PredictOptions(FiledPlanOptions):
         None, "Tokens to train, as 300G or 1T: days, energy and money with failures; default 20 a parameter.",
         also=("train-tokens", "dataset"), example="1T",
     )  # fmt: skip
+    days: str | float | None = option(
+        None, "Days that the run may take: the tokens it trains in them, or whether --tokens are done by then.",
+        also=("deadline",), kind=str,
+    )  # fmt: skip
     detail: str = option(
-        "", "`ops` lists each op, its share of the speed of light, and its source.", choices=("", "ops")
+        "",
+        "All there is to say, with each op, its share of the speed of light, and its source.",
+        choices=("", "ops"),
+        bare="ops",
     )
     measured: str = option("", "A measured step of this plan, as 12.3s: corrects the prediction.")
     price: str | float = option(
@@ -206,6 +213,7 @@ class SearchOptions(TrainedFields, JobOptions):
         (), "Launch file to write with --save: slurm, torchrun, kubernetes (default all three), megatron, …"
     )
     tokens: str | float | None = like(PredictOptions, "tokens")
+    days: str | float | None = like(PredictOptions, "days")
     simulate: bool = option(False, "Play the plans that are shown, and rank them by that.")
     detail: str = like(PredictOptions, "detail")
     measured: str = option(
@@ -213,6 +221,7 @@ class SearchOptions(TrainedFields, JobOptions):
     )
     price: str | float = like(PredictOptions, "price")
     pue: float | None = like(PredictOptions, "pue")
+    carbon: float | None = like(PredictOptions, "carbon")
 
 
 @dataclass(frozen=True, kw_only=True)

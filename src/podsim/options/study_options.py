@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.options.output_options import PICTURES, Output
-from podsim.options.plan_options import PredictOptions, SearchOptions
+from podsim.options.plan_options import SearchOptions
 from podsim.options.question import like, option
 
 CHARTS = ("overview", "days", "money", "energy", "scaling", "pareto")
@@ -39,7 +39,6 @@ class FewestOptions(SearchOptions):
 
     days: float = option(MISSING, "Days that training may take, with failures.", kind=float)
     gpus: int | None = like(SearchOptions, "gpus", "The most GPUs to try; default the whole cluster.")
-    carbon: float | None = like(PredictOptions, "carbon")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,18 +19,21 @@ def energy_text(joules: float) -> str:
     return format_quantity(joules / HOUR, "Wh")
 
 
-def _mass(kilograms: float) -> str:
+def mass_text(kilograms: float) -> str:
+    """A mass (kg) in g, kg or t."""
     if kilograms >= 1e6:
         return f"{kilograms / 1e3:,.0f} t"
     return f"{kilograms / 1e3:.3g} t" if kilograms >= 1e3 else format_quantity(kilograms * 1e3, "g", digits=3)
 
 
-def _money(low: float, high: float) -> str:
+def money_text(low: float, high: float) -> str:
+    """An amount, or a range of amounts."""
     ends = [f"{value:,.0f}" if value >= 1e3 else f"{value:,.4g}" for value in (low, high)]
     return ends[0] if low == high else " to ".join(ends)
 
 
-def _hourly(offer: Offer) -> str:
+def hourly_price(offer: Offer) -> str:
+    """The price of a GPU-hour (USD), or its range."""
     low, high = offer.low * HOUR, offer.high * HOUR
     return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
 
@@ -43,8 +46,8 @@ def _layout(point: TradePoint) -> str:
 _PRICES = Table(
     columns=(
         Column("price", "offer.name"),
-        Column("USD/GPU h", "offer", _hourly),
-        Column("USD", lambda row: _money(row.low, row.high), align="r"),
+        Column("USD/GPU h", "offer", hourly_price),
+        Column("USD", lambda row: money_text(row.low, row.high), align="r"),
         Column("how", "offer.kind"),
         Column("date", "offer.date"),
         Column("source", "offer.source", wrap=True),
@@ -69,9 +72,9 @@ def power_report(report: PowerReport) -> Iterator[Block]:
     yield f"Each GPU draws up to {cap}{slower}; a server is built for {limit}"
     columns = (
         Column("load"),
-        Column("GPUs", "gpus", "W"),
-        Column("servers' rest", "servers", "W", drop=1),
-        Column("switches", "switches", "W", drop=2),
+        Column("GPUs", "gpu_power", "W"),
+        Column("servers' rest", "server_power", "W", drop=1),
+        Column("switches", "switch_power", "W", drop=2),
         Column("machine", "total", "W"),
         Column(
             "one server", "node", lambda power: f"{format_quantity(power, 'W')} ({power / report.limit:.0%})"
@@ -113,9 +116,9 @@ def bill_report(bill: Bill) -> Iterator[Block]:
     yield bold(f"{bill.gpu_time / HOUR:,.0f} GPU hours on {bill.cluster}")
     yield (
         f"As model cards count (hours x the GPU's limit): {energy_text(bill.plain_energy)}, "
-        f"{_mass(bill.plain_carbon)} CO2"
+        f"{mass_text(bill.plain_carbon)} CO2"
     )
-    yield f"Whole machine at the meter, {bill.load}: {energy_text(bill.energy)}, {_mass(bill.carbon)} CO2"
+    yield f"Whole machine at the meter, {bill.load}: {energy_text(bill.energy)}, {mass_text(bill.carbon)} CO2"
     yield ""
     if bill.rows:
         yield Rows(_PRICES, bill.rows)
@@ -131,11 +134,11 @@ def expense_report(expense: Expense) -> Iterator[Block]:
     texts = [
         f"{expense.tokens:,.4g} tokens: {length} on {expense.gpus} GPUs, {seconds * expense.gpus / HOUR:,.4g} GPU hours",
         f"{format_quantity(expense.power, 'W')} mean draw, {energy_text(expense.energy)} at the meter, "
-        f"{_mass(expense.carbon)} CO2",
+        f"{mass_text(expense.carbon)} CO2",
     ]
     if (offer := expense.offer) is not None:
         texts.append(
-            f"{_money(expense.low, expense.high)} USD at {_hourly(offer)} USD a GPU hour: {offer.name}, "
+            f"{money_text(expense.low, expense.high)} USD at {hourly_price(offer)} USD a GPU hour: {offer.name}, "
             f"{offer.provider}, {offer.kind}, {offer.date} ({offer.source})"
         )
     yield from ("", bold("Energy and money"))
@@ -152,5 +155,5 @@ def trade_report(trade: Trade) -> Iterator[Block]:
             yield Rows(_FRONT, points[:_SHOWN])
     if (offer := trade.offer) is not None:
         yield dim(
-            f"{_hourly(offer)} USD a GPU hour: {offer.name}, {offer.kind}, {offer.date} ({offer.source})"
+            f"{hourly_price(offer)} USD a GPU hour: {offer.name}, {offer.kind}, {offer.date} ({offer.source})"
         )

@@ -296,12 +296,23 @@ def training_report(
     if run.late:
         mean = sum(int(key) * count for key, count in run.late.items()) / sum(run.late.values())
         yield f"gradients were {mean:.2f} updates late in the mean, {max(map(int, run.late))} at most"
+    if run.train != "full":
+        yield from (Paragraph(text) for text in _tuned(run))
     for name, other in (others or {}).items():
         pairs = list(zip(run.rows, other.rows, strict=False))
         most = max(abs(mine.loss / theirs.loss - 1.0) for mine, theirs in pairs)
         yield raw(
             f"losses of {len(pairs)} steps are within {most:.1e} of those of {name} ({run_name(other)})"
         )
+
+
+def _tuned(run: MeasuredTraining) -> Iterator[str]:
+    """What fine-tuning trained, left as it was, and held in memory on the first rank."""
+    held = run.held
+    kept = "unchanged bit for bit" if held["frozen_unchanged"] else "CHANGED"
+    yield f"train {run.train}: {held['trained']:,.0f} parameters trained, {held['frozen']:,.0f} frozen and {kept}"
+    sizes = (f"{name} {format_quantity(held[name], 'B')}" for name in ("weights", "gradients", "optimizer"))
+    yield f"memory of the first rank: {', '.join(sizes)}"
 
 
 def _processors(run: MeasuredTraining | MeasuredDdp) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,21 +11,50 @@ from contextlib import contextmanager
 
 @contextmanager
 def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None]]:
-    """Give a function of (done, all) that draws a bar once `after` seconds have passed."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
+    """Give a function of (done, all). After `after` seconds a terminal shows a bar, and a file or pipe gets one line.
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        started, task = time.monotonic(), progress.add_task(title, total=None, visible=False)
+    The seconds count from the start of a young process, whose user has waited since then.
+    """
+    bar, used = _Bar(title), time.process_time()
+    timer = threading.Timer(after - used if used < after else after, bar.show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bar.update
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.close()
 
-        def update(done: int, total: int) -> None:
-            is_late = time.monotonic() - started >= after
-            progress.update(task, completed=done, total=total, visible=is_late)
 
-        yield update
+class _Bar:
+    """Work of which a part is done, shown from another thread while this one computes."""
+
+    def __init__(self, title: str) -> None:
+        self.title, self.done, self.total = title, 0, 0
+        self.draw: Callable[[], None] = lambda: None
+        self.close: Callable[[], None] = lambda: None
+
+    def update(self, done: int, total: int) -> None:
+        """Set the parts that are done, and all."""
+        self.done, self.total = done, total
+        self.draw()
+
+    def show(self) -> None:
+        """Draw the bar on a terminal, or say once what podsim does."""
+        if not sys.stderr.isatty():
+            amount = f": {self.done:,} of {self.total:,}" if self.total else ""
+            print(f"podsim: {self.title}{amount} …", file=sys.stderr, flush=True)
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        progress = Progress(console=Console(stderr=True), transient=True)
+        task = progress.add_task(self.title, total=None)
+        self.draw = lambda: progress.update(task, completed=self.done, total=self.total or None)
+        self.close = progress.stop
+        self.draw()
+        progress.start()
 
 
 @contextmanager

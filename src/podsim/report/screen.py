@@ -24,7 +24,7 @@ _LEAST_BAR = 10
 _WIDEST = 120
 """columns beyond which lines are hard to read"""
 _STYLES = {
-    "bold": "1", "dim": "2", "warning": "33", "alarm": "1;31", "forward": "37;44", "backward": "37;42",
+    "bold": "1", "dim": "2", "warning": "33", "alarm": "1;31", "good": "32", "forward": "37;44", "backward": "37;42",
     "input": "30;46", "weight": "30;43",
 }  # fmt: skip
 """codes of ANSI terminals"""

@@ -196,7 +196,10 @@ def _failures(result: StudyResult) -> Iterator[Block]:
         reasons.setdefault(row.reason or row.status, []).append(row_name(row, result.varied))
     if failed:
         counts = Counter(row.status for row in failed)
-        yield from ("", ", ".join(f"{count:,} designs: {status}" for status, count in counts.items()))
+        yield from (
+            "",
+            "; ".join(f"{status}: {count:,} of {len(result.rows):,}" for status, count in counts.items()),
+        )
     for reason, names in list(reasons.items())[:_MOST_REASONS]:
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         yield Paragraph(f"{names[0]}{more}: {reason}", "warning", indent="    ", first="  ")

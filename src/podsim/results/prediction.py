@@ -226,7 +226,9 @@ class Prediction(Shown):
     """s. The time of the plan's step under each calibrated software of the GPU's family, if it was asked for."""
     correction: Correction | None = field(default=None, metadata={"optional": True})
     """The correction by a measured step; None: none was given."""
-    notes: tuple[str, ...] = ()
+    command: str = field(default="", compare=False)
+    """The command that predicts the plan again."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
     """The meaning of the cluster's name and of settings that were left open."""
     warnings: tuple[str, ...] = ()
     """The doubts about the prediction."""
@@ -302,7 +304,7 @@ class PlanResult(Shown):
     """Whether the search was completed; False if it was interrupted."""
     arguments: Mapping[str, object]
     """The arguments that repeat the search."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
     """The meaning of the cluster's name and of settings that were left open."""
     trade: Trade | None = field(default=None, metadata={"optional": True})
     """The fronts of cost and energy; None: they were not requested."""

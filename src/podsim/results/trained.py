@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 from podsim.results.lab import Emulated
@@ -70,6 +70,11 @@ class MeasuredTraining(Shown):
     others: float
     """share. The share of the busiest machine's processor time that other programs used."""
     rows: tuple[TrainedStep, ...]
+    train: str = "full"
+    """What was trained: full, lora:16, frozen:2."""
+    held: Mapping[str, float] = field(default_factory=dict)
+    """B of weights, gradients and optimizer on the first rank; the trained and frozen parameters; and frozen_unchanged, 1
+    if every bit of the frozen weights is as it was."""
 
     @property
     def step_time(self) -> float:

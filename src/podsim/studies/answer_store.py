@@ -19,6 +19,8 @@ _TABLE = (
     "CREATE TABLE IF NOT EXISTS answers "
     "(key TEXT PRIMARY KEY, version TEXT NOT NULL, question TEXT NOT NULL, answer TEXT NOT NULL)"
 )
+_FILES = ("model", "on", "plan")
+"""settings that may name a file"""
 _AT_ONCE = 500
 """keys of a query"""
 _LARGEST_FILE = 1 << 28
@@ -28,7 +30,9 @@ _LARGEST_FILE = 1 << 28
 def point_key(question: str, settings: Mapping[str, Any]) -> str:
     """The hash of a question, its settings, the content of files that they name, and podsim's version."""
     files = {
-        name: digest for name in ("model", "on") if (digest := _file_digest(str(settings.get(name, ""))))
+        name: digest
+        for name in _FILES
+        if (digest := _file_digest(str(settings.get(name, "")).partition("#")[0]))
     }
     text = json.dumps([__version__, question, settings, files], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -35,9 +35,9 @@ _LARGEST = 1 << 20
 _LONGEST = 4_000
 """characters of a line: the parser's memory grows as the square of the parts of a dotted key"""
 _KEYS = ("title", "question", "days", "common", "grid", "design")
-_LAYOUT = frozenset(options_of(LayoutFields))
+_LAYOUT = frozenset((*options_of(LayoutFields), "plan"))
 _TABLES = ("set", "limit")
-_OUTPUT = frozenset(("save", "detail", "top", "overrides"))
+_OUTPUT = frozenset(("save", "launch", "detail", "top", "overrides"))
 """options of a question that a study does not take, or under another name"""
 _GROUPS = {"plan": SearchOptions, "predict": PredictOptions, "fewest": FewestOptions}
 
@@ -48,7 +48,7 @@ class Point:
 
     name: str
     question: str
-    """plan, predict, or fewest."""
+    """The question: plan, predict, or fewest."""
     settings: Mapping[str, Any]
     """The settings by the names of options; overrides as set.KEY, limits as limit.KEY."""
 

@@ -65,7 +65,7 @@ def read_inputs(
 
     Without a sequence a model has the length that it was trained with, not its context window.
     """
-    if not model or not on:
+    if model == "" or on == "":
         missing = {} if model else {"model": "llama-3.1-8b"}
         missing |= {} if on else {"on": "h100", "gpus": str(gpus or 64)}
         raise PodsimError("give MODEL and --on CLUSTER, or a plan with --plan FILE").offer(**missing)

@@ -95,7 +95,7 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
     each = int(tp * pp * cp)
     divided = each >= 1 and count % each == 0
     changes = {
-        **_following(options, cluster, count // each if divided else 1),
+        **following(options, cluster, count // each if divided else 1),
         "software": software_of(options.software, cluster.gpu), "sequence": network.sequence,
     }  # fmt: skip
     fields = {name: getattr(options, name) for name in options_of(Plan)}
@@ -113,7 +113,7 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
     return Setting(network, cluster, plan, default, notes)
 
 
-def _following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[str, Any]:
+def following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[str, Any]:
     """Values of the fields that were not given."""
     software = load_software(software_of(options.software, cluster.gpu), cluster.gpu)
     values = {

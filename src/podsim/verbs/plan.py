@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from math import isclose
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from podsim.training.search_order import fastest_plans, first_of_each_layout, no
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_saving, read_experiment, save_plans, texts_of_tools
+from podsim.verbs.whole_run import plan_command, read_length, with_expense, with_run
 
 _TRADES = ("cost", "energy")
 
@@ -52,14 +53,28 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
         case = _corrected_case(case, progress)
     result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
     result = replace(result, arguments=_arguments(case), notes=notes)
-    if options.overrides:
-        ranked = (
-            replace(each, prediction=changed(each.prediction, options.overrides)) for each in result.ranked
-        )
-        result = replace(result, ranked=tuple(ranked))
+    result = replace(result, ranked=_whole_runs(case, result.ranked))
     if options.save is not None:
         save_plans(result, Path(options.save), texts_of_tools(case.model, case.cluster, options, result))
     return result
+
+
+def _whole_runs(case: Case, ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
+    """The plans with their commands, the days of their runs with failures, their energy and their money."""
+    options, length = case.options, read_length(case.options, case.model)
+    full = []
+    for each in ranked:
+        prediction = changed(each.prediction, options.overrides)
+        laid = Plan(**dict(prediction.plan))  # type: ignore[arg-type]
+        prediction = replace(prediction, command=plan_command(options, laid, case.cluster))
+        part = case.cluster.subset(prediction.gpus)
+        prediction = with_run(prediction, case.model, part, laid, length)
+        if options.objective not in _TRADES:  # there, energy and money are those of a step
+            prediction = with_expense(
+                prediction, part, price=str(options.price), pue=options.pue, carbon=options.carbon
+            )
+        full.append(replace(each, prediction=prediction))
+    return tuple(full)
 
 
 def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
@@ -105,8 +120,10 @@ def _arguments(case: Case) -> dict[str, Any]:
         for name, value in (
             ("tokens", options.tokens),
             ("simulate", options.simulate),
+            ("train", "" if options.train == "full" else options.train),
             ("measured", options.measured),
             ("price", options.price),
+            ("days", options.days),
         )
         if value
     } | ({} if options.pue is None else {"pue": options.pue})
@@ -172,7 +189,6 @@ def _weighed(case: Case, progress: Progress | None) -> PlanResult:
 def _check(options: SearchOptions) -> None:
     """Raise PlanError with all that is wrong of the options that name no model and no cluster."""
     objective, top, price = options.objective, options.top, options.price
-    given_site = price or options.pue is not None
     problems = wrong_choices(options, "objective", "detail")
     if not isinstance(top, int) or not 1 <= top <= 1000:
         problems.append(f"top={top}: between 1 and 1000 plans can be shown")
@@ -180,12 +196,8 @@ def _check(options: SearchOptions) -> None:
         problems.append(
             "objective=cost needs a price: a name that `podsim cost` lists, or USD for a GPU and an hour"
         )
-    if objective in _TRADES and (options.tokens or options.simulate or options.measured):
-        problems.append(
-            f"tokens, simulate and measured go with objective time or memory, not with {objective}"
-        )
-    if objective not in _TRADES and given_site:
-        problems.append(f"price and pue go with objective {' or '.join(_TRADES)}, not with {objective}")
+    if objective in _TRADES and (options.simulate or options.measured):
+        problems.append(f"simulate and measured go with objective time or memory, not with {objective}")
     if problems:
         raise PlanError(problems)
 
@@ -199,8 +211,7 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
     for position in positions:
         prediction = describe(
             model, cluster, result.plan(position), detail="" if predictions else options.detail,
-            default_batch=case.default_batch, tokens=cast("float | None", options.tokens),
-            correction=case.correction,
+            default_batch=case.default_batch, correction=case.correction,
         )  # fmt: skip
         assert isclose(prediction.law_time, result.seconds(position), rel_tol=1e-6), (
             prediction.plan,

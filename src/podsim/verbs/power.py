@@ -106,13 +106,17 @@ def expense_of(
 ) -> Expense:
     """Energy and money of a predicted plan: of a run over a number of tokens, or of one step.
 
+    A run takes the days that it is expected to, with failures, and draws its mean power in all of them.
     `within` is a larger cluster whose switches are shared.
     """
     site = read_site(pue, carbon, None)
     step = prediction.step_time * prediction.tokens_per_second
     if tokens is not None and not step <= tokens <= 1e18:
         raise PodsimError(f"tokens={tokens:g}: a run trains {step:g} (one step) to 1e18 tokens")
+    run = prediction.training
     duration = prediction.step_time if tokens is None else tokens / prediction.tokens_per_second
+    if run is not None and run.tokens == tokens:
+        duration = run.expected
     watts = cluster_power(cluster, busy_share(prediction.parts), within=within)
     offer = find_offer(price, cluster, site) if price else None
     hours = duration * prediction.gpus

@@ -20,11 +20,10 @@ from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import question
 from podsim.results.prediction import Correction, Prediction
-from podsim.storage.long_runs import Job, read_tokens, training_time
 from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import law_seconds, predict_with_gains
-from podsim.verbs.power import expense_of
+from podsim.verbs.whole_run import plan_command, read_length, with_expense, with_run
 from podsim.workload.model import Model
 
 
@@ -33,11 +32,12 @@ def predict(options: PredictOptions) -> Prediction:
     """Predict one plan of a model on a cluster.
 
     `gpus` is the part of the cluster that the job gets: what the degrees need when dp is given, else by default all.
-    With a price, a PUE or carbon dioxide, the prediction has energy and money, too: of a step, or of the tokens' run.
+    A plan that fits has the days, the energy and the money of its run with failures: over the tokens asked for, else
+    over 20 a parameter, at the price asked for, else at the market's.
     Raises PodsimError for anything unusable.
     """
     setting = read_plan(options)
-    tokens = None if options.tokens is None else read_tokens(options.tokens)
+    length = read_length(options, setting.model)
     correction = None
     if options.measured:
         seconds, _ = read_measured(options.measured)
@@ -50,16 +50,16 @@ def predict(options: PredictOptions) -> Prediction:
         setting.plan,
         detail=options.detail,
         default_batch=setting.default_batch,
-        tokens=tokens,
         correction=correction,
     )
-    prediction = replace(changed(prediction, options.overrides), notes=setting.notes)
-    price, pue, carbon = str(options.price), options.pue, options.carbon
-    if not price and pue is None and carbon is None:
-        return prediction
-    part = setting.cluster.subset(prediction.gpus)
-    expense = expense_of(prediction, part, price=price, tokens=tokens, pue=pue, carbon=carbon)
-    return replace(prediction, expense=expense)
+    prediction = replace(
+        changed(prediction, options.overrides), notes=setting.notes,
+        command=plan_command(options, setting.plan, setting.cluster),
+    )  # fmt: skip
+    prediction = with_run(prediction, setting.model, setting.cluster, setting.plan, length)
+    return with_expense(
+        prediction, setting.cluster, price=str(options.price), pue=options.pue, carbon=options.carbon
+    )
 
 
 def describe(
@@ -69,13 +69,11 @@ def describe(
     *,
     detail: str = "",
     default_batch: bool = False,
-    tokens: float | None = None,
     correction: Correction | None = None,
 ) -> Prediction:
     """The prediction of a legal plan with what makes it believable: error band, gains, assumptions, warnings, ops.
 
-    With a number of tokens, also the days to train them, where the plan fits. A correction by a measured step replaces
-    the allowance for what no measured run reached.
+    A correction by a measured step replaces the allowance for what no measured run reached.
     """
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
@@ -86,7 +84,6 @@ def describe(
         prediction = replace(prediction, band=stated_band(band, prediction), band_reason=no_band)
     else:
         prediction = corrected(law, correction, cluster.gpu.architecture)
-    job = Job(model=model, cluster=cluster, plan=plan, prediction=prediction)
     return replace(
         prediction,
         nearest=nearest_run(model, cluster, plan),
@@ -95,7 +92,6 @@ def describe(
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
         warnings=warnings(prediction, cluster, plan),
         ops=op_reports(model, cluster, plan) if detail == "ops" else (),
-        training=training_time(job, tokens) if tokens is not None and prediction.fits else None,
     )
 
 

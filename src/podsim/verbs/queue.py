@@ -69,11 +69,11 @@ def queue(options: QueueOptions, *, timeline: bool = True, progress: Progress | 
     )  # fmt: skip
 
 
-def _after(progress: Progress | None, index: int, policies: int) -> Progress | None:
-    """What counts the jobs of one of several policies, after those before it."""
+def _after(progress: Progress | None, index: int, count: int) -> Progress | None:
+    """What counts the jobs of one of several policies, or the orders of a packer, after those before it."""
     if progress is None:
         return None
-    return lambda done, total: progress(index * total + done, policies * total)
+    return lambda done, total: progress(index * total + done, count * total)
 
 
 def _policies(names: Sequence[str], compare: bool, *, divided: bool) -> list[Policy]:
@@ -140,12 +140,13 @@ def _arrivals(text: str) -> Any:
 
 
 @question(PackOptions)
-def pack(options: PackOptions) -> PackResult:
+def pack(options: PackOptions, *, progress: Progress | None = None) -> PackResult:
     """Pack requests for parts of GPUs onto nodes until `load` times the machine's GPUs have been asked for.
 
     `requests` is `openb` (Alibaba's trace of 2023, in the package, with its nodes), or a CSV of pods with cpu_milli,
     memory_mib, num_gpu, gpu_milli; then `nodes` is a CSV with cpu_milli, memory_mib, gpu, model.  Packers (default all)
-    are those of podsim.fleet.packing.PACKERS; each runs over `seeds` random orders of arrival.
+    are those of podsim.fleet.packing.PACKERS; each runs over `seeds` random orders of arrival. `progress` is called with
+    (orders packed, all), counted over the packers.
     """
     if not 1 <= options.seeds <= 1000 or not 0.01 <= options.load <= 100:
         raise PodsimError(
@@ -162,8 +163,10 @@ def pack(options: PackOptions) -> PackResult:
     for name in options.packer:
         if name not in PACKERS:
             raise PodsimError(unknown_name("packer", name, PACKERS))
+    packers = options.packer or tuple(PACKERS)
     rows = tuple(
-        _packed(asked, machine, name, options.load, options.seeds) for name in options.packer or PACKERS
+        _packed(asked, machine, name, options, _after(progress, index, len(packers)))
+        for index, name in enumerate(packers)
     )
     return PackResult(
         trace=options.requests[-200:], nodes=len(machine.gpus), gpus=int(machine.gpus.sum()), requests=len(asked.count),
@@ -171,14 +174,18 @@ def pack(options: PackOptions) -> PackResult:
     )  # fmt: skip
 
 
-def _packed(asked: Any, machine: Any, packer: str, load: float, seeds: int) -> PackRow:
+def _packed(
+    asked: Any, machine: Any, packer: str, options: PackOptions, progress: Progress | None
+) -> PackRow:
     import numpy as np
 
-    packings = []
-    for seed in range(seeds):
+    load, packings = options.load, []
+    for seed in range(options.seeds):
         rng = np.random.default_rng(seed)
         arrivals = draw_requests(asked, float(machine.gpus.sum()), load, rng)
         packings.append(pack_once(asked, machine, arrivals, packer, rng=rng))
+        if progress is not None:
+            progress(seed + 1, options.seeds)
     grid = np.linspace(0.0, load, 27)[1:]
     final = [float(packing.allocated[-1]) for packing in packings]
     return PackRow(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from podsim.lab.training.adapters import freeze
 from podsim.lab.training.gpt import gpt, pieces
 from podsim.lab.training.residual import residual_network
 from podsim.lab.training.sums import Sums, hook_of
@@ -88,7 +89,10 @@ def make_layout(job: Training, wires: Wires) -> Layout:
             for layer in module.layers.values():
                 shard(layer, mesh=over, reshard_after_forward=zero == 3)
             shard(module, mesh=over, reshard_after_forward=zero == 3)
-    own = {id(member): _own(torch, member) for module in modules.values() for member in module.parameters()}
+    trained = [
+        member for module in modules.values() for member in module.parameters() if member.requires_grad
+    ]
+    own = {id(member): _own(torch, member) for member in trained}
     optimizer, moments = _optimizer(job, wires, list(own.values()), group if zero == 1 and dp > 1 else None)
     return Layout(
         modules=modules, runs=runs, optimizer=optimizer, moments=moments, own=own, sums=sums,
@@ -123,7 +127,10 @@ def _modules(job: Training, stage: int) -> dict[int, Any]:
     parts, table = pieces(job.cut), job.schedule
     held = [0] if table is None else [k for k in range(table.stages) if int(table.stage_rank[k]) == stage]
     recompute = job.plan.describe()["recompute"] == "full"
-    return {k: gpt(job.network, parts[k], seed=job.seed, recompute=recompute) for k in held}
+    modules = {k: gpt(job.network, parts[k], seed=job.seed, recompute=recompute) for k in held}
+    for module in modules.values():
+        freeze(module, job.train, seed=job.seed)
+    return modules
 
 
 def _own(torch: Any, parameter: Any) -> Any:

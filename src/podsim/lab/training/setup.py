@@ -11,6 +11,7 @@ from podsim.lab.collective_job import sum_table
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.options import wrong_ranks
 from podsim.lab.ranks import Place
+from podsim.lab.training.adapters import tuning_problems
 from podsim.lab.training.batches import batches_of
 from podsim.lab.training.limits import check_memory, run_problems
 from podsim.lab.training.residual import RESIDUAL
@@ -26,7 +27,7 @@ from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 
 _AS_GIVEN = (
-    "exchange", "staleness", "steps", "rate", "seed", "data", "image", "classes", "checkpoint", "every", "keep",
+    "exchange", "staleness", "steps", "rate", "seed", "data", "image", "classes", "train", "checkpoint", "every", "keep",
     "resume", "backend", "timeout",
 )  # fmt: skip
 """options that the ranks get as they are"""
@@ -68,7 +69,15 @@ def training_run(options: TrainOptions, ranks: int | None, *, ranks_here: bool =
     schedule = _schedule(plan)
     if network is not None and ranks_here:
         check_memory(plan, network, options.backend)
-    if problems := run_problems(plan, schedule, network, options):
+    problems = run_problems(plan, schedule, network, options)
+    divided = (
+        int(plan.tp) * int(plan.pp) > 1 or int(plan.zero) > 1 or options.exchange != "bsp" or network is None
+    )
+    problems += tuning_problems(
+        options.train, network.layers if network else 1, is_divided=divided,
+        has_checkpoint=options.checkpoint is not None,
+    )  # fmt: skip
+    if problems:
         raise PlanError(problems)
     _try_data(options, network)
     parts = int(plan.pp) * int(plan.virtual_stages)

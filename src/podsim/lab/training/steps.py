@@ -42,7 +42,7 @@ class Stepper:
 
     def update(self) -> None:
         """Add the gradients up over the replicas, where that is not done yet, and move the weights."""
-        parameters = [parameter for _, parameter in self.layout.parameters()]
+        parameters = [parameter for _, parameter in self.layout.parameters() if parameter.requires_grad]
         for parameter in parameters:
             _align_gradient(parameter)
         if self.layout.sums is not None:

@@ -26,6 +26,8 @@ class Training:
     """The GPT; None for a residual network."""
     changes: Mapping[str, str]
     """The fields of the network that were changed."""
+    train: str = "full"
+    """What of it is trained: full, lora:16, frozen:2."""
     residual: str = ""
     """The name of the residual network."""
     plan: Plan

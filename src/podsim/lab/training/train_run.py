@@ -13,6 +13,7 @@ from podsim.lab import usage
 from podsim.lab.measured_collectives import device_name
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
+from podsim.lab.training.adapters import frozen_digest, held_bytes
 from podsim.lab.training.batches import batches_of
 from podsim.lab.training.parameter_servers import Replica, serve
 from podsim.lab.training.rank_layout import Layout, make_layout
@@ -73,7 +74,7 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         software=wires.software,
         hosts=tuple(hosts[: job.ranks]), cores=min(each["cores"] for each in processes), emulated=job.emulated,
         started=started,
-        resumed=tuple(run.resumed), cpu=cpu, others=others,
+        resumed=tuple(run.resumed), cpu=cpu, others=others, train=job.train, held=run.held(),
         rows=tuple(
             TrainedStep(step=step, loss=loss, seconds=seconds)
             for step, (loss, seconds) in enumerate(zip(gathered["losses"], gathered["seconds"], strict=True))
@@ -92,6 +93,7 @@ class _Run:
         self.resumed: list[int] = []
         self.late: Mapping[str, int] = {}
         self.used: Mapping[str, float] = {}
+        self.frozen = frozen_digest(layout.modules.values())
         self.keeper = (
             None if job.checkpoint is None else Keeper(job.checkpoint, job.keep, layout, wires, board)
         )
@@ -159,6 +161,12 @@ class _Run:
         means = [sum(each) / len(each) for each in zip(*heard, strict=True)]
         slowest = [max(each) for each in zip(*(report["seconds"] for report in reports), strict=True)]
         return {"losses": [*self.past["losses"], *means], "seconds": [*self.past["seconds"], *slowest]}
+
+    def held(self) -> dict[str, float]:
+        """B of what this rank holds, and whether every bit of its frozen weights is as it was."""
+        modules = self.layout.modules.values()
+        unchanged = bool(self.frozen) and frozen_digest(modules) == self.frozen
+        return {**held_bytes(modules, self.layout.moments), "frozen_unchanged": float(unchanged)}
 
     def end(self) -> tuple[list[Mapping[str, float]], Mapping[str, int]] | None:
         """(processor time of each rank, how late gradients were), at rank 0; None at the others."""

@@ -68,7 +68,7 @@ export function ticks(low, high, count = 5, log = false) {
 }
 
 // A frame with axes: gives {svg, layer, x(value), y(value)}.
-export function frame({ x, y, width = 760, height = 380, label }) {
+export function frame({ x, y, width = innerWidth < 600 ? 400 : 760, height = 380, label }) {
   const left = 74, right = 16, top = 12, bottom = 46;
   const scale = (axis, from, to) => {
     const f = axis.log ? Math.log : (value) => value, [low, high] = [f(axis.low), f(axis.high)];
@@ -76,7 +76,7 @@ export function frame({ x, y, width = 760, height = 380, label }) {
   };
   const px = scale(x, left, width - right), py = scale(y, height - bottom, top);
   const drawing = s("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
-  for (const value of ticks(x.low, x.high, 6, x.log)) drawing.append(
+  for (const value of ticks(x.low, x.high, width < 500 ? 3 : 6, x.log)) drawing.append(
     s("line", { class: "grid", x1: px(value), x2: px(value), y1: top, y2: height - bottom }),
     s("text", { class: "tick", x: px(value), y: height - bottom + 16, "text-anchor": "middle" }, x.show(value)));
   for (const value of ticks(y.low, y.high, 5, y.log)) drawing.append(

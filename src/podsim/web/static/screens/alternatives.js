@@ -1,12 +1,13 @@
 // Alternatives: every plan as a picture that the server has counted, the best layouts as a table, two of them compared.
 
 import { field, figure, h, number, say, select, table } from "../dom.js";
-import { bytes, count, digits, percent, seconds } from "../format.js";
+import { bytes, count, digits, percent, seconds, signed } from "../format.js";
 import { frame, hideTip, showTip } from "../charts.js";
 import { s } from "../dom.js";
 import { stream } from "../api.js";
 import { jobOptions, layoutOf } from "../state.js";
 import { Region } from "../region.js";
+import { PARTS } from "./why.js";
 import { isAsked, layoutWords, nothing, predict } from "../job.js";
 
 const AXES = { step_time: ["seconds of a step", seconds], memory: ["memory of a GPU", bytes], tokens_per_second: ["tokens a second", (value) => count(value)],
@@ -87,14 +88,14 @@ function drawMap(answer, choose, values, page, again) {
     page.update({ low: values.low, high: values.high });
     again();
   } }, "Only the fastest quarter")) : "");
-  const columns = [{ title: x.title, key: "x", format: show(answer.x) }, { title: y.title, key: "y", format: show(answer.y) }, { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes }, { title: "plan", of: (row) => layoutWords(row.plan) }];
+  const columns = [{ title: x.title, key: "x", format: show(answer.x) }, { title: y.title, key: "y", format: show(answer.y) }, { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes }, { title: "plan", of: (row) => layoutWords(row.plan), class: "words" }];
   return [summary, figure(pareto ? "Orange: nothing beats these in both time and memory." : "The time of a cell is that of its fastest plan.", cells, columns, answer.front)];
 }
 
 function drawRanking(answer, choose, page) {
   const rows = answer.ranked.map(({ rank, prediction, reason }) => ({ rank, reason, ...prediction, words: layoutWords(prediction.plan) }));
   return [h("h2", {}, "The best layouts"), table([{ title: "rank", key: "rank", format: String }, { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes },
-    { title: "utilisation", key: "mfu", format: percent }, { title: "plan", key: "words" },
+    { title: "utilisation", key: "mfu", format: percent }, { title: "plan", key: "words", class: "words" },
     { title: "", of: (row) => h("a", { href: page.link("answer", { ...layoutOf(row.plan), batch: row.plan.global_batch }), "aria-label": `Take plan ${row.rank}` }, "take") }],
   rows, { sort: "rank", caption: "One plan a layout; choose two to compare", onrow: (row) => choose(row.plan, `rank ${row.rank}`) })];
 }
@@ -108,9 +109,9 @@ async function drawChosen(chosen, element, values, page) {
   try {
     const [one, other] = await Promise.all(chosen.map(full));
     const rows = [["step", seconds, one.step_time, other.step_time], ["memory", bytes, one.memory, other.memory], ["utilisation", percent, one.mfu, other.mfu],
-      ...Object.keys(one.parts).filter((name) => one.parts[name] || other.parts[name]).map((name) => [name, seconds, one.parts[name] || 0, other.parts[name] || 0]),
+      ...Object.keys(one.parts).filter((name) => one.parts[name] || other.parts[name]).map((name) => [PARTS[name] || name, seconds, one.parts[name] || 0, other.parts[name] || 0]),
       ...FIELDS.filter((name) => String(one.plan[name]) !== String(other.plan[name])).map((name) => [name, null, one.plan[name], other.plan[name]])]
-      .map(([name, format, a, b]) => ({ name, a: format ? number(a, format) : String(a), b: format ? number(b, format) : String(b), more: format && a ? `${((100 * b) / a - 100).toFixed(1)} %` : "" }));
+      .map(([name, format, a, b]) => ({ name, a: format ? number(a, format) : String(a), b: format ? number(b, format) : String(b), more: format && a ? signed(b / a - 1) : "" }));
     element.replaceChildren(h("h2", {}, "Two plans"), table([{ title: "", key: "name" }, { title: chosen[0].label, key: "a", class: "n" }, { title: chosen[1].label, key: "b", class: "n" }, { title: "change", key: "more", class: "n" }], rows, { caption: "Fields that are equal are left out" }));
     say("two plans are compared");
   } catch (error) {
@@ -135,5 +136,5 @@ async function findFewest(values, signal, progress) {
   }
   const least = rows.at(-1);
   return [h("p", { class: "headline" }, number(least.gpus, count, "fewest"), ` GPUs are the fewest of these that train it.`), table([{ title: "GPUs", key: "gpus", format: count }, { title: "step", key: "step_time", format: seconds },
-    { title: "GPU-seconds a step", of: (row) => row.gpus * row.step_time, format: seconds }, { title: "memory", key: "memory", format: bytes }, { title: "plan", key: "words" }], rows, { caption: "The fastest plan on each number of GPUs" })];
+    { title: "GPU-seconds a step", of: (row) => row.gpus * row.step_time, format: seconds }, { title: "memory", key: "memory", format: bytes }, { title: "plan", key: "words", class: "words" }], rows, { caption: "The fastest plan on each number of GPUs" })];
 }

@@ -43,10 +43,11 @@ export async function show(root, page) {
     if (!form.reportValidity()) return;
     page.go("answer", pick(values, ["config", "model", "on", "gpus", "batch", "sequence", "precision", "optimizer_precision", "software", "tokens", "price", "set"].filter((name) => values[name])));
   } },
-  h("div", { class: "fields" },
-    field("Model", model, "a name of the catalog"), field("Cluster", cluster, "a system, or NODE:NUMBER"),
-    field("Tokens to train", input("tokens", { placeholder: "1T" }), "for days and money"),
-    field("USD for a GPU-hour", input("price", { placeholder: "2.50", inputmode: "decimal" }), "a number, or a price of podsim cost")),
+  h("div", { class: "fields tight" },
+    field("Model", model, "a name of the catalog"), field("Cluster or GPU", cluster, "h100, dgx-h100:8, selene"),
+    field("GPUs", input("gpus", { placeholder: "all", inputmode: "numeric" }), "default all of the cluster"),
+    field("Tokens to train", input("tokens", { placeholder: "1T" }), "for days, and money"),
+    field("USD for a GPU-hour", input("price", { placeholder: "2.50", inputmode: "decimal" }), "or a price of podsim cost")),
   drop, h("div", { class: "row" }, h("button", { type: "submit" }, "Find the best plan")));
 
   root.append(h("h1", {}, "What will it take to train?"),

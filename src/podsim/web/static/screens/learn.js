@@ -99,7 +99,7 @@ function animation(answer, signal) {
 }
 
 function pipeline(answer, values) {
-  const { ranks, actions, step_time: whole } = answer, high = 24, left = 40, wide = 760;
+  const { ranks, actions, step_time: whole } = answer, high = 24, left = 44, wide = innerWidth < 600 ? 420 : 760;
   const drawing = s("svg", { class: "plot", viewBox: `0 0 ${wide} ${ranks * high + 6}`, role: "img", "aria-label": `${answer.schedule} on ${ranks} ranks` });
   const x = (time) => left + ((wide - left) * time) / whole;
   for (let rank = 0; rank < ranks; rank++) drawing.append(s("text", { class: "tick", x: 0, y: rank * high + 16 }, `rank ${rank}`));

@@ -34,7 +34,7 @@ function drawRuns(runs, present) {
   const errors = runs.map((run) => Math.abs(run.error)).sort((a, b) => a - b);
   const share = (limit) => errors.filter((error) => error <= limit).length / errors.length;
   const axis = { low: 0, high: Math.min(1, Math.max(...runs.map((run) => Math.max(run.measured, run.predicted))) * 1.08), show: percent };
-  const plot = frame({ x: { ...axis, title: "measured utilisation" }, y: { ...axis, title: "predicted utilisation" }, label: "Predicted against measured utilisation", height: 520, width: 640 });
+  const plot = frame({ x: { ...axis, title: "measured utilisation" }, y: { ...axis, title: "predicted utilisation" }, label: "Predicted against measured utilisation", height: innerWidth < 600 ? 380 : 520, width: innerWidth < 600 ? 400 : 640 });
   plot.layer.append(s("line", { class: "diagonal", x1: plot.x(0), y1: plot.y(0), x2: plot.x(axis.high), y2: plot.y(axis.high) }));
   for (const run of runs) plot.layer.append(s("circle", { cx: plot.x(run.measured), cy: plot.y(run.predicted), r: 3, class: `run ${run.role}` }));
   const nearest = present?.nearest && runs.find((run) => run.id === present.nearest.id);

@@ -4,6 +4,7 @@ import { choose, figure, h, number, slider, table } from "../dom.js";
 import { bytes, percent, seconds, signed } from "../format.js";
 import { bars, legend, PALETTE, stack } from "../charts.js";
 import { Region } from "../region.js";
+import { layoutOf } from "../state.js";
 import { ensurePlan, isAsked, layoutWords, nothing, predict } from "../job.js";
 
 export const PARTS = { compute: "matrix arithmetic", memory: "memory-bound kernels", launch: "waiting for the host", tp: "tensor-parallel", cp: "context-parallel",
@@ -20,7 +21,8 @@ export async function show(root, page) {
   const ops = new Region("The ops that take longest", { parent: page.signal, keep: true });
   await first.run(async (signal, progress) => {
     await ensurePlan(values, page, signal, progress);
-    return h("div", { class: "split" }, controls(values, change), h("div", {}, answer.element, ops.element));
+    const { plan } = await predict(values, {}, signal);
+    return h("div", { class: "split" }, controls(layoutOf(plan), change), h("div", {}, answer.element, ops.element));
   });
   if (page.signal.aborted || values.tp === undefined) return;
   let timer;

@@ -1,0 +1,182 @@
+"""A plan's whole run: its tokens, the days with failures, energy and money; and the command that repeats the plan.
+
+Without a number of tokens a run trains 20 for each parameter (Hoffmann et al. 2022, arXiv 2203.15556), at the market
+price of its GPU.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from podsim.errors import NoFitError, PodsimError
+from podsim.fleet.power_cost import list_offers, read_site
+from podsim.hardware.cluster import Cluster
+from podsim.options.plan_options import (
+    LayoutFields,
+    PlanOptions,
+    PredictOptions,
+    SearchOptions,
+    TrainedFields,
+)
+from podsim.options.question import options_of
+from podsim.results.prediction import Prediction, TrainingTime
+from podsim.storage.long_runs import Job, read_tokens, training_time
+from podsim.training.plan import Plan, following
+from podsim.units import format_quantity, parse_quantity
+from podsim.verbs.power import expense_of
+from podsim.workload.model import Model
+
+TOKENS_PER_PARAMETER = 20
+DAY = 86400.0
+
+
+class RunLength(NamedTuple):
+    """How long a run is: a number of tokens, or the days that it may take."""
+
+    tokens: float
+    is_default: bool = False
+    days: float | None = None
+    """s. The time that the run may take; None: as long as its tokens need."""
+
+    @property
+    def note(self) -> str:
+        """The default in words; "" where the tokens were given."""
+        amount = format_quantity(self.tokens, "")
+        if not self.is_default or self.days is not None:
+            return ""
+        return f"{amount} tokens: {TOKENS_PER_PARAMETER} a parameter (arXiv 2203.15556); --tokens changes it"
+
+
+def read_length(options: PredictOptions | SearchOptions, model: Model) -> RunLength:
+    """The tokens of a run, or the days it may take, as a user gave them, or the default."""
+    days = None
+    if options.days is not None:
+        days = _read_days(options.days)
+    if options.tokens is not None:
+        return RunLength(read_tokens(options.tokens), days=days)
+    return RunLength(float(TOKENS_PER_PARAMETER * model.parameters), True, days)
+
+
+def _read_days(days: str | float) -> float:
+    """Seconds of a time in days (a number), or with another unit, as 36h."""
+    text = str(days).strip().lower().removesuffix("days").removesuffix("day").strip()
+    seconds = parse_quantity(f"{text}d" if text.replace(".", "", 1).isdigit() else text, "s", what="days")
+    if seconds <= 0:
+        raise PodsimError(f"days={str(days)[:40]}: a run takes more than no time").offer(days=30)
+    return seconds
+
+
+def with_run(
+    prediction: Prediction, model: Model, cluster: Cluster, plan: Plan, length: RunLength
+) -> Prediction:
+    """The prediction with the days of a run, and whether it keeps a deadline.
+
+    Raises NoFitError for given tokens that failures never let finish; a default that never ends is a warning.
+    """
+    if not prediction.fits:
+        return prediction
+    job = Job(model=model, cluster=cluster, plan=plan, prediction=prediction)
+    least = prediction.step_time * prediction.tokens_per_second
+    tokens = max(length.tokens, least) if length.is_default else length.tokens
+    try:
+        if length.is_default and length.days is not None:
+            run = _run_of_days(job, length.days)
+        else:
+            run = training_time(job, tokens)
+    except NoFitError as error:
+        if not length.is_default:
+            raise
+        return replace(prediction, warnings=(*prediction.warnings, str(error)))
+    notes = (*prediction.notes, *([length.note] if length.note else []))
+    if length.days is not None and not length.is_default:
+        kept = "kept" if run.expected <= length.days else "MISSED"
+        notes = (*notes, f"{length.days / DAY:,.3g} days are {kept}: {run.expected / DAY:,.4g} with failures")
+    return replace(prediction, training=run, notes=notes)
+
+
+def _run_of_days(job: Job, seconds: float) -> TrainingTime:
+    """The run whose expected time with failures is a given one."""
+    tokens = seconds * job.prediction.tokens_per_second
+    for _ in range(3):
+        run = training_time(job, tokens)
+        tokens *= seconds / run.expected
+    return training_time(job, tokens)
+
+
+def with_expense(
+    prediction: Prediction,
+    cluster: Cluster,
+    *,
+    price: str = "",
+    pue: float | None = None,
+    carbon: float | None = None,
+) -> Prediction:
+    """The prediction with energy and money of its run with failures, at the price asked for or the market's.
+
+    Without a request, what cannot be priced or powered is left out.
+    """
+    is_asked = bool(price) or pue is not None or carbon is not None
+    run = prediction.training
+    if run is None and not is_asked:
+        return prediction
+    part = cluster.subset(prediction.gpus)
+    try:
+        expense = expense_of(
+            prediction, part, price=price or usual_price(part), tokens=run.tokens if run else None, pue=pue, carbon=carbon
+        )  # fmt: skip
+    except PodsimError:
+        if is_asked:
+            raise
+        return prediction
+    return replace(prediction, expense=expense)
+
+
+def usual_price(cluster: Cluster) -> str:
+    """The market price of a cluster's GPU, or else the first of the catalog; "" if it has none."""
+    offers = list_offers(cluster, read_site(None, None, None))
+    names = [offer.name for offer in offers if offer.provider == "market"] or [offer.name for offer in offers]
+    return names[0] if names else ""
+
+
+def plan_command(options: PlanOptions | SearchOptions, plan: Plan, cluster: Cluster) -> str:
+    """The command that predicts a plan of a job again, as a user types it."""
+    fields = plan.describe()
+    words = ["podsim", "predict", str(options.model), "--on", str(options.on)]
+    gpus = int(plan.gpus)
+    if options.gpus is not None or gpus != cluster.gpus:
+        words += ["--gpus", str(gpus)]
+    if options.batch is not None:
+        words += ["--batch", str(plan.global_batch)]
+    if options.sequence is not None:
+        words += ["--sequence", str(options.sequence)]
+    for key, value in (options.overrides or {}).items():
+        words += ["--set", f"{key}={value}"]
+    return shlex.join([*words, *_flags(options, fields, cluster)])
+
+
+def _flags(options: PlanOptions | SearchOptions, fields: Mapping[str, Any], cluster: Cluster) -> list[str]:
+    """The flags of the fields that differ from what follows without them."""
+    declared = {**options_of(LayoutFields), **options_of(TrainedFields)}
+    given = PlanOptions(
+        model=options.model,
+        on=options.on,
+        software=options.software,
+        virtual_stages=fields["virtual_stages"],
+    )
+    defaults = following(given, cluster, int(fields["dp"]))
+    flags: list[str] = []
+    for name, known in declared.items():
+        value, default = fields.get(name), defaults.get(name, known.default)
+        if name in ("dp", "sequence") or value is None or value == default:
+            continue
+        if name == "software" and not options.software:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            flags.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            flags += [flag, str(value)]
+    return flags
