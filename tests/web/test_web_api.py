@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 import podsim
 from podsim.errors import PodsimError
 from podsim.report.plain_data import plain_value
-from podsim.web.application import make_application, open_site
 from podsim.web.questions import QUESTIONS
+from podsim.web.web_application import make_application, open_site
 from podsim.web.web_server import listen, web
 
 ASKED = {"model": "llama-3-8b", "on": "dgx-h100:2", "tp": 4, "tokens": "1T", "price": "2.5"}

@@ -1,12 +1,13 @@
 // Alternatives: every plan as a picture that the server has counted, the best layouts as a table, two of them compared.
 
 import { field, figure, h, number, say, select, table } from "../dom.js";
-import { bytes, count, digits, percent, seconds } from "../format.js";
+import { bytes, count, digits, percent, seconds, signed } from "../format.js";
 import { frame, hideTip, showTip } from "../charts.js";
 import { s } from "../dom.js";
 import { stream } from "../api.js";
 import { jobOptions, layoutOf } from "../state.js";
 import { Region } from "../region.js";
+import { PARTS } from "./why.js";
 import { isAsked, layoutWords, nothing, predict } from "../job.js";
 
 const AXES = { step_time: ["seconds of a step", seconds], memory: ["memory of a GPU", bytes], tokens_per_second: ["tokens a second", (value) => count(value)],
@@ -108,9 +109,9 @@ async function drawChosen(chosen, element, values, page) {
   try {
     const [one, other] = await Promise.all(chosen.map(full));
     const rows = [["step", seconds, one.step_time, other.step_time], ["memory", bytes, one.memory, other.memory], ["utilisation", percent, one.mfu, other.mfu],
-      ...Object.keys(one.parts).filter((name) => one.parts[name] || other.parts[name]).map((name) => [name, seconds, one.parts[name] || 0, other.parts[name] || 0]),
+      ...Object.keys(one.parts).filter((name) => one.parts[name] || other.parts[name]).map((name) => [PARTS[name] || name, seconds, one.parts[name] || 0, other.parts[name] || 0]),
       ...FIELDS.filter((name) => String(one.plan[name]) !== String(other.plan[name])).map((name) => [name, null, one.plan[name], other.plan[name]])]
-      .map(([name, format, a, b]) => ({ name, a: format ? number(a, format) : String(a), b: format ? number(b, format) : String(b), more: format && a ? `${((100 * b) / a - 100).toFixed(1)} %` : "" }));
+      .map(([name, format, a, b]) => ({ name, a: format ? number(a, format) : String(a), b: format ? number(b, format) : String(b), more: format && a ? signed(b / a - 1) : "" }));
     element.replaceChildren(h("h2", {}, "Two plans"), table([{ title: "", key: "name" }, { title: chosen[0].label, key: "a", class: "n" }, { title: chosen[1].label, key: "b", class: "n" }, { title: "change", key: "more", class: "n" }], rows, { caption: "Fields that are equal are left out" }));
     say("two plans are compared");
   } catch (error) {

@@ -52,7 +52,7 @@ function drawQueue(answer, values, asked, page) {
   more.empty(grow ? h("button", { class: "quiet", onclick: () => more.run(async (signal, progress) => {
     const found = [];
     for (const add of [0, 1, 2, 4, 8, 16]) {
-      const larger = await stream("queue", { ...asked, policy: [rows[0].policy], on: `${+grow[1] + add}x${grow[2]}` }, signal, progress);
+      const larger = await stream("queue", { ...asked, trace: sameJobs(asked.trace, answer, +grow[1] / (+grow[1] + add)), policy: [rows[0].policy], on: `${+grow[1] + add}x${grow[2]}` }, signal, progress);
       found.push({ add, ...larger.runs[0] });
     }
     return figure(`${time.title} under ${rows[0].policy}, by nodes added`, bars(found.map((row) => [`+${row.add} nodes`, row[time.key]]), { show: seconds, label: "Time by nodes added" }), [{ title: "nodes added", key: "add", format: String }, { title: time.title, key: time.key, format: seconds }], found);
@@ -60,6 +60,14 @@ function drawQueue(answer, values, asked, page) {
   return [h("p", { class: "headline" }, number(answer.jobs, count, "jobs"), ` jobs on ${answer.machine}.`),
     figure("Mean wait under each policy", bars(rows.map((row) => [row.policy, row[time.key]]), { show: seconds, label: time.title, key: time.key }), columns, rows), table([{ title: "policy", key: "policy" }, { title: "rule", key: "says" }, ...columns.slice(1)], rows, { caption: answer.source }),
     h("h2", {}, "More nodes"), more.element];
+}
+
+// A model of arrivals scales its jobs with the machine; the same jobs on a larger one are a smaller load.
+function sameJobs(trace, { jobs }, share) {
+  const [, words] = /^arrivals:(.*)$/.exec(trace) || [];
+  if (words === undefined) return trace;
+  const load = +(/load=([\d.]+)/.exec(words)?.[1] || 0.8);
+  return `arrivals:jobs=${jobs},load=${(load * share).toPrecision(4)}`;
 }
 
 // MIG: profiles are dragged (or chosen by key) onto the slices of a GPU; only legal layouts can be made.
