@@ -9,6 +9,8 @@ from itertools import islice
 import pytest
 from made_launches import jobs, known_cluster, known_model, written
 
+import podsim as api
+from podsim.errors import PlanError
 from podsim.hardware.cluster import load_cluster
 from podsim.launching.job import Job, effective
 from podsim.launching.tools import TOOLS, emit, guess, read
@@ -91,3 +93,18 @@ def test_only_a_job_of_whole_nodes_has_them_alone() -> None:
     assert "--mem=0" not in half.text
     assert "--gpus-per-node=4" in half.text
     assert any("--mem-per-gpu" in note for note in half.notes)
+
+
+@pytest.mark.parametrize("tool", ["axolotl", "nemo", "accelerate", "deepspeed"])
+def test_adapters_come_back(tool: str) -> None:
+    plan = {"on": "dgx-h100:1", "batch": 64, "recompute": "full"}
+    made = api.launch("llama-3.1-8b", tool=tool, train="lora:8", zero=0 if tool == "nemo" else 3, **plan)
+    assert read(made.text, gpus=8).names["train"] == "lora:8"
+    with pytest.raises(PlanError, match="can be written for"):
+        api.launch("llama-3.1-8b", train="lora:8", **plan)
+
+
+def test_adapters_are_read_from_the_keys() -> None:
+    made = api.launch("llama-3.1-8b", tool="axolotl", train="qlora:8", on="dgx-h100:1", batch=64, zero=3)
+    assert "load_in_4bit: true" in made.text
+    assert read(made.text.replace("lora_r: 8", "lora_r: 32")).names["train"] == "qlora:32"

@@ -12,6 +12,7 @@ from podsim.launching.job import NO_OFFLOAD, Job
 from podsim.launching.key_table import Key, KeyedTool
 
 _SHARDED = ("zero", (2, 3))
+_ADAPTED = ("adapter", ("lora", "qlora"))
 
 
 def _always(job: Job) -> Mapping[str, object]:
@@ -22,6 +23,12 @@ def _always(job: Job) -> Mapping[str, object]:
         "datasets": [{"path": "mhenrichsen/alpaca_2k_test", "type": "alpaca"}], "val_set_size": 0.0, "max_steps": 100,
         "optimizer": "adamw_torch_fused", "lr_scheduler": "cosine", "learning_rate": 1e-5, "output_dir": "./outputs",
     }  # fmt: skip
+    kind, rank = job.adapter
+    if kind:
+        keys |= {"lora_alpha": 2 * rank, "lora_dropout": 0.0, "lora_target_linear": True}
+        keys |= {"load_in_4bit": True} if kind == "qlora" else {}
+    if job.model.training.startswith("dpo"):
+        keys |= {"rl": "dpo"}
     if int(job.plan.zero):
         keys |= {
             "fsdp_version": 2, "fsdp_config.auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
@@ -54,6 +61,9 @@ TOOL = KeyedTool(
             words=(("bf16", True), ("fp8", True), ("bf16", "auto"), ("bf16", "full"), ("fp32", False)), plain="bf16"),
         Key(path="fp16", value="precision", when=("precision", ("fp16",)), words=(("fp16", True), ("", False))),
         Key(path="fp8", value="precision", when=("precision", ("fp8",)), words=(("fp8", True), ("", False))),
+        Key(path="adapter", value="adapter", when=_ADAPTED, words=(("lora", "lora"), ("qlora", "qlora"))),
+        Key(path="lora_r", value="rank", when=_ADAPTED),
+        Key(path="lora_target_linear", value="all_linear", only_read=True, words=((True, True), (False, False))),
         Key(path="float32", value="precision", when=("precision", ("fp32",)), words=(("fp32", True), ("", False))),
     ),
     can=ACCELERATE.can,

@@ -81,13 +81,14 @@ _HEAD = '''"""Megatron-Bridge 0.3: {name} on {gpus} GPUs."""
 {libraries}
 from megatron.bridge.models.gpt_provider import GPTModelProvider
 from megatron.bridge.models.mla_provider import MLAModelProvider
+from megatron.bridge.peft.lora import LoRA
 from megatron.bridge.training.comm_overlap import CommOverlapConfig
 from megatron.bridge.training.config import (
     CheckpointConfig, ConfigContainer, DistributedDataParallelConfig, DistributedInitConfig, LoggerConfig,
     MockGPTDatasetConfig, OptimizerConfig, SchedulerConfig, TokenizerConfig, TrainingConfig,
 )
 from megatron.bridge.training.gpt_step import forward_step
-from megatron.bridge.training.pretrain import pretrain
+from megatron.bridge.training.{start} import {start}
 from megatron.core.transformer.enums import AttnBackend
 
 
@@ -96,7 +97,7 @@ def pretrain_config() -> ConfigContainer:
 
 
 if __name__ == "__main__":
-    pretrain(pretrain_config(), forward_step)
+    {start}(pretrain_config(), forward_step)
 '''
 
 
@@ -130,6 +131,8 @@ def recipe(job: Job) -> str:
     tables["dataset"] |= {"random_seed": 1234, "reset_position_ids": False, "reset_attention_mask": False,
                           "eod_mask_loss": False, "seq_length": tables["model"]["seq_length"]}  # fmt: skip
     tables["tokenizer"] |= {"tokenizer_type": "NullTokenizer", "vocab_size": tables["model"]["vocab_size"]}
+    _, rank = job.adapter
+    peft = {"peft": ("LoRA", {"dim": rank, "alpha": 2 * rank})} if rank else {}
     mixed = next((name for name, precision in _MIXED.items() if precision == job.plan.precision), None)
     body: dict[str, Any] = {
         name: (_LATENT if name == "model" and latent else _CLASSES[name], fields)
@@ -139,7 +142,8 @@ def recipe(job: Job) -> str:
         libraries="import torch\nimport torch.nn.functional as F",
         name=job.name,
         gpus=job.plan.gpus,
-        body=call_text("ConfigContainer", body | {"mixed_precision": mixed}),
+        body=call_text("ConfigContainer", body | peft | {"mixed_precision": mixed}),
+        start="finetune" if rank else "pretrain",
     )
 
 
@@ -157,6 +161,7 @@ def notes(job: Job) -> list[str]:
     return [
         f"start it with torchrun --nnodes {job.nodes} --nproc-per-node {job.per_node} recipe.py",
         "trains on mock data for 100 iterations: replace dataset, tokenizer, train_iters and lr by yours",
+        *(["fine-tunes: set checkpoint.pretrained_checkpoint"] if job.adapter[1] else []),
         *model_notes(job.model),
     ]
 
@@ -173,11 +178,13 @@ def read_recipe(text: str, context: Context) -> Reading | None:
     shape = read_model(flags, assumed)
     plan, more = megatron.read_plan(flags, context.gpus, context.layers or int(str(shape.get("layers", 0))))
     context.problems.extend(f"as options of Megatron-LM: {problem}" for problem in flags.problems)
-    known = {path for path, _, _ in ROWS}
+    known = {"peft.dim", "peft.alpha", *(path for path, _, _ in ROWS)}
     unread = tuple(
         f"{path} = {str(value)[:60]}" for path, value in paths.items() if "." in path and path not in known
     )
+    adapted = str(paths.get("peft", "")).rpartition(".")[2] == "LoRA"
     return Reading(
+        names={"train": f"lora:{paths.get('peft.dim', 32)}"} if adapted else {},
         tool=context.tool,
         plan=plan,
         gpus=context.gpus,

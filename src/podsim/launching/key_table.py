@@ -82,7 +82,11 @@ def cannot(job: Job, tool: KeyedTool) -> list[str]:
 
 def table_of(job: Job, tool: KeyedTool) -> dict[str, Any]:
     """The content of the file, as nested tables."""
-    values = run_values(effective(job.plan, job.model), job.model.layer_count)
+    adapter, rank = job.adapter
+    values = run_values(effective(job.plan, job.model), job.model.layer_count) | {
+        "adapter": adapter,
+        "rank": rank,
+    }
     flat = dict(tool.always(job))
     for key in tool.keys:
         name, allowed = key.when
@@ -120,8 +124,9 @@ def read_keyed(text: str, context: Context, tool: KeyedTool) -> Reading | None:
         return None
     taken = {name for key in tool.keys for name in (key.path, *key.also)}
     left = {path: why for path, why in tool.uncounted.items() if _is_on(flat.get(path))}
+    train = {"train": f"{values['adapter']}:{values.get('rank', 8)}"} if values.get("adapter") else {}
     return Reading(
-        tool=context.tool, plan=plan, gpus=int(plan.gpus),
+        tool=context.tool, plan=plan, names=train, gpus=int(plan.gpus),
         ignored=tuple(path for path in flat if path not in taken and path not in left),
         assumptions=(*tool.silent, *(f"{path} is not counted: {why}" for path, why in left.items())),
     )  # fmt: skip

@@ -44,6 +44,8 @@ class Tool:
     write: Callable[[Job], str]
     notes: Callable[[Job], Sequence[str]]
     read: Callable[[str, Context], Reading | None]
+    trains: tuple[str, ...] = ("full",)
+    """The kinds of training that it runs: full, lora, qlora, frozen, dpo."""
     unsaid: tuple[str, ...] = ("software",)
     """The fields of a plan, or gpus, that its keys cannot state: a comment of the file holds them."""
 
@@ -97,6 +99,8 @@ def _read_command(text: str, context: Context) -> Reading | None:
     return command.read_command(started, context)
 
 
+_SCRIPTED = ("full", "lora", "qlora", "frozen", "dpo")
+"""what a training script may do whose framework leaves it the model"""
 _BOTH = (*megatron.ERAS[:1], *titan.ERAS, *megatron.ERAS[1:])
 TOOLS: dict[str, Tool] = {
     tool.name: tool
@@ -109,9 +113,9 @@ TOOLS: dict[str, Tool] = {
         Tool(name="torchtitan-python", file="config_registry.py", eras=titan.ERAS, write=_titan_python,
              notes=titan_python.notes, read=titan_python.read_python),
         Tool(name="nemo", file="recipe.py", eras=megatron.ERAS, write=_bridge, notes=bridge.notes,
-             read=bridge.read_recipe, unsaid=("software", "gpus")),
+             read=bridge.read_recipe, trains=("full", "lora"), unsaid=("software", "gpus")),
         Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes,
-             read=deepspeed.read_json, unsaid=("software", "sequence", "flash")),
+             read=deepspeed.read_json, trains=_SCRIPTED, unsaid=("software", "sequence", "flash")),
         Tool(name="torchrun", file="run.sh", eras=_BOTH, write=command.line,
              notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name", *command.notes(job)],
              read=_read_command),
@@ -122,9 +126,9 @@ TOOLS: dict[str, Tool] = {
              notes=lambda job: ["start it with kubectl create -f", *kubernetes.notes(job), *command.notes(job)],
              read=kubernetes.read_yaml),
         Tool(name="accelerate", file="accelerate.yaml", **_keyed(accelerate.TOOL), notes=accelerate.notes,
-             unsaid=("software", "sequence", "micro_batch", "global_batch", "flash")),
+             trains=_SCRIPTED, unsaid=("software", "sequence", "micro_batch", "global_batch", "flash")),
         Tool(name="axolotl", file="axolotl.yaml", **_keyed(axolotl.TOOL), notes=axolotl.notes,
-             unsaid=("software", "gpus")),
+             trains=("full", "lora", "qlora", "dpo"), unsaid=("software", "gpus")),
         Tool(name="maxtext", file="maxtext.yml", **_keyed(maxtext.TOOL), notes=maxtext.notes),
     )
 }  # fmt: skip
@@ -165,6 +169,7 @@ def emit(job: Job, tool: str) -> Recipe:
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     made = TOOLS[tool]
+    refuse(tool, _other_training(job, made))
     text = made.write(job)
     forced = [f"written by force: {problem}" for problem in job.forced]
     unsaid = _unsaid(job, made, text)
@@ -174,6 +179,17 @@ def emit(job: Job, tool: str) -> Recipe:
         tool=tool, file=made.file, text=add_comment(text, {**job.names, **unsaid}),
         plan=job.plan.describe(), notes=(*forced, *made.notes(job)),
     )  # fmt: skip
+
+
+def _other_training(job: Job, made: Tool) -> list[str]:
+    """The problem of a model that is trained in another way than a tool can."""
+    kinds = {part.partition(":")[0] for part in job.model.training.split("+")}
+    if kinds <= {*made.trains}:
+        return []
+    able = ", ".join(name for name, tool in TOOLS.items() if kinds <= {*tool.trains})
+    return [
+        f"train={job.model.training}: it trains {', '.join(made.trains)}; this can be written for {able or 'no tool'}"
+    ]
 
 
 def launch_files(job: Job, tools: Sequence[str] = ()) -> dict[str, Recipe | PlanError]:
@@ -260,11 +276,13 @@ def _completed(reading: Reading, said: dict[str, Any], made: Tool, layers: int) 
     """What was read, with what a comment says besides: of a field that has a key only if it makes no difference."""
     if "batch" in said:
         said["global_batch"] = said.pop("batch")
-    names: dict[str, Any] = {name: said.pop(name) for name in ("model", "on", "overrides") if name in said}
+    names: dict[str, Any] = {
+        name: said.pop(name) for name in ("model", "on", "train", "overrides") if name in said
+    }
     layers = layers or int(str(reading.model.get("layers", 0)))
     given = {name: value for name, value in said.items() if name != "gpus"}
     plan = reading.plan.having({name: value for name, value in given.items() if name in made.unsaid})
     same = plan.having(given)
     if plainest(same, layers) == plainest(plan, layers):
         plan = same
-    return replace(reading, plan=plan, names=names)
+    return replace(reading, plan=plan, names=names | dict(reading.names))

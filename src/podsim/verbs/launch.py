@@ -75,6 +75,7 @@ def _write(options: LaunchOptions) -> Recipe:
     if any(c.isspace() or not c.isprintable() for c in image):
         raise PodsimError(f"image {image[:80]!r}: an image is named without spaces: REGISTRY#IMAGE:TAG")
     named = {"model": options.model, "on": options.on, "overrides": dict(options.overrides or {})}
+    named |= {"train": options.train} if options.train != "full" else {}
     job = Job(
         model=network, cluster=part, plan=plan, image=image, mounts=mounts, partition=options.partition, limit=limit,
         names={name: str(value) if name != "overrides" else value for name, value in named.items() if value},

@@ -120,6 +120,7 @@ def _arguments(case: Case) -> dict[str, Any]:
         for name, value in (
             ("tokens", options.tokens),
             ("simulate", options.simulate),
+            ("train", "" if options.train == "full" else options.train),
             ("measured", options.measured),
             ("price", options.price),
             ("days", options.days),
