@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -154,7 +155,7 @@ class Command(click.Command):
             data = load(row.data) if row.data else None
             is_brief = row.brief and not output.verbose and not options.get("detail")
             report = load(row.brief if is_brief else row.report)
-            print_answer(answer, output, report, rows=_rows(row, answer), data=data)
+            print_answer(answer, output, report, full=load(row.report), rows=_rows(row, answer), data=data)
         sys.stdout.flush()
         return row.status(answer)
 
@@ -255,16 +256,31 @@ def print_answer(
     rows: Any = None,
     data: Callable[[Any], Any] | None = None,
     charts: Charts | None = None,
+    full: Callable[[Any], Report] | None = None,
 ) -> None:
-    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report; write its page, if it is wanted."""
+    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report; write its page, if it is wanted.
+
+    The page has the `full` report, where the terminal gets a shorter one.
+    """
     if getattr(output, "html", None) is not None:
-        load("cli.page_output:write_page")(answer, output.html, report, charts)
+        load("cli.page_output:write_page")(answer, output.html, full or report, charts)
     if getattr(output, "json", False):
-        sys.stdout.write(load("report.plain_data:to_json")(data(answer) if data else answer) + "\n")
+        sys.stdout.write(answer_json(answer, data(answer) if data else answer) + "\n")
     elif getattr(output, "csv", False):
         sys.stdout.write(load("report.plain_data:to_csv")(answer if rows is None else rows))
     else:
         load("report.screen:show")(report(answer))
+
+
+def answer_json(answer: Any, shown: Any) -> str:
+    """An answer as JSON: its own keys (or `rows`), and under `podsim` the version, the command and the units."""
+    words = click.get_current_context().meta.get("podsim.words", [])
+    head = {
+        "version": __version__, "command": shlex.join(words), "units": load("report.json_units:units_of")(answer),
+    }  # fmt: skip
+    plain = load("report.plain_data:plain_value")(shown)
+    rest = plain if isinstance(plain, dict) else {"rows": plain}
+    return str(load("report.plain_data:to_json")({"podsim": head, **rest}))
 
 
 def _rows(row: Row, answer: Any) -> Any:
