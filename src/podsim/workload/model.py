@@ -280,6 +280,11 @@ class Model:
         return sum(count * (op.weight + op.bias) for op, count in ops)
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """The assumptions that say how an unknown family was read."""
+        return tuple(text for text in self.assumptions if "is not known" in text)
+
+    @property
     def passes(self) -> float:
         """Products of a step over those of its forward pass: 3, or what frozen weights leave of it."""
         forward = both = 0.0
