@@ -245,7 +245,10 @@ class LaunchOptions(FiledPlanOptions):
     )
     on: str = like(JobOptions, "on", "Cluster, as for predict.", default="")
     tool: str = option(
-        "", "megatron (default), torchtitan, deepspeed, torchrun, slurm or kubernetes.", flag="--for"
+        "",
+        "megatron (default), nemo, torchtitan, torchtitan-python, deepspeed, accelerate, axolotl, maxtext, torchrun, "
+        "slurm or kubernetes.",
+        flag="--for",
     )
     read: str = option("", "Instead: read the plan of this file, or of standard input (-).")
     software: Any = like(TrainedFields, "software", "Framework era; default the tool's own.", default=None)

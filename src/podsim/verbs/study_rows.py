@@ -59,7 +59,8 @@ def _row(question: str, settings: Mapping[str, Any], ask: Any) -> StudyRow:
 def _planned(row: StudyRow, options: dict[str, Any]) -> StudyRow:
     carbon = options.pop("carbon", None)
     prediction = plan(**options, top=1).ranked[0].prediction
-    if carbon is not None or prediction.expense is None:  # a search by cost or energy gives those of a step
+    run, expense = prediction.training, prediction.expense
+    if carbon is not None or (run and (expense is None or expense.tokens != run.tokens)):  # that of a step
         _, for_cluster = split_overrides(options.get("overrides"))
         part = load_cluster(options["on"], for_cluster, prediction.gpus)
         price = str(options.get("price", ""))
