@@ -37,6 +37,19 @@ def memory_bytes(group: int) -> float:
     return total * 1024.0
 
 
+def cpu_seconds(group: int) -> float:
+    """Seconds of processor that the processes of a session have had."""
+    ticks = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            values = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            continue
+        if int(values[3]) == group:
+            ticks += int(values[11]) + int(values[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 async def request(port: int, body: bytes) -> int:
     """The status of one prediction."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -101,9 +114,9 @@ def main() -> int:
     try:
         listening = listening_seconds(port)
         asyncio.run(load(port, 5, 10))
-        before = memory_bytes(os.getsid(running.pid))
+        before, worked = memory_bytes(running.pid), cpu_seconds(running.pid)
         times, wrong = asyncio.run(load(port, seconds, int(visitors)))
-        grown = memory_bytes(os.getsid(running.pid)) - before
+        grown, worked = memory_bytes(running.pid) - before, cpu_seconds(running.pid) - worked
     finally:
         running.terminate()
         running.wait()

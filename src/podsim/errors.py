@@ -133,7 +133,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
-        every = f" Known: {', '.join(names)}" if sum(map(len, names)) + 2 * len(names) <= _SHOWN else ""
+        every = f" known: {', '.join(names)}" if sum(map(len, names)) + 2 * len(names) <= _SHOWN else ""
         return f"unknown {kind} {name[:80]!r}: did you mean {' or '.join(close)}?{every}"
     count = sum(length <= _SHOWN for length in accumulate(len(each) + 2 for each in names))
     shown = ", ".join(names[:count]) + (f", … ({len(names)} in all)" if len(names) > count else "")

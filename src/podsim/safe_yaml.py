@@ -1,4 +1,4 @@
-"""YAML files, read without running anything and within a bound of memory.
+"""YAML files, written plainly, and read without running anything and within a bound of memory.
 
 A few hundred bytes of nested aliases can stand for gigabytes. Sizes are therefore counted with every alias followed,
 while the text is parsed and before any value is made.
@@ -24,6 +24,18 @@ def read_documents(text: str) -> list[Any]:
         return list(yaml.load_all(text, _BoundedLoader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise YamlError(" ".join(str(error).split())[:200]) from None
+
+
+def yaml_text(content: object) -> str:
+    """Values as YAML without aliases; a text that YAML would take for something else is quoted."""
+    return str(yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, width=110))
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """The safe dumper, but that it repeats what occurs twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 class _BoundedLoader(yaml.SafeLoader):

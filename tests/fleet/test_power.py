@@ -64,9 +64,9 @@ def test_an_instance_has_its_share_of_the_server_around_its_gpu() -> None:
     whole = load_power(load_cluster("dgx-a100-40gb"), "training", pue=1.0)
     seven, small = (load_cluster(f"a100-40gb/{name}") for name in ("7g.40gb", "1g.5gb"))
     one = load_power(small, "training", pue=1.0)
-    assert one.gpus == pytest.approx(394 * 14 / 108)
-    assert one.servers == pytest.approx(0.545 * 3300 / 8 / 8)
-    assert load_power(seven, "training", pue=1.0).servers == pytest.approx(whole.servers / 8)
+    assert one.gpu_power == pytest.approx(394 * 14 / 108)
+    assert one.server_power == pytest.approx(0.545 * 3300 / 8 / 8)
+    assert load_power(seven, "training", pue=1.0).server_power == pytest.approx(whole.server_power / 8)
     assert (
         0.8 * whole.total < 56 * one.total < whole.total
     )  # one memory slice and ten SMs of each GPU stay out
@@ -81,8 +81,8 @@ def test_the_mean_server_of_a_fleet() -> None:
     one = load_cluster(DGX)
     used = 0.661
     rest = (
-        load_power(one, "idle", pue=1).servers * (1 - used)
-        + load_power(one, "training", pue=1).servers * used
+        load_power(one, "idle", pue=1).server_power * (1 - used)
+        + load_power(one, "training", pue=1).server_power * used
     )
     assert 8 * 168.6 + rest == pytest.approx(2930.4, rel=0.03)
 
@@ -188,7 +188,7 @@ def test_more_work_and_more_room_draw_more(low: float, high: float, cap: float) 
 def test_capped_gpus_against_tuned_clocks() -> None:
     """MLPerf Inference v1.1: the GPUs' power that is left of a DGX A100 at tuned clocks, and its speed."""
     one = load_cluster(DGX)
-    rest = load_power(one, "training", pue=1).servers
+    rest = load_power(one, "training", pue=1).server_power
     for wall, speed in ((3549.3, 24.7 / 28.3), (2946.2, 245 / 313.5)):
         assert capped_speed(one, (wall - rest) / 8) == pytest.approx(speed, rel=0.01)
 
@@ -229,7 +229,7 @@ def test_commands_in_every_format(run: Run) -> None:
         assert "2026" in text.stdout or "2023" in text.stdout
     report: PowerReport = podsim.power("selene", cap="300 W")
     assert report.speed < 1
-    assert report.loads[1].gpus < podsim.power("selene").loads[1].gpus
+    assert report.loads[1].gpu_power < podsim.power("selene").loads[1].gpu_power
 
 
 @pytest.mark.parametrize(

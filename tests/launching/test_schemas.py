@@ -1,83 +1,76 @@
-"""What is written, held against the tools' own schemas where their packages are installed.
+"""What is written, held against the keys that the tools' own releases know.
 
-The model classes of Kubernetes and Kubeflow are light and part of the tests' requirements. DeepSpeed, torchtitan and
-Megatron-Core need PyTorch: their checks run where somebody has them. Megatron-LM's argument parser is in no package;
-its options are made from the fields of Megatron-Core's dataclasses, which the check reads without importing them.
+`scripts/tools.py` parses the files with the tools' own code and records their keys in tool_keys.json. Kubeflow's classes
+are light and part of the tests' requirements.
 """
 
 from __future__ import annotations
 
-import ast
 import json
+import re
 import tomllib
 import warnings
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from made_launches import written
 
-from podsim.hardware.cluster import load_cluster
-from podsim.launching import deepspeed, kubernetes, titan
-from podsim.launching.job import Job
-from podsim.launching.tools import TOOLS, emit
-from podsim.training.plan import Plan
-from podsim.workload.catalog import load_model
+from podsim.launching import bridge
+from podsim.launching.key_table import flat_keys
+from podsim.launching.python_config import read_paths
+from podsim.safe_yaml import read_documents
 
-JOBS = {
-    "megatron": Plan(
-        tp=8, pp=2, dp=2, virtual_stages=3, ep=2, global_batch=64, sequence_parallel=True, zero=1, shard=2,
-        recompute="full", recompute_layers=3, schedule="interleaved", overlap_tp=True, precision="fp8",
-        optimizer_precision="bf16",
-    ),
-    "torchtitan": Plan(
-        tp=2, pp=2, dp=8, virtual_stages=4, global_batch=64, sequence_parallel=True, zero=3, shard=4,
-        schedule="interleaved", recompute="selective", overlap_tp=True, precision="fp8",
-        software="torchtitan-2024-rowwise",
-    ),
-    "deepspeed": Plan(tp=2, dp=16, micro_batch=2, global_batch=64, zero=3, recompute="full"),
-}  # fmt: skip
+KEYS: dict[str, dict[str, list[str]]] = json.loads(
+    (Path(__file__).parent / "tool_keys.json").read_text("utf-8")
+)
+COUNT = 10
 
 
-def _job(tool: str) -> Job:
-    cluster = load_cluster("superpod-h100:1su").subset(32)
-    model = load_model("mixtral-8x7b" if tool == "megatron" else "llama-3.1-8b")
-    return Job(model=model, cluster=cluster, plan=JOBS[tool].check(model, cluster), mounts=("/data:/data",))
+def _paths(tool: str, text: str) -> Iterator[str]:
+    """The paths of the keys of a file."""
+    if tool in ("torchtitan-python", "nemo"):
+        yield from (path for path in read_paths(text) if "." in path)
+    elif tool == "torchtitan":
+        yield from flat_keys(tomllib.loads(text))
+    elif tool == "deepspeed":
+        yield from flat_keys(json.loads(text))
+    else:
+        yield from flat_keys(read_documents(text)[0])
 
 
-def _source(package: str, path: str) -> Path:
-    try:
-        spec = find_spec(package)
-    except ModuleNotFoundError:
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip(f"{package} is not installed; its files are checked where it is")
-    found = [Path(place) / path for place in spec.submodule_search_locations if (Path(place) / path).exists()]
-    if not found:
-        pytest.skip(f"this {package} has no {path}")
-    return found[0]
+@pytest.mark.parametrize("tool", KEYS)
+def test_every_key_is_one_that_the_tool_knows(tool: str) -> None:
+    held = 0
+    for _, text in written(tool, COUNT):
+        for path in _paths(tool, text):
+            table, _, key = path.rpartition(".")
+            if table in KEYS[tool]:
+                held += 1
+                assert key in KEYS[tool][table], path
+    assert held >= 2 * COUNT
 
 
-def _fields(path: Path) -> dict[str, set[str]]:
-    """Fields of every class of a module, read and not run."""
-    tree = ast.parse(path.read_text("utf-8"))
-    return {
-        node.name: {ast.unparse(item.target) for item in node.body if isinstance(item, ast.AnnAssign)}
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-    }  # fmt: skip
+def test_options_of_megatron_are_fields_of_its_classes() -> None:
+    """Megatron-LM makes its options of the dataclasses that Megatron-Bridge takes: one row is one field."""
+    options = {option for _, option, _ in bridge.ROWS} | {*bridge.ELSEWHERE}
+    for _, text in written("megatron", COUNT):
+        assert set(re.findall(r"--([a-z0-9-]+)", text)) <= options
+    for path, _, _ in bridge.ROWS:
+        table, _, key = path.partition(".")
+        assert key in KEYS["nemo"].get(table, [key]), path
 
 
-@pytest.mark.parametrize("tool", ["megatron", "torchtitan"])
-def test_the_manifest_is_what_kubeflow_takes(tool: str) -> None:
+def test_the_manifest_is_what_kubeflow_takes() -> None:
     """Read as the classes of the API and written again, it is the same: no field is unknown or of another type."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         training = pytest.importorskip("kubeflow.training", exc_type=ImportError)
         from kubernetes.client import ApiClient
 
-    manifest = kubernetes.manifest(_job(tool))
+    text = next(text for _, text in written("kubernetes", 1))
+    manifest = read_documents(text)[0]
 
     class Answer:
         data = json.dumps(manifest)
@@ -97,57 +90,3 @@ def test_the_manifest_is_what_kubeflow_takes(tool: str) -> None:
 
 def _answer(value: object) -> Any:
     return type("Answer", (), {"data": json.dumps(value)})()
-
-
-def test_the_json_is_what_deepspeed_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        config = pytest.importorskip("deepspeed.runtime.zero.config", exc_type=ImportError)
-        runtime = pytest.importorskip("deepspeed.runtime.config", exc_type=ImportError)
-    made = deepspeed.config(_job("deepspeed"))
-    zero = config.DeepSpeedZeroConfig(**made["zero_optimization"])
-    assert (zero.stage, zero.overlap_comm) == (3, True)
-    monkeypatch.setattr(runtime.dist, "get_rank", lambda: 0)
-    ranks = SimpleNamespace(get_data_parallel_world_size=lambda: 16)
-    whole = runtime.DeepSpeedConfig(made, mpu=ranks)  # which asserts batch = micro x steps x ranks
-    assert (whole.train_batch_size, whole.gradient_accumulation_steps) == (64, 2)
-    assert whole.activation_checkpointing_config.number_checkpoints == 32
-
-
-def test_the_toml_is_what_torchtitan_takes() -> None:
-    classes = _fields(_source("torchtitan", "config/job_config.py"))
-    of = {"job": "Job", "model": "Model", "training": "Training", "parallelism": "Parallelism", "compile": "Compile",
-          "activation_checkpoint": "ActivationCheckpoint", "quantize": "Quantize"}  # fmt: skip
-    made = tomllib.loads(titan.toml(_job("torchtitan")))
-    assert set(made["quantize"]["linear"]["float8"]) <= classes["Float8Linear"]
-    for table, values in made.items():
-        assert set(values) <= classes[of[table]], table
-
-
-def test_the_options_are_fields_of_megatron_core() -> None:
-    paths = ("transformer/transformer_config.py", "model_parallel_config.py", "optimizer/optimizer_config.py",
-             "distributed/distributed_data_parallel_config.py")  # fmt: skip
-    known = {
-        field
-        for path in paths
-        for fields in _fields(_source("megatron.core", path)).values()
-        for field in fields
-    }
-    options = [
-        word[2:].replace("-", "_")
-        for word in emit(_job("megatron"), "megatron").text.split()
-        if word[:2] == "--"
-    ]
-    held = ("parallel", "overlap", "recompute", "dtype")
-    parallel = {name for name in options if any(word in name for word in held)}
-    renamed = {  # by Megatron-LM's own parser, arguments.py
-        "num_virtual_stages_per_pipeline_rank", "overlap_grad_reduce", "overlap_param_gather",
-    }  # fmt: skip
-    assert len(parallel) > 8
-    assert parallel - renamed <= known
-
-
-def test_every_tool_writes_something_readable() -> None:
-    for tool in TOOLS:
-        job = _job(tool if tool in JOBS else "megatron")
-        assert len(emit(job, tool).text) > 100

@@ -19,6 +19,7 @@ from podsim.report.study_files import write_parquet, write_workbook
 from podsim.results.study import StudyRow
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "study.md"
+NODE = "dgx-a100-80gb"
 STUDY = {
     "common": {"model": "gpt2", "on": "dgx-a100-80gb", "tokens": "10G"},
     "grid": {"tp": [1, 2, 3], "micro_batch": [1, 2]},
@@ -54,6 +55,18 @@ def test_what_plan_finds_is_in_the_row() -> None:
     assert row.cost is not None
     assert row.training is not None
     assert row.cost == pytest.approx(row.training * 8 * 2.0 / 3600)
+
+
+def test_a_search_by_cost_gives_the_money_of_the_run() -> None:
+    settings = {"model": "gpt2", "on": NODE, "gpus": 2, "price": 2.0, "tokens": "10G"}
+    rows = [
+        podsim.study({"common": {**settings, "objective": objective}}, executor="serial").rows[0]
+        for objective in ("time", "cost")
+    ]
+    for row in rows:
+        assert row.training is not None
+        assert row.gpus is not None
+        assert row.cost == pytest.approx(row.training * row.gpus * 2.0 / 3600)
 
 
 def test_nothing_is_computed_twice(tmp_path: Path) -> None:
@@ -172,11 +185,14 @@ def test_the_command_prints_marks_and_differences(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     text = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)[0]
     path.write_text(text.replace("llama-3.1-8b", "gpt2"))
-    files = ["--plot", str(tmp_path / "a.svg"), "--csv"]
+    files = ["--plot", str(tmp_path / "a.svg"), "--html", str(tmp_path / "a.html"), "--csv"]
     done = CliRunner().invoke(app, ["study", str(path), "--executor", "serial", *files])
     assert done.exit_code == 0, done.stderr
     assert len(done.stdout.splitlines()) == 7
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert page.count("<figure>") == 5
+    assert "slow network" in page
     text = CliRunner().invoke(app, ["study", str(path)]).stdout
     assert "6 of them from" in text
     assert re.search(r"slow network +100Gb/s +128", text)

@@ -80,7 +80,7 @@ def test_graph_to_chakra_and_back(podsim: Run, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         ((GRAPH, "--on", "a1000"), ("unknown",)),
-        ((GRAPH, *GPU, "--gpus", 8), ("is one GPU",)),
+        ((GRAPH, *GPU, "--gpus", 9), ("8 or 16 would work",)),
         ((GRAPH, "--on", "dgx-a100-80gb:1", "--gpus", 9), ("has 8",)),
         ((GRAPH, *GPU, "--gpus", 0), ("1 or more",)),
         ((GRAPH, *GPU, "--devices", 1000), ("over 1 to 227",)),

@@ -67,14 +67,19 @@ def test_save_and_replay(podsim: Run, tmp_path: Path) -> None:
     first = podsim("plan", *SMALL, "--save", tmp_path / "a" / "b", "--json")
     assert first.exit_code == 0
     assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == [
-        "experiment.toml", "pareto.csv", "plans.csv", "plans.json",
+        "experiment.toml", "job.sh", "job.yaml", "pareto.csv", "plans.csv", "plans.json", "run.sh",
     ]  # fmt: skip
     again = podsim("replay", tmp_path / "a" / "b" / "experiment.toml", "--json")
     one, two = json.loads(first.stdout), json.loads(again.stdout)
+    assert one.pop("podsim")["units"]["ranked.prediction.band.low"] == "share"
+    assert two.pop("podsim")
     assert one == json.loads((tmp_path / "a" / "b" / "plans.json").read_text())
     assert one.pop("seconds") > 0
     assert two.pop("seconds") > 0
-    assert [each.pop("notes") for each in (one, two)]  # an experiment states the sequence
+    for each in (one, two):  # an experiment states the sequence
+        each.pop("notes")
+        for ranked in each["ranked"]:
+            ranked["prediction"].pop("command")
     assert one == two
     rows = list(csv.DictReader((tmp_path / "a" / "b" / "plans.csv").read_text().splitlines()))
     assert [float(row["step_time"]) for row in rows] == [r["prediction"]["step_time"] for r in one["ranked"]]

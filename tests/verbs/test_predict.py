@@ -32,6 +32,9 @@ def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def test_the_command_is_the_function(podsim: Run) -> None:
     printed = json.loads(podsim(*FITS, "--json").stdout)
+    head = printed.pop("podsim")
+    assert head["command"].startswith("podsim predict gpt3-175b")
+    assert (head["units"]["step_time"], head["units"]["stages.kinds"]) == ("s", "B")
     made = library.predict(
         "gpt3-175b",
         on="selene",

@@ -64,7 +64,7 @@ def test_every_hardware_name_has_a_sheet(podsim: Run) -> None:
 @pytest.mark.parametrize("verb", ["models", "clusters"])
 def test_lists(podsim: Run, verb: str) -> None:
     assert max(map(len, podsim(verb).stdout.splitlines())) <= 80
-    rows = json.loads(podsim(verb, "--json").stdout)
+    rows = json.loads(podsim(verb, "--json").stdout)["rows"]
     assert rows == getattr(library, verb)()
     table = list(csv.DictReader(io.StringIO(podsim(verb, "--csv").stdout)))
     assert [row["name"] for row in table] == [row["name"] for row in rows]

@@ -63,11 +63,11 @@ def test_own_rows_that_miss_are_no_failure(podsim: Run, tmp_path: Path) -> None:
         ("calibrate", "--software", "nothing", "--check"),
     ],
 )
-def test_misuse_exits_with_2_and_one_line(podsim: Run, arguments: tuple[str, ...]) -> None:
+def test_misuse_exits_with_2_and_one_message(podsim: Run, arguments: tuple[str, ...]) -> None:
     result = podsim(*arguments)
     assert result.exit_code == 2
     assert result.stderr.startswith("podsim: ")
-    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.count("podsim: ") == 1
 
 
 def test_calibrate_writes_an_era(podsim: Run, tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_an_entry_of_this_machine_expects_what_it_measured(fio: Callable[..., No
         ({"size": "12"}, "--size 12 B; 1M to 1024G will do"),
         ({"seconds": 0.0}, "--seconds 0; it must be 0.5 to 3600"),
         ({"ranks": 1000}, "--ranks 1000; 1 to 64"),
-        ({"expect": "dgx-a1000"}, "unknown cluster or system"),
+        ({"expect": "dgx-a1000"}, "unknown cluster, system or GPU"),
     ],
 )
 def test_wrong_arguments_say_what_would_work(

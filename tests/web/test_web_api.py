@@ -8,13 +8,14 @@ import pytest
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
+from malformed_requests import malformed_requests
 from starlette.testclient import TestClient
 
 import podsim
 from podsim.errors import PodsimError
 from podsim.report.plain_data import plain_value
-from podsim.web.application import make_application, open_site
 from podsim.web.questions import QUESTIONS
+from podsim.web.web_application import make_application, open_site
 from podsim.web.web_server import listen, web
 
 ASKED = {"model": "llama-3-8b", "on": "dgx-h100:2", "tp": 4, "tokens": "1T", "price": "2.5"}
@@ -193,3 +194,13 @@ def test_the_server_refuses_what_it_should_not_do():
         pytest.raises(PodsimError, match=r"is busy; \d+ is free: podsim web --port"),
     ):
         listen("127.0.0.1", taken.getsockname()[1])
+
+
+def test_malformed_requests_get_a_refusal_and_no_traceback(client):
+    quick = tuple(name for name, question in QUESTIONS.items() if question.is_quick)
+    for asked in malformed_requests(7, 300, quick):
+        reply = client.request(asked.method, asked.path, content=asked.body, headers=asked.headers)
+        assert reply.status_code < 500, (asked, reply.text)
+        assert "Traceback" not in reply.text
+        assert "root:x:" not in reply.text
+    assert client.post("/api/predict", json=ASKED).status_code == 200

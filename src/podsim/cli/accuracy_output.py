@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from podsim.cli.command import answer_json
 from podsim.options.output_options import JsonOutput, ValidateOutput
 from podsim.report.calibration_tables import calibration_report, sensitivity_report
 from podsim.report.comparisons import render
 from podsim.report.pages import accuracy_page, page
-from podsim.report.plain_data import to_json
 from podsim.report.screen import report_text
 from podsim.verbs.validate import UNKNOWN, validate
 
@@ -51,7 +51,7 @@ def show_calibration(answer: Any, output: JsonOutput, options: Mapping[str, Any]
 
 
 def _print(answer: Any, output: JsonOutput, text: str) -> None:
-    sys.stdout.write(to_json(answer) + "\n" if output.json else text)
+    sys.stdout.write(answer_json(answer, answer) + "\n" if output.json else text)
 
 
 def storage_validation_rows(validation: Any) -> list[Any]:

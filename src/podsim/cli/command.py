@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,8 @@ class Row:
     """The keyword of the question that is true if --plot is given."""
     progress: str = ""
     """The title of a bar, or "doing" for a line, if the question reports its progress."""
+    activity: str = ""
+    """What it does, said on standard error after a second, if the question reports no progress."""
     ranked: bool = False
     """Whether it runs in every rank of a job, and only the first reports mistakes."""
     status: Status = lambda answer: 0
@@ -152,12 +155,20 @@ class Command(click.Command):
             data = load(row.data) if row.data else None
             is_brief = row.brief and not output.verbose and not options.get("detail")
             report = load(row.brief if is_brief else row.report)
-            print_answer(answer, output, report, rows=_rows(row, answer), data=data)
+            print_answer(answer, output, report, full=load(row.report), rows=_rows(row, answer), data=data)
         sys.stdout.flush()
         return row.status(answer)
 
     def _asked(self, options: Mapping[str, Any], output: Any) -> Any:
         """The answer to the question."""
+        row = self.row
+        if row.progress or row.ranked or row.output.endswith("NoOutput"):
+            return self._answer_of(options, output)
+        with load("report.progress:waiting")(self.name):
+            return self._answer_of(options, output)
+
+    def _answer_of(self, options: Mapping[str, Any], output: Any) -> Any:
+        """The answer of the question, or of the function that asks it."""
         row = self.row
         if row.ask:
             return load(row.ask)(options, output)
@@ -166,7 +177,7 @@ class Command(click.Command):
         if options.get("plan"):
             options = _explicit(options)
         plotted = {row.plotted: output.plot is not None} if row.plotted else {}
-        with _progress(row.progress) as progress:
+        with _progress(row.progress) as progress, _activity(row.activity):
             return load(row.verb)(**options, **plotted, **progress)
 
 
@@ -195,9 +206,8 @@ def parameter(known: Option) -> click.Parameter:
     is_shown = default.get("default") not in (None, "")
     if known.bare is not None:
         details |= {"is_flag": False, "flag_value": known.bare}
-    return click.Option(
-        [option_flag(known), known.name], multiple=known.many, show_default=is_shown, **details
-    )
+    flags = [option_flag(known), *([known.older] if known.older else [])]
+    return click.Option([*flags, known.name], multiple=known.many, show_default=is_shown, **details)
 
 
 class _PathType(click.ParamType[Path]):
@@ -253,16 +263,31 @@ def print_answer(
     rows: Any = None,
     data: Callable[[Any], Any] | None = None,
     charts: Charts | None = None,
+    full: Callable[[Any], Report] | None = None,
 ) -> None:
-    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report; write its page, if it is wanted."""
+    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report; write its page, if it is wanted.
+
+    The page has the `full` report, where the terminal gets a shorter one.
+    """
     if getattr(output, "html", None) is not None:
-        load("cli.page_output:write_page")(answer, output.html, report, charts)
+        load("cli.page_output:write_page")(answer, output.html, full or report, charts)
     if getattr(output, "json", False):
-        sys.stdout.write(load("report.plain_data:to_json")(data(answer) if data else answer) + "\n")
+        sys.stdout.write(answer_json(answer, data(answer) if data else answer) + "\n")
     elif getattr(output, "csv", False):
         sys.stdout.write(load("report.plain_data:to_csv")(answer if rows is None else rows))
     else:
         load("report.screen:show")(report(answer))
+
+
+def answer_json(answer: Any, shown: Any) -> str:
+    """An answer as JSON: its own keys (or `rows`), and under `podsim` the version, the command and the units."""
+    words = click.get_current_context().meta.get("podsim.words", [])
+    head = {
+        "version": __version__, "command": shlex.join(words), "units": load("report.json_units:units_of")(answer),
+    }  # fmt: skip
+    plain = load("report.plain_data:plain_value")(shown)
+    rest = plain if isinstance(plain, dict) else {"rows": plain}
+    return str(load("report.plain_data:to_json")({"podsim": head, **rest}))
 
 
 def _rows(row: Row, answer: Any) -> Any:
@@ -281,6 +306,14 @@ def _progress(title: str) -> Iterator[dict[str, Any]]:
     drawn = load("report.progress:status_line")() if title == "doing" else load("report.progress:bar")(title)
     with drawn as progress:
         yield {"progress": progress}
+
+
+def _activity(title: str) -> AbstractContextManager[object]:
+    """Says on standard error, after a second, what a question does."""
+    if not title:
+        return nullcontext()
+    bar: Callable[[str], AbstractContextManager[object]] = load("report.progress:bar")
+    return bar(title)
 
 
 def guarded(command: Callable[[], int], text: Callable[[PodsimError], str]) -> int:

@@ -25,6 +25,7 @@ from podsim.report.plot_queue import pack_image, queue_image
 from podsim.report.plot_runs import goodput_image
 from podsim.report.plot_schedule import schedule_image
 from podsim.report.plot_storage import fio_image
+from podsim.report.plot_study import study_charts
 from podsim.report.plot_workers import tradeoff_image
 from podsim.report.report_page import report_page
 from podsim.report.screen import Report
@@ -37,6 +38,7 @@ from podsim.results.runs import Goodput
 from podsim.results.scheduled import ScheduleSheet
 from podsim.results.simulated import SimulatedStep
 from podsim.results.storage import FioRun
+from podsim.results.study import StudyResult
 from podsim.results.sweep import Sweep
 from podsim.timeline.gantt import gantt_image
 from podsim.timeline.link_plots import links_image
@@ -102,6 +104,11 @@ def _step_charts(step: SimulatedStep) -> list[Markup]:
     return [*drawn, *(_plot("Busiest links", links_image)(step) if step.links else [])]
 
 
+def _study_charts(result: StudyResult) -> list[Markup]:
+    """Every chart that the study has data for."""
+    return [titled_figure(svg, name.capitalize()) for name, svg in study_charts(result).items()]
+
+
 CHARTS: Mapping[type, Callable[[Any], list[Markup]]] = MappingProxyType({
     Drawing: _drawn_fabric,
     Prediction: prediction_charts,
@@ -113,6 +120,7 @@ CHARTS: Mapping[type, Callable[[Any], list[Markup]]] = MappingProxyType({
     ScheduleSheet: _plot("Schedule", schedule_image),
     Sweep: _plot("Time and bandwidth", sweep_image),
     FioRun: _plot("Scaling over clients", fio_image),
+    StudyResult: _study_charts,
     Tradeoff: _plot("Idle time against staleness", tradeoff_image),
     ExchangeRun: _plot("Timeline", gantt_image, field="timeline"),
 })  # fmt: skip

@@ -30,7 +30,9 @@ def show_prediction(answer: Any, output: GlanceOutput, options: Mapping[str, Any
     else:
         is_brief = not output.verbose and not options.get("detail")
         name = "glance:prediction_glance" if is_brief else "predictions:prediction_report"
-        print_answer(answer, output, load(f"report.{name}"))
+        print_answer(
+            answer, output, load(f"report.{name}"), full=load("report.predictions:prediction_report")
+        )
 
 
 def show_launch(answer: Recipe | PlanRead, output: Output, options: Mapping[str, Any]) -> None:

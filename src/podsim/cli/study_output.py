@@ -14,18 +14,24 @@ from podsim.report.plots import load_matplotlib
 from podsim.report.study_files import write_parquet, write_workbook
 from podsim.report.study_tables import flat_rows, study_report
 from podsim.results.study import StudyResult
+from podsim.whole_files import write_whole
 
 
 def check_study(output: StudyOutput, options: Mapping[str, Any]) -> None:
     """Raise PodsimError for files that cannot be written and charts that do not exist, before any work is done."""
     problems = wrong_choices(output, "chart")
-    for flag, path in (("--plot", output.plot), ("--xlsx", output.xlsx), ("--parquet", output.parquet)):
+    for flag, path in (
+        ("--plot", output.plot),
+        ("--xlsx", output.xlsx),
+        ("--parquet", output.parquet),
+        ("--html", output.html),
+    ):
         if path is not None and not path.parent.is_dir():
             problems.append(f"{flag} {str(path)[-120:]}: there is no directory {str(path.parent)[-120:]}")
     if problems:
         raise PodsimError("; ".join(problems))
     read_axes(output.axes)
-    if output.plot is not None:
+    if output.plot is not None or output.html is not None:
         load_matplotlib()
 
 
@@ -37,5 +43,5 @@ def show_study(result: StudyResult, output: StudyOutput, options: Mapping[str, A
         write_parquet(result, output.parquet)
     if output.plot is not None:
         kind = output.plot.suffix.lower()[1:]
-        output.plot.write_bytes(study_image(result, kind, chart=output.chart, axes=output.axes))
+        write_whole(output.plot, study_image(result, kind, chart=output.chart, axes=output.axes))
     print_answer(result, output, study_report, rows=flat_rows(result))

@@ -123,7 +123,7 @@ def load_power(
         cluster, working, cap, idle=load == "idle", peak=load == "peak"
     )
     return LoadPower(
-        load=load, gpus=gpus, servers=servers, switches=switches, total=total,
+        load=load, gpu_power=gpus, server_power=servers, switch_power=switches, total=total,
         node=(gpus + servers) / cluster.nodes, site=total * pue,
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ class Job:
     limit: float = 86400.0
     """s. The time limit of the scheduler."""
     names: Mapping[str, object] = field(default_factory=dict)
-    """The user's words for what no tool states: model, on, overrides."""
+    """The user's words for what no tool states: model, on, train, overrides."""
     forced: tuple[str, ...] = ()
     """The problems of the plan that the user wants written all the same."""
 
@@ -78,6 +78,12 @@ class Job:
         return self.cluster.gpu.name.partition("/")[2]
 
     @property
+    def adapter(self) -> tuple[str, int]:
+        """The kind of adapters that are trained, lora or qlora, and their rank; ("", 0) where there are none."""
+        kind, _, rank = self.model.training.rpartition("+")[2].partition(":")
+        return (kind, int(rank)) if kind in ("lora", "qlora") else ("", 0)
+
+    @property
     def name(self) -> str:
         """A name that Slurm and Kubernetes take: small letters, digits and dashes."""
         kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in self.model.name.lower())
@@ -101,7 +107,7 @@ class Reading:
     assumptions: tuple[str, ...] = ()
     """The assumptions where the text is silent."""
     names: Mapping[str, Any] = field(default_factory=dict)
-    """The user's words for model and cluster (model, on, overrides), if podsim wrote the text."""
+    """The user's words for model and cluster (model, on, overrides), if podsim wrote the text; `train`, if it says so."""
 
 
 @dataclass(frozen=True, kw_only=True)

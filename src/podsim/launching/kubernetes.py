@@ -11,7 +11,7 @@ from podsim.errors import PodsimError
 from podsim.launching.command_line import find_command, read_command, read_script, torchrun
 from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
-from podsim.safe_yaml import YamlError, read_documents
+from podsim.safe_yaml import YamlError, read_documents, yaml_text
 from podsim.workload.specification import shown
 
 _RESOURCES = {"infiniband": "rdma/hca", "roce": "rdma/hca", "efa": "vpc.amazonaws.com/efa"}
@@ -69,13 +69,7 @@ def notes(job: Job) -> list[str]:
 
 def text(job: Job) -> str:
     """The manifest as YAML."""
-    import yaml
-
-    class Plain(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    return str(yaml.dump(manifest(job), Dumper=Plain, sort_keys=False, width=110))
+    return yaml_text(manifest(job))
 
 
 def read_yaml(source: str, context: Context) -> Reading | None:

@@ -10,7 +10,7 @@ import re
 
 from podsim.launching.flags import Flags
 from podsim.launching.job import Job, effective, era_problem
-from podsim.launching.megatron_model import model_options
+from podsim.launching.megatron_model import has_scans, model_options
 from podsim.launching.megatron_other import read_others
 from podsim.schedules.actions import chunk_sizes
 from podsim.training.plan import Plan
@@ -21,11 +21,11 @@ _OLD = {"tp": ("model-parallel-size",)}
 """names that options had in releases before 2021, which are read and not written"""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 _DTYPES = ("fp32", "bf16", "fp16", "fp8")
-_FLAGS = {
+PRECISION_FLAGS = {
     "bf16": ["--bf16"],
     "fp16": ["--fp16"],
     "fp32": [],
-    "fp8": ["--bf16", "--fp8-format", "hybrid"],
+    "fp8": ["--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "delayed"],
     "mxfp8": ["--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"],
     "nvfp4": ["--bf16", "--fp4-format", "e2m1", "--fp4-recipe", "nvfp4"],
 }
@@ -60,11 +60,18 @@ def cannot(job: Job) -> list[str]:
             f"recompute_layers={plan.recompute_layers} over virtual_stages={chunks}: it recomputes the same number "
             f"in each chunk; recompute_layers may be a multiple of {chunks}",
         ),
-        (plan.precision == "tf32", f"precision=tf32 is a setting of PyTorch; precision may be {', '.join(_FLAGS)}"),
+        (
+            plan.precision not in PRECISION_FLAGS,
+            f"precision={plan.precision} is a setting of PyTorch; precision may be {', '.join(PRECISION_FLAGS)}",
+        ),
         (
             plan.optimizer_precision != "fp32" and not plan.zero,
             f"optimizer_precision={plan.optimizer_precision} with zero=0: its precision-aware optimizer is "
             "distributed; zero may be 1",
+        ),
+        (
+            has_scans(job.model),
+            f"{job.model.name} has layers that scan: pretrain_gpt.py trains layers of attention",
         ),
         (
             any(block.encoder for block in job.model.layers) or job.model.family == "bert",
@@ -142,7 +149,7 @@ def _overlap(plan: Plan) -> list[str]:
 
 
 def _precision(plan: Plan) -> list[str]:
-    out = list(_FLAGS[plan.precision])
+    out = list(PRECISION_FLAGS[plan.precision])
     if plan.optimizer_precision != "fp32":
         moments = plan.optimizer_precision
         out = [
@@ -319,11 +326,13 @@ def _read_precision(flags: Flags, assumed: list[str]) -> str:
     if len(half) > 1:
         flags.problems.append("--bf16 and --fp16 exclude each other; keep one")
     eight = flags.word("fp8-format", "fp8", choices=("hybrid", "e4m3")) or flags.has("fp8-hybrid", "fp8-e4m3")
-    recipe = flags.word("fp8-recipe", choices=("delayed", "tensorwise", "blockwise", "mxfp8"))
+    recipe = flags.word("fp8-recipe", choices=("delayed", "tensorwise", "blockwise", "mxfp8", "custom"))
     four = flags.word("fp4-format", choices=("e2m1",))
     flags.word("fp4-recipe", choices=("nvfp4",))
     if eight and four:
         flags.problems.append("--fp8-format and --fp4-format exclude each other; keep one")
+    if recipe in ("tensorwise", "blockwise", "custom"):
+        assumed.append(f"--fp8-recipe {recipe} is not counted: products run as with delayed scaling")
     if eight or four:
         return "nvfp4" if four else "mxfp8" if recipe == "mxfp8" else "fp8"
     if not half:

@@ -12,8 +12,11 @@ GPT2_VOCABULARY = 50257
 """tokens of GPT-2's byte-pair encoding, the vocabulary of Megatron-LM's examples"""
 _VOCABULARIES = {"GPT2BPETokenizer": GPT2_VOCABULARY, "Llama2Tokenizer": 32000}
 """tokens that a kind of tokenizer always has"""
+_SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
 _POSITIONS = {"learned": "learned_absolute", "rope": "rope", "none": "none"}
 _UNSAID = {
+    "variations": "layers that differ from the others", "query_gate": "gates on attention's output",
+    "index_heads": "sparse attention", "vision": "its encoder of images", "sinks": "attention sinks",
     "windows": "sliding windows", "parallel_residual": "attention and MLP in parallel",
     "sandwich_norms": "norms after attention and MLP", "token_types": "token types",
 }  # fmt: skip
@@ -43,6 +46,8 @@ def model_options(model: Model, sequence: int) -> list[str]:
         out += ["--attention-dropout", "0.0", "--hidden-dropout", "0.0"]
     if a["qk_norm"] != "none":
         out.append("--qk-layernorm")
+    if a["rotary_base"]:
+        out += ["--rotary-base", str(a["rotary_base"])]
     return out + (_experts(a) if a["experts"] else [])
 
 
@@ -51,13 +56,24 @@ def _attention(a: dict[str, Any]) -> list[str]:
         rank = ["--q-lora-rank", str(a["q_rank"])] if a["q_rank"] else []
         return ["--multi-latent-attention", *rank, "--kv-lora-rank", str(a["kv_rank"]), "--qk-head-dim",
                 str(a["nope_dim"]), "--qk-pos-emb-head-dim", str(a["rope_dim"]), "--v-head-dim",
-                str(a["value_dim"])]  # fmt: skip
+                str(a["value_dim"]), "--rope-type", "rope", "--rotary-scaling-factor", "1.0"]  # fmt: skip
     return ["--kv-channels", str(a["head_dim"])] if a["head_dim"] * a["heads"] != a["hidden"] else []
 
 
 def _experts(a: dict[str, Any]) -> list[str]:
     out = ["--num-experts", str(a["experts"]), "--moe-router-topk", str(a["top_k"]), "--moe-ffn-hidden-size",
-           str(a["expert_ffn"]), "--moe-grouped-gemm"]  # fmt: skip
+           str(a["expert_ffn"]), "--moe-grouped-gemm", "--moe-token-dispatcher-type", "alltoall"]  # fmt: skip
+    score = a["router_score"] or ("sigmoid" if a["router_bias"] else "")
+    if score:
+        out += ["--moe-router-score-function", score]
+    if a["router_groups"]:
+        groups = (
+            ("--moe-router-num-groups", "router_groups"),
+            ("--moe-router-group-topk", "router_top_groups"),
+        )
+        out += [word for flag, name in groups for word in (flag, str(a[name]))]
+    if a["shared_gate"]:
+        out.append("--moe-shared-expert-gate")
     if a["shared_ffn"]:
         out += ["--moe-shared-expert-intermediate-size", str(a["shared_ffn"])]
     if a["router_bias"]:
@@ -69,15 +85,22 @@ def _experts(a: dict[str, Any]) -> list[str]:
     return out
 
 
-def model_notes(model: Model) -> list[str]:
-    """What the options leave unsaid of a model."""
+def model_notes(model: Model, keys: str = "Megatron-LM's options") -> list[str]:
+    """What options, or the keys of another tool, leave unsaid of a model."""
     a = model.attributes
     unsaid = [text for name, text in _UNSAID.items() if a[name]]
     if a["position"] not in _POSITIONS:
         unsaid.append(f"{a['position']} positions")
     if a["embedding_width"] != a["hidden"]:
         unsaid.append("a projected embedding")
-    return [f"Megatron-LM's options do not say of {model.name}: {', '.join(unsaid)}"] if unsaid else []
+    return [f"{keys} do not say of {model.name}: {', '.join(unsaid)}"] if unsaid else []
+
+
+def has_scans(model: Model) -> bool:
+    """Whether some layers scan their tokens, as Mamba and linear attention do, instead of attending to them."""
+    a = model.attributes
+    kinds = {a.get("mixer"), *(dict(layer).get("mixer") for layer in a.get("variations") or ())}  # type: ignore[attr-defined]
+    return bool(kinds & {"state", "both"})
 
 
 def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:
@@ -103,6 +126,9 @@ def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:
     rotary = kind in ("rope", "mrope", "yarn") or flags.has("use-rotary-position-embeddings")
     fields["position"] = "rope" if rotary else kind if kind in ("none", "alibi") else "learned"
     fields["positions"] = (number("max-position-embeddings") or 0) if fields["position"] == "learned" else 0
+    fields["rotary_base"] = (number("rotary-base") or 10_000) if fields["position"] == "rope" else 0
+    flags.word("rope-type", choices=("rope", "yarn"))
+    flags.word("rotary-scaling-factor")
     fields["qk_norm"] = "head" if flags.has("qk-layernorm") else "none"
     drop = [flags.word("attention-dropout"), flags.word("hidden-dropout")]
     fields["dropout"] = any(value is None or value.strip("0.") for value in drop)
@@ -148,8 +174,14 @@ def _read_experts(flags: Flags, layers: int) -> dict[str, object]:
     fields: dict[str, object] = {
         "experts": experts or 0, "expert_ffn": flags.number("moe-ffn-hidden-size") or 0,
         "shared_ffn": flags.number("moe-shared-expert-intermediate-size") or 0,
-        "router_bias": flags.has("moe-router-enable-expert-bias"),
+        "router_bias": flags.has("moe-router-enable-expert-bias"), "shared_gate": flags.has("moe-shared-expert-gate"),
+        "router_score": flags.word("moe-router-score-function", choices=_SCORES) or "softmax",
+        "router_groups": flags.number("moe-router-num-groups") or 0,
+        "router_top_groups": flags.number("moe-router-group-topk") or 0,
     }  # fmt: skip
+    flags.word("moe-token-dispatcher-type", choices=("allgather", "alltoall", "alltoall_seq", "flex"))
+    if fields["router_bias"] and fields["router_score"] == "softmax":
+        flags.problems.append("--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid")
     top = flags.number("moe-router-topk")
     text = flags.word("moe-layer-freq")
     flags.has("moe-grouped-gemm")

@@ -185,12 +185,8 @@ def _of_launch_file(path: Path, text: str, said: Mapping[str, Any]) -> dict[str,
     except PodsimError as error:
         raise PodsimError(f"{_name(path)}: {error}") from None
     named = {"model": reading.named} if reading.named else {}
-    return (
-        named
-        | {name: job[name] for name in _JOB if name in job}
-        | {"gpus": reading.gpus}
-        | plan_values(reading.plan)
-    )
+    words = named | {name: job[name] for name in _JOB if name in job} | dict(reading.names)
+    return words | {"gpus": reading.gpus} | plan_values(reading.plan)
 
 
 def _checked(path: Path, values: dict[str, Any]) -> dict[str, Any]:

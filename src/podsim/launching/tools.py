@@ -8,12 +8,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.launching import (
+    accelerate,
+    axolotl,
+    bridge,
+    deepspeed,
+    kubernetes,
+    maxtext,
+    megatron,
+    slurm,
+    titan,
+    titan_python,
+)
 from podsim.launching import command_line as command
-from podsim.launching import deepspeed, kubernetes, megatron, slurm, titan
+from podsim.launching.fine_tuning import tuning_notes
 from podsim.launching.job import Context, Job, Reading, effective, plainest, refuse
+from podsim.launching.key_table import KeyedTool, cannot, read_keyed, table_of
 from podsim.launching.megatron_model import model_notes
 from podsim.launching.plan_comment import add_comment, comment_of
 from podsim.results.launched import Recipe
+from podsim.safe_yaml import yaml_text
 from podsim.training.plan import Plan
 
 LARGEST = 1 << 20
@@ -31,6 +45,8 @@ class Tool:
     write: Callable[[Job], str]
     notes: Callable[[Job], Sequence[str]]
     read: Callable[[str, Context], Reading | None]
+    trains: tuple[str, ...] = ("full",)
+    """The kinds of training that it runs: full, lora, qlora, frozen, dpo."""
     unsaid: tuple[str, ...] = ("software",)
     """The fields of a plan, or gpus, that its keys cannot state: a comment of the file holds them."""
 
@@ -45,9 +61,29 @@ def _titan(job: Job) -> str:
     return titan.toml(job)
 
 
+def _titan_python(job: Job) -> str:
+    refuse("torchtitan", titan_python.cannot(job))
+    return titan_python.source(job)
+
+
+def _bridge(job: Job) -> str:
+    refuse("Megatron-Bridge", megatron.cannot(job))
+    return bridge.recipe(job)
+
+
 def _deepspeed(job: Job) -> str:
     refuse("DeepSpeed", deepspeed.cannot(job))
     return deepspeed.text(job)
+
+
+def _keyed(tool: KeyedTool) -> dict[str, Any]:
+    """The writer and the reader of a tool that a table of keys describes."""
+
+    def write(job: Job) -> str:
+        refuse(tool.title, cannot(job, tool))
+        return yaml_text(table_of(job, tool))
+
+    return {"eras": tool.eras, "write": write, "read": lambda text, context: read_keyed(text, context, tool)}
 
 
 def _started(job: Job) -> list[str]:
@@ -64,6 +100,8 @@ def _read_command(text: str, context: Context) -> Reading | None:
     return command.read_command(started, context)
 
 
+_SCRIPTED = ("full", "lora", "qlora", "frozen", "dpo")
+"""what a training script may do whose framework leaves it the model"""
 _BOTH = (*megatron.ERAS[:1], *titan.ERAS, *megatron.ERAS[1:])
 TOOLS: dict[str, Tool] = {
     tool.name: tool
@@ -73,8 +111,12 @@ TOOLS: dict[str, Tool] = {
              unsaid=("software", "gpus")),
         Tool(name="torchtitan", file="train.toml", eras=titan.ERAS, write=_titan,
              notes=lambda job: [*_started(job), *titan.notes(job)], read=titan.read_toml),
+        Tool(name="torchtitan-python", file="config_registry.py", eras=titan.ERAS, write=_titan_python,
+             notes=titan_python.notes, read=titan_python.read_python),
+        Tool(name="nemo", file="recipe.py", eras=megatron.ERAS, write=_bridge, notes=bridge.notes,
+             read=bridge.read_recipe, trains=("full", "lora"), unsaid=("software", "gpus")),
         Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes,
-             read=deepspeed.read_json, unsaid=("software", "sequence", "flash")),
+             read=deepspeed.read_json, trains=_SCRIPTED, unsaid=("software", "sequence", "flash")),
         Tool(name="torchrun", file="run.sh", eras=_BOTH, write=command.line,
              notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name", *command.notes(job)],
              read=_read_command),
@@ -84,6 +126,11 @@ TOOLS: dict[str, Tool] = {
         Tool(name="kubernetes", file="job.yaml", eras=_BOTH, write=kubernetes.text,
              notes=lambda job: ["start it with kubectl create -f", *kubernetes.notes(job), *command.notes(job)],
              read=kubernetes.read_yaml),
+        Tool(name="accelerate", file="accelerate.yaml", **_keyed(accelerate.TOOL), notes=accelerate.notes,
+             trains=_SCRIPTED, unsaid=("software", "sequence", "micro_batch", "global_batch", "flash")),
+        Tool(name="axolotl", file="axolotl.yaml", **_keyed(axolotl.TOOL), notes=axolotl.notes,
+             trains=("full", "lora", "qlora", "dpo"), unsaid=("software", "gpus")),
+        Tool(name="maxtext", file="maxtext.yml", **_keyed(maxtext.TOOL), notes=maxtext.notes),
     )
 }  # fmt: skip
 """by name"""
@@ -95,6 +142,26 @@ SCRIPTS = ("slurm", "torchrun", "kubernetes")
 """tools whose files start a job as they are"""
 
 
+_MARKS = {
+    "accelerate": {
+        "compute_environment",
+        "distributed_type",
+        "num_processes",
+        "fsdp_config",
+        "mixed_precision",
+    },
+    "axolotl": {"base_model", "micro_batch_size", "sequence_len", "datasets", "gradient_accumulation_steps"},
+    "maxtext": {
+        "base_config",
+        "per_device_batch_size",
+        "ici_fsdp_parallelism",
+        "max_target_length",
+        "remat_policy",
+    },
+}
+"""keys of which a YAML file of a tool has two"""
+
+
 def emit(job: Job, tool: str) -> Recipe:
     """What starts a job with a tool; PlanError with everything of the plan that the tool cannot run.
 
@@ -103,12 +170,27 @@ def emit(job: Job, tool: str) -> Recipe:
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     made = TOOLS[tool]
+    refuse(tool, _other_training(job, made))
     text = made.write(job)
     forced = [f"written by force: {problem}" for problem in job.forced]
+    unsaid = _unsaid(job, made, text)
+    if "global_batch" in unsaid:
+        unsaid["batch"] = unsaid.pop("global_batch")
     return Recipe(
-        tool=tool, file=made.file, text=add_comment(text, {**job.names, **_unsaid(job, made, text)}),
-        plan=job.plan.describe(), notes=(*forced, *made.notes(job)),
+        tool=tool, file=made.file, text=add_comment(text, {**job.names, **unsaid}),
+        plan=job.plan.describe(), notes=(*forced, *tuning_notes(job, tool), *made.notes(job)),
     )  # fmt: skip
+
+
+def _other_training(job: Job, made: Tool) -> list[str]:
+    """The problem of a model that is trained in another way than a tool can."""
+    kinds = {part.partition(":")[0] for part in job.model.training.split("+")}
+    if kinds <= {*made.trains}:
+        return []
+    able = ", ".join(name for name, tool in TOOLS.items() if kinds <= {*tool.trains})
+    return [
+        f"train={job.model.training}: it trains {', '.join(made.trains)}; this can be written for {able or 'no tool'}"
+    ]
 
 
 def launch_files(job: Job, tools: Sequence[str] = ()) -> dict[str, Recipe | PlanError]:
@@ -132,7 +214,7 @@ def _unsaid(job: Job, made: Tool, text: str) -> dict[str, object]:
     wanted = plan.having({"sequence": plan.length(model)})
     if reading is None or context.problems:
         assert job.forced, (made.name, context.problems)
-        return gpus | {name: value for name, value in wanted.describe().items() if name != "global_batch"}
+        return gpus | wanted.describe()
     hidden = _different(effective(reading.plan, model), effective(plan, model))
     assert job.forced or hidden.keys() <= {*made.unsaid}, (made.name, hidden)
     return gpus | _different(reading.plan, wanted)
@@ -147,16 +229,21 @@ def _different(plan: Plan, wanted: Plan) -> dict[str, object]:
 def guess(text: str) -> str:
     """The tool that a text is for, by its looks."""
     start = text.lstrip()
-    if start.startswith(("{", "[{")) or start[:1] in ('"',):
-        return "deepspeed"
     lines = [line.strip() for line in text.splitlines()]
-    if any(line.startswith("#SBATCH") for line in lines):
-        return "slurm"
-    if any(line.replace(" ", "").replace('"', "") == "kind:PyTorchJob" for line in lines):
-        return "kubernetes"
-    if any(line in ("[parallelism]", "[training]", "[model]", "[job]") for line in lines):
-        return "torchtitan"
-    return "torchrun" if "torchrun" in text or "torch.distributed" in text or ".py" in text else "megatron"
+    keys = {line.partition(":")[0] for line in text.splitlines() if not line[:1].isspace()}
+    words = [line.split() for line in lines if line.startswith(("from ", "import "))]
+    packages = [line[1] for line in words if len(line) > 1]
+    looks = {
+        "deepspeed": start.startswith(("{", "[{")) or (start[:1] == '"' and start[:3] != '"""'),
+        "slurm": any(line.startswith("#SBATCH") for line in lines),
+        "kubernetes": any(line.replace(" ", "").replace('"', "") == "kind:PyTorchJob" for line in lines),
+        "torchtitan-python": any(package.startswith("torchtitan") for package in packages),
+        "nemo": any(package.startswith("megatron.bridge") for package in packages),
+        **{tool: len(keys & marks) > 1 for tool, marks in _MARKS.items()},
+        "torchtitan": any(line in ("[parallelism]", "[training]", "[model]", "[job]") for line in lines),
+        "torchrun": "torchrun" in text or "torch.distributed" in text or ".py" in text,
+    }
+    return next((tool for tool, is_likely in looks.items() if is_likely), DEFAULT)
 
 
 def read(
@@ -188,11 +275,15 @@ def read(
 
 def _completed(reading: Reading, said: dict[str, Any], made: Tool, layers: int) -> Reading:
     """What was read, with what a comment says besides: of a field that has a key only if it makes no difference."""
-    names: dict[str, Any] = {name: said.pop(name) for name in ("model", "on", "overrides") if name in said}
+    if "batch" in said:
+        said["global_batch"] = said.pop("batch")
+    names: dict[str, Any] = {
+        name: said.pop(name) for name in ("model", "on", "train", "overrides") if name in said
+    }
     layers = layers or int(str(reading.model.get("layers", 0)))
-    given = {name: value for name, value in said.items() if name not in ("gpus", "batch")}
+    given = {name: value for name, value in said.items() if name != "gpus"}
     plan = reading.plan.having({name: value for name, value in given.items() if name in made.unsaid})
     same = plan.having(given)
     if plainest(same, layers) == plainest(plan, layers):
         plan = same
-    return replace(reading, plan=plan, names=names)
+    return replace(reading, plan=plan, names=names | dict(reading.names))

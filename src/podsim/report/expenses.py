@@ -72,9 +72,9 @@ def power_report(report: PowerReport) -> Iterator[Block]:
     yield f"Each GPU draws up to {cap}{slower}; a server is built for {limit}"
     columns = (
         Column("load"),
-        Column("GPUs", "gpus", "W"),
-        Column("servers' rest", "servers", "W", drop=1),
-        Column("switches", "switches", "W", drop=2),
+        Column("GPUs", "gpu_power", "W"),
+        Column("servers' rest", "server_power", "W", drop=1),
+        Column("switches", "switch_power", "W", drop=2),
         Column("machine", "total", "W"),
         Column(
             "one server", "node", lambda power: f"{format_quantity(power, 'W')} ({power / report.limit:.0%})"

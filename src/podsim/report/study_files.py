@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
+import io
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from podsim.errors import PodsimError
 from podsim.report.plain_data import formula_free
 from podsim.report.study_tables import UNITS, flat_rows
 from podsim.results.study import StudyResult
+from podsim.whole_files import write_whole
 
 
 def write_workbook(result: StudyResult, path: Path) -> None:
@@ -29,7 +29,9 @@ def write_workbook(result: StudyResult, path: Path) -> None:
     units.append(["column", "unit"])
     for column in rows[0]:
         units.append([column, UNITS.get(column, "")])
-    _write(path, book.save)
+    content = io.BytesIO()
+    book.save(content)
+    write_whole(path, content.getvalue())
 
 
 def write_parquet(result: StudyResult, path: Path) -> None:
@@ -48,7 +50,9 @@ def write_parquet(result: StudyResult, path: Path) -> None:
         arrays.append(array)
         fields.append(arrow.field(name, array.type, metadata={"unit": UNITS.get(name, "")}))
     table = arrow.Table.from_arrays(arrays, schema=arrow.schema(fields))
-    _write(path, lambda target: parquet.write_table(table, target))
+    content = io.BytesIO()
+    parquet.write_table(table, content)
+    write_whole(path, content.getvalue())
 
 
 def _package(module: str) -> Any:
@@ -58,11 +62,3 @@ def _package(module: str) -> Any:
         raise PodsimError(
             f"this file needs {module.partition('.')[0]}: pip install 'podsim[study]'"
         ) from None
-
-
-def _write(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file aside, then rename it; OSError names the path."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".podsim-") as aside:
-        made = Path(aside) / path.name
-        write(made)
-        made.replace(path)

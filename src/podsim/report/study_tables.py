@@ -126,7 +126,8 @@ def _order(result: StudyResult) -> str:
 def _counts(result: StudyResult) -> str:
     partly = "" if result.complete else " (interrupted: the rows so far)"
     kept = f", {result.reused:,} of them from {result.store}" if result.reused and result.store else ""
-    return f"{len(result.rows):,} designs in {duration(result.seconds)}{partly}{kept}"
+    count = f"{len(result.rows):,} design{'s' if len(result.rows) > 1 else ''}"
+    return f"{count} in {duration(result.seconds)}{partly}{kept}"
 
 
 def _table(result: StudyResult, rows: Sequence[StudyRow]) -> Table:

@@ -29,11 +29,11 @@ class LoadPower:
     """What a cluster draws under a load, by component."""
 
     load: str
-    gpus: float
+    gpu_power: float
     """W. The power of all GPUs."""
-    servers: float
+    server_power: float
     """W. The power of the rest of all servers."""
-    switches: float
+    switch_power: float
     """W. The power of the switches of its fabric."""
     total: float
     """W. The power of all of them."""

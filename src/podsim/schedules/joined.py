@@ -1,8 +1,7 @@
 """Schedule tables side by side, played at once: when each action runs, and what it waited for longest.
 
-Ranks of all tables take their next actions together, round by round, each when what it needs has arrived. So numpy is
-quick enough for a search, which plays hundreds of tables: loading a compiler takes longer than all the plays. Several
-durations are played at once.
+Ranks of all tables take their next actions together, round by round, each when what it needs has arrived. Several
+durations are played at once. Large tables of a search are played in C (`training/path_counts.c`), with equal results.
 
 A node is an action, or the actions that a rank runs side by side.
 """

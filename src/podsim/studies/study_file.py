@@ -154,7 +154,7 @@ def _problems(
         key: value for key, values in grid.items() if isinstance(values, list | tuple) for value in values
     }
     problems += [
-        f"{key}={str(value)[:60]!r}: give text, a number, or true or false"
+        f"{key}={str(value)[:60]}: give text, a number, or true or false; lists of values belong in [grid]"
         for key, value in scalars.items()
         if not isinstance(value, str | int | float | Path) and not key.startswith("limit.")
     ]

@@ -92,20 +92,20 @@ def distinct_keys(plan: Plan, names: Sequence[str], codes: Codes | None = None) 
     return position[present], number[code]
 
 
-class _GatheredPaths:
-    """The paths of some pipelines: columns of Paths by name, each gathered at its first use."""
+class _Gathered:
+    """A dataclass of columns for some plans, each gathered at its first use: a chunk of a search needs few of them."""
 
-    def __init__(self, paths: Paths, index: Shaped[Array, "plan"]) -> None:
+    def __init__(self, table: Any, index: Shaped[Array, "plan"]) -> None:
         """Start with no gathered columns."""
-        self._paths, self._index = paths, index
+        self._table, self._index = table, index
 
-    def take(self, index: Shaped[Array, "plan"]) -> _GatheredPaths:
-        """The paths of some of these pipelines."""
-        return _GatheredPaths(self._paths, self._index[index])
+    def take(self, index: Shaped[Array, "plan"]) -> _Gathered:
+        """The columns for some of these plans."""
+        return _Gathered(self._table, self._index[index])
 
     def __getattr__(self, name: str) -> Any:
-        """A column for the chosen pipelines."""
-        column = gather(getattr(self._paths, name), self._index)
+        """A column for the chosen plans."""
+        column = gather(getattr(self._table, name), self._index)
         setattr(self, name, column)
         return column
 
@@ -118,15 +118,12 @@ def gather(table: T, index: Array) -> T:
 def _gather(table: Any, index: Array) -> Any:
     if isinstance(table, np.ndarray):
         return table.take(index, axis=-1)  # several times as quick as table[..., index]
-    if isinstance(table, (Plan, _GatheredPaths)):
+    if isinstance(table, (Plan, _Gathered)):
         return table.take(index)
-    if isinstance(table, Paths):
-        return _GatheredPaths(table, index)
     if isinstance(table, tuple):
         return tuple(_gather(part, index) for part in table)
     if is_dataclass(table) and not isinstance(table, type):
-        columns = {field.name: _gather(getattr(table, field.name), index) for field in fields(table)}
-        return replace(table, **columns)
+        return _Gathered(table, index)
     return table
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
+from podsim.memo import Memo
 from podsim.results.prediction import Prediction, StageMemory
-from podsim.training.batch import PlanTables, StepCost, cost_slice, on_clusters, prepare
+from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, on_clusters, prepare
 from podsim.training.memory import KINDS, usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute
 from podsim.training.software import load_software
-from podsim.training.step import SPLIT
+from podsim.training.step import SPLIT, step_times
 from podsim.workload.model import Model
 
 RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
@@ -45,6 +46,10 @@ _REMEDIES = {
 }
 
 
+_SECONDS: Memo[float] = Memo(4096)
+"""The times of plans that are compared with others."""
+
+
 def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     """Prediction of one scalar plan, which must be legal (Plan.check).
 
@@ -67,6 +72,20 @@ def predict_with_gains(
     base, *others = cost.seconds.tolist()
     gains = {name: base / seconds - 1 for name, seconds in zip(RESOURCES, others, strict=True)}
     return _prediction(model, cluster, plan, tables, cost), gains
+
+
+def law_seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
+    """s. The step of one scalar plan, without its parts and its memory."""
+
+    def of_law() -> float:
+        tables = prepare(model, cluster, plan)
+        layout = layout_of(tables, slice(0, 1))
+        assert tables.ends is not None
+        times = step_times(layout, layout.plan, tables.software, tables.ends.table, tables.core_share)
+        return float(times.step[0])
+
+    values = tuple(getattr(plan, field.name) for field in fields(plan))
+    return _SECONDS.of((model, cluster, values), of_law)
 
 
 def _prediction(model: Model, cluster: Cluster, plan: Plan, tables: PlanTables, cost: StepCost) -> Prediction:

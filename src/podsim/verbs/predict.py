@@ -20,10 +20,9 @@ from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import question
 from podsim.results.prediction import Correction, Prediction
-from podsim.training.batch import step_cost
 from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan, read_plan
-from podsim.training.predict import predict_with_gains
+from podsim.training.predict import law_seconds, predict_with_gains
 from podsim.verbs.whole_run import plan_command, read_length, with_expense, with_run
 from podsim.workload.model import Model
 
@@ -98,8 +97,5 @@ def describe(
 
 def _software_range(model: Model, cluster: Cluster, plan: Plan) -> dict[str, float]:
     """Seconds of a plan's step under each software that was calibrated on the GPU's family."""
-    seconds: dict[str, float] = {}
-    for name in calibrated_software(cluster.gpu.architecture):
-        cost = step_cost(model, cluster, plan.having({"software": name}))
-        seconds[name] = float(cost.seconds[0])
-    return seconds
+    names = calibrated_software(cluster.gpu.architecture)
+    return {name: law_seconds(model, cluster, plan.having({"software": name})) for name in names}

@@ -102,6 +102,8 @@ def texts_of_tools(
     names: dict[str, object] = {"model": str(options.model), "on": str(options.on)}
     if options.overrides:
         names["overrides"] = dict(options.overrides)
+    if options.train != "full":
+        names["train"] = options.train
     job = Job(model=model, cluster=cluster.subset(int(plan.gpus)), plan=plan, names=names)
     texts = {}
     for written in launch_files(job, options.launch or SCRIPTS).values():

@@ -75,8 +75,8 @@ def work(pipe: Connection, niceness: int) -> None:
     with tempfile.TemporaryDirectory(prefix="podsim-web-") as folder:
         os.chdir(folder)
         warm_up()
-        pipe.send("ready")
         with contextlib.suppress(EOFError, OSError):
+            pipe.send("ready")
             while True:
                 job = pipe.recv()
                 pipe.send(answer(job, _reporter(pipe)))

@@ -95,7 +95,7 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType({
         uploads=("on",), about="The values of a machine that a design changes.",
     ),
     "measured": Question(
-        verb="web.measured_runs:measured_runs", options="options.machine_options:NoOptions", is_quick=True,
+        verb="web.trusted_runs:measured_runs", options="options.machine_options:NoOptions", is_quick=True,
         about="The measured runs that stand behind predictions, each with its error.",
     ),
     "goodput": Question(

@@ -22,7 +22,7 @@ def web(options: WebOptions) -> None:
     _check(options)
     try:
         uvicorn = import_module("uvicorn")
-        application = import_module("podsim.web.application")  # which needs starlette
+        application = import_module("podsim.web.web_application")  # which needs starlette
     except ImportError as error:
         raise PodsimError(f"podsim web needs {error.name}: pip install 'podsim[web]'") from None
     listening = listen(options.host, options.port)

@@ -14,6 +14,8 @@ from podsim.web.worker_jobs import Job, Progress, Reply
 
 _WAITING = 200
 """questions that may wait for a worker"""
+_AGAIN = 1.0
+"""s. The pause before a worker that could not start is tried again."""
 _PRELOADED = ["podsim.web.answering", "podsim.verbs.predict", "podsim.verbs.plan", "podsim.verbs.simulate"]
 """what a process imports once, of which every worker is a fork"""
 
@@ -61,8 +63,14 @@ class WorkerPool:
         await asyncio.gather(*(self._add() for _ in range(self.size)))
 
     async def _add(self) -> None:
+        """Start a worker; one that ends before it is ready is tried again."""
         loop = asyncio.get_running_loop()
-        worker = await loop.run_in_executor(self._threads, _start_worker, self.niceness)
+        while True:
+            try:
+                worker = await loop.run_in_executor(self._threads, _start_worker, self.niceness)
+                break
+            except (EOFError, OSError):
+                await asyncio.sleep(_AGAIN)
         if self._closed:
             worker.kill()
             return

@@ -19,7 +19,7 @@ from podsim.workload.family_reader import is_ordinary, read_family
 from podsim.workload.family_table import families
 from podsim.workload.layer_kinds import UNREAD
 from podsim.workload.model import Model
-from podsim.workload.specification import Transformer, resolve, shown
+from podsim.workload.specification import LIMITS, Transformer, resolve, shown
 from podsim.workload.transformer import build
 from podsim.workload.transformers_class import has_class, is_installed, read_by_class
 from podsim.workload.vision_keys import read_vision
@@ -33,6 +33,7 @@ _OTHER_HEADS = (
     "ForMultipleChoice", "ForMaskedLM", "ForPreTraining", "EncoderModel", "ForNextSentencePrediction",
 )  # fmt: skip
 _LATER_TOKENS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+_SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
 _RENAMED = {
     "gemma3": "gemma3_text",
     "xlm-roberta": "roberta",
@@ -103,6 +104,7 @@ def _read_table(raw: Mapping[str, Any], name: str, *, guess: bool = False) -> Tr
         fields |= (
             _encoder_head(c) if fields.get("bidirectional") and family in families() else _head(c, family)
         )
+        fields |= _unpriced(c, fields)
     assumed = _assumptions(c, family)
     name = _printable(name or c.text("_name_or_path")) or family
     if c.problems:
@@ -127,6 +129,28 @@ def _name(path: Path) -> str:
     if path.name == "config.json":
         path = path.parent
     return path.name.removesuffix(".json").removesuffix(".config") or "model"
+
+
+def _unpriced(c: Config, fields: Fields) -> Fields:
+    """What launch files state of rotary positions and routers, and no cost depends on."""
+    rotary = c.raw.get("rope_parameters") or c.raw.get("rope_scaling")
+    base = c.raw.get("rope_theta", rotary.get("rope_theta") if isinstance(rotary, dict) else None)
+    stated: Fields = {}
+    is_rotary = fields.get("position") == "rope" or fields.get("rope_dim")
+    if is_rotary and type(base) in (int, float) and 1 <= base <= LIMITS["rotary_base"]:
+        stated["rotary_base"] = int(base)
+    if fields.get("experts") and c.raw.get("scoring_func") in _SCORES:
+        stated["router_score"] = c.raw["scoring_func"]
+    groups, top = c.raw.get("n_group"), c.raw.get("topk_group")
+    if (
+        fields.get("experts")
+        and type(groups) is int
+        and type(top) is int
+        and 1 <= top <= groups <= 2**16
+        and groups > 1
+    ):
+        stated |= {"router_groups": groups, "router_top_groups": top}
+    return stated
 
 
 def _printable(text: str) -> str:

@@ -108,6 +108,15 @@ class Transformer:
     rope_dim: int = 0
     """The part of a query/key head with rotary position, shared by the key heads, for latent attention."""
 
+    rotary_base: int = 0
+    """The base of the rotary frequencies; 0 is not known. No cost depends on it, but launch files state it."""
+    router_score: str = ""
+    """The function that turns a router's logits into scores: softmax, sigmoid, sqrtsoftplus; empty if not known."""
+    router_groups: int = 0
+    """The number of groups of experts, of which a token uses `router_top_groups`; 0 is one group."""
+    router_top_groups: int = 0
+    """The number of groups whose experts a token may use."""
+
     encoder_layers: int = 0
     """The number of layers of an encoder whose output the decoder attends to (T5)."""
     decoder_sequence: int = 0
@@ -192,7 +201,7 @@ LIMITS: dict[str, int] = {
     "proj_rank": 2**20, "proj_groups": 2**14, "compress": 2**20, "query_gate": 2**16, "index_heads": 2**14,
     "index_dim": 2**16, "index_keys": 2**27, "state_input": 2**24, "state_channels": 2**24, "state_taps": 2**10,
     "state_width": 2**24, "state_dim": 2**20, "state_chunk": 2**20, "plain": 2**40, "head_plain": 2**40,
-    "image_percent": 100,
+    "image_percent": 100, "rotary_base": 2**40, "router_groups": 2**16, "router_top_groups": 2**16,
 }  # fmt: skip
 _ESSENTIAL = ("layers", "hidden", "heads", "vocab", "sequence")
 _FLAGS = tuple(f.name for f in fields(Transformer) if f.type == "bool")
@@ -232,7 +241,7 @@ def _wrong_values(spec: Transformer) -> list[str]:
     for name in _FLAGS:
         if type(getattr(spec, name)) is not bool:
             problems.append(f"{name}={shown(getattr(spec, name))} must be true or false")
-    for name in ("name", "family", "source", "activation"):
+    for name in ("name", "family", "source", "activation", "router_score"):
         if type(getattr(spec, name)) is not str:
             problems.append(f"{name}={shown(getattr(spec, name))} must be text")
     for name, choices in _CHOICES.items():

@@ -66,6 +66,7 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(_entries(kind))
 
 
+@cache
 def aliases(kind: str) -> dict[str, str]:
     """The aliases of the entries of a kind, each with the name of its entry."""
     return {alias: name for name, entry in _entries(kind).items() for alias in entry.aliases}

@@ -146,6 +146,7 @@ def make_application(site: Site, *, host: str = "127.0.0.1", token: str = "") ->
         lifespan=lifespan,
     )
     application.state.site = site
+    application.router.redirect_slashes = False
     return Guard(application=application, host=host, token=token)
 
 
@@ -247,17 +248,22 @@ async def _answer(request: Request) -> Response:
     job = Job(name=name, given=given, uploads=dict(session.uploads) if session else {})
     if "text/event-stream" in request.headers.get("accept", ""):
         return StreamingResponse(_events(site, job), media_type="text/event-stream")
+    reply = await site.reply(job) if QUESTIONS[name].is_quick else await _reply_or_nobody(site, job, request)
+    if reply is None:
+        return Response(status_code=400)
+    return Response(reply.text, _STATUS.get(reply.status, reply.status), media_type="application/json")
+
+
+async def _reply_or_nobody(site: Site, job: Job, request: Request) -> Reply | None:
+    """The reply to a long question; None if its visitor leaves, which ends the work."""
     asked = asyncio.ensure_future(site.reply(job))
     gone = asyncio.ensure_future(_until_gone(request))
     try:
         await asyncio.wait({asked, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
-            return Response(status_code=400)
-        reply = asked.result()
+        return asked.result() if asked.done() else None
     finally:
         asked.cancel()
         gone.cancel()
-    return Response(reply.text, _STATUS.get(reply.status, reply.status), media_type="application/json")
 
 
 async def _until_gone(request: Request) -> None:

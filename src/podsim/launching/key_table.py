@@ -1,0 +1,182 @@
+"""Files that are keys and values: one table of keys, read in both directions.
+
+A `Key` joins a key of the file with a number of the run (`podsim.launching.run_values`). A tool is its keys, the values
+of a plan that it can run, and the further keys that make its file start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podsim.errors import PodsimError
+from podsim.launching.job import Context, Job, Reading, effective, era_problem
+from podsim.launching.run_values import plan_of, run_values
+from podsim.safe_yaml import YamlError, read_documents
+from podsim.training.plan import Plan
+from podsim.workload.model import Model
+from podsim.workload.specification import shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """One key of a file."""
+
+    path: str
+    """The names of the tables and of the key, joined by dots."""
+    value: str
+    """The name of the value in a run."""
+    words: tuple[tuple[object, object], ...] = ()
+    """The pairs of a value and its word in the file, the written one first; none: both are a number. A word whose value
+    is "" says nothing."""
+    plain: object = None
+    """The value that the tool takes where the key is missing; None: nothing follows."""
+    also: tuple[str, ...] = ()
+    """The other names of the key in older or newer releases."""
+    only_read: bool = False
+    when: tuple[str, tuple[object, ...]] = ("", ())
+    """The name of a value and the values of it with which the key is written; by default always."""
+
+    def word(self, value: object) -> object:
+        """The word of a value in a file."""
+        return next((word for known, word in self.words if known == value), value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedTool:
+    """A tool whose file is keys and values."""
+
+    title: str
+    eras: tuple[str, ...]
+    keys: tuple[Key, ...]
+    can: Mapping[str, tuple[object, ...]]
+    """The values that it can run, by field of a plan."""
+    always: Callable[[Job], Mapping[str, object]]
+    """The further keys, by path, that make it start."""
+    rules: tuple[tuple[Callable[[Plan, Model], bool], str], ...] = ()
+    """The other conditions of a plan that it cannot run, and why."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """The keys with which a file is no plan, unless they are false or none, and why."""
+    uncounted: Mapping[str, str] = field(default_factory=dict)
+    """The keys that a prediction leaves out, and what it takes to be so instead."""
+    silent: tuple[str, ...] = ()
+    """The parts of a run that the file leaves to a script, as assumptions."""
+
+
+def cannot(job: Job, tool: KeyedTool) -> list[str]:
+    """The parts of a legal plan that a tool cannot run."""
+    plan = effective(job.plan, job.model)
+    fields = plan.describe()
+    wrong = [
+        f"{name}={fields[name]}: {name} may be {', '.join(map(str, values))}"
+        for name, values in tool.can.items()
+        if fields[name] not in values
+    ]
+    return (
+        wrong
+        + [text for broken, text in tool.rules if broken(plan, job.model)]
+        + era_problem(plan, tool.title, tool.eras)
+    )
+
+
+def table_of(job: Job, tool: KeyedTool) -> dict[str, Any]:
+    """The content of the file, as nested tables."""
+    adapter, rank = job.adapter
+    values = run_values(effective(job.plan, job.model), job.model.layer_count) | {
+        "adapter": adapter,
+        "rank": rank,
+    }
+    flat = dict(tool.always(job))
+    for key in tool.keys:
+        name, allowed = key.when
+        if not key.only_read and (not name or values[name] in allowed):
+            flat[key.path] = key.word(values[key.value])
+    nested: dict[str, Any] = {}
+    for path, value in flat.items():
+        *tables, last = path.split(".")
+        inside = nested
+        for table in tables:
+            inside = inside.setdefault(table, {})
+        inside[last] = value
+    return nested
+
+
+def read_keyed(text: str, context: Context, tool: KeyedTool) -> Reading | None:
+    """The plan of a YAML file; None where nothing can be built. PodsimError if it is no YAML table."""
+    try:
+        documents = read_documents(text)
+    except YamlError as error:
+        raise PodsimError(f"not YAML: {error}") from None
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise PodsimError(f"expected one table of keys of {tool.title}")
+    flat = flat_keys(documents[0])
+    known = len(context.problems)
+    context.problems.extend(f"{path}: {why}" for path, why in tool.refused.items() if _is_on(flat.get(path)))
+    values = _values(flat, tool, context.problems)
+    if len(context.problems) > known:
+        return None
+    gpus = context.gpus or values.get("gpus")
+    given = {"sequence": context.sequence, "gpus": gpus}
+    plan = plan_of({**{name: value for name, value in given.items() if value}, **values})
+    if gpus and int(plan.gpus) != gpus:
+        context.problems.append(f"its degrees need {plan.gpus} GPUs, but {gpus} are given; make them equal")
+        return None
+    taken = {name for key in tool.keys for name in (key.path, *key.also)}
+    left = {path: why for path, why in tool.uncounted.items() if _is_on(flat.get(path))}
+    train = {"train": f"{values['adapter']}:{values.get('rank', 8)}"} if values.get("adapter") else {}
+    return Reading(
+        tool=context.tool, plan=plan, names=train, gpus=int(plan.gpus),
+        ignored=tuple(path for path in flat if path not in taken and path not in left),
+        assumptions=(*tool.silent, *(f"{path} is not counted: {why}" for path, why in left.items())),
+    )  # fmt: skip
+
+
+def flat_keys(table: Mapping[Any, Any], above: str = "", depth: int = 0) -> dict[str, Any]:
+    """The values of nested tables by path."""
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict) and depth < 6:
+            flat |= flat_keys(value, f"{above}{name}.", depth + 1)
+        else:
+            flat[f"{above}{name}"] = value
+    return flat
+
+
+def _values(flat: Mapping[str, Any], tool: KeyedTool, problems: list[str]) -> dict[str, Any]:
+    """The values of a run that a file states, or that its missing keys mean."""
+    values: dict[str, Any] = {}
+    for key in tool.keys:
+        path = next((name for name in (key.path, *key.also) if flat.get(name) is not None), "")
+        if not path:
+            if key.plain is not None:
+                values.setdefault(key.value, key.plain)
+            continue
+        word = flat[path]
+        if key.words:
+            match = next((known for known, each in key.words if _same(word, each)), None)
+            if match is None:
+                choices = dict.fromkeys(str(each) for _, each in key.words)
+                problems.append(f"{path} = {shown(word)} may be {', '.join(choices)}")
+            elif match != "":
+                values[key.value] = match
+        elif type(word) in (int, float) and 0 < word < 1 << 40:
+            values[key.value] = word
+        elif word != -1:  # which leaves the value to the tool
+            problems.append(f"{path} = {shown(word)} must be a number above 0")
+    return values
+
+
+def is_waiting(plan: Plan, model: Model) -> bool:
+    """Whether a plan exchanges gradients or weights without computing meanwhile."""
+    moved = int(plan.dp) * int(plan.cp) > 1
+    return moved and not (plan.overlap_grad and (plan.overlap_param or not plan.zero))
+
+
+def _same(word: object, known: object) -> bool:
+    """Whether a word of a file is a known one, whatever its case: true, "True" and TRUE."""
+    return str(word).lower() == str(known).lower()
+
+
+def _is_on(value: object) -> bool:
+    return value not in (None, False, 0, "", "none", "no", [], {}) and str(value).lower() != "false"
