@@ -167,6 +167,11 @@ def load_library() -> ctypes.CDLL:
 
 def is_compiled() -> bool:
     """Whether the library is there, so that its first call need not compile it."""
+    return bool(load_library.cache_info().currsize) or _is_built()
+
+
+@cache
+def _is_built() -> bool:
     name, folder = library_name(PACKAGE), cache_folder("native")
     return (PACKAGE / name).exists() or (folder is not None and is_private(folder / name, stat.S_ISREG))
 

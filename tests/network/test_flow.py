@@ -180,3 +180,14 @@ def test_use_counts_a_link_more_than_once_or_in_part() -> None:
 def test_use_that_is_none(use: list[float], says: str) -> None:
     with pytest.raises(ClusterError, match=says):
         max_min_rates(([0, 1, 2], [0, 0]), [1.0], use=use)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rates_without_the_c_library_are_the_same(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    ends = np.cumsum([0, *rng.integers(0, 4, 60)])
+    links, capacities = rng.integers(0, 12, ends[-1]), rng.integers(1, 4, 12).astype(float)
+    weights, use = rng.integers(1, 3, 60).astype(float), rng.integers(1, 3, ends[-1]).astype(float)
+    rates = max_min_rates((ends, links), capacities, weights, use=use)
+    monkeypatch.setattr("podsim.network.flow.is_compiled", lambda: False)
+    assert max_min_rates((ends, links), capacities, weights, use=use) == pytest.approx(rates, rel=1e-12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,8 @@ class Row:
     """The keyword of the question that is true if --plot is given."""
     progress: str = ""
     """The title of a bar, or "doing" for a line, if the question reports its progress."""
+    activity: str = ""
+    """What it does, said on standard error after a second, if the question reports no progress."""
     ranked: bool = False
     """Whether it runs in every rank of a job, and only the first reports mistakes."""
     status: Status = lambda answer: 0
@@ -160,6 +162,14 @@ class Command(click.Command):
     def _asked(self, options: Mapping[str, Any], output: Any) -> Any:
         """The answer to the question."""
         row = self.row
+        if row.progress or row.ranked or row.output.endswith("NoOutput"):
+            return self._answer_of(options, output)
+        with load("report.progress:waiting")(self.name):
+            return self._answer_of(options, output)
+
+    def _answer_of(self, options: Mapping[str, Any], output: Any) -> Any:
+        """The answer of the question, or of the function that asks it."""
+        row = self.row
         if row.ask:
             return load(row.ask)(options, output)
         if row.network and load("verbs.network_answers:is_captured")(options.get("model")):
@@ -167,7 +177,7 @@ class Command(click.Command):
         if options.get("plan"):
             options = _explicit(options)
         plotted = {row.plotted: output.plot is not None} if row.plotted else {}
-        with _progress(row.progress) as progress:
+        with _progress(row.progress) as progress, _activity(row.activity):
             return load(row.verb)(**options, **plotted, **progress)
 
 
@@ -196,9 +206,8 @@ def parameter(known: Option) -> click.Parameter:
     is_shown = default.get("default") not in (None, "")
     if known.bare is not None:
         details |= {"is_flag": False, "flag_value": known.bare}
-    return click.Option(
-        [option_flag(known), known.name], multiple=known.many, show_default=is_shown, **details
-    )
+    flags = [option_flag(known), *([known.older] if known.older else [])]
+    return click.Option([*flags, known.name], multiple=known.many, show_default=is_shown, **details)
 
 
 class _PathType(click.ParamType[Path]):
@@ -297,6 +306,14 @@ def _progress(title: str) -> Iterator[dict[str, Any]]:
     drawn = load("report.progress:status_line")() if title == "doing" else load("report.progress:bar")(title)
     with drawn as progress:
         yield {"progress": progress}
+
+
+def _activity(title: str) -> AbstractContextManager[object]:
+    """Says on standard error, after a second, what a question does."""
+    if not title:
+        return nullcontext()
+    bar: Callable[[str], AbstractContextManager[object]] = load("report.progress:bar")
+    return bar(title)
 
 
 def guarded(command: Callable[[], int], text: Callable[[PodsimError], str]) -> int:

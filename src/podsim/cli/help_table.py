@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "Plan a training run": ("plan", "predict", "study", "replay", "launch"),
+        "Plan a training run": ("plan", "predict", "study", "replay", "launch", "web"),
         "Look closer": (
             "simulate",
             "collective",
@@ -34,6 +34,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "study": "study designs.toml --days 30",
         "replay": "replay kept/experiment.toml",
         "launch": "launch llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1 --for torchtitan",
+        "web": "web --port 9000",
         "simulate": "simulate llama-3.1-8b --on h100 --gpus 16 --tp 4 --pp 2 --batch 32 --timeline step.html",
         "collective": "collective all-reduce --on h100 --ranks 64 --sizes 1M:1G:8",
         "schedule": "schedule 1f1b --pp 4 --micro-batches 8",
@@ -94,7 +95,8 @@ MEANT: Mapping[str, str] = MappingProxyType(
         "megatron": "launch", "kubernetes": "launch", "script": "launch", "inference": "serve", "list": "models",
         "model": "models", "systems": "clusters", "gpus": "clusters", "gpu": "clusters", "cluster": "clusters",
         "accuracy": "validate", "check": "verify", "fio": "storage fio", "mdtest": "storage mdtest",
-        "version": "--version", "autocomplete": "completion",
+        "version": "--version", "autocomplete": "completion", "browser": "web", "ui": "web", "gui": "web",
+        "server": "web",
     }
 )  # fmt: skip
 """other words that users type for a command"""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError
-from podsim.native import c_function
+from podsim.native import c_function, is_compiled
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -50,6 +50,31 @@ class Scratch(NamedTuple):
 _fill = c_function("flow_fill", Ints, int, Flows, Floats, Scratch)
 """Max-min rates of the first of `todo`, written to `rates`; others are taken as absent. `todo` is used up. A flow listed
 twice counts twice."""
+
+
+_FEW = 10_000
+"""Route entries up to which rates need no C library, where none is there."""
+_LEVEL = 1.0 + 1e-12
+"""links that fill within this factor of each other fill together, as in flow.c"""
+
+
+def _filled_rates(flows: Flows) -> Floats:
+    """Max-min rates of all flows, as flow.c computes them."""
+    owner = np.repeat(np.arange(len(flows.starts)), flows.ends - flows.starts)
+    links, load = flows.links, flows.use * flows.weights[owner]
+    rates, left = np.full(len(flows.starts), np.inf), flows.capacity.copy()
+    rising = np.ones(len(rates), np.bool_)
+    while np.any(rising[owner]):
+        on = rising[owner]
+        total = np.bincount(links[on], load[on], len(left))
+        levels = np.divide(left, total, out=np.full(len(left), np.inf), where=total > 0)
+        level = levels.min()
+        stopped = rising & (np.bincount(owner, levels[links] <= level * _LEVEL, len(rates)) > 0)
+        rates[stopped] = level * flows.weights[stopped]
+        on = stopped[owner]
+        left = np.maximum(left - np.bincount(links[on], level * load[on], len(left)), 0.0)
+        rising &= ~stopped
+    return rates
 
 
 def _problems(indptr: Ints, links: Ints, copies: Floats, weights: Floats, capacity: Floats) -> list[str]:
@@ -122,8 +147,10 @@ def max_min_rates(
     problems = _problems(indptr, links, copy, weight, capacity)
     if problems or (problems := _use_problems(indptr, taken)):
         raise ClusterError("; ".join(problems))
-    rates = np.empty(flows)
     taken = np.repeat(copy, np.diff(indptr)) * taken
+    if len(links) <= _FEW and not is_compiled():
+        return _filled_rates(Flows(indptr[:-1], indptr[1:], links, taken, weight, capacity))
+    rates = np.empty(flows)
     scratch = Scratch(*(np.zeros(len(capacity), kind) for kind in (float, float, np.int64, np.int64)))
     routed = Flows(indptr[:-1], indptr[1:], links, taken, weight, capacity)
     _fill(np.arange(flows), flows, routed, rates, scratch)

@@ -116,14 +116,19 @@ EXPORT double events_run(const struct Program *p, struct State *st, double now, 
     return now;
 }
 
-/* The rows of each key, in order: pointer [keys + 1], rows [count]. `next` is scratch, [keys]. */
-EXPORT void rows_by_key(const int32_t *key, int64_t count, int64_t keys, int64_t *pointer, int64_t *next,
-                        int32_t *rows) {
+/* The values of each key, in order: pointer [keys + 1], rows [count]. */
+EXPORT void values_by_key(const int32_t *key, const int32_t *value, int64_t count, int64_t keys, int32_t *pointer,
+                          int32_t *rows) {
     memset(pointer, 0, (size_t)(keys + 1) * sizeof *pointer);
-    for (int64_t i = 0; i < count; i++) pointer[key[i] + 1] += 1;
+    for (int64_t i = 0; i < count; i++) pointer[key[i]] += 1;
     for (int64_t k = 0; k < keys; k++) pointer[k + 1] += pointer[k];
-    memcpy(next, pointer, (size_t)keys * sizeof *next);
-    for (int64_t i = 0; i < count; i++) rows[next[key[i]]++] = (int32_t)i;
+    for (int64_t i = count - 1; i >= 0; i--) rows[--pointer[key[i]]] = value[i];
+}
+
+/* How often each key occurs, [keys]. */
+EXPORT void count_keys(const int32_t *key, int64_t count, int64_t keys, int32_t *counts) {
+    memset(counts, 0, (size_t)keys * sizeof *counts);
+    for (int64_t i = 0; i < count; i++) counts[key[i]] += 1;
 }
 
 /* Mark all that can be reached: after[pointer[k]] to after[pointer[k + 1] - 1] follow k. `stack` holds the first `depth`,

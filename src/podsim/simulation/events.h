@@ -12,10 +12,10 @@ static const double SAME = 1e-12;        /* times within this share of each othe
 
 struct Program {
     const int32_t *stream;
-    const int64_t *order_ptr;
+    const int32_t *order_ptr;
     const int32_t *order;
     const double *seconds;
-    const int64_t *next_ptr;
+    const int32_t *next_ptr;
     const int32_t *after;
     const int32_t *join;
     const int32_t *join_size;

@@ -105,16 +105,24 @@ class Played:
     """The number of times that shares of links were computed."""
 
 
-_rows = c_function("rows_by_key", Small, int, int, Ints, Ints, Small)
+_by_key = c_function("values_by_key", Small, Small, int, int, Small, Small)
+_count = c_function("count_keys", Small, int, int, Small)
 PAUSE = 1_000_000
 """The ended ops between two checks for Ctrl-C."""
 
 
-def _rows_of(key: Small, keys: int) -> tuple[Ints, Small]:
-    """(pointer [keys + 1], the rows of each key, in order)."""
-    pointer, rows = np.empty(keys + 1, np.int64), np.empty(len(key), np.int32)
-    _rows(np.ascontiguousarray(key, np.int32), len(key), keys, pointer, np.empty(keys, np.int64), rows)
+def _values_by_key(key: Small, value: Small, keys: int) -> tuple[Small, Small]:
+    """(pointer [keys + 1], the values of each key, in order)."""
+    pointer, rows = np.empty(keys + 1, np.int32), np.empty(len(key), np.int32)
+    _by_key(np.ascontiguousarray(key, np.int32), value, len(key), keys, pointer, rows)
     return pointer, rows
+
+
+def _key_counts(key: Small, keys: int) -> Small:
+    """How often each key occurs, [keys]."""
+    counts = np.empty(keys, np.int32)
+    _count(np.ascontiguousarray(key, np.int32), len(key), keys, counts)
+    return counts
 
 
 def _first_problem(wrong: NDArray[np.bool_], text_of: Callable[[int], str]) -> list[str]:
@@ -212,8 +220,8 @@ def _program(ops: Ops, join: Small, transfer: Small) -> tuple[Program, Small]:
     if ops.streams is not None:
         streams = max(streams, len(ops.streams.domain))
     n, t = len(ops.stream), ops.transfers
-    pointer, edges = _rows_of(ops.before, n)
-    order_ptr, order = _rows_of(ops.stream, streams)
+    pointer, after = _values_by_key(ops.before, np.ascontiguousarray(ops.after, np.int32), n)
+    order_ptr, order = _values_by_key(ops.stream, np.arange(n, dtype=np.int32), streams)
     effect = ops.streams or Streams(
         domain=np.zeros(streams, np.int32),
         slows=np.zeros(streams, bool),
@@ -226,12 +234,12 @@ def _program(ops: Ops, join: Small, transfer: Small) -> tuple[Program, Small]:
     bounds = np.searchsorted(effect.domain[slowed], np.arange(domains + 1))
     return typed_program(Program(
         stream=ops.stream, order_ptr=order_ptr, order=order, seconds=ops.seconds, next_ptr=pointer,
-        after=ops.after[edges], join=join, join_size=np.bincount(join[join >= 0]).astype(np.int32),
+        after=after, join=join, join_size=np.bincount(join[join >= 0]).astype(np.int32),
         transfer=transfer, peak=t.peak, latency=t.latency, link_ptr=t.routes[0], link=t.routes[1], use=t.use,
         capacity=t.capacity, domain=effect.domain, slows=effect.slows.astype(np.uint8),
         slowed=effect.slowed.astype(np.uint8), domain_ptr=bounds, domain_stream=slowed, share=effect.share,
         streams=streams, links=len(t.capacity), room=int(np.diff(t.routes[0]).max(initial=0)) + 1,
-    )), np.bincount(ops.after, minlength=n).astype(np.int32)  # fmt: skip
+    )), _key_counts(ops.after, n)  # fmt: skip
 
 
 def play(ops: Ops) -> Played:
@@ -241,7 +249,7 @@ def play(ops: Ops) -> Played:
     """
     n = len(ops.stream)
     join, transfer = (
-        np.array(each, np.int32) if len(each) else np.full(n, -1, np.int32)
+        np.asarray(each, np.int32) if len(each) else np.full(n, -1, np.int32)
         for each in (ops.join, ops.transfer)
     )
     if problems := _problems(ops, n, join, transfer):

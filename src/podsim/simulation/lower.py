@@ -158,9 +158,9 @@ class Lowered:
     """A step, ready to be played."""
 
     ops: Ops
-    what: Ints
+    what: Small
     """The number of the piece of each op, [N]."""
-    micro: Ints
+    micro: Small
     """The micro-batch of each op, -1 for none, [N]."""
     pieces: list[Piece]
     classes: Classes
@@ -223,7 +223,7 @@ def lower(
             f"{base[-1]:,} ops to play, more than {MOST_OPS:,}: fold equal ranks (no ranks=all), or fewer micro-batches"
         )
     what = np.concatenate([rows[r].what for r in stage_of])
-    stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)]).astype(np.int32)
+    stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)])
     before, after = _edges(rows, stage_of, tables, classes, base)
     wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
     seconds = _op_seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
@@ -245,8 +245,10 @@ def _edges(
     rows: list[Row], row_of: Ints, tables: list[ScheduleTable], classes: Classes, base: Ints
 ) -> tuple[Small, Small]:
     """(before, after): edges inside each class, and from each send to the op that uses it on the next stage."""
-    before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(row_of)]
-    after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(row_of)]
+    inside = [row_edges(row) for row in rows]
+    starts = base.tolist()  # Python's numbers leave arrays as small as they are
+    before = [inside[r][0] + starts[c] for c, r in enumerate(row_of)]
+    after = [inside[r][1] + starts[c] for c, r in enumerate(row_of)]
     ranks = tables[0].ranks
     sent = [np.concatenate([row.sent for row in rows[k : k + ranks]]) for k in range(0, len(rows), ranks)]
     for c, r in enumerate(classes.first[:, 0].tolist()):
@@ -261,12 +263,12 @@ def _edges(
         for kind in np.unique(types).tolist():
             ops[types == kind] = sent[kind][source[types == kind]]
         assert np.all(ops >= 0)
-        before.append(base[senders] + ops)
-        after.append(base[c] + first)
-    return np.concatenate(before).astype(np.int32), np.concatenate(after).astype(np.int32)
+        before.append((base[senders] + ops).astype(np.int32))
+        after.append((base[c] + first).astype(np.int32))
+    return np.concatenate(before), np.concatenate(after)
 
 
-def row_edges(row: Row) -> tuple[Ints, Ints]:
+def row_edges(row: Row) -> tuple[Small, Small]:
     """Edges of a row between streams; a stream's own order needs none."""
     apart = row.stream[row.before] != row.stream[row.after]
     return row.before[apart], row.after[apart]

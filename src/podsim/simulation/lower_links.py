@@ -136,7 +136,7 @@ def transfers_of(
     cluster: Cluster,
     plan: Plan,
     pieces: list[Piece],
-    what: Ints,
+    what: Small,
     classes: Classes,
     base: Ints,
     left: dict[int, float],
@@ -161,7 +161,7 @@ def transfers_of(
     if not wide:
         return none
     line_rate = adapter_rate(cluster)
-    slot = np.full(len(pieces), -1)
+    slot = np.full(len(pieces), -1, np.int32)
     slot[wide] = np.arange(len(wide))
     seconds = np.array([pieces[i].seconds for i in wide])
     bytes_ = np.array([pieces[i].bytes for i in wide])
@@ -183,9 +183,9 @@ def transfers_of(
         peak=peak.ravel().copy(), latency=np.zeros(peak.size),
         routes=(2 * np.arange(peak.size + 1, dtype=np.int64), links), use=np.ones(2 * peak.size), capacity=capacity,
     )  # fmt: skip
-    owner = np.repeat(np.arange(classes.count), np.diff(base))
     kind = slot[what]
-    kind = np.where(kind >= 0, owner * len(wide) + kind, -1).astype(np.int32)
+    before = np.arange(classes.count, dtype=np.int32) * np.int32(len(wide))  # the kinds of the classes before
+    kind = np.where(kind >= 0, np.repeat(before, np.diff(base)) + kind, np.int32(-1))
     names = tuple(f"{way} of class {c}" for c in range(classes.count) for way in ("out", "in"))
     stretch = np.where(kind >= 0, pace_CW.ravel()[kind], alone) if left else np.ones(1)
     return Wired(kind, transfers, names, stretch)
@@ -205,7 +205,7 @@ def _shares(classes: Classes, left: dict[int, float]) -> NDArray[np.float64]:
 
 
 def _collective_slowdowns(
-    cluster: Cluster, pieces: list[Piece], what: Ints, classes: Classes, base: Ints, left: dict[int, float]
+    cluster: Cluster, pieces: list[Piece], what: Small, classes: Classes, base: Ints, left: dict[int, float]
 ) -> NDArray[np.float64]:
     """[N] (or 1) times as long as collectives of tensor, context and expert groups take where a member's adapter is slow.
 

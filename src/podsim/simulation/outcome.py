@@ -6,7 +6,7 @@ Memory of each rank over a step: what it holds all the time, and what passes lea
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,7 +213,9 @@ def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tu
     moved = np.concatenate([wired, alone])
     if not len(moved):
         return ()
-    kind_of = np.array([_CARRIED.get(piece.kind, piece.kind) for piece in lowered.pieces])
+    kinds = [_CARRIED.get(piece.kind, piece.kind) for piece in lowered.pieces]
+    names = sorted(set(kinds))
+    kind_of = np.array([names.index(kind) for kind in kinds], np.int16)
     amount = np.concatenate([
         ops.seconds[wired] * transfers.peak[ops.transfer[wired]], bytes_[lowered.what[alone]],
     ])  # fmt: skip
@@ -224,16 +226,19 @@ def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tu
     ways = np.concatenate([routes, np.stack([2 * own, 2 * own + 1], axis=1)])
     out = []
     for way, text in ((0, "out of"), (1, "into")):
-        link = ways[:, way]
-        for number in np.unique(link).tolist():
-            chosen = link == number
+        link = ways[:, way].astype(np.min_scalar_type(int(ways.max())))  # the smaller, the faster sorted
+        order = np.argsort(link, kind="stable")
+        numbers, first = np.unique(link[order], return_index=True)
+        for number, chosen in zip(numbers.tolist(), np.split(order, first[1:]), strict=True):
             c = number // 2 % lowered.classes.count  # links after a failure follow those before it
             later = " since it failed" if number // 2 >= lowered.classes.count else ""
             name = f"{text} {_process_name(lowered, plan, c)}{later}"
             copies = int(lowered.classes.copies[c])
             capacity = float(transfers.capacity[number]) if len(transfers.capacity) else line_rate
             out.append(
-                link_use(name, copies, capacity, kind[chosen], amount[chosen], start[chosen], end[chosen])
+                link_use(
+                    name, copies, capacity, (names, kind[chosen]), amount[chosen], start[chosen], end[chosen]
+                )
             )
     return tuple(sorted(out, key=lambda use: -use.bytes))
 
@@ -242,25 +247,26 @@ def link_use(
     name: str,
     copies: int,
     capacity: float,
-    kind: NDArray[np.str_],
+    kinds: tuple[list[str], NDArray[np.integer[Any]]],
     amount: Floats,
     start: Floats,
     end: Floats,
 ) -> LinkUse:
-    """One link's load: each transfer's bytes spread evenly over its time."""
-    time = np.unique(np.concatenate([start, end]))
-    first, last = np.searchsorted(time, start), np.searchsorted(time, end)
+    """One link's load: each transfer's bytes spread evenly over its time; `kinds`: (names, the kind of each transfer)."""
+    names, kind = kinds
+    time, both = np.unique(np.concatenate([start, end]), return_inverse=True)
+    first, last = both[: len(start)], both[len(start) :]
     speed = amount / np.maximum(end - start, 1e-30)
-    rates = {}
-    for label in np.unique(kind).tolist():
-        mine = kind == label
+    rates, carried = {}, {}
+    for number in np.flatnonzero(np.bincount(kind)).tolist():
+        mine = kind == number
         change = np.bincount(first[mine], speed[mine], len(time)) - np.bincount(
             last[mine], speed[mine], len(time)
         )
-        rates[label] = np.maximum(np.cumsum(change), 0.0)
+        rates[names[number]] = np.maximum(np.cumsum(change), 0.0)
+        carried[names[number]] = float(amount[mine].sum())
     total = np.sum(list(rates.values()), axis=0)
     busy = float(np.diff(time)[total[:-1] > 1e-6 * capacity].sum())
-    carried = {label: float(amount[kind == label].sum()) for label in rates}
     return LinkUse(
         name=name, copies=copies, capacity=capacity, bytes=float(amount.sum()), busy=busy, carried=carried, time=time,
         rate=total, rates=rates,

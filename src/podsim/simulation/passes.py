@@ -230,21 +230,22 @@ class Hooks:
 
 
 Ints: TypeAlias = NDArray[np.int64]
+Small: TypeAlias = NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Row:
     """All ops of one pipeline rank."""
 
-    what: Ints
+    what: Small
     """The number of each op's piece in the catalog, [n]."""
-    stream: Ints
+    stream: Small
     """The Stream of each op, [n]."""
-    micro: Ints
+    micro: Small
     """The micro-batch of each op, -1 for none, [n]."""
-    before: Ints
+    before: Small
     """The edges among these ops, [e]."""
-    after: Ints
+    after: Small
     first: Ints
     """The first op of each action of the rank, [actions]."""
     sent: Ints
@@ -316,9 +317,14 @@ def _assemble(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
             sent[action - start] = offset + packed.sent[i] if packed.sent[i] >= 0 else -1
     more = np.array(links, np.int64).reshape(-1, 2)
     return Row(
-        what=np.concatenate(what), stream=np.concatenate(stream), micro=np.concatenate(micro).astype(np.int64),
-        before=np.concatenate([*before, more[:, 0]]), after=np.concatenate([*after, more[:, 1]]), first=first, sent=sent,
+        what=_small(what), stream=_small(stream), micro=_small(micro), before=_small([*before, more[:, 0]]),
+        after=_small([*after, more[:, 1]]), first=first, sent=sent,
     )  # fmt: skip
+
+
+def _small(parts: list[Ints]) -> Small:
+    """The parts in one array; a step has fewer than 2**31 ops."""
+    return np.concatenate(parts).astype(np.int32)
 
 
 STREAMS = len(Stream)

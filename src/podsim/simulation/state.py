@@ -27,13 +27,13 @@ class Program(NamedTuple):
 
     stream: Small
     """The stream of each op, [N]."""
-    order_ptr: Ints
+    order_ptr: Small
     """The start of each stream in `order`, [S + 1]."""
     order: Small
     """The ops of each stream, in the order in which they run, [N]."""
     seconds: Floats
     """s. The work of each op without slowdown, [N]."""
-    next_ptr: Ints
+    next_ptr: Small
     """The start of each op in `after`, [N + 1]."""
     after: Small
     """The ops that wait for each op, [E]."""
@@ -145,9 +145,9 @@ at the end, and where nothing can continue."""
 
 
 _KINDS = {
-    np.int32: ("stream", "order", "after", "join", "join_size", "transfer", "domain"),
+    np.int32: ("stream", "order_ptr", "order", "next_ptr", "after", "join", "join_size", "transfer", "domain"),
     np.float64: ("seconds", "peak", "latency", "use", "capacity"), np.uint8: ("slows", "slowed"),
-    np.int64: ("order_ptr", "next_ptr", "link_ptr", "link", "domain_ptr", "domain_stream"),
+    np.int64: ("link_ptr", "link", "domain_ptr", "domain_stream"),
 }  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def new_state(p: Program, need: Small) -> State:
     return State(
         start=np.full(n, np.nan), end=np.full(n, np.nan), why=small(n, -1), need=need, join_need=p.join_size.copy(),
         join_head=small(len(p.join_size), -1), join_next=small(streams, -1), held=flags(streams),
-        at=p.order_ptr[:-1].copy(), running=small(streams, -1), left=np.zeros(streams), since=np.zeros(streams),
+        at=p.order_ptr[:-1].astype(np.int64), running=small(streams, -1), left=np.zeros(streams), since=np.zeros(streams),
         rate=np.zeros(streams), flowing=small(streams, -1), active=small(domains), heap_time=np.zeros(streams),
         heap_stream=ints(streams), heap_index=ints(streams, -1), lane=ints(streams * room),
         lane_use=np.ones(streams * room), starts=starts, ends=starts.copy(), following=ints(streams * room, -1),

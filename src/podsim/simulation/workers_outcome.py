@@ -175,7 +175,7 @@ def _links(rounds: Rounds, played: Played, exchange: Exchange, seconds: float) -
         stop = np.minimum(end, seconds)
         if exchange.beside:
             amount = size / exchange.servers * (stop - start) / (end - start)
-            kind, capacity = np.full(len(inside), "dp"), float(exchange.bandwidth[0])
+            kind, capacity = (["dp"], np.zeros(len(inside), np.int64)), float(exchange.bandwidth[0])
             uses.append(link_use(name, exchange.servers, capacity, kind, amount, start, stop))
         else:
             uses.append(_shared_link(name, exchange.servers, exchange.server_bandwidth, own, start, stop))

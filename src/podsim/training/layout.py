@@ -6,7 +6,6 @@ Arrays alone: `podsim.training.batch` fills them, `podsim.training.step` and `po
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from podsim.axes import Shaped
 from podsim.training.memory_torch import TorchLayout
@@ -158,7 +157,8 @@ class StepEnd:
     """The end of the first stage, if another may end last; None if none may."""
 
 
-class Counts(NamedTuple):
+@dataclass(frozen=True)
+class Counts:
     """Parameters that stages hold."""
 
     dense: Shaped[Array, "stage plan"]

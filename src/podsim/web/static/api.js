@@ -82,7 +82,8 @@ export async function ensureConfig(values, signal) {
   if (!values.config || sent.key === values.config) return;
   if (values.config === "file") throw new Problems(["this address names a config.json that was too large for it: choose the file again on Ask"], 2);
   let text;
-  try { text = await unpackConfig(values.config); } catch { throw new Problems(["the config in this address cannot be read: choose the file again on Ask"], 2); }
+  try { text = await unpackConfig(values.config);
+    } catch { throw new Problems(["the config in this address cannot be read: choose the file again on Ask"], 2); }
   const { file } = await sendFile(text, `${values.model || "config"}.json`, "config", signal);
   Object.assign(sent, { key: values.config, id: file });
 }

@@ -23,7 +23,8 @@ const page = {
   // Change the address without showing the screen again.
   update(changes) {
     const values = { ...current.values, ...changes };
-    for (const name of Object.keys(values)) if (values[name] === undefined || values[name] === null || values[name] === "") delete values[name];
+    for (const name of Object.keys(values)) if (values[name] === undefined || values[name] === null ||
+      values[name] === "") delete values[name];
     current = { ...current, values };
     history.replaceState(null, "", linkTo(current.screen, values));
     drawNav();
@@ -53,7 +54,8 @@ async function show() {
     const lines = error instanceof Problems ? error.lines : [String(error.message || error)];
     if (!(error instanceof Problems)) console.error(error);
     main.replaceChildren(h("div", { class: "state failed", role: "alert" }, h("h1", {}, "This page cannot be shown"),
-      lines.map((line) => h("p", { class: "terminal" }, `podsim: ${line}`)), h("p", {}, h("a", { href: "#ask" }, "Begin again on Ask"))));
+      lines.map((line) => h("p", { class: "terminal" }, `podsim: ${line}`)),
+        h("p", {}, h("a", { href: "#ask" }, "Begin again on Ask"))));
   }
 }
 

@@ -3,9 +3,11 @@
 import { h, s } from "./dom.js";
 
 // Okabe and Ito's palette, which colour-blind readers can tell apart.
-export const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999", "#6a3d9a", "#8c564b", "#17becf", "#7f7f7f"];
+export const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999", "#6a3d9a",
+  "#8c564b", "#17becf", "#7f7f7f"];
 
-const tipBox = () => document.getElementById("chart-tip") || document.body.appendChild(h("div", { id: "chart-tip", class: "tip", hidden: true }));
+const tipBox = () => document.getElementById("chart-tip") ||
+  document.body.appendChild(h("div", { id: "chart-tip", class: "tip", hidden: true }));
 
 export function hover(element, text) {
   element.append(s("title", {}, text));
@@ -27,12 +29,14 @@ export function hideTip() { tipBox().hidden = true; }
 // One bar of parts; parts are [label, value, colour].
 export function stack(parts, { show, total, height = 44, limit, label }) {
   const whole = total || parts.reduce((sum, [, value]) => sum + value, 0) || 1;
-  const drawing = s("svg", { class: "stack", viewBox: `0 0 1000 ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label });
+  const drawing = s("svg", { class: "stack", viewBox: `0 0 1000 ${height}`, preserveAspectRatio: "none", role: "img",
+    "aria-label": label });
   let left = 0;
   for (const [name, value, colour] of parts) {
     if (value <= 0) continue;
     const width = (1000 * value) / whole;
-    drawing.append(hover(s("rect", { x: left, y: 0, width: Math.max(width - 1.5, 0.5), height, fill: colour }), `${name}: ${show(value)} (${(100 * value / whole).toFixed(1)} %)`));
+    drawing.append(hover(s("rect", { x: left, y: 0, width: Math.max(width - 1.5, 0.5), height, fill: colour }),
+      `${name}: ${show(value)} (${(100 * value / whole).toFixed(1)} %)`));
     left += width;
   }
   if (limit) {
@@ -44,7 +48,8 @@ export function stack(parts, { show, total, height = 44, limit, label }) {
 
 export function legend(parts, show) {
   return h("ul", { class: "legend" }, parts.filter(([, value]) => value > 0).map(([name, value, colour, key]) =>
-    h("li", {}, h("i", { style: { background: colour } }), h("span", {}, name), h("data", { value, "data-name": key }, show(value)))));
+    h("li", {}, h("i", { style: { background: colour } }), h("span", {}, name),
+      h("data", { value, "data-name": key }, show(value)))));
 }
 
 const nice = (span, count) => {
@@ -63,7 +68,8 @@ export function ticks(low, high, count = 5, log = false) {
     return found;
   }
   const step = nice(high - low || 1, count), found = [];
-  for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step) found.push(+value.toPrecision(12));
+  for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9;
+    value += step) found.push(+value.toPrecision(12));
   return found;
 }
 
@@ -83,7 +89,8 @@ export function frame({ x, y, width = innerWidth < 600 ? 400 : 760, height = 380
     s("line", { class: "grid", x1: left, x2: width - right, y1: py(value), y2: py(value) }),
     s("text", { class: "tick", x: left - 8, y: py(value) + 4, "text-anchor": "end" }, y.show(value)));
   drawing.append(s("text", { class: "axis", x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, x.title),
-    s("text", { class: "axis", transform: `translate(14 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, y.title));
+    s("text", { class: "axis", transform: `translate(14 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" },
+      y.title));
   const layer = s("g", {});
   drawing.append(layer);
   return { svg: drawing, layer, x: px, y: py, width, height };
@@ -105,13 +112,15 @@ const DASHES = ["", "6 4", "2 3", "8 3 2 3"];
 // Lines: series are {name, points: [[x, y], …]}.
 export function lines(series, { x, y, label, marks = true, height }) {
   const all = series.flatMap((each) => each.points);
-  const plot = frame({ x: { ...x, ...range(all.map((point) => point[0]), x) }, y: { ...y, ...range(all.map((point) => point[1]), y) }, label, height });
+  const plot = frame({ x: { ...x, ...range(all.map((point) => point[0]), x) },
+    y: { ...y, ...range(all.map((point) => point[1]), y) }, label, height });
   series.forEach((each, place) => {
     const colour = PALETTE[place % PALETTE.length];
     const path = each.points.map(([a, b], at) => `${at ? "L" : "M"}${plot.x(a).toFixed(1)} ${plot.y(b).toFixed(1)}`).join("");
     plot.layer.append(s("path", { d: path, class: "line", stroke: colour, "stroke-dasharray": DASHES[place % DASHES.length] }));
     if (marks) for (const [a, b] of each.points)
-      plot.layer.append(hover(s("circle", { cx: plot.x(a), cy: plot.y(b), r: 4, fill: colour }), `${each.name}\n${x.title}: ${x.show(a)}\n${y.title}: ${y.show(b)}`));
+      plot.layer.append(hover(s("circle", { cx: plot.x(a), cy: plot.y(b), r: 4, fill: colour }),
+        `${each.name}\n${x.title}: ${x.show(a)}\n${y.title}: ${y.show(b)}`));
   });
   return h("div", {}, plot.svg, series.length > 1 ? h("ul", { class: "legend" }, series.map((each, place) =>
     h("li", {}, h("i", { style: { background: PALETTE[place % PALETTE.length] } }), h("span", {}, each.name)))) : null);
@@ -120,7 +129,9 @@ export function lines(series, { x, y, label, marks = true, height }) {
 // Horizontal bars: rows are [label, value].
 export function bars(rows, { show, label, most, key }) {
   const high = most || Math.max(...rows.map(([, value]) => Math.abs(value)), 1e-12);
-  return h("ul", { class: "bars", "aria-label": label }, rows.map(([name, value, detail]) => h("li", {}, h("span", { class: "name" }, name),
-    h("span", { class: "track" }, h("span", { class: "fill", style: { width: `${Math.max(0, Math.min(100, (100 * Math.abs(value)) / high))}%` } })),
+  return h("ul", { class: "bars", "aria-label": label }, rows.map(([name, value, detail]) => h("li", {},
+    h("span", { class: "name" }, name),
+    h("span", { class: "track" }, h("span", { class: "fill",
+      style: { width: `${Math.max(0, Math.min(100, (100 * Math.abs(value)) / high))}%` } })),
     h("data", { value, "data-name": key ? `${key}.${name}` : null, title: detail }, show(value)))));
 }

@@ -44,14 +44,16 @@ export function table(columns, rows, { caption, sort, onrow, selected } = {}) {
         const value = cell(column, row);
         const shown = value instanceof Node ? value : column.format ? number(value, column.format) : String(value ?? "–");
         const kind = { class: column.format ? "n" : column.class };
-        if (place === 0) return h("th", { scope: "row", ...kind }, onrow ? h("button", { class: "link", onclick: () => onrow(row) }, shown) : shown);
+        if (place === 0) return h("th", { scope: "row", ...kind },
+          onrow ? h("button", { class: "link", onclick: () => onrow(row) }, shown) : shown);
         return h("td", kind, shown);
       }))));
     head.replaceChildren(...columns.map((column) => {
       const sorts = order && order.column === column ? (order.up ? "ascending" : "descending") : null;
       const turn = () => { order = { column, up: order.column === column ? !order.up : true }; draw(); };
       return h("th", { scope: "col", class: column.format ? "n" : column.class, "aria-sort": sorts },
-        sort && column.title ? h("button", { class: "link", onclick: turn }, column.title, sorts ? (order.up ? " ↑" : " ↓") : "") : column.title);
+        sort && column.title ? h("button", { class: "link", onclick: turn }, column.title,
+          sorts ? (order.up ? " ↑" : " ↓") : "") : column.title);
     }));
   }
   draw();
@@ -62,7 +64,8 @@ export function table(columns, rows, { caption, sort, onrow, selected } = {}) {
 // A chart with its data as a table below.
 export function figure(caption, drawing, columns, rows) {
   return h("figure", {}, h("figcaption", {}, caption), drawing,
-    columns ? h("details", {}, h("summary", {}, "Data as a table"), table(columns, rows, { caption: typeof caption === "string" ? caption : caption.textContent })) : null);
+    columns ? h("details", {}, h("summary", {}, "Data as a table"),
+      table(columns, rows, { caption: typeof caption === "string" ? caption : caption.textContent })) : null);
 }
 
 export function field(label, control, hint) {

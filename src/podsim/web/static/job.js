@@ -15,7 +15,8 @@ export async function ensurePlan(values, page, signal, progress) {
   const options = { ...jobOptions(values), top: 5 };
   const found = await stream("plan", options, signal, progress);
   const { plan } = found.ranked[0].prediction;
-  const taken = { ...layoutOf(plan), batch: String(plan.global_batch), sequence: String(plan.sequence), precision: plan.precision, software: plan.software };
+  const taken = { ...layoutOf(plan), batch: String(plan.global_batch), sequence: String(plan.sequence),
+    precision: plan.precision, software: plan.software };
   Object.assign(values, taken);
   page.update(taken);
 }
@@ -24,7 +25,8 @@ export const predict = (values, more, signal) => ask("predict", { ...planOptions
 
 // The plan in words: only what differs from a plain plan.
 export function layoutWords(plan) {
-  const words = [["tp", "tensor-parallel"], ["pp", "pipeline stages"], ["cp", "context-parallel"], ["ep", "expert-parallel"], ["dp", "replicas"]]
+  const words = [["tp", "tensor-parallel"], ["pp", "pipeline stages"], ["cp", "context-parallel"], ["ep", "expert-parallel"],
+    ["dp", "replicas"]]
     .filter(([name]) => plan[name] > 1).map(([name, word]) => `${plan[name]} ${word}`);
   if (!words.length) words.push("one GPU");
   words.push(`micro-batches of ${plan.micro_batch}`);
@@ -54,7 +56,8 @@ export function commandOf(verb, options, config) {
 export function pythonOf(verb, options, config) {
   const { model, overrides, ...rest } = options;
   const value = (text) => (text === "true" ? "True" : text === "false" ? "False" : /^-?\d+$/.test(text) ? text : JSON.stringify(text));
-  const words = [JSON.stringify(config ? "config.json" : model), ...Object.entries(rest).map(([name, text]) => `${name}=${value(String(text))}`)];
+  const words = [JSON.stringify(config ? "config.json" : model),
+    ...Object.entries(rest).map(([name, text]) => `${name}=${value(String(text))}`)];
   if (overrides) words.push(`overrides={${overrides.map((text) => text.split(/=(.*)/s).slice(0, 2).map((part) => JSON.stringify(part)).join(": ")).join(", ")}}`);
   return `import podsim\n\nprediction = podsim.${verb}(${words.join(", ")})\nprint(prediction.step_time)\n`;
 }

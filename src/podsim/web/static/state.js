@@ -1,6 +1,7 @@
 // The state of the page is its address: #screen?name=value&…. A config.json travels in it too, compressed, up to 8 KB.
 
-export const QUESTION = ["model", "on", "gpus", "batch", "sequence", "precision", "optimizer_precision", "software", "tokens", "price", "set"];
+export const QUESTION = ["model", "on", "gpus", "batch", "sequence", "precision", "optimizer_precision", "software", "tokens",
+  "price", "set"];
 export const LAYOUT = ["tp", "pp", "virtual_stages", "dp", "cp", "ep", "micro_batch", "sequence_parallel", "zero", "shard",
   "recompute", "recompute_layers", "schedule", "flash", "overlap_grad", "overlap_param", "overlap_tp"];
 const LONGEST = 8192;
@@ -22,7 +23,8 @@ export function linkTo(screen, values) {
   return `#${screen}${text ? `?${text}` : ""}`;
 }
 
-export const pick = (values, names) => Object.fromEntries(names.filter((name) => values[name] !== undefined).map((name) => [name, values[name]]));
+export const pick = (values, names) => Object.fromEntries(names.filter((name) => values[name] !== undefined).map((name) => [name,
+  values[name]]));
 export const hasLayout = (values) => values.tp !== undefined;
 
 // The options of a question of the API, from the state.
@@ -60,7 +62,8 @@ async function through(stream, content) {
 // A config as text for the address; "" if it is too long for it.
 export async function packConfig(text) {
   const packed = await through(new CompressionStream("deflate-raw"), new TextEncoder().encode(text));
-  const letters = btoa(String.fromCharCode(...packed.slice(0, LONGEST))).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  const letters = btoa(String.fromCharCode(...packed.slice(0, LONGEST))).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/,
+    "");
   return letters.length > LONGEST ? "" : letters;
 }
 

@@ -25,25 +25,36 @@ function draw(answer, values, page) {
   const { plan, training, expense, band } = answer;
   const headline = h("p", { class: "headline" }, `${answer.model} on ${answer.cluster}: `,
     answer.fits ? ["a step takes ", number(answer.step_time, seconds, "step_time"), "."] : "this plan does not fit.");
-  return [h("h1", { class: "hidden" }, "Answer"), headline, h("p", { class: "lead" }, `${count(answer.gpus)} GPUs: ${layoutWords(plan)}.`), outside(answer),
+  return [h("h1", { class: "hidden" }, "Answer"), headline,
+    h("p", { class: "lead" }, `${count(answer.gpus)} GPUs: ${layoutWords(plan)}.`), outside(answer),
+    answer.notes?.length ? h("p", { class: "muted" }, `Taken by default: ${answer.notes.join("; ")}.`) : null,
     h("dl", { class: "facts" },
       fact("A step", number(answer.step_time, seconds, "step_time"),
-        band ? [number(answer.step_time * (1 + band.low), seconds), " to ", number(answer.step_time * (1 + band.high), seconds), " by what was measured"] : answer.band_reason),
-      training ? fact("Training", number(training.expected, seconds, "training.expected"), [`${amount(training.tokens)} tokens with failures; `, number(training.seconds, seconds, "training.seconds"), " without"])
+        band ? [number(answer.step_time * (1 + band.low), seconds), " to ", number(answer.step_time * (1 + band.high), seconds),
+          " by what was measured"] : answer.band_reason),
+      training ? fact("Training", number(training.expected, seconds, "training.expected"),
+        [`${amount(training.tokens)} tokens with failures; `, number(training.seconds, seconds, "training.seconds"), " without"])
         : fact("Training", "–", "give the tokens on Ask"),
-      expense ? fact(expense.tokens ? "Money" : "Money a step", [number(expense.low, money, "expense.low"), expense.high > expense.low ? [" to ", number(expense.high, money, "expense.high")] : ""],
-        [number(expense.energy, energy, "expense.energy"), ", ", number(expense.carbon, mass, "expense.carbon"), " CO₂"]) : fact("Money", "–", "give a price on Ask"),
+      expense ? fact(expense.tokens ? "Money" : "Money a step",
+        [number(expense.low, money, "expense.low"), expense.high > expense.low ? [" to ",
+          number(expense.high, money, "expense.high")] : ""],
+        [`${expense.offer.name}; `, number(expense.energy, energy, "expense.energy"), ", ", number(expense.carbon, mass, "expense.carbon"),
+          " CO₂"]) : fact("Money", "–", "give a price on Ask"),
       fact("Memory", h("span", { class: answer.fits ? "good" : "bad" }, answer.fits ? "fits" : "does not fit"),
         [number(answer.memory, bytes, "memory"), " of ", number(answer.memory_limit, bytes, "memory_limit")]),
       fact("Utilisation", number(answer.mfu, percent, "mfu"), "model FLOPs, attention counted"),
-      fact("Rate", number(answer.tokens_per_second, (value) => `${amount(value)}/s`, "tokens_per_second"), "tokens of the whole job")),
-    h("p", {}, answer.bottleneck, ". ", h("a", { href: page.link("why") }, "Why?"), " ", h("a", { href: page.link("alternatives") }, "What else?")),
-    answer.warnings.length ? [h("h2", {}, "Warnings"), h("ul", { class: "notes" }, answer.warnings.map((line) => h("li", {}, line)))] : null,
-    h("h2", {}, "Take it with you"), takeaway(values), nearest(answer),
+      fact("Rate", number(answer.tokens_per_second, (value) => `${amount(value)}/s`, "tokens_per_second"),
+        "tokens of the whole job")),
+    h("p", {}, answer.bottleneck, ". ", h("a", { href: page.link("why") }, "Why?"), " ",
+      h("a", { href: page.link("alternatives") }, "What else?")),
+    answer.warnings.length ? [h("h2", {}, "Warnings"), h("ul", { class: "notes" },
+      answer.warnings.map((line) => h("li", {}, line)))] : null,
+    h("h2", {}, "Take it with you"), takeaway(values, answer), nearest(answer),
     h("h2", {}, "What this assumes"), h("ul", { class: "notes muted" }, answer.assumptions.map((line) => h("li", {}, line)))];
 }
 
-const fact = (title, value, small) => h("div", {}, h("dt", {}, title), h("dd", {}, value), small ? h("dd", { class: "small" }, small) : null);
+const fact = (title, value, small) => h("div", {}, h("dt", {}, title), h("dd", {}, value),
+  small ? h("dd", { class: "small" }, small) : null);
 
 // A mark where no measured run stands behind the answer.
 function outside({ allowance, band, band_reason: reason }) {
@@ -55,12 +66,15 @@ function outside({ allowance, band, band_reason: reason }) {
 
 function nearest({ nearest: run }) {
   if (!run) return null;
-  return [h("h2", {}, "The measured run that is nearest"), h("p", {}, h("code", {}, run.id), `: ${amount(run.parameters)} parameters on ${count(run.gpus)} ${run.architecture} GPUs with ${run.framework}, tp ${run.tp}, pp ${run.pp}; `,
-    number(run.distance, (value) => digits(value, 2), "nearest.distance"), " doublings away. podsim's error there: ", number(run.error, signed, "nearest.error"), ". ", h("a", { href: "#trust" }, "All measured runs"))];
+  return [h("h2", {}, "The measured run that is nearest"), h("p", {}, h("code", {}, run.id),
+    `: ${amount(run.parameters)} parameters on ${count(run.gpus)} ${run.architecture} GPUs with ${run.framework}, tp ${run.tp}, pp ${run.pp}; `,
+    number(run.distance, (value) => digits(value, 2), "nearest.distance"), " doublings away. podsim's error there: ",
+      number(run.error, signed, "nearest.error"), ". ", h("a", { href: "#trust" }, "All measured runs"))];
 }
 
-function takeaway(values) {
-  const options = planOptions(values), command = commandOf("predict", options, values.config);
+function takeaway(values, answer) {
+  const options = planOptions(values);
+  const command = values.config || !answer.command ? commandOf("predict", options, values.config) : answer.command;
   const { tokens, price, ...job } = options;
   const file = (tool) => async () => {
     try {
@@ -68,6 +82,7 @@ function takeaway(values) {
       return (await ask("launch", { ...rest, tool })).text;
     } catch (error) { return error.lines ? error.lines.map((line) => `# podsim: ${line}`).join("\n") : String(error); }
   };
-  return [h("pre", { tabindex: "0" }, command), h("div", { class: "row" }, copyButton("Copy the command", command), copyButton("Python", pythonOf("predict", options, values.config)),
+  return [h("pre", { tabindex: "0" }, command), h("div", { class: "row" }, copyButton("Copy the command", command),
+    copyButton("Python", pythonOf("predict", options, values.config)),
     FILES.map(([tool, title]) => copyButton(title, file(tool))))];
 }

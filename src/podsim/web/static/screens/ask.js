@@ -6,7 +6,8 @@ import { ask, description, sendFile, Problems } from "../api.js";
 import { jobOptions, packConfig, pick, sent, LAYOUT } from "../state.js";
 import { Region } from "../region.js";
 
-const LABELS = { gpus: "GPUs", sequence: "sequence", batch: "batch", precision: "precision", software: "software", optimizer_precision: "optimizer" };
+const LABELS = { gpus: "GPUs", sequence: "sequence", batch: "batch", precision: "precision", software: "software",
+  optimizer_precision: "optimizer" };
 const EXAMPLES = [
   ["Llama 3 8B on 8 H100", { model: "llama-3-8b", on: "dgx-h100", tokens: "1T", price: "2.5" }],
   ["GPT-3 175B on a SuperPOD A100", { model: "gpt3-175b", on: "superpod-a100:2su", tokens: "300G", price: "1.5" }],
@@ -25,8 +26,10 @@ export async function show(root, page) {
     timer = setTimeout(refresh, 200);
   }
 
-  const input = (name, attributes) => h("input", { ...attributes, name, value: values[name] || "", autocomplete: "off", spellcheck: "false",
-    oninput: (event) => change(name === "model" ? { model: event.target.value.trim(), config: "" } : { [name]: event.target.value.trim() }) });
+  const input = (name, attributes) => h("input", { ...attributes, name, value: values[name] || "", autocomplete: "off",
+    spellcheck: "false",
+    oninput: (event) => change(name === "model" ? { model: event.target.value.trim(),
+      config: "" } : { [name]: event.target.value.trim() }) });
   const model = input("model", { list: "models", placeholder: "llama-3-8b", required: true });
   const cluster = input("on", { list: "clusters", placeholder: "dgx-h100:8", required: true });
   const lists = h("div", { hidden: true });
@@ -41,7 +44,8 @@ export async function show(root, page) {
   const form = h("form", { onsubmit: (event) => {
     event.preventDefault();
     if (!form.reportValidity()) return;
-    page.go("answer", pick(values, ["config", "model", "on", "gpus", "batch", "sequence", "precision", "optimizer_precision", "software", "tokens", "price", "set"].filter((name) => values[name])));
+    page.go("answer", pick(values, ["config", "model", "on", "gpus", "batch", "sequence", "precision", "optimizer_precision",
+      "software", "tokens", "price", "set"].filter((name) => values[name])));
   } },
   h("div", { class: "fields tight" },
     field("Model", model, "a name of the catalog"), field("Cluster or GPU", cluster, "h100, dgx-h100:8, selene"),
@@ -58,30 +62,37 @@ export async function show(root, page) {
     defaults.element);
 
   async function refresh() {
-    if (!values.model || !values.on) return defaults.empty(h("p", {}, "With a model and a cluster, this says what is taken by default."));
+    if (!values.model || !values.on) return defaults.empty(h("p", {},
+      "With a model and a cluster, this says what is taken by default."));
     await defaults.run(async (signal) => {
       const answer = await ask("defaults", jobOptions(values), signal);
-      return [h("h2", {}, "Taken by default"), summary(answer), chips(answer.values, values, change), await moreOptions(values, change)];
+      return [h("h2", {}, "Taken by default"), summary(answer), chips(answer.values, values, change),
+        await moreOptions(values, change)];
     });
   }
   await refresh();
   ask("names", {}, page.signal).then(({ models, clusters }) => lists.append(
-    h("datalist", { id: "models" }, models.map((row) => h("option", { value: row.name }, `${amount(row.parameters)} parameters`))),
-    h("datalist", { id: "clusters" }, clusters.map((row) => h("option", { value: row.name }, `${count(row.gpus)} × ${row.gpu}`))))).catch(() => {});
+    h("datalist", { id: "models" }, models.map((row) => h("option", { value: row.name },
+      `${amount(row.parameters)} parameters`))),
+    h("datalist", { id: "clusters" }, clusters.map((row) => h("option", { value: row.name },
+      `${count(row.gpus)} × ${row.gpu}`))))).catch(() => {});
 }
 
 const summary = ({ model, cluster }) => h("p", {}, h("strong", {}, model.name), ` has ${amount(model.parameters)} parameters`,
-  model.active_parameters < model.parameters * 0.99 ? ` (${amount(model.active_parameters)} active)` : "", ` in ${model.layers} layers. `,
+  model.active_parameters < model.parameters * 0.99 ? ` (${amount(model.active_parameters)} active)` : "",
+    ` in ${model.layers} layers. `,
   h("strong", {}, cluster.name), ` has ${count(cluster.gpus)} × ${cluster.gpu} of ${bytes(cluster.memory)}.`);
 
 // Each chip opens a field; an empty one takes the default again.
 function chips(rows, values, change) {
   return h("div", { class: "chips" }, rows.map(({ name, value, given, origin }) => {
     const chip = h("button", { class: given ? "chip given" : "chip", type: "button", title: origin, onclick: () => {
-      const box = h("input", { "aria-label": LABELS[name], value: values[name] || "", placeholder: String(value), onkeydown: (event) => {
+      const box = h("input", { "aria-label": LABELS[name], value: values[name] || "", placeholder: String(value),
+        onkeydown: (event) => {
         if (event.key === "Enter") { event.preventDefault(); change({ [name]: box.value.trim() }); }
         if (event.key === "Escape") box.replaceWith(chip);
-      }, onblur: () => { if (box.value.trim() !== (values[name] || "")) change({ [name]: box.value.trim() }); else box.replaceWith(chip); } });
+      }, onblur: () => { if (box.value.trim() !== (values[name] || "")) change({ [name]: box.value.trim() });
+        else box.replaceWith(chip); } });
       box.style.width = "9rem";
       chip.replaceWith(box);
       box.focus();
@@ -97,7 +108,8 @@ async function moreOptions(values, change) {
   const { questions } = await description();
   const known = questions.plan.options.filter(({ name }) => MORE.includes(name) && name === "overrides");
   return h("details", {}, h("summary", {}, "Change what the catalogs say"), known.map((option) =>
-    field(option.flag, h("textarea", { rows: 2, spellcheck: "false", value: values.set || "", placeholder: "network.bandwidth=100Gb/s",
+    field(option.flag, h("textarea", { rows: 2, spellcheck: "false", value: values.set || "",
+      placeholder: "network.bandwidth=100Gb/s",
       onchange: (event) => change({ set: event.target.value.trim() }) }), `${option.help} One a line.`)));
 }
 
@@ -113,10 +125,12 @@ function dropArea(take) {
       note.textContent = ` ${error.message}`;
     }
   };
-  const input = h("input", { type: "file", id: "config-file", accept: ".json,application/json", onchange: () => input.files[0] && read(input.files[0]) });
+  const input = h("input", { type: "file", id: "config-file", accept: ".json,application/json", onchange: () => input.files[0] &&
+    read(input.files[0]) });
   const area = h("p", { class: "drop", ondragover: (event) => { event.preventDefault(); area.classList.add("over"); },
     ondragleave: () => area.classList.remove("over"),
-    ondrop: (event) => { event.preventDefault(); area.classList.remove("over"); if (event.dataTransfer.files[0]) read(event.dataTransfer.files[0]); } },
+    ondrop: (event) => { event.preventDefault(); area.classList.remove("over");
+      if (event.dataTransfer.files[0]) read(event.dataTransfer.files[0]); } },
   h("label", { for: "config-file" }, "Or drop a config.json here: "), input, note);
   return area;
 }

@@ -8,7 +8,8 @@ import { jobOptions, layoutOf, planOptions } from "../state.js";
 import { Region } from "../region.js";
 import { layoutWords } from "../job.js";
 
-const FACTORS = [["network.bandwidth", "Network bandwidth"], ["nvlink.bandwidth", "NVLink bandwidth"], ["gpu.memory", "Memory of a GPU"], ["gpu.memory_bandwidth", "Memory bandwidth"]];
+const FACTORS = [["network.bandwidth", "Network bandwidth"], ["nvlink.bandwidth", "NVLink bandwidth"],
+  ["gpu.memory", "Memory of a GPU"], ["gpu.memory_bandwidth", "Memory bandwidth"]];
 const NAMES = "ABCD";
 
 export async function show(root, page) {
@@ -18,26 +19,44 @@ export async function show(root, page) {
   const answers = new Region("The designs side by side", { parent: page.signal, keep: true });
   const scaling = new Region("Scaling", { parent: page.signal });
   const columns = h("div", { class: "columns" });
-  root.append(h("h1", {}, "Designs"), h("p", { class: "lead" }, "Two to four machines, each with its best plan for the same model. Move a slider to change a machine."),
-    h("div", { class: "fields narrow" }, field("Model", h("input", { value: values.model, onchange: (event) => { values.model = event.target.value.trim(); values.config = ""; page.update({ model: values.model, config: "" }); run(); } })),
-      field("Tokens to train", h("input", { value: values.tokens || "", placeholder: "1T", onchange: (event) => { values.tokens = event.target.value.trim(); page.update({ tokens: values.tokens }); run(); } }))),
+  root.append(h("h1", {}, "Designs"), h("p", { class: "lead" },
+    "Two to four machines, each with its best plan for the same model. Move a slider to change a machine."),
+    h("div", { class: "fields narrow" }, field("Model", h("input",
+      { value: values.model, onchange: (event) => { values.model = event.target.value.trim(); values.config = "";
+        page.update({ model: values.model, config: "" }); run(); } })),
+      field("Tokens to train", h("input", { value: values.tokens || "", placeholder: "1T",
+        onchange: (event) => { values.tokens = event.target.value.trim(); page.update({ tokens: values.tokens }); run(); } }))),
     columns, answers.element, h("h2", {}, "Scaling"), scaling.element);
   const save = () => page.update({ designs: designs.map(writeDesign).join("\n") });
   let timer;
   const changed = () => { save(); clearTimeout(timer); timer = setTimeout(run, 250); };
   function drawColumns() {
-    columns.replaceChildren(...designs.map((design, place) => h("section", { "aria-label": `Design ${NAMES[place]}` }, h("div", { class: "row" }, h("h2", {}, NAMES[place]),
-      designs.length > 2 ? h("button", { class: "quiet", onclick: () => { designs.splice(place, 1); drawColumns(); changed(); } }, "Remove") : null),
-    field("Cluster", h("input", { value: design.on, onchange: (event) => { design.on = event.target.value.trim(); changed(); } })),
-    field("USD for a GPU-hour", h("input", { value: design.price, inputmode: "decimal", placeholder: "2.50", onchange: (event) => { design.price = event.target.value.trim(); changed(); } })),
-    h("details", { open: Object.keys(design.factors).length ? true : null }, h("summary", {}, "Change the machine"), FACTORS.map(([key, label]) => slider(label, { min: -2, max: 2, step: 0.5, value: Math.log2(design.factors[key] || 1), show: (power) => `× ${+(2 ** power).toPrecision(2)}`,
-      oninput: (power) => { if (power) design.factors[key] = +(2 ** power).toPrecision(3); else delete design.factors[key]; changed(); } })),
-    slider("Taper of the uplinks", { min: 0.25, max: 1, step: 0.25, value: design.taper, show: (share) => (share === 1 ? "none" : `1 : ${1 / share}`), oninput: (share) => { design.taper = share; changed(); } })))),
-    designs.length < 4 ? h("button", { class: "quiet add", onclick: () => { designs.push(readDesign("dgx-b200:8")); drawColumns(); changed(); } }, "Add a design") : "");
+    columns.replaceChildren(...designs.map((design, place) => h("section", { "aria-label": `Design ${NAMES[place]}` },
+      h("div", { class: "row" }, h("h2", {}, NAMES[place]),
+      designs.length > 2 ? h("button", { class: "quiet", onclick: () => { designs.splice(place, 1); drawColumns(); changed();
+        } }, "Remove") : null),
+    field("Cluster", h("input", { value: design.on, onchange: (event) => { design.on = event.target.value.trim(); changed();
+      } })),
+    field("USD for a GPU-hour", h("input", { value: design.price, inputmode: "decimal", placeholder: "2.50",
+      onchange: (event) => { design.price = event.target.value.trim(); changed(); } })),
+    h("details", { open: Object.keys(design.factors).length ? true : null }, h("summary", {}, "Change the machine"),
+      FACTORS.map(([key, label]) => slider(label, { min: -2, max: 2, step: 0.5, value: Math.log2(design.factors[key] || 1),
+        show: (power) => `× ${+(2 ** power).toPrecision(2)}`,
+      oninput: (power) => { if (power) design.factors[key] = +(2 ** power).toPrecision(3); else delete design.factors[key];
+        changed(); } })),
+    slider("Taper of the uplinks", { min: 0.25, max: 1, step: 0.25, value: design.taper,
+      show: (share) => (share === 1 ? "none" : `1 : ${1 / share}`),
+        oninput: (share) => { design.taper = share; changed(); } })))),
+    designs.length < 4 ? h("button", { class: "quiet add", onclick: () => { designs.push(readDesign("dgx-b200:8"));
+      drawColumns(); changed(); } }, "Add a design") : "");
   }
   const run = () => {
-    scaling.empty(h("p", {}, "The best plan of each on 1, 2, 4 … times as many servers. "), h("button", { class: "quiet", onclick: () => scaling.run((signal, progress) => drawScaling(designs, values, signal, progress)) }, "Draw the curves"));
-    return answers.run(async (signal, progress) => drawTable(await Promise.all(designs.map((design) => answerOf(design, values, signal, progress).catch((error) => { if (error.name === "AbortError") throw error; return { error }; }))), designs, values, page));
+    scaling.empty(h("p", {}, "The best plan of each on 1, 2, 4 … times as many servers. "),
+      h("button", { class: "quiet", onclick: () => scaling.run((signal, progress) => drawScaling(designs, values, signal,
+        progress)) }, "Draw the curves"));
+    return answers.run(async (signal, progress) => drawTable(await Promise.all(designs.map((design) => answerOf(design, values,
+      signal, progress).catch((error) => { if (error.name === "AbortError") throw error; return { error }; }))), designs, values,
+        page));
   };
   drawColumns();
   await run();
@@ -55,7 +74,8 @@ function readDesign(line) {
   return design;
 }
 
-const writeDesign = ({ on, price, taper, factors }) => [on, ...(price ? [`price=${price}`] : []), ...(taper < 1 ? [`taper=${taper}`] : []), ...Object.entries(factors).map(([key, value]) => `${key}=${value}`)].join(";");
+const writeDesign = ({ on, price, taper, factors }) => [on, ...(price ? [`price=${price}`] : []),
+  ...(taper < 1 ? [`taper=${taper}`] : []), ...Object.entries(factors).map(([key, value]) => `${key}=${value}`)].join(";");
 
 // The options of a design: factors become values by what the machine has.
 async function optionsOf(design, values, signal) {
@@ -66,7 +86,8 @@ async function optionsOf(design, values, signal) {
   const { levers } = await ask("machine", { on: design.on }, signal);
   options.overrides = keys.map((key) => `${key}=${levers[key] * design.factors[key]}`);
   if (design.taper < 1) options.overrides.push(`network.bandwidth=${levers["network.bandwidth"] * (design.factors["network.bandwidth"] || 1) * design.taper}`);
-  if (design.taper < 1) options.overrides = options.overrides.filter((text, place, all) => !text.startsWith("network.bandwidth=") || place === all.length - 1);
+  if (design.taper < 1) options.overrides = options.overrides.filter((text, place, all) =>
+    !text.startsWith("network.bandwidth=") || place === all.length - 1);
   return options;
 }
 
@@ -75,25 +96,41 @@ async function answerOf(design, values, signal, progress) {
   const found = await stream("plan", { ...options, top: 1 }, signal, progress);
   const { plan } = found.ranked[0].prediction;
   const more = { ...(values.tokens ? { tokens: values.tokens } : {}), ...(design.price ? { price: design.price } : {}) };
-  const exact = { ...options, ...planOptions(layoutOf(plan)), batch: plan.global_batch, sequence: String(plan.sequence), precision: plan.precision, software: plan.software, ...more };
+  const exact = { ...options, ...planOptions(layoutOf(plan)), batch: plan.global_batch, sequence: String(plan.sequence),
+    precision: plan.precision, software: plan.software, ...more };
   return { options, evaluated: found.evaluated, ...(await ask("predict", exact, signal)) };
 }
 
-const ROWS = [["GPUs", (answer) => answer.gpus, count, 0], ["step", (answer) => answer.step_time, seconds, -1], ["tokens a second", (answer) => answer.tokens_per_second, count, 1],
-  ["training", (answer) => answer.training?.expected, seconds, -1], ["money", (answer) => answer.expense?.low, money, -1], ["utilisation", (answer) => answer.mfu, percent, 1], ["memory", (answer) => answer.memory, bytes, 0]];
+const ROWS = [["GPUs", (answer) => answer.gpus, count, 0], ["step", (answer) => answer.step_time, seconds, -1],
+  ["tokens a second", (answer) => answer.tokens_per_second, count, 1],
+  ["training", (answer) => answer.training?.expected, seconds, -1], ["money", (answer) => answer.expense?.low, money, -1],
+    ["utilisation", (answer) => answer.mfu, percent, 1], ["memory", (answer) => answer.memory, bytes, 0]];
 
 function drawTable(answers, designs, values, page) {
   const rows = ROWS.map(([name, of, format, better]) => {
     const known = answers.map((answer) => (answer.error ? null : of(answer) ?? null));
-    const best = better && known.some((value) => value !== null) ? (better > 0 ? Math.max : Math.min)(...known.filter((value) => value !== null)) : null;
+    const best = better && known.some((value) => value !== null) ? (better > 0 ? Math.max : Math.min)(...known.filter((value) =>
+      value !== null)) : null;
     return { name, known, format, best };
   }).filter((row) => row.known.some((value) => value !== null));
-  const head = designs.map((design, place) => ({ title: `${NAMES[place]} ${design.on}`, of: (row) => (row.text ? row.text[place] : h("span", { class: row.known[place] === row.best ? "best" : "" }, number(row.known[place], row.format, `${NAMES[place]}.${row.name}`))), class: "n" }));
-  const words = { name: "plan", text: answers.map((answer) => (answer.error ? h("span", { class: "bad wrap" }, answer.error.lines?.[0] || answer.error.message) : h("a", { class: "wrap", href: page.link("answer", { ...layoutOf(answer.plan), on: answer.options.on, batch: answer.plan.global_batch, software: "", precision: "", gpus: "", set: (answer.options.overrides || []).join("\n") }) }, layoutWords(answer.plan)))) };
-  const data = designs.map((design, place) => ({ design: NAMES[place], on: design.on, ...design.factors, price: design.price, ...(answers[place].error ? { error: answers[place].error.message } : answers[place]) }));
-  const csv = () => [["quantity", ...designs.map((design) => design.on)], ...rows.map((row) => [row.name, ...row.known.map((value) => value ?? "")])].map((line) => line.map((cell) => `"${String(cell).replaceAll('"', '""').replace(/^[=@+-]/, "'$&")}"`).join(",")).join("\n");
-  return [table([{ title: "", key: "name" }, ...head], [...rows, words], { caption: "The best plan of each; the best figure of a row is bold" }),
-    h("div", { class: "row" }, h("button", { class: "quiet", onclick: () => download("designs.csv", csv(), "text/csv") }, "Save as CSV"), h("button", { class: "quiet", onclick: () => download("designs.json", JSON.stringify(data, null, 2), "application/json") }, "Save as JSON")),
+  const head = designs.map((design, place) => ({ title: `${NAMES[place]} ${design.on}`,
+    of: (row) => (row.text ? row.text[place] : h("span", { class: row.known[place] === row.best ? "best" : "" },
+      number(row.known[place], row.format, `${NAMES[place]}.${row.name}`))), class: "n" }));
+  const words = { name: "plan", text: answers.map((answer) => (answer.error ? h("span", { class: "bad wrap" },
+    answer.error.lines?.[0] || answer.error.message) : h("a",
+      { class: "wrap", href: page.link("answer", { ...layoutOf(answer.plan), on: answer.options.on,
+        batch: answer.plan.global_batch, software: "", precision: "", gpus: "",
+          set: (answer.options.overrides || []).join("\n") }) }, layoutWords(answer.plan)))) };
+  const data = designs.map((design, place) => ({ design: NAMES[place], on: design.on, ...design.factors, price: design.price,
+    ...(answers[place].error ? { error: answers[place].error.message } : answers[place]) }));
+  const csv = () => [["quantity", ...designs.map((design) => design.on)],
+    ...rows.map((row) => [row.name, ...row.known.map((value) => value ?? "")])].map((line) =>
+      line.map((cell) => `"${String(cell).replaceAll('"', '""').replace(/^[=@+-]/, "'$&")}"`).join(",")).join("\n");
+  return [table([{ title: "", key: "name" }, ...head], [...rows, words],
+    { caption: "The best plan of each; the best figure of a row is bold" }),
+    h("div", { class: "row" }, h("button", { class: "quiet", onclick: () => download("designs.csv", csv(), "text/csv") },
+      "Save as CSV"), h("button", { class: "quiet", onclick: () => download("designs.json", JSON.stringify(data, null, 2),
+        "application/json") }, "Save as JSON")),
     h("p", { class: "hint" }, `The same in a terminal: podsim study FILE.toml, or podsim plan ${values.model} --on ${designs[0].on} for each.`)];
 }
 
@@ -104,7 +141,8 @@ async function drawScaling(designs, values, signal, progress) {
     const most = +many || 1;
     for (let nodes = 1; nodes <= Math.max(most, 8) && nodes <= 512; nodes *= 2) {
       try {
-        const answer = await stream("plan", { ...options, on: many || most === 1 ? `${node}:${nodes}` : design.on, top: 1 }, signal, progress);
+        const answer = await stream("plan", { ...options, on: many || most === 1 ? `${node}:${nodes}` : design.on, top: 1 },
+          signal, progress);
         points.push([answer.gpus, answer.ranked[0].prediction.tokens_per_second]);
       } catch (error) { if (error.name === "AbortError" || !error.lines) throw error; }
       if (!many && most === 1 && nodes >= 8) break;
@@ -113,6 +151,9 @@ async function drawScaling(designs, values, signal, progress) {
   }
   if (!series.length) return h("p", { class: "muted" }, "None of these fits the model.");
   const rows = series.flatMap(({ name, points }) => points.map(([gpus, rate]) => ({ name, gpus, rate, each: rate / gpus })));
-  return figure("Tokens a second of the best plan on each number of GPUs. A straight line is perfect scaling.", lines(series, { x: { title: "GPUs", show: count, log: true }, y: { title: "tokens a second", show: (value) => (value >= 1e6 ? `${value / 1e6} M` : value >= 1e3 ? `${value / 1e3} k` : String(value)), log: true }, label: "Scaling curves" }),
-    [{ title: "design", key: "name" }, { title: "GPUs", key: "gpus", format: count }, { title: "tokens a second", key: "rate", format: count }, { title: "a GPU", key: "each", format: count }], rows);
+  return figure("Tokens a second of the best plan on each number of GPUs. A straight line is perfect scaling.",
+    lines(series, { x: { title: "GPUs", show: count, log: true },
+      y: { title: "tokens a second", show: (value) => (value >= 1e6 ? `${value / 1e6} M` : value >= 1e3 ? `${value / 1e3} k` : String(value)), log: true }, label: "Scaling curves" }),
+    [{ title: "design", key: "name" }, { title: "GPUs", key: "gpus", format: count },
+      { title: "tokens a second", key: "rate", format: count }, { title: "a GPU", key: "each", format: count }], rows);
 }

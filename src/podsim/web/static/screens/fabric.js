@@ -8,29 +8,46 @@ import { hasLayout, planOptions } from "../state.js";
 import { Region } from "../region.js";
 import { ensurePlan, isAsked } from "../job.js";
 
-const EXAMPLES = [["dgx-h100", "DGX H100"], ["superpod-a100", "SuperPOD A100"], ["selene", "Selene"], ["superpod-gb200", "SuperPOD GB200"], ["tpu-v4", "TPU v4"]];
+const EXAMPLES = [["dgx-h100", "DGX H100"], ["superpod-a100", "SuperPOD A100"], ["selene", "Selene"],
+  ["superpod-gb200", "SuperPOD GB200"], ["tpu-v4", "TPU v4"]];
 
 export async function show(root, page) {
   const values = { ...page.values };
   const drawing = new Region("The fabric", { parent: page.signal, keep: true });
   const loads = new Region("The load of each link", { parent: page.signal });
+  let use = null;
   const name = h("input", { value: values.fabric || values.on || "dgx-h100", onchange: () => look(name.value.trim()) });
   const look = (on) => { name.value = on; values.fabric = on; page.update({ fabric: on }); return draw(); };
-  root.append(h("h1", {}, "Fabric"), h("p", { class: "lead" }, "One server with its parts, then each network with its layers. Wheel or + and − zoom, drag moves, 0 shows all."),
-    h("div", { class: "fields narrow" }, field("Cluster or fabric", name)), h("div", { class: "row" }, EXAMPLES.map(([on, title]) => h("button", { class: "quiet", onclick: () => look(on) }, title))),
+  root.append(h("h1", {}, "Fabric"), h("p", { class: "lead" },
+    "One server with its parts, then each network with its layers. Wheel or + and − zoom, drag moves, 0 shows all."),
+    h("div", { class: "fields narrow" }, field("Cluster or fabric", name)),
+      h("div", { class: "row" }, EXAMPLES.map(([on, title]) => h("button", { class: "quiet", onclick: () => look(on) }, title))),
     drawing.element, h("h2", {}, "The load of each link in a step"), loads.element);
   const draw = () => drawing.run(async (signal) => {
     const answer = await ask("fabric", { on: name.value.trim() }, signal);
-    return [zoomed(answer.svg, answer.title), h("details", {}, h("summary", {}, "Data as a table"), table([{ title: "network", key: "net" }, { title: "layer", key: "kind" }, { title: "boxes", key: "boxes", format: count }, { title: "switch", key: "switch" },
-      { title: "cables upwards", key: "cables", format: count }, { title: "of", key: "bandwidth", format: rate }], answer.nets.flatMap((net) => net.layers.map((layer) => ({ net: net.title, ...layer, boxes: layer.groups.reduce((sum, each) => sum + each, 0) }))), { caption: answer.title }))];
+    return [zoomed(answer.svg, answer.title), h("details", {}, h("summary", {}, "Data as a table"),
+      table([{ title: "network", key: "net" }, { title: "layer", key: "kind" }, { title: "boxes", key: "boxes", format: count },
+        { title: "switch", key: "switch" },
+      { title: "cables upwards", key: "cables", format: count }, { title: "of", key: "bandwidth", format: rate }],
+        answer.nets.flatMap((net) => net.layers.map((layer) => ({ net: net.title, ...layer,
+          boxes: layer.groups.reduce((sum, each) => sum + each, 0) }))), { caption: answer.title }))];
   });
-  if (!isAsked(values)) loads.empty(h("p", {}, "A plan of a model says what its step moves. ", h("a", { href: page.link("ask") }, "Ask for one.")));
+  if (!isAsked(values)) loads.empty(h("p", {}, "A plan of a model says what its step moves. ",
+    h("a", { href: page.link("ask") }, "Ask for one.")));
   await Promise.all([draw(), isAsked(values) ? loads.run(async (signal, progress) => {
     if (!hasLayout(values)) await ensurePlan(values, page, signal, progress);
     const { tokens, price, ...options } = planOptions(values);
     const answer = await ask("timeline", { ...options, kernels: false }, signal);
+    use = answer.links.reduce((most, link) => Math.max(most, link.utilisation), 0);
     return drawLoads(answer);
   }) : null]);
+  if (use !== null && name.value === values.on) shade(drawing.element, use);
+}
+
+// Adapters and their ports, the darker the busier the busiest of them is.
+function shade(element, use) {
+  for (const box of element.querySelectorAll(".nic")) box.style.setProperty("--load", `${Math.round(100 * use)}%`);
+  element.append(h("p", { class: "hint" }, `Adapters are coloured by their load in the step: ${percent(use)} of what they can carry.`));
 }
 
 function zoomed(text, label) {
@@ -69,8 +86,10 @@ function zoomed(text, label) {
   box.addEventListener("pointerup", () => { drag = null; });
   box.addEventListener("keydown", (event) => {
     const step = width / view.scale / 10;
-    const moves = { "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3), 0: () => { view = { x: 0, y: 0, scale: 1 }; place(); },
-      ArrowLeft: () => { view.x -= step; place(); }, ArrowRight: () => { view.x += step; place(); }, ArrowUp: () => { view.y -= step; place(); }, ArrowDown: () => { view.y += step; place(); } };
+    const moves = { "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3),
+      0: () => { view = { x: 0, y: 0, scale: 1 }; place(); },
+      ArrowLeft: () => { view.x -= step; place(); }, ArrowRight: () => { view.x += step; place(); },
+        ArrowUp: () => { view.y -= step; place(); }, ArrowDown: () => { view.y += step; place(); } };
     if (moves[event.key]) { event.preventDefault(); moves[event.key](); }
   });
   return box;
@@ -78,8 +97,11 @@ function zoomed(text, label) {
 
 function drawLoads({ links, model, cluster, step_time: step }) {
   if (!links.length) return h("p", { class: "muted" }, "Nothing leaves a server under this plan: no adapter carries anything.");
-  const columns = [{ title: "links", key: "name" }, { title: "equal ones", key: "copies", format: String }, { title: "capacity", key: "capacity", format: rate }, { title: "bytes", key: "bytes", format: bytes },
+  const columns = [{ title: "links", key: "name" }, { title: "equal ones", key: "copies", format: String },
+    { title: "capacity", key: "capacity", format: rate }, { title: "bytes", key: "bytes", format: bytes },
     { title: "busy", key: "busy", format: seconds }, { title: "utilisation", key: "utilisation", format: percent }];
-  return [h("p", {}, `A step of ${model} on ${cluster} takes `, number(step, seconds, "step_time"), ". This is the share of each link's capacity that it uses."),
-    figure("Utilisation of the adapters", bars(links.map((link) => [link.name, link.utilisation, bytes(link.bytes)]), { show: percent, label: "Utilisation of each link", most: 1, key: "utilisation" }), columns, links)];
+  return [h("p", {}, `A step of ${model} on ${cluster} takes `, number(step, seconds, "step_time"),
+    ". This is the share of each link's capacity that it uses."),
+    figure("Utilisation of the adapters", bars(links.map((link) => [link.name, link.utilisation, bytes(link.bytes)]),
+      { show: percent, label: "Utilisation of each link", most: 1, key: "utilisation" }), columns, links)];
 }

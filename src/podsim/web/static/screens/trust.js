@@ -14,17 +14,21 @@ export async function show(root, page) {
   const values = { ...page.values };
   const region = new Region("Predicted against measured", { parent: page.signal, keep: true });
   const controls = h("div", { class: "fields narrow" });
-  root.append(h("h1", {}, "Trust"), h("p", { class: "lead" }, "Every measured training run that podsim knows, and what it predicts for it. Constants were fitted on some (calibrate); the others were only looked at (test)."), controls, region.element);
+  root.append(h("h1", {}, "Trust"), h("p", { class: "lead" },
+    "Every measured training run that podsim knows, and what it predicts for it. Constants were fitted on some (calibrate); the others were only looked at (test)."), controls, region.element);
   let runs, present = null;
   const draw = () => region.run(async (signal) => {
     runs ||= (await ask("measured", {}, signal)).rows;
     if (isAsked(values) && hasLayout(values) && !present) present = await predict(values, {}, signal).catch(() => null);
-    if (!controls.children.length) controls.append(...FILTERS.map(([name, label]) => field(label, select([["", "all"], ...[...new Set(runs.map((run) => run[name]))].sort().map((value) => [value, value])], values[`only_${name}`] || "", (value) => {
+    if (!controls.children.length) controls.append(...FILTERS.map(([name, label]) => field(label,
+      select([["", "all"], ...[...new Set(runs.map((run) => run[name]))].sort().map((value) => [value, value])],
+        values[`only_${name}`] || "", (value) => {
       values[`only_${name}`] = value;
       page.update({ [`only_${name}`]: value });
       draw();
     }))));
-    const shown = runs.filter((run) => FILTERS.every(([name]) => !values[`only_${name}`] || run[name] === values[`only_${name}`]));
+    const shown = runs.filter((run) => FILTERS.every(([name]) => !values[`only_${name}`] ||
+      run[name] === values[`only_${name}`]));
     return shown.length ? drawRuns(shown, present) : h("div", { class: "state" }, h("p", {}, "No measured run is like this."));
   });
   await draw();
@@ -33,26 +37,40 @@ export async function show(root, page) {
 function drawRuns(runs, present) {
   const errors = runs.map((run) => Math.abs(run.error)).sort((a, b) => a - b);
   const share = (limit) => errors.filter((error) => error <= limit).length / errors.length;
-  const axis = { low: 0, high: Math.min(1, Math.max(...runs.map((run) => Math.max(run.measured, run.predicted))) * 1.08), show: percent };
-  const plot = frame({ x: { ...axis, title: "measured utilisation" }, y: { ...axis, title: "predicted utilisation" }, label: "Predicted against measured utilisation", height: innerWidth < 600 ? 380 : 520, width: innerWidth < 600 ? 400 : 640 });
+  const axis = { low: 0, high: Math.min(1, Math.max(...runs.map((run) => Math.max(run.measured, run.predicted))) * 1.08),
+    show: percent };
+  const plot = frame({ x: { ...axis, title: "measured utilisation" }, y: { ...axis, title: "predicted utilisation" },
+    label: "Predicted against measured utilisation", height: innerWidth < 600 ? 380 : 520, width: innerWidth < 600 ? 400 : 640 });
   plot.layer.append(s("line", { class: "diagonal", x1: plot.x(0), y1: plot.y(0), x2: plot.x(axis.high), y2: plot.y(axis.high) }));
-  for (const run of runs) plot.layer.append(s("circle", { cx: plot.x(run.measured), cy: plot.y(run.predicted), r: 3, class: `run ${run.role}` }));
+  for (const run of runs) plot.layer.append(s("circle", { cx: plot.x(run.measured), cy: plot.y(run.predicted), r: 3,
+    class: `run ${run.role}` }));
   const nearest = present?.nearest && runs.find((run) => run.id === present.nearest.id);
-  if (nearest) plot.layer.append(s("circle", { cx: plot.x(nearest.measured), cy: plot.y(nearest.predicted), r: 7, class: "nearest" }));
-  if (present) plot.layer.append(s("line", { class: "present", x1: plot.x(0), x2: plot.x(axis.high), y1: plot.y(present.mfu_6pd), y2: plot.y(present.mfu_6pd) }));
+  if (nearest) plot.layer.append(s("circle", { cx: plot.x(nearest.measured), cy: plot.y(nearest.predicted), r: 7,
+    class: "nearest" }));
+  if (present) plot.layer.append(s("line", { class: "present", x1: plot.x(0), x2: plot.x(axis.high), y1: plot.y(present.mfu_6pd),
+    y2: plot.y(present.mfu_6pd) }));
   plot.svg.addEventListener("pointermove", (event) => {
     const box = plot.svg.getBoundingClientRect(), scale = plot.width / box.width;
     const [x, y] = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
-    const [near, distance] = runs.reduce(([best, least], run) => { const away = Math.hypot(plot.x(run.measured) - x, plot.y(run.predicted) - y); return away < least ? [run, away] : [best, least]; }, [null, 12]);
-    if (near && distance < 12) showTip(event, `${near.id} (${near.role})\n${amount(near.parameters)} parameters on ${near.gpus} ${near.architecture} GPUs\n${near.software}, tp ${near.tp}, pp ${near.pp}\nmeasured ${percent(near.measured)}, predicted ${percent(near.predicted)}`);
+    const [near, distance] = runs.reduce(([best, least], run) => { const away = Math.hypot(plot.x(run.measured) - x,
+      plot.y(run.predicted) - y); return away < least ? [run, away] : [best, least]; }, [null, 12]);
+    if (near && distance < 12) showTip(event,
+      `${near.id} (${near.role})\n${amount(near.parameters)} parameters on ${near.gpus} ${near.architecture} GPUs\n${near.software}, tp ${near.tp}, pp ${near.pp}\nmeasured ${percent(near.measured)}, predicted ${percent(near.predicted)}`);
     else hideTip();
   });
   plot.svg.addEventListener("pointerleave", hideTip);
-  const columns = [{ title: "run", key: "id" }, { title: "role", key: "role" }, { title: "GPUs", key: "gpus", format: count }, { title: "family", key: "architecture" }, { title: "software", key: "software" }, { title: "parallelism", key: "kind" },
-    { title: "parameters", key: "parameters", format: amount }, { title: "measured", key: "measured", format: percent }, { title: "predicted", key: "predicted", format: percent }, { title: "error of the time", key: "error", format: signed }];
+  const columns = [{ title: "run", key: "id" }, { title: "role", key: "role" }, { title: "GPUs", key: "gpus", format: count },
+    { title: "family", key: "architecture" }, { title: "software", key: "software" }, { title: "parallelism", key: "kind" },
+    { title: "parameters", key: "parameters", format: amount }, { title: "measured", key: "measured", format: percent },
+      { title: "predicted", key: "predicted", format: percent }, { title: "error of the time", key: "error", format: signed }];
   const worst = [...runs].sort((a, b) => Math.abs(b.error) - Math.abs(a.error)).slice(0, 100);
-  return [h("p", { class: "headline" }, "Half of ", number(runs.length, count, "runs"), " runs are predicted within ", number(errors[Math.floor(errors.length / 2)], percent, "median"), "; ", number(share(0.2), percent), " within 20 %."),
-    present ? h("p", {}, "The line is the present answer, at ", number(present.mfu_6pd, percent, "mfu_6pd"), nearest ? ["; the ring is its nearest run, ", h("code", {}, nearest.id), `, ${digits(present.nearest.distance, 2)} doublings away, predicted with an error of `, number(nearest.error, signed, "nearest.error")] : "", ".") : null,
+  return [h("p", { class: "headline" }, "Half of ", number(runs.length, count, "runs"), " runs are predicted within ",
+    number(errors[Math.floor(errors.length / 2)], percent, "median"), "; ", number(share(0.2), percent), " within 20 %."),
+    present ? h("p", {}, "The line is the present answer, at ", number(present.mfu_6pd, percent, "mfu_6pd"),
+      nearest ? ["; the ring is its nearest run, ", h("code", {}, nearest.id),
+        `, ${digits(present.nearest.distance, 2)} doublings away, predicted with an error of `,
+          number(nearest.error, signed, "nearest.error")] : "", ".") : null,
     figure("Model FLOPs utilisation, 6 times parameters a token. On the diagonal a prediction is right; above it, it is too fast.", [plot.svg, h("ul", { class: "legend" }, h("li", {}, h("i", { class: "dot test" }), "test"), h("li", {}, h("i", { class: "dot calibrate" }), "calibrate"))], null),
-    h("h2", {}, runs.length > 100 ? "The hundred largest errors" : "The runs"), table(columns, worst, { caption: "Measured runs", sort: "error" })];
+    h("h2", {}, runs.length > 100 ? "The hundred largest errors" : "The runs"),
+      table(columns, worst, { caption: "Measured runs", sort: "error" })];
 }

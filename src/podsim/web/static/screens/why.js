@@ -7,8 +7,10 @@ import { Region } from "../region.js";
 import { layoutOf } from "../state.js";
 import { ensurePlan, isAsked, layoutWords, nothing, predict } from "../job.js";
 
-export const PARTS = { compute: "matrix arithmetic", memory: "memory-bound kernels", launch: "waiting for the host", tp: "tensor-parallel", cp: "context-parallel",
-  ep: "expert-parallel", pp: "pipeline sends", dp: "data-parallel", bubble: "pipeline bubble", optimizer: "optimizer", host: "host work", allowance: "allowance", correction: "correction" };
+export const PARTS = { compute: "matrix arithmetic", memory: "memory-bound kernels", launch: "waiting for the host",
+  tp: "tensor-parallel", cp: "context-parallel",
+  ep: "expert-parallel", pp: "pipeline sends", dp: "data-parallel", bubble: "pipeline bubble", optimizer: "optimizer",
+    host: "host work", allowance: "allowance", correction: "correction" };
 const COLOUR = Object.fromEntries(Object.keys(PARTS).map((name, place) => [name, PALETTE[place % PALETTE.length]]));
 const KINDS = ["weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor"];
 
@@ -41,39 +43,53 @@ export async function show(root, page) {
 
 function controls(values, change) {
   return h("div", { class: "controls" },
-    choose("Recomputation", [["none", "none"], ["selective", "selective"], ["full", "full"]], values.recompute, (recompute) => change({ recompute, recompute_layers: "0" })),
+    choose("Recomputation", [["none", "none"], ["selective", "selective"], ["full", "full"]], values.recompute,
+      (recompute) => change({ recompute, recompute_layers: "0" })),
     choose("ZeRO", ["0", "1", "2", "3"].map((level) => [level, level]), values.zero, (zero) => change({ zero })),
-    slider("Micro-batch", { min: 0, max: 5, value: Math.log2(+values.micro_batch), show: (power) => String(2 ** power), oninput: (power) => change({ micro_batch: String(2 ** power) }) }),
-    choose("Sequence parallelism", [["false", "off"], ["true", "on"]], values.sequence_parallel, (on) => change({ sequence_parallel: on })),
+    slider("Micro-batch", { min: 0, max: 5, value: Math.log2(+values.micro_batch), show: (power) => String(2 ** power),
+      oninput: (power) => change({ micro_batch: String(2 ** power) }) }),
+    choose("Sequence parallelism", [["false", "off"], ["true", "on"]], values.sequence_parallel,
+      (on) => change({ sequence_parallel: on })),
     choose("Fused attention", [["true", "on"], ["false", "off"]], values.flash, (flash) => change({ flash })));
 }
 
 function drawAnswer(answer) {
-  const parts = Object.entries(answer.parts).filter(([, value]) => value > 0).map(([name, value]) => [PARTS[name] || name, value, COLOUR[name], `parts.${name}`]);
+  const parts = Object.entries(answer.parts).filter(([, value]) => value > 0).map(([name, value]) => [PARTS[name] || name, value,
+    COLOUR[name], `parts.${name}`]);
   const gains = Object.entries(answer.gains).sort(([, a], [, b]) => b - a);
-  return [h("p", { class: "headline" }, number(answer.step_time, seconds, "step_time"), " a step, ", number(answer.mfu, percent, "mfu"), " utilisation, ",
-    h("span", { class: answer.fits ? "good" : "bad" }, answer.fits ? "fits" : "does not fit"), "."), h("p", { class: "muted" }, `${layoutWords(answer.plan)}.`),
+  return [h("p", { class: "headline" }, number(answer.step_time, seconds, "step_time"), " a step, ",
+    number(answer.mfu, percent, "mfu"), " utilisation, ",
+    h("span", { class: answer.fits ? "good" : "bad" }, answer.fits ? "fits" : "does not fit"), "."),
+      h("p", { class: "muted" }, `${layoutWords(answer.plan)}.`),
   h("h2", {}, "Where the step goes"),
   figure(answer.bottleneck, [stack(parts, { show: seconds, label: "Parts of the step" }), legend(parts, seconds)],
     [{ title: "part", key: 0 }, { title: "time", key: 1, format: seconds }], parts),
   h("h2", {}, "Memory by stage"), memory(answer),
-  h("h2", {}, "What 10 % more gains"), bars(gains.map(([name, value]) => [name, value]), { show: signed, label: "Gain of throughput by 10 % more of each", key: "gains" })];
+  h("h2", {}, "What 10 % more gains"), bars(gains.map(([name, value]) => [name, value]),
+    { show: signed, label: "Gain of throughput by 10 % more of each", key: "gains" })];
 }
 
 function memory({ stages, memory_limit: limit }) {
   const most = Math.max(limit * 1.04, ...stages.map(({ kinds }) => Object.values(kinds).reduce((sum, value) => sum + value, 0)));
-  const rows = stages.map(({ first, count, kinds }) => ({ name: count > 1 ? `stages ${first} to ${first + count - 1}` : `stage ${first}`, kinds,
+  const rows = stages.map(({ first, count,
+    kinds }) => ({ name: count > 1 ? `stages ${first} to ${first + count - 1}` : `stage ${first}`, kinds,
     total: Object.values(kinds).reduce((sum, value) => sum + value, 0) }));
   const parts = (kinds) => KINDS.map((kind, place) => [kind, kinds[kind] || 0, PALETTE[place]]);
-  return figure(h("span", {}, "The red line is what a GPU has: ", number(limit, bytes, "memory_limit"), "."), [rows.map(({ name, kinds, total }) => h("div", { class: "stage" }, h("span", {}, name),
+  return figure(h("span", {}, "The red line is what a GPU has: ", number(limit, bytes, "memory_limit"), "."),
+    [rows.map(({ name, kinds, total }) => h("div", { class: "stage" }, h("span", {}, name),
     stack(parts(kinds), { show: bytes, total: most, limit, height: 30, label: `Memory of ${name}` }),
     h("data", { value: total, class: total > limit ? "bad" : "" }, bytes(total)))), legend(parts(rows[0].kinds), bytes)],
-  [{ title: "stage", key: "name" }, ...KINDS.map((kind) => ({ title: kind, of: (row) => row.kinds[kind] || 0, format: bytes })), { title: "all", key: "total", format: bytes }], rows);
+  [{ title: "stage", key: "name" }, ...KINDS.map((kind) => ({ title: kind, of: (row) => row.kinds[kind] || 0, format: bytes })),
+    { title: "all", key: "total", format: bytes }], rows);
 }
 
 function topOps({ ops }) {
-  const rows = ops.map((op) => ({ ...op, all: (op.forward + op.backward) * op.copies })).sort((a, b) => b.all - a.all).slice(0, 10);
-  return [h("h2", {}, "The ops that take longest"), table([{ title: "op", of: (op) => `${op.block} ${op.name}` }, { title: "kind", key: "kind" }, { title: "layers", key: "copies", format: String },
-    { title: "forward", key: "forward", format: seconds }, { title: "backward", key: "backward", format: seconds }, { title: "of light", key: "light", format: percent },
-    { title: "bound", key: "bound" }, { title: "speed from", key: "source" }], rows, { caption: "For one micro-batch on one rank; times of one layer" })];
+  const rows = ops.map((op) => ({ ...op, all: (op.forward + op.backward) * op.copies })).sort((a, b) => b.all - a.all).slice(0,
+    10);
+  return [h("h2", {}, "The ops that take longest"), table([{ title: "op", of: (op) => `${op.block} ${op.name}` },
+    { title: "kind", key: "kind" }, { title: "layers", key: "copies", format: String },
+    { title: "forward", key: "forward", format: seconds }, { title: "backward", key: "backward", format: seconds },
+      { title: "of light", key: "light", format: percent },
+    { title: "bound", key: "bound" }, { title: "speed from", key: "source" }], rows,
+      { caption: "For one micro-batch on one rank; times of one layer" })];
 }
