@@ -101,8 +101,8 @@ class TensorOp:
     """Whether a fusing framework merges this memory-bound op into its neighbour (bias, activation, dropout, residual).
     """
     gradient: Gradient = "both"
-    """The gradients of its backward pass: of input and weight, of the input alone (a frozen weight), or none (a frozen layer
-    below all that is trained)."""
+    """The gradients of its backward pass: of input and weight, of the input alone (a frozen weight), or none (a frozen
+    layer below all that is trained)."""
     stored_bytes: float = 0.0
     """B. The bytes of a frozen weight that is kept quantised; 0 is the plan's precision."""
 
