@@ -67,39 +67,47 @@ def _tuned(model: Model, training: str) -> Model:
         return _with_frozen_layers(model, number)
     if number > model.hidden:
         raise ModelError(f"train={training}: a rank of {number} is above the model's width, {model.hidden}")
-    stored = _QUANTISED if kind == "qlora" else 0.0
+    stored, gated = _QUANTISED if kind == "qlora" else 0.0, bool(model.attributes.get("gated"))
     return replace(
         model,
         training=f"{kind}:{number}",
         embedding=replace(model.embedding, ops=tuple(_unreached(op) for op in model.embedding.ops)),
-        layers=tuple(_adapted_block(block, number, stored) for block in model.layers),
+        layers=tuple(_adapted_block(block, number, stored, gated) for block in model.layers),
         head=replace(model.head, ops=tuple(_frozen(op) for op in model.head.ops)),
     )
 
 
-def _adapted_block(block: Block, rank: int, stored: float) -> Block:
+def _adapted_block(block: Block, rank: int, stored: float, gated: bool) -> Block:
     ops: list[TensorOp] = []
     for op in block.ops:
         if op.kind != "gemm" or not op.weight or op.name == "moe.router":
             ops.append(_frozen(op))
             continue
-        ops += [replace(_frozen(op), stored_bytes=stored), *_adapters(op, rank)]
+        ops += [replace(_frozen(op), stored_bytes=stored), *_adapters(op, rank, _matrices(op, gated))]
     return replace(block, ops=tuple(ops))
 
 
-def _adapters(op: TensorOp, rank: int) -> list[TensorOp]:
-    """The two products beside one, A and B; an expert's own for each expert."""
-    copies = op.weight // (op.n * op.k) if op.n and op.k else 1
+def _matrices(op: TensorOp, gated: bool) -> int:
+    """The matrices that one op joins, each with adapters of its own: queries, keys and values, or gate and up."""
+    if op.name.endswith(".qkv"):
+        return 3
+    return 2 if gated and op.name.endswith("up") and not op.name.startswith("attention") else 1
+
+
+def _adapters(op: TensorOp, rank: int, matrices: int) -> list[TensorOp]:
+    """The two products beside one, A and B; an expert's own for each expert, and an A for each matrix that it joins."""
+    copies = op.weight // (op.n * op.k)
     divided = op.split if op.split in ("column", "vocab") else "none"
     inner = replace(
-        op, name=f"{op.name}.lora_a", split="none", n=rank, weight=copies * op.k * rank, bias=0, heads=0, kv_heads=0,
+        op, name=f"{op.name}.lora_a", split="none", n=matrices * rank, weight=copies * op.k * matrices * rank, bias=0,
+        heads=0, kv_heads=0,
         head_dim=0, value_dim=0, saved=(),
     )  # fmt: skip
     return [
         inner,
         replace(
             inner, name=f"{op.name}.lora_b", split=divided, n=op.n, k=rank, weight=copies * op.n * rank,
-            saved=(Saved(elements=rank, split="none", expert=op.expert),),
+            saved=(Saved(elements=matrices * rank, split="none", expert=op.expert),),
         ),
     ]  # fmt: skip
 
