@@ -203,6 +203,7 @@ class SearchOptions(TrainedFields, JobOptions):
         "time", "time, memory, cost or energy.", choices=("time", "memory", "cost", "energy")
     )
     top: int = option(5, "Layouts to show.")
+    jobs: int = option(1, "Threads of the search; 0 for one a processor.")
     limit: Mapping[str, str | Sequence[object]] | None = option(
         None, "Restrict a field, as tp=4,8 or zero=1. Repeatable.", read=pairs("tp=4,8")
     )
