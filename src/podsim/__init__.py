@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import load_cluster as load_cluster
     from podsim.hardware.parts import Gpu as Gpu
     from podsim.hardware.parts import Link as Link
+    from podsim.results.job_chain import JobChain as JobChain
     from podsim.results.prediction import PlanResult as PlanResult
     from podsim.results.prediction import Prediction as Prediction
     from podsim.results.served import Figure as Figure
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from podsim.verbs.fewest import fewest_gpus as fewest_gpus
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
+    from podsim.verbs.jobs import jobs as jobs
     from podsim.verbs.kernel import kernel as kernel
     from podsim.verbs.launch import launch as launch
     from podsim.verbs.measure import measure_collective as measure_collective
@@ -91,6 +93,7 @@ _PUBLIC = {
     "Prediction": "results.prediction",
     "Served": "results.served",
     "SimulatedStep": "results.simulated",
+    "JobChain": "results.job_chain",
     "StudyResult": "results.study",
     "StudyRow": "results.study",
     "calibrate": "verbs.calibrate",
@@ -140,6 +143,7 @@ _PUBLIC = {
     "storage_show": "verbs.storage",
     "storage_size": "verbs.storage_size",
     "storage_validate": "verbs.storage_validate",
+    "jobs": "verbs.jobs",
     "study": "verbs.study",
     "train": "verbs.train",
     "validate": "verbs.validate",

@@ -117,3 +117,10 @@ def test_all_plans_cost_what_a_step_costs(node: Cluster, software: str) -> None:
     seconds = found.step_seconds.ravel()[found.order]
     assert (np.diff(seconds) >= 0).all()
     assert (np.diff(found.order)[np.diff(seconds) == 0] > 0).all()
+
+
+def test_threads_find_what_one_thread_finds(gpt22: Model, node: Cluster) -> None:
+    one, two = (search(gpt22, node, FIXED, jobs=jobs) for jobs in (1, 2))
+    assert np.array_equal(one.order, two.order)
+    assert np.array_equal(one.step_seconds, two.step_seconds)
+    assert (one.evaluated, one.pareto.tolist()) == (two.evaluated, two.pareto.tolist())

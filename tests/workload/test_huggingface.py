@@ -28,7 +28,7 @@ def test_parameters_are_exact(name: str) -> None:
 
 
 def test_every_family_is_tested() -> None:
-    assert {read_config(row["config"]).family for row in TABLE.values()} == set(FAMILIES)
+    assert {read_config(row["config"]).family for row in TABLE.values()} >= set(FAMILIES)
 
 
 def test_active_parameters_of_mixtures() -> None:

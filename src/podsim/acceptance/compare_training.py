@@ -36,7 +36,8 @@ def compare_training(
     given = {**run.changes, **(overrides or {})}
     setting = read_plan(
         PlanOptions(
-            model=run.model, on=on, gpus=run.ranks, batch=int(run.plan["global_batch"]), overrides=given or None, **plan
+            model=run.model, on=on, gpus=run.ranks, batch=int(run.plan["global_batch"]), overrides=given or None,
+            train=run.train, **plan
         )
     )  # fmt: skip
     prediction = predict_plan(setting.model, setting.cluster, setting.plan)

@@ -162,6 +162,14 @@ class Command(click.Command):
     def _asked(self, options: Mapping[str, Any], output: Any) -> Any:
         """The answer to the question."""
         row = self.row
+        if row.progress or row.ranked or row.output.endswith("NoOutput"):
+            return self._answer_of(options, output)
+        with load("report.progress:waiting")(self.name):
+            return self._answer_of(options, output)
+
+    def _answer_of(self, options: Mapping[str, Any], output: Any) -> Any:
+        """The answer of the question, or of the function that asks it."""
+        row = self.row
         if row.ask:
             return load(row.ask)(options, output)
         if row.network and load("verbs.network_answers:is_captured")(options.get("model")):
@@ -198,9 +206,8 @@ def parameter(known: Option) -> click.Parameter:
     is_shown = default.get("default") not in (None, "")
     if known.bare is not None:
         details |= {"is_flag": False, "flag_value": known.bare}
-    return click.Option(
-        [option_flag(known), known.name], multiple=known.many, show_default=is_shown, **details
-    )
+    flags = [option_flag(known), *([known.older] if known.older else [])]
+    return click.Option([*flags, known.name], multiple=known.many, show_default=is_shown, **details)
 
 
 class _PathType(click.ParamType[Path]):

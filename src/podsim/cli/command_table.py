@@ -51,6 +51,14 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         brief="report.glance:plans_glance",
         progress=_SEARCHING,
     ),
+    "jobs": Row(
+        help="Run jobs one after the other: pre-training, fine-tuning. Exit status 1: one does not fit.",
+        options="study_options:JobsOptions",
+        verb="jobs",
+        report="report.job_tables:jobs_report",
+        rows="rows",
+        status=lambda chain: int(not chain.fits),
+    ),
     "study": Row(
         help="Compare designs: clusters, models, plans, what-ifs. Exit status 1: none fits.",
         options="study_options:StudyOptions",

@@ -93,6 +93,6 @@ def show_configurations(configurations: Sequence[Any], output: Output, options: 
 def _draw(slicing: Any, gpus: Sequence[Any], title: str, output: DrawOutput) -> Charts:
     """Write a picture of the slices, if it is wanted; what draws it on a page."""
     draw = partial(mig_image, slicing, gpus, title=title)
-    if output.draw is not None:
-        output.draw.write_bytes(draw(kind=output.draw.suffix.lower()[1:]))
+    if output.plot is not None:
+        output.plot.write_bytes(draw(kind=output.plot.suffix.lower()[1:]))
     return lambda: [titled_figure(draw(kind="svg"), "Slices")]

@@ -17,8 +17,8 @@ from podsim.verbs.show import show
 
 def check_sheet(output: ShowOutput, options: Mapping[str, Any]) -> None:
     """Raise PodsimError for forms that there are not."""
-    if output.svg is not None and not output.fabric:
-        raise PodsimError("--svg draws a fabric; give --fabric, too")
+    if output.plot is not None and not output.fabric:
+        raise PodsimError("--plot draws a fabric; give --fabric, too")
     if output.fabric and output.csv:
         raise PodsimError("--fabric --csv: a drawing is no table; --json gives its parts")
 
@@ -28,8 +28,8 @@ def sheet_or_fabric(options: Mapping[str, Any], output: ShowOutput) -> Any:
     if not output.fabric:
         return show(**options)
     drawing = fabric(**options)
-    if output.svg is not None:
-        draw_file(drawing, output.svg)
+    if output.plot is not None:
+        draw_file(drawing, output.plot)
     return drawing
 
 

@@ -5,21 +5,25 @@ Weights are divided over the axes fsdp, context and expert. Source: maxtext 0.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podsim.launching.job import Job
 from podsim.launching.key_table import Key, KeyedTool, is_waiting
+from podsim.launching.megatron_model import has_scans, model_notes
 from podsim.launching.run_values import run_values
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 
 ERAS = ("megatron-core", "*")
 _SHAPES = {
-    "base_emb_dim": "hidden", "base_mlp_dim": "ffn", "base_num_decoder_layers": "layers", "base_num_query_heads": "heads",
+    "base_emb_dim": "hidden", "base_num_decoder_layers": "layers", "base_num_query_heads": "heads",
     "base_num_kv_heads": "kv_heads", "head_dim": "head_dim", "vocab_size": "vocab",
 }  # fmt: skip
-_EXPERTS = {"num_experts": "experts", "num_experts_per_tok": "top_k", "base_moe_mlp_dim": "expert_ffn"}
+_EXPERTS = {
+    "num_experts": "experts", "num_experts_per_tok": "top_k", "base_moe_mlp_dim": "expert_ffn",
+    "shared_experts": "shared_experts", "routed_bias": "router_bias",
+}  # fmt: skip
 _LATENT = {
     "q_lora_rank": "q_rank", "kv_lora_rank": "kv_rank", "qk_nope_head_dim": "nope_dim", "qk_rope_head_dim": "rope_dim",
     "v_head_dim": "value_dim",
@@ -30,13 +34,26 @@ def _always(job: Job) -> Mapping[str, object]:
     """Keys that every file has: the shape of the model, synthetic data, steps."""
     a: Mapping[str, Any] = job.model.attributes
     shapes = dict(_SHAPES) | (_EXPERTS if a["experts"] else {}) | (_LATENT if a["kv_rank"] else {})
+    first = len(a["dense_layers"])
+    stated = {
+        "rope_max_timescale": a["rotary_base"], "routed_score_func": a["router_score"],
+        "n_routing_groups": a["router_groups"], "topk_routing_group": a["router_top_groups"],
+        "first_num_dense_layers": first, "base_mlp_dim": a["expert_ffn"] if a["experts"] and not first else a["ffn"],
+    }  # fmt: skip
     block = "deepseek" if a["kv_rank"] else "mixtral" if a["experts"] else "llama2" if a["gated"] else "gpt3"
     return {
         "base_config": "base.yml", "run_name": job.name, "hardware": "gpu_multiprocess", "dataset_type": "synthetic",
         "steps": 100, "model_name": "default", "decoder_block": block, **{key: a[name] for key, name in shapes.items()},
+        **{key: value for key, value in stated.items() if value},
         **({"attention_type": "mla"} if a["kv_rank"] else {}), "logits_via_embedding": bool(a["tied"]),
         "scan_layers": True, "dcn_data_parallelism": 1, "mlp_activations": ["silu", "linear"] if a["gated"] else ["gelu"],
     }  # fmt: skip
+
+
+def _dense(model: Model) -> Sequence[int]:
+    """The layers of a mixture of experts that keep a plain MLP."""
+    layers: Any = model.attributes.get("dense_layers", ())
+    return tuple(layers)
 
 
 def _is_uneven(plan: Plan, model: Model) -> bool:
@@ -106,6 +123,9 @@ TOOL = KeyedTool(
          "zero over one rank: it shards over two or more; zero may be 0"),
         (lambda plan, model: int(plan.zero) == 1 and int(plan.shard) > 0,
          "zero=1 over some of the ranks: shard may be 0"),
+        (lambda plan, model: list(_dense(model)) != list(range(len(_dense(model)))),
+         "its layers without experts are the first ones"),
+        (lambda plan, model: has_scans(model), "its keys here are those of layers of attention"),
         (lambda plan, model: any(block.encoder for block in model.layers) or model.family == "bert",
          "it trains decoders"),
     ),
@@ -118,4 +138,5 @@ def notes(job: Job) -> list[str]:
     return [
         "start it on every node with python3 -m maxtext.trainers.pre_train.train FILE",
         "trains on synthetic data for 100 steps: replace dataset_type and steps by yours",
+        *model_notes(job.model, "MaxText's keys"),
     ]

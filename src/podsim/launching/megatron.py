@@ -10,7 +10,7 @@ import re
 
 from podsim.launching.flags import Flags
 from podsim.launching.job import Job, effective, era_problem
-from podsim.launching.megatron_model import model_options
+from podsim.launching.megatron_model import has_scans, model_options
 from podsim.launching.megatron_other import read_others
 from podsim.schedules.actions import chunk_sizes
 from podsim.training.plan import Plan
@@ -68,6 +68,10 @@ def cannot(job: Job) -> list[str]:
             plan.optimizer_precision != "fp32" and not plan.zero,
             f"optimizer_precision={plan.optimizer_precision} with zero=0: its precision-aware optimizer is "
             "distributed; zero may be 1",
+        ),
+        (
+            has_scans(job.model),
+            f"{job.model.name} has layers that scan: pretrain_gpt.py trains layers of attention",
         ),
         (
             any(block.encoder for block in job.model.layers) or job.model.family == "bert",

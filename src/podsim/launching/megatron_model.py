@@ -85,15 +85,22 @@ def _experts(a: dict[str, Any]) -> list[str]:
     return out
 
 
-def model_notes(model: Model) -> list[str]:
-    """What the options leave unsaid of a model."""
+def model_notes(model: Model, keys: str = "Megatron-LM's options") -> list[str]:
+    """What options, or the keys of another tool, leave unsaid of a model."""
     a = model.attributes
     unsaid = [text for name, text in _UNSAID.items() if a[name]]
     if a["position"] not in _POSITIONS:
         unsaid.append(f"{a['position']} positions")
     if a["embedding_width"] != a["hidden"]:
         unsaid.append("a projected embedding")
-    return [f"Megatron-LM's options do not say of {model.name}: {', '.join(unsaid)}"] if unsaid else []
+    return [f"{keys} do not say of {model.name}: {', '.join(unsaid)}"] if unsaid else []
+
+
+def has_scans(model: Model) -> bool:
+    """Whether some layers scan their tokens, as Mamba and linear attention do, instead of attending to them."""
+    a = model.attributes
+    kinds = {a.get("mixer"), *(dict(layer).get("mixer") for layer in a.get("variations") or ())}  # type: ignore[attr-defined]
+    return bool(kinds & {"state", "both"})
 
 
 def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:

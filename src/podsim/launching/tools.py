@@ -21,6 +21,7 @@ from podsim.launching import (
     titan_python,
 )
 from podsim.launching import command_line as command
+from podsim.launching.fine_tuning import tuning_notes
 from podsim.launching.job import Context, Job, Reading, effective, plainest, refuse
 from podsim.launching.key_table import KeyedTool, cannot, read_keyed, table_of
 from podsim.launching.megatron_model import model_notes
@@ -177,7 +178,7 @@ def emit(job: Job, tool: str) -> Recipe:
         unsaid["batch"] = unsaid.pop("global_batch")
     return Recipe(
         tool=tool, file=made.file, text=add_comment(text, {**job.names, **unsaid}),
-        plan=job.plan.describe(), notes=(*forced, *made.notes(job)),
+        plan=job.plan.describe(), notes=(*forced, *tuning_notes(job, tool), *made.notes(job)),
     )  # fmt: skip
 
 

@@ -84,10 +84,10 @@ class FioOutput(PlotOutput):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawOutput(Output):
+class DrawOutput(PlotOutput):
     """A picture of the slices of GPUs."""
 
-    draw: Path | None = option(None, "Draw the slices: FILE.svg or .png.", suffixes=PICTURES)
+    plot: Path | None = like(PlotOutput, "plot", "Draw the slices: FILE.svg or .png.", older="--draw")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,9 @@ class ShowOutput(Output):
     fabric: bool = option(
         False, "Draw servers and switches instead; NAME may be a topology XML, too.", flag="--fabric"
     )
-    svg: Path | None = option(None, "With --fabric: write the drawing to this file, too.")
+    plot: Path | None = option(
+        None, "With --fabric: draw it to this file, too: FILE.svg.", suffixes=(".svg",), older="--svg"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

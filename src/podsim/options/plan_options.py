@@ -203,6 +203,7 @@ class SearchOptions(TrainedFields, JobOptions):
         "time", "time, memory, cost or energy.", choices=("time", "memory", "cost", "energy")
     )
     top: int = option(5, "Layouts to show.")
+    jobs: int = option(1, "Threads of the search; 0 for one a processor.")
     limit: Mapping[str, str | Sequence[object]] | None = option(
         None, "Restrict a field, as tp=4,8 or zero=1. Repeatable.", read=pairs("tp=4,8")
     )
@@ -244,7 +245,10 @@ class LaunchOptions(FiledPlanOptions):
     )
     on: str = like(JobOptions, "on", "Cluster, as for predict.", default="")
     tool: str = option(
-        "", "megatron (default), torchtitan, deepspeed, torchrun, slurm or kubernetes.", flag="--for"
+        "",
+        "megatron (default), nemo, torchtitan, torchtitan-python, deepspeed, accelerate, axolotl, maxtext, torchrun, "
+        "slurm or kubernetes.",
+        flag="--for",
     )
     read: str = option("", "Instead: read the plan of this file, or of standard input (-).")
     software: Any = like(TrainedFields, "software", "Framework era; default the tool's own.", default=None)

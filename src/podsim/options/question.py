@@ -58,6 +58,8 @@ class Option:
     """Other names that users give it; a terminal names the right one."""
     example: str = ""
     """A value that a terminal shows where the option is missing."""
+    older: str = ""
+    """The flag that it had before, which still works."""
     short: str = ""
     """The flag of one letter, as -v."""
     bare: str | None = None

@@ -27,6 +27,16 @@ def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None
         bar.close()
 
 
+@contextmanager
+def waiting(title: str) -> Iterator[None]:
+    """Show a terminal that work goes on, where nothing counts its parts."""
+    if sys.stderr.isatty():
+        with bar(title):
+            yield
+    else:
+        yield
+
+
 class _Bar:
     """Work of which a part is done, shown from another thread while this one computes."""
 

@@ -50,6 +50,7 @@ VIEWS: Mapping[str, View] = {
     "Goodput": View("run_tables:goodput_report", "", "plot_runs:goodput_figure"),
     "GraphCost": View("graph_tables:graph_report", "ops"),
     "InputRun": View("storage_tables:input_report", "stages"),
+    "JobChain": View("job_tables:jobs_report", "rows"),
     "KernelTime": View("kernel_table:kernel_report", "nearest"),
     "LawReport": View("mig_tables:law_report", "scores"),
     "LayoutSheet": View("mig_tables:layout_report", "slices"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.training.batch import Keyed, PlanTables, chunks, distinct_keys, gather, layout_of, prepare
+from podsim.training.batch import Keyed, PlanTables, distinct_keys, gather, layout_of, prepare
 from podsim.training.groups import GROUP_KEY, end_table
 from podsim.training.layout import Layout, StepEnd
 from podsim.training.memory import memory_kind_bytes
@@ -76,22 +76,21 @@ def divide_plans(
     return tables, divisions
 
 
-def divided_chunks(
-    tables: PlanTables, divisions: Sequence[Division]
+def divided_chunk(
+    tables: PlanTables, divisions: Sequence[Division], chunk: slice
 ) -> Iterator[tuple[slice, Division, Layout, StepEnd]]:
-    """(slice of all plans, their division, layouts and ends) in chunks, with each layout computed once."""
-    for chunk in chunks(tables.plan.size):
-        layout = layout_of(tables, chunk)
-        for division in divisions:
-            # of the layouts' own type: else all of them would be converted
-            bounds = np.array([chunk.start, chunk.stop], dtype=division.layouts.dtype)
-            low, high = np.searchsorted(division.layouts, bounds).tolist()
-            if low == high:
-                continue
-            every = high - low == layout.plan.size
-            own = layout if every else gather(layout, division.layouts[low:high] - chunk.start)
-            part = slice(division.start + low, division.start + high)
-            yield part, division, own, division.ends.of(slice(low, high))
+    """(slice of all plans, their division, layouts and ends) of a chunk of layouts, each computed once."""
+    layout = layout_of(tables, chunk)
+    for division in divisions:
+        # of the layouts' own type: else all of them would be converted
+        bounds = np.array([chunk.start, chunk.stop], dtype=division.layouts.dtype)
+        low, high = np.searchsorted(division.layouts, bounds).tolist()
+        if low == high:
+            continue
+        every = high - low == layout.plan.size
+        own = layout if every else gather(layout, division.layouts[low:high] - chunk.start)
+        part = slice(division.start + low, division.start + high)
+        yield part, division, own, division.ends.of(slice(low, high))
 
 
 def cost_division(

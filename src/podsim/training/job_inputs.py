@@ -85,7 +85,7 @@ def read_inputs(
         share = network.trained_parameters / network.parameters
         notes.append(
             f"train {network.training}: {network.trained_parameters:,} of {network.parameters:,} parameters "
-            f"({share:.2%}); a step computes {network.passes:.2f} forward passes, where training all takes 3"
+            f"({share:.2%}); a step computes {network.passes:.2f} x its forward pass, where training all takes 3 x"
         )
     cluster = load_cluster(on, for_cluster, gpus)
     return Inputs(network, cluster, cluster.gpus, (*cluster_notes(on, cluster), *notes))

@@ -86,22 +86,19 @@ def op_times(
     model: Model, cluster: Cluster, plan: Plan, software: Software
 ) -> list[tuple[Sequence[Item], Array, OpTimes]]:
     """(ops, their blocks' positions, their seconds) for GEMMs, logits, attention cores and memory-bound ops, in turn."""
-    slowdown, groups = straggler_factor(cluster, software), _items_by_law(model)
+    slowdown, length = straggler_factor(cluster, software), plan.length(model)
+    groups = [(law, *own) for law, own in zip(_TIMES, _items_by_law(model), strict=True) if own[0]]
 
     def of_gpu() -> list[OpTimes]:
-        length = plan.length(model)
-        return [
-            times(cluster.gpu, items, plan, length, software)
-            for times, (items, _) in zip(_TIMES, groups, strict=True)
-            if items
-        ]
+        return [law(cluster.gpu, items, plan, length, software) for law, items, _ in groups]
 
-    if plan.size == 1:
-        times = _OP_TIMES.of((model, cluster.gpu, software, plan.single_key(LAYER_KEY)), of_gpu)
-    else:
+    if plan.size > 1:
         times = of_gpu()
-    used = [group for group in groups if group[0]]
-    return [(*group, own.slowed(slowdown)) for group, own in zip(used, times, strict=True)]
+    else:
+        times = _OP_TIMES.of((model, cluster.gpu, software, plan.single_key(LAYER_KEY)), of_gpu)
+    return [
+        (items, where, own.slowed(slowdown)) for (_, items, where), own in zip(groups, times, strict=True)
+    ]
 
 
 def _kind(op: TensorOp) -> int:

@@ -6,7 +6,6 @@ Arrays alone: `podsim.training.batch` fills them, `podsim.training.step` and `po
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from podsim.axes import Shaped
 from podsim.training.memory_torch import TorchLayout
@@ -158,7 +157,8 @@ class StepEnd:
     """The end of the first stage, if another may end last; None if none may."""
 
 
-class Counts(NamedTuple):
+@dataclass(frozen=True)
+class Counts:
     """Parameters that stages hold."""
 
     dense: Shaped[Array, "stage plan"]
@@ -188,7 +188,7 @@ class Held:
     trained: Counts | None
     """The parameters that are trained, where fine-tuning leaves only a part; None for all."""
     stored: Counts | None
-    """The parameters, as if in 16 bits, that take as many bytes, where fine-tuning quantises some; None for all."""
+    """The parameters in 16 bits that take as many bytes, where fine-tuning quantises some; None for all."""
     torch: TorchLayout | None
     """The same for PyTorch's own runtime, in place of activations, logits and what is gathered; None for others."""
 

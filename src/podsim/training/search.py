@@ -6,7 +6,9 @@ batch, sequence) is the user's choice and stays fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,7 +19,14 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import LayoutFields
 from podsim.options.question import options_of
-from podsim.training.divisions import cost_division, divide_plans, divided_chunks, sort_by_division
+from podsim.training.batch import PlanTables, chunks
+from podsim.training.divisions import (
+    Division,
+    cost_division,
+    divide_plans,
+    divided_chunk,
+    sort_by_division,
+)
 from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
@@ -88,6 +97,41 @@ def _is_redundant(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) ->
     return np.asarray((idle_grad & (grad != flags[0, 0])) | ((zero == 0) & (param != flags[0, 1])))
 
 
+@dataclass(frozen=True)
+class _Costs:
+    """Times and memory of all plans, filled chunk by chunk; no two chunks share a plan."""
+
+    tables: PlanTables
+    divisions: Sequence[Division]
+    flags: Shaped[Array, "flags field"]
+    step_seconds: Shaped[Array, "flags plan"]
+    memory_bytes: Shaped[Array, "plan"]
+
+    def fill(self, chunk: slice) -> tuple[int, int]:
+        """Cost the plans of a chunk of layouts; (combinations, plans among them)."""
+        done = evaluated = 0
+        for part, division, layout, end in divided_chunk(self.tables, self.divisions, chunk):
+            skip = _is_redundant(layout.plan, division.zero, self.flags)
+            tried = np.flatnonzero(~skip.all(axis=1))
+            costs = cost_division(self.tables, layout, end, division, self.flags[tried])
+            self.step_seconds[tried, part] = np.where(skip[tried], np.inf, costs[0])
+            self.memory_bytes[part] = costs[1]
+            done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
+        return done, evaluated
+
+    def filled(self, jobs: int) -> Iterator[tuple[int, int]]:
+        """Fill all chunks, by one or several threads; what `fill` gives of each."""
+        slices = chunks(self.tables.plan.size)
+        if jobs == 1:
+            yield from map(self.fill, slices)
+            return
+        pool = ThreadPoolExecutor(jobs or os.cpu_count())
+        try:
+            yield from pool.map(self.fill, slices)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
 def search(
     model: Model,
     cluster: Cluster,
@@ -97,12 +141,14 @@ def search(
     wanted: Space | None = None,
     memory: float | None = None,
     progress: Callable[[int, int], None] | None = None,
+    jobs: int = 1,
 ) -> SearchResult:
     """Cost every legal plan on exactly `gpus` GPUs (default: the whole cluster).
 
     `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `memory` is the room on a GPU
     in B (default: the GPU's less the head-room).  `progress` is called with (evaluated, all) combinations; a
-    KeyboardInterrupt gives the best so far.  PlanError when no combination is legal, saying what cut them.
+    KeyboardInterrupt gives the best so far.  `jobs` threads share the work; 0: one a processor.  PlanError when no
+    combination is legal, saying what cut them.
     """
     count = gpus or cluster.gpus
     wanted = wanted or {}
@@ -118,12 +164,9 @@ def search(
     done = evaluated = 0
     try:
         tables, divisions = divide_plans(model, cluster, plans, layouts, software)
-        for part, division, layout, end in divided_chunks(tables, divisions):
-            skip = _is_redundant(layout.plan, division.zero, flags)
-            tried = np.flatnonzero(~skip.all(axis=1))
-            seconds, memory_bytes[part] = cost_division(tables, layout, end, division, flags[tried])
-            step_seconds[tried, part] = np.where(skip[tried], np.inf, seconds)
-            done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
+        costs = _Costs(tables, divisions, flags, step_seconds, memory_bytes)
+        for reached, costed in costs.filled(jobs):
+            done, evaluated = done + reached, evaluated + costed
             if progress:
                 progress(done, total)
     except KeyboardInterrupt:

@@ -229,12 +229,10 @@ def attention_times(
         for algorithm, fused, where in ways:
             if where.any():
                 for number, direction in enumerate(_DIRECTIONS):
-                    if direction == "backward" and item.op.gradient == "none":
-                        continue
                     own = _attention_seconds(gpu, item.op, plan, sequence, algorithm, direction, fused)
                     seconds[number] = np.where(where, own, seconds[number])
         forward.append(seconds[0])
-        backward.append(seconds[1])
+        backward.append(seconds[1] * (item.op.gradient != "none"))
         launched.append(np.where(flash, 1.0, np.where(fused_softmax, 4.0, 7.0)))
         launched_back.append(np.where(flash, 3.0, np.where(fused_softmax, 6.0, 9.0)))
     ring = 1 + software.context_cost * (1 - 1 / np.asarray(plan.cp, dtype=float))

@@ -64,5 +64,5 @@ def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -
 def draw_file(drawing: Drawing, path: Path) -> None:
     """Write the drawing as SVG; PodsimError for another suffix."""
     if path.suffix.lower() != ".svg":
-        raise PodsimError(f"--svg {str(path)[-80:]}: the drawing is SVG; give a name that ends in .svg")
+        raise PodsimError(f"--plot {str(path)[-80:]}: the drawing is SVG; give a name that ends in .svg")
     path.write_text(fabric_svg(drawing), "utf-8")

@@ -9,9 +9,10 @@ from typing import Any
 
 from podsim.errors import NoFitError, PlanError, PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.launching.fine_tuning import default_tool
 from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading, is_started
 from podsim.launching.plan_file import with_plan
-from podsim.launching.tools import DEFAULT, LARGEST, TOOLS, emit, read
+from podsim.launching.tools import LARGEST, TOOLS, emit, read
 from podsim.options.plan_options import LaunchOptions
 from podsim.options.question import options_of, question
 from podsim.results.launched import PlanRead, Recipe
@@ -58,7 +59,7 @@ _OF_THE_FILE = {"tp": 1, "pp": 1, "dp": 1, "cp": 1, "ep": 1, "zero": 0, "micro_b
 
 
 def _write(options: LaunchOptions) -> Recipe:
-    tool = options.tool or DEFAULT
+    tool = options.tool or default_tool(_named(options.model, options), options.train)
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     limit = _limit(options.time_limit)

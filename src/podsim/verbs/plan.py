@@ -101,7 +101,15 @@ def _corrected_case(case: Case, progress: Progress | None) -> Case:
     options, cluster = case.options, case.cluster
     seconds, fields = read_measured(options.measured)
     wanted = read_limits({**(options.limit or {}), **fields}, cluster.gpus)
-    result = search(case.model, cluster, case.fixed, gpus=cluster.gpus, wanted=wanted, progress=progress)
+    result = search(
+        case.model,
+        cluster,
+        case.fixed,
+        gpus=cluster.gpus,
+        wanted=wanted,
+        progress=progress,
+        jobs=options.jobs,
+    )
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
     plan = result.plan(int(fastest_plans(result)[0]))
@@ -153,7 +161,13 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
     gpus = cluster.gpus
     started = time.perf_counter()
     result = search(
-        model, cluster, fixed, gpus=gpus, wanted=read_limits(case.options.limit, gpus), progress=progress
+        model,
+        cluster,
+        fixed,
+        gpus=gpus,
+        wanted=read_limits(case.options.limit, gpus),
+        progress=progress,
+        jobs=case.options.jobs,
     )
     taken = time.perf_counter() - started
     if result.order.size == 0:
@@ -192,6 +206,8 @@ def _check(options: SearchOptions) -> None:
     problems = wrong_choices(options, "objective", "detail")
     if not isinstance(top, int) or not 1 <= top <= 1000:
         problems.append(f"top={top}: between 1 and 1000 plans can be shown")
+    if not isinstance(options.jobs, int) or not 0 <= options.jobs <= 1024:
+        problems.append(f"jobs={options.jobs}: a search has 1 to 1024 threads, or 0 for one a processor")
     if objective == "cost" and not price:
         problems.append(
             "objective=cost needs a price: a name that `podsim cost` lists, or USD for a GPU and an hour"

@@ -75,6 +75,7 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
                 gpus=count,
                 wanted=read_limits(options.limit, gpus),
                 progress=progress,
+                jobs=options.jobs,
             )
         except PlanError as error:
             refused += list(error.problems)

@@ -152,6 +152,8 @@ def plan_command(options: PlanOptions | SearchOptions, plan: Plan, cluster: Clus
         words += ["--batch", str(plan.global_batch)]
     if options.sequence is not None:
         words += ["--sequence", str(options.sequence)]
+    if options.train != "full":
+        words += ["--train", options.train]
     for key, value in (options.overrides or {}).items():
         words += ["--set", f"{key}={value}"]
     return shlex.join([*words, *_flags(options, fields, cluster)])
