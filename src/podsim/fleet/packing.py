@@ -135,7 +135,7 @@ def pack(
         cpu=nodes.cpu.copy(), memory=nodes.memory.copy(), free_NG=free_NG, model=nodes.model,
         most=np.array([nodes.cpu.max(), nodes.memory.max(), float(g * WHOLE)]), version=np.zeros(n, np.int64),
         seen_RN=np.full((r, n), -1), score_RN=np.zeros((r, n)), held_RN=np.zeros((r, n), np.int64),
-        spare=np.zeros(g, np.int64), nodes=n, gpus=g,
+        spare=np.zeros(g, np.int64), useless=np.zeros(n), nodes=n, gpus=g,
     )  # fmt: skip
     total = float(nodes.gpus.sum() * WHOLE)
     given, chance = np.zeros(len(order), np.bool_), rng.random(len(order) * 2)

@@ -31,12 +31,14 @@ EXPORT double pack_requests(
     const struct Wanted *wanted, const struct NodesNow *now, const int64_t *arrivals, int64_t count, int64_t packer,
     const double *chance, uint8_t *given
 ) {
+    for (int64_t n = 0; n < now->nodes; n++) now->useless[n] = node_fragmentation(wanted, now, n);
     for (int64_t position = 0; position < count; position++) {
         int64_t r = arrivals[position], n = choose_node(wanted, now, r, packer, chance[2 * position]);
         given[position] = n >= 0;
         if (n < 0) continue;
         take_resources(wanted, now, r, n, choose_gpu(wanted, now, r, n, packer, chance[2 * position + 1]));
         now->version[n]++;
+        if (packer == FGD) now->useless[n] = node_fragmentation(wanted, now, n);
         now->held_RN[r * now->nodes + n]++;
     }
     double useless = 0.0;

@@ -36,6 +36,7 @@ struct NodesNow {
     double *score_RN;
     int64_t *held_RN;
     int64_t *spare;
+    double *useless;
     int64_t nodes;
     int64_t gpus;
 };

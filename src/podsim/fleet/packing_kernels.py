@@ -49,6 +49,8 @@ class NodesNow(NamedTuple):
     """The number of requests of a kind on a node."""
     spare: Ints
     """The buffer for a node's GPUs, [G]."""
+    useless: Floats
+    """The fragmentation of each node in GPU thousandths, for FGD, [N]."""
     nodes: int
     """The number of nodes, N."""
     gpus: int

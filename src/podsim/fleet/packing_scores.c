@@ -12,9 +12,9 @@ static bool request_fits(const struct Wanted *wanted, const struct NodesNow *now
     if (wanted->gpus[r] == 0) return true;
     if (!wanted->allowed_RM[r * wanted->models + now->model[n]]) return false;
     const int64_t *free = free_of(now, n);
-    int64_t count = 0;
-    for (int64_t g = 0; g < now->gpus; g++) count += free[g] >= wanted->share[r];
-    return count >= wanted->gpus[r];
+    int64_t need = wanted->gpus[r];
+    for (int64_t g = 0; g < now->gpus && need > 0; g++) need -= free[g] >= wanted->share[r];
+    return need <= 0;
 }
 
 /* The free GPU thousandths of a node that are useless to a request, in the mean over requests for GPUs.
@@ -24,11 +24,21 @@ static bool request_fits(const struct Wanted *wanted, const struct NodesNow *now
  */
 double node_fragmentation(const struct Wanted *wanted, const struct NodesNow *now, int64_t n) {
     const int64_t *free = free_of(now, n);
+    int64_t all = 0, most = 0, least = INT64_MAX;
+    for (int64_t g = 0; g < now->gpus; g++) {
+        if (free[g] <= 0) continue;
+        all += free[g];
+        most = max_int(most, free[g]);
+        least = min_int(least, free[g]);
+    }
     double total = 0.0;
-    for (int64_t position = 0; position < wanted->sharers; position++) {
-        int64_t r = wanted->kinds[position], lost = 0;
-        int64_t least = request_fits(wanted, now, r, n) ? wanted->share[r] : INT64_MAX;
-        for (int64_t g = 0; g < now->gpus; g++) lost += free[g] > 0 && free[g] < least ? free[g] : 0;
+    for (int64_t position = 0; position < wanted->sharers && all > 0; position++) {
+        int64_t r = wanted->kinds[position], share = wanted->share[r], lost = 0;
+        if (share > most || !request_fits(wanted, now, r, n)) {
+            lost = all;
+        } else if (share > least) {
+            for (int64_t g = 0; g < now->gpus; g++) lost += free[g] > 0 && free[g] < share ? free[g] : 0;
+        }
         total += wanted->weight[position] * (double)lost;
     }
     return total;
@@ -76,10 +86,8 @@ void take_resources(const struct Wanted *wanted, const struct NodesNow *now, int
     }
 }
 
-/* The growth of a node's fragmentation `before` with a request. */
-static double growth(
-    const struct Wanted *wanted, const struct NodesNow *now, int64_t r, int64_t n, int64_t gpu, double before
-) {
+/* The growth of a node's fragmentation with a request. */
+static double growth(const struct Wanted *wanted, const struct NodesNow *now, int64_t r, int64_t n, int64_t gpu) {
     double cpu = now->cpu[n], memory = now->memory[n];
     size_t bytes = sizeof *now->spare * (size_t)now->gpus;
     memcpy(now->spare, free_of(now, n), bytes);
@@ -88,7 +96,7 @@ static double growth(
     now->cpu[n] = cpu;
     now->memory[n] = memory;
     memcpy(free_of(now, n), now->spare, bytes);
-    return after - before;
+    return after - now->useless[n];
 }
 
 /* The GPU whose node's fragmentation grows least with a request of a part of a GPU, and that growth in `least`.
@@ -99,14 +107,13 @@ static int64_t least_growing_gpu(
     const struct Wanted *wanted, const struct NodesNow *now, int64_t r, int64_t n, double *least
 ) {
     const int64_t *free = free_of(now, n);
-    double before = node_fragmentation(wanted, now, n);
     int64_t best = -1;
     *least = INFINITY;
     for (int64_t g = 0; g < now->gpus; g++) {
         bool is_new = free[g] >= wanted->share[r];
         for (int64_t other = 0; other < g; other++) is_new = is_new && free[other] != free[g];
         if (!is_new) continue;
-        double grown = growth(wanted, now, r, n, g, before);
+        double grown = growth(wanted, now, r, n, g);
         if (grown < *least - SAME) {
             best = g;
             *least = grown;
@@ -128,7 +135,7 @@ int64_t choose_gpu(
 /* The least growth of a node's fragmentation with a request. */
 static double least_growth(const struct Wanted *wanted, const struct NodesNow *now, int64_t r, int64_t n) {
     double least;
-    if (wanted->gpus[r] != 1) return growth(wanted, now, r, n, -1, node_fragmentation(wanted, now, n));
+    if (wanted->gpus[r] != 1) return growth(wanted, now, r, n, -1);
     least_growing_gpu(wanted, now, r, n, &least);
     return least;
 }

@@ -27,6 +27,7 @@ function draw(answer, values, page) {
     answer.fits ? ["a step takes ", number(answer.step_time, seconds, "step_time"), "."] : "this plan does not fit.");
   return [h("h1", { class: "hidden" }, "Answer"), headline,
     h("p", { class: "lead" }, `${count(answer.gpus)} GPUs: ${layoutWords(plan)}.`), outside(answer),
+    answer.notes?.length ? h("p", { class: "muted" }, `Taken by default: ${answer.notes.join("; ")}.`) : null,
     h("dl", { class: "facts" },
       fact("A step", number(answer.step_time, seconds, "step_time"),
         band ? [number(answer.step_time * (1 + band.low), seconds), " to ", number(answer.step_time * (1 + band.high), seconds),
@@ -37,7 +38,7 @@ function draw(answer, values, page) {
       expense ? fact(expense.tokens ? "Money" : "Money a step",
         [number(expense.low, money, "expense.low"), expense.high > expense.low ? [" to ",
           number(expense.high, money, "expense.high")] : ""],
-        [number(expense.energy, energy, "expense.energy"), ", ", number(expense.carbon, mass, "expense.carbon"),
+        [`${expense.offer.name}; `, number(expense.energy, energy, "expense.energy"), ", ", number(expense.carbon, mass, "expense.carbon"),
           " CO₂"]) : fact("Money", "–", "give a price on Ask"),
       fact("Memory", h("span", { class: answer.fits ? "good" : "bad" }, answer.fits ? "fits" : "does not fit"),
         [number(answer.memory, bytes, "memory"), " of ", number(answer.memory_limit, bytes, "memory_limit")]),
@@ -48,7 +49,7 @@ function draw(answer, values, page) {
       h("a", { href: page.link("alternatives") }, "What else?")),
     answer.warnings.length ? [h("h2", {}, "Warnings"), h("ul", { class: "notes" },
       answer.warnings.map((line) => h("li", {}, line)))] : null,
-    h("h2", {}, "Take it with you"), takeaway(values), nearest(answer),
+    h("h2", {}, "Take it with you"), takeaway(values, answer), nearest(answer),
     h("h2", {}, "What this assumes"), h("ul", { class: "notes muted" }, answer.assumptions.map((line) => h("li", {}, line)))];
 }
 
@@ -71,8 +72,9 @@ function nearest({ nearest: run }) {
       number(run.error, signed, "nearest.error"), ". ", h("a", { href: "#trust" }, "All measured runs"))];
 }
 
-function takeaway(values) {
-  const options = planOptions(values), command = commandOf("predict", options, values.config);
+function takeaway(values, answer) {
+  const options = planOptions(values);
+  const command = values.config || !answer.command ? commandOf("predict", options, values.config) : answer.command;
   const { tokens, price, ...job } = options;
   const file = (tool) => async () => {
     try {

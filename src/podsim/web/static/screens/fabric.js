@@ -15,6 +15,7 @@ export async function show(root, page) {
   const values = { ...page.values };
   const drawing = new Region("The fabric", { parent: page.signal, keep: true });
   const loads = new Region("The load of each link", { parent: page.signal });
+  let use = null;
   const name = h("input", { value: values.fabric || values.on || "dgx-h100", onchange: () => look(name.value.trim()) });
   const look = (on) => { name.value = on; values.fabric = on; page.update({ fabric: on }); return draw(); };
   root.append(h("h1", {}, "Fabric"), h("p", { class: "lead" },
@@ -37,8 +38,16 @@ export async function show(root, page) {
     if (!hasLayout(values)) await ensurePlan(values, page, signal, progress);
     const { tokens, price, ...options } = planOptions(values);
     const answer = await ask("timeline", { ...options, kernels: false }, signal);
+    use = answer.links.reduce((most, link) => Math.max(most, link.utilisation), 0);
     return drawLoads(answer);
   }) : null]);
+  if (use !== null && name.value === values.on) shade(drawing.element, use);
+}
+
+// Adapters and their ports, the darker the busier the busiest of them is.
+function shade(element, use) {
+  for (const box of element.querySelectorAll(".nic")) box.style.setProperty("--load", `${Math.round(100 * use)}%`);
+  element.append(h("p", { class: "hint" }, `Adapters are coloured by their load in the step: ${percent(use)} of what they can carry.`));
 }
 
 function zoomed(text, label) {
