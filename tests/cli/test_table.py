@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from click.testing import CliRunner
 
 import podsim
 from podsim.cli import app
+from podsim.cli.application import command_names
 from podsim.cli.command import Row
-from podsim.cli.command_table import COMMANDS, GROUPS
+from podsim.cli.command_table import COMMANDS
+from podsim.cli.help_table import EXAMPLES, GROUPS, MEANT, SECTIONS
 from podsim.cli.late_import import load
 from podsim.options.question import options_of
 
@@ -59,3 +62,19 @@ def test_a_path_that_no_machine_can_name_is_refused(path: str) -> None:
     result = CliRunner().invoke(app, ["replay", path])
     assert result.exit_code == 2
     assert "no path can hold" in result.stderr
+
+
+def test_every_command_has_a_section_and_an_example() -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(app.commands)
+    assert set(COMMANDS) <= set(EXAMPLES)
+    assert set(MEANT.values()) <= {*command_names(app), "--version"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_example_can_be_read(name: str) -> None:
+    words = shlex.split(EXAMPLES[name])
+    assert words[: len(name.split())] == name.split()
+    command = app
+    for word in name.split():
+        command = command.commands[word]  # type: ignore[attr-defined, assignment]
+    assert command.make_context(name, words[len(name.split()) :])

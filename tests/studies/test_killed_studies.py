@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -63,8 +65,6 @@ def answered(store: Path) -> int:
 
 
 def test_processes_share_a_study_and_survive_a_death(undisturbed: StudyResult) -> None:
-    import multiprocessing
-
     def kill(number: int, row: StudyRow) -> None:
         if not killed:
             killed.append(multiprocessing.active_children()[0].pid)
@@ -90,4 +90,21 @@ def test_a_dask_worker_that_dies_changes_nothing(undisturbed: StudyResult) -> No
     with distributed.LocalCluster(**options) as cluster:
         result = podsim.study(STUDY, executor=f"dask:{cluster.scheduler_address}", each=kill)
     assert len(answers) == 12
+    assert table(result) == table(undisturbed)
+
+
+def test_mpi_ranks_answer(undisturbed: StudyResult, tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    launcher = shutil.which("mpiexec")
+    if launcher is None:
+        pytest.skip("no mpiexec")
+    store = tmp_path / "answers.sqlite"
+    script = tmp_path / "ranks.py"
+    script.write_text(f"import podsim\npodsim.study({STUDY!r}, executor='mpi', store={str(store)!r})\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [launcher, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)]
+    subprocess.run(command, env=environment, check=True, timeout=_PATIENCE, capture_output=True)
+    assert answered(store) == 12
+    result = podsim.study(STUDY, executor="serial", store=store)
+    assert result.computed == 0
     assert table(result) == table(undisturbed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.batch import prepare, step_cost
 from podsim.training.layers import layer_table
+from podsim.training.layout import Stages
 from podsim.training.memory import held_memory, memory_kind_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS
@@ -254,7 +255,7 @@ def _first_stage_bytes(batch: Batch) -> Floats:
     held = held_memory(
         plan,
         ready.software,
-        replace(stages, blocks=layers),
+        Stages(blocks=layers, count=stages.count, first=stages.first),
         ready.weights.of(every),
         ready.activations.of(every),
     )

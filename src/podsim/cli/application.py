@@ -10,8 +10,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from podsim.cli.command import Command
-from podsim.cli.command_table import COMMANDS, GROUPS
-from podsim.cli.help_table import EXAMPLES, SECTIONS
+from podsim.cli.command_table import COMMANDS
+from podsim.cli.help_table import EXAMPLES, GROUPS, SECTIONS
 from podsim.cli.late_import import load
 from podsim.cli.mistakes import keep_arguments, usage_text
 from podsim.options.question import Option
@@ -75,7 +75,9 @@ class Application(Commands):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands under their headings, each with an example."""
-        for title, names in SECTIONS.items():
+        listed = {name for names in SECTIONS.values() for name in names}
+        others = tuple(name for name in self.commands if name not in listed)
+        for title, names in {**SECTIONS, **({"More": others} if others else {})}.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(60)) for name in names])
                 formatter.write_text(f"e.g. podsim {_example(names[0])}")
@@ -88,7 +90,7 @@ class Application(Commands):
 
 def _example(name: str) -> str:
     """The example of a command, or of the first command of a group."""
-    return next(text for key, text in EXAMPLES.items() if key == name or key.startswith(f"{name} "))
+    return next((text for key, text in EXAMPLES.items() if key == name or key.startswith(f"{name} ")), name)
 
 
 def command_names(group: click.Group) -> list[str]:

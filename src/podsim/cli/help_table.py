@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {
+        "storage": "Predict storage systems and the input pipeline.",
+        "mig": "Divide GPUs into MIG instances.",
+        "measure": "Run things for real and time them.",
+    }
+)
+"""the help of groups of commands"""
+
 SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "Plan a training run": ("plan", "predict", "study", "replay", "launch", "web"),
+        "Plan a training run": ("plan", "predict", "study", "jobs", "replay", "launch", "web"),
         "Look closer": (
             "simulate",
             "collective",
@@ -32,6 +41,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "plan": "plan llama-3.1-8b --on h100 --gpus 64",
         "predict": "predict llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1",
         "study": "study designs.toml --days 30",
+        "jobs": "jobs assistant.toml",
         "replay": "replay kept/experiment.toml",
         "launch": "launch llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1 --for torchtitan",
         "web": "web --port 9000",
@@ -56,15 +66,15 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "validate": "validate",
         "calibrate": "calibrate --check",
         "verify": "verify --expect dgx-h100",
-        "train": "train --on run.toml",
+        "train": "train --dp 2 --steps 20",
         "compare": "compare run.json",
         "emulate": "emulate dgx-a100:2 -- hostname",
         "help": "help plan",
         "completion": "completion bash > ~/.local/share/bash-completion/completions/podsim",
         "storage show": "storage show",
-        "storage fio": "storage fio weka-ra:4",
-        "storage mdtest": "storage mdtest weka-ra:4",
-        "storage fail": "storage fail weka-ra",
+        "storage fio": "storage fio --on weka-ra:4",
+        "storage mdtest": "storage mdtest --on weka-ra:4",
+        "storage fail": "storage fail --on weka-ra:4",
         "storage input": "storage input mlperf-resnet50 --on weka-ra:4",
         "storage size": "storage size llama-3.1-8b --on dgx-h100:8",
         "storage validate": "storage validate",
@@ -75,9 +85,9 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "mig check": "mig check mig-parted.yaml --gpu h100",
         "mig law": "mig law",
         "measure collective": "measure collective all-reduce",
-        "measure ddp": "measure ddp llama-3.1-8b",
+        "measure ddp": "measure ddp --backward 100ms",
         "measure host": "measure host",
-        "measure checkpoint": "measure checkpoint /tmp/checkpoints",
+        "measure checkpoint": "measure checkpoint --to checkpoints",
         "measure loader": "measure loader /data",
     }
 )

@@ -14,7 +14,7 @@ class ChainedJob(Shown):
     name: str
     """The name of the job."""
     train: str
-    """What the job trains: full, lora:16, dpo."""
+    """The trained part: full, lora:16, dpo."""
     status: str
     """The status: fits, does not fit, or no answer."""
     reason: str

@@ -71,10 +71,10 @@ class MeasuredTraining(Shown):
     """share. The share of the busiest machine's processor time that other programs used."""
     rows: tuple[TrainedStep, ...]
     train: str = "full"
-    """What was trained: full, lora:16, frozen:2."""
+    """The trained part: full, lora:16, frozen:2."""
     held: Mapping[str, float] = field(default_factory=dict)
-    """B of weights, gradients and optimizer on the first rank; the trained and frozen parameters; and frozen_unchanged, 1
-    if every bit of the frozen weights is as it was."""
+    """B. The bytes of weights, gradients and optimizer on the first rank; by count its trained and frozen parameters; and
+    frozen_unchanged, 1 if every bit of the frozen weights is as it was."""
 
     @property
     def step_time(self) -> float:

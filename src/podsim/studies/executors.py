@@ -137,7 +137,7 @@ def _dask(address: str, tasks: int) -> Iterator[tuple[Executor, int]]:
 
 @contextmanager
 def _mpi(detail: str, tasks: int) -> Iterator[tuple[Executor, int]]:
-    """MPI ranks: all but the first of `mpiexec -n N python -m mpi4py.futures -m podsim study …`."""
+    """MPI ranks: all but the first of `mpiexec -n N python -m mpi4py.futures -m podsim.cli study …`."""
     futures, mpi = (_package(f"mpi4py.{name}", "mpi") for name in ("futures", "MPI"))
     with futures.MPIPoolExecutor() as pool:
         yield pool, max(mpi.COMM_WORLD.Get_size() - 1, 1)

@@ -188,7 +188,7 @@ class Held:
     trained: Counts | None
     """The parameters that are trained, where fine-tuning leaves only a part; None for all."""
     stored: Counts | None
-    """The parameters, as if in 16 bits, that take as many bytes, where fine-tuning quantises some; None for all."""
+    """The parameters in 16 bits that take as many bytes, where fine-tuning quantises some; None for all."""
     torch: TorchLayout | None
     """The same for PyTorch's own runtime, in place of activations, logits and what is gathered; None for others."""
 

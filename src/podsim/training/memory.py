@@ -52,9 +52,9 @@ class Weights:
     tied: Shaped[Array, "plan"]
     """The parameters of the head's own copy of a tied embedding table, on a stage without embedding."""
     trained: Weights | None = None
-    """Those that are trained, where fine-tuning leaves only a part."""
+    """The parameters that are trained, where fine-tuning leaves only a part."""
     stored: Weights | None = None
-    """Those, as if in 16 bits, that take as many bytes, where fine-tuning quantises some."""
+    """The parameters in 16 bits that take as many bytes, where fine-tuning quantises some."""
 
 
 @dataclass(frozen=True, kw_only=True)

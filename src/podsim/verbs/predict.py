@@ -90,7 +90,7 @@ def describe(
         software_range=_software_range(model, cluster, plan) if prediction.allowance else {},
         gains=gains,
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
-        warnings=warnings(prediction, cluster, plan),
+        warnings=(*model.doubts, *warnings(prediction, cluster, plan)),
         ops=op_reports(model, cluster, plan) if detail == "ops" else (),
     )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
-from podsim.errors import CatalogError, ModelError
+from podsim.errors import CatalogError, ModelError, unknown_name
 from podsim.graphs.network_sheets import all_networks_sheet, network_sheet
 from podsim.graphs.networks import networks
 from podsim.hardware.cluster import cluster_names, load_cluster
@@ -55,10 +53,8 @@ def show(options: ShowOptions) -> Sheet:
 
 def _unknown(name: str) -> CatalogError:
     known = [*sheet_names(), *model_names(), *software_names(), *networks()]
-    close = get_close_matches(name.lower(), known, n=4, cutoff=0.5)
-    hint = f"did you mean {', '.join(close)}? " if close else ""
     return CatalogError(
-        f"unknown name {name[:80]!r}: {hint}`podsim models`, `podsim clusters`, `podsim show software` and "
+        f"{unknown_name('name', name, known)}; `podsim models`, `podsim clusters`, `podsim show software` and "
         "`podsim show networks` list names; a GPU (a100-sxm4-80gb), a config.json or a cluster's TOML file work too"
     )
 

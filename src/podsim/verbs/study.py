@@ -51,8 +51,9 @@ def study(
                 progress(len(rows), len(asked.points))
         is_complete = True
     except KeyboardInterrupt:
-        if not rows:
-            raise
+        pass
+    if not rows:  # outside of the handler, which would keep the processes' semaphores
+        raise KeyboardInterrupt
     _check(asked, rows)
     varied = _varied(asked.points)
     return StudyResult(

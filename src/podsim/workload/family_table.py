@@ -24,7 +24,7 @@ from podsim.workload.config_json import Config
 from podsim.workload.specification import LIMITS, Transformer
 
 Fields = dict[str, Any]
-_TYPES = {name: str(kind) for name, kind in Transformer.__annotations__.items()}
+_TYPES: Mapping[str, str] = Transformer.__annotations__  # texts, as its module postpones them
 
 
 @dataclass(frozen=True, kw_only=True)

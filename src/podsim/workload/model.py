@@ -101,8 +101,8 @@ class TensorOp:
     """Whether a fusing framework merges this memory-bound op into its neighbour (bias, activation, dropout, residual).
     """
     gradient: Gradient = "both"
-    """What its backward pass computes: the gradients of input and weight, of the input alone (a frozen weight), or
-    nothing (a frozen layer below all that is trained)."""
+    """The gradients of its backward pass: of input and weight, of the input alone (a frozen weight), or none (a frozen
+    layer below all that is trained)."""
     stored_bytes: float = 0.0
     """B. The bytes of a frozen weight that is kept quantised; 0 is the plan's precision."""
 
@@ -208,9 +208,9 @@ class Model:
     attributes: dict[str, object] = field(default_factory=dict, compare=False)
     """The specification of the model, for display."""
     assumptions: tuple[str, ...] = ()
-    """What was assumed where its source says nothing."""
+    """The assumptions where its source says nothing."""
     training: str = "full"
-    """What of it is trained: full, lora:16, qlora:16, frozen:20 (podsim/workload/finetuning.py)."""
+    """The trained part: full, lora:16, qlora:16, frozen:20 (podsim/workload/finetuning.py)."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -278,6 +278,11 @@ class Model:
             return self.parameters
         ops = [(op, block.count) for block in self.blocks for op in block.ops if op.gradient == "both"]
         return sum(count * (op.weight + op.bias) for op, count in ops)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The assumptions that say how an unknown family was read."""
+        return tuple(text for text in self.assumptions if "is not known" in text)
 
     @property
     def passes(self) -> float:

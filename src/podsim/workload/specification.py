@@ -151,7 +151,7 @@ class Transformer:
     """The number of keys that a query attends to under sparse attention."""
 
     mixer: Mixer = "attention"
-    """What mixes tokens: attention, a state-space or linear-attention scan, both side by side, or nothing."""
+    """The mixer of tokens: attention, a state-space or linear-attention scan, both side by side, or nothing."""
     feed: bool = True
     """Whether the layer has an MLP or a mixture."""
     dense_beside: bool = False
@@ -173,19 +173,19 @@ class Transformer:
     plain: int = 0
     """The number of a layer's parameters that no product reads: decays, scales, norms of a scan."""
     extras: tuple[tuple[str, int, int], ...] = ()
-    """Further products of a layer: (name, inner width, output width)."""
+    """The further products of a layer: (name, inner width, output width)."""
     head_plain: int = 0
     """The number of parameters outside the layers that no product reads."""
     variations: tuple[Changes, ...] = ()
-    """What each layer has otherwise, layer by layer; empty where all are alike."""
+    """The fields that each layer has otherwise, layer by layer; empty where all are alike."""
     vision: Transformer | None = None
     """The encoder of images, whose output is part of the sequence."""
     image_percent: int = 25
-    """percent. The share of a sequence's tokens that come from images, where there is an encoder of them."""
+    """The percentage of a sequence's tokens that come from images, where there is an encoder of them."""
     captured: Captured | None = None
     """The blocks of a class that was built, in place of all that the other fields say of layers."""
     assumptions: tuple[str, ...] = ()
-    """What was assumed where the source says nothing."""
+    """The assumptions where the source says nothing."""
     classes: int = 0
     """The width of a classifier: on the pooled token if there is a pooler, otherwise on every token."""
 

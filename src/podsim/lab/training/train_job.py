@@ -27,7 +27,7 @@ class Training:
     changes: Mapping[str, str]
     """The fields of the network that were changed."""
     train: str = "full"
-    """What of it is trained: full, lora:16, frozen:2."""
+    """The trained part: full, lora:16, frozen:2."""
     residual: str = ""
     """The name of the residual network."""
     plan: Plan
