@@ -15,6 +15,7 @@ import argparse
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,8 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 REPORT = HERE / "reports" / "users.md"
+NATIVE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podsim" / "native"
+"""Where a source checkout keeps its C core; cold runs need not compile it."""
 JOBS = "id,submit,gpus,seconds\na,0,8,3600\nb,60,16,1800\nc,90,4,600\n"
 TIMED = """
 import sys, time
@@ -48,14 +51,17 @@ class Figures(NamedTuple):
     """s. The time until a command wrote its first line, by the clock on the wall; None for a call."""
 
 
-def _environment(source: Path, caches: Path | None) -> dict[str, str]:
-    """The environment of a child that runs these sources; with folders for what it keeps, it finds nothing there."""
+def _environment(source: Path, row: dict[str, Any], folder: Path) -> dict[str, str]:
+    """The environment of a child that runs these sources, in which a first or cold run finds no caches."""
     paths = [str(source), os.environ.get("PYTHONPATH", "")]
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    fresh = {}
-    if caches is not None:
-        fresh = {"XDG_CACHE_HOME": str(caches), "PYTHONPYCACHEPREFIX": str(caches / "bytecode")}
-    return {**os.environ, **one_thread, **fresh, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    changed = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    if row.get("first"):
+        changed["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    if row.get("first") or row.get("cold"):
+        changed["XDG_CACHE_HOME"] = str(folder)
+    if row.get("cold") and NATIVE.is_dir():
+        shutil.copytree(NATIVE, folder / "podsim" / "native")
+    return {**os.environ, **changed, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def _run_command(words: list[str], environment: dict[str, str]) -> Figures:
@@ -95,7 +101,7 @@ def measure(row: dict[str, Any], source: Path) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         jobs = Path(folder, "jobs.csv")
         jobs.write_text(JOBS)
-        environment = _environment(source, Path(folder) if row.get("first") else None)
+        environment = _environment(source, row, Path(folder))
         if "command" in row:
             return _run_command(row["command"].format(jobs=jobs).split(), environment)
         return _run_call(row, environment)

@@ -31,7 +31,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints, overload
 
 import numpy as np
 
-from podsim.c_compiler import CompileError, compile_library, library_name
+from podsim.c_compiler import CompileError, compile_library, compiler_commands, library_name
 from podsim.cache_folder import cache_folder, is_private
 from podsim.errors import NativeError
 
@@ -178,7 +178,8 @@ def _is_built() -> bool:
 
 def _compile(path: Path) -> None:
     """Compile the library, and say so."""
-    print("podsim: compiling its C library, once (a few seconds)", file=sys.stderr, flush=True)
+    if compiler_commands():
+        print("podsim: compiling its C library, once (a few seconds)", file=sys.stderr, flush=True)
     try:
         compile_library(PACKAGE, path)
     except CompileError as problem:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import Result
 
 import podsim as api
-from podsim.errors import PodsimError
-from podsim.launching.plan_file import read_plan_file
+from podsim.errors import LabError, PodsimError
+from podsim.launching.plan_file import read_plan_file, with_plan
+from podsim.options.measure_options import TrainOptions
+from podsim.verbs.compare import check_plan
 
 Run = Callable[..., Result]
 
@@ -62,9 +65,19 @@ def test_a_plan_that_a_user_writes(tmp_path: Path) -> None:
     file.write_text('model = "gpt-tiny"\non = "dgx-a100:1"\nbatch = 32\n[plan]\ntp = 2\nrecompute = "full"\n')
     plan = api.predict(plan=str(file)).plan
     assert (plan["tp"], plan["dp"], plan["recompute"], plan["global_batch"]) == (2, 4, "full", 32)
-    trained = api.train(plan=str(file), dp=1, batch=4, steps=1, sequence=16)
-    assert trained is not None
-    assert (trained.plan["tp"], trained.plan["recompute"]) == (2, "full")
+    given = with_plan(TrainOptions, {"plan": str(file), "batch": 4})
+    assert given == {"plan": str(file), "model": "gpt-tiny", "batch": 4, "tp": 2, "recompute": "full"}
+    file.write_text(file.read_text() + "cp = 2\n")
+    with pytest.raises(PodsimError, match="cp=2, which this question cannot have"):
+        with_plan(TrainOptions, {"plan": str(file)})
+
+
+def test_a_measured_run_is_compared_with_its_own_plan(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('model = "gpt-tiny"\non = "dgx-a100:1"\n[plan]\ntp = 2\n')
+    run = SimpleNamespace(plan={"tp": 1, "pp": 1})
+    with pytest.raises(LabError, match="tp=1 in run, tp=2 in"):
+        check_plan(run, "run", str(file))  # type: ignore[arg-type]
 
 
 WRONG = {

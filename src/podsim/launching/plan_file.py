@@ -47,12 +47,12 @@ def with_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:
     if "overrides" in known:
         model, _ = split_overrides(values.get("overrides"))
         kept = values.get("overrides") if "on" in known else {f"model.{key}": model[key] for key in model}
-        values["overrides"] = {**(kept or {}), **(said.get("overrides") or {})} or None
+        values["overrides"] = {**(kept or {}), **(said.get("overrides") or {})}
     for name, others in _FOLLOWS.items():
         if name not in said and any(other in said for other in others):
             values.pop(name, None)
     given = {name: value for name, value in said.items() if name in known and name != "overrides"}
-    return {**{name: value for name, value in values.items() if name in known}, **given}
+    return {**{name: value for name, value in values.items() if name in known and value != {}}, **given}
 
 
 def plan_values(plan: Plan | Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def read_plan_file(name: str, said: Mapping[str, Any] | None = None) -> dict[str
     if rank is None and path.suffix.lower() == ".toml" and (table := _own_toml(text)) is not None:
         return _checked(path, _of_experiment(path, table))
     if text.lstrip().startswith("{") and (saved := _saved(text)) is not None:
-        return _checked(path, _of_ranking(path, saved, rank or 1))
+        return _checked(path, _of_ranking(path, saved, 1 if rank is None else rank))
     if rank is not None:
         raise PodsimError(
             f"{_name(path)}: #{rank} is a plan of a saved ranking, plans.json#{rank}; leave it out"

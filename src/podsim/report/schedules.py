@@ -22,8 +22,9 @@ _EXPLAINED = (
     "fullest rank, of its share of the model."
 )
 
-Cell = tuple[int, int, str, str]
-"""(first column, column after its last, text, style)"""
+Group = tuple[ScheduledAction, ...]
+Cell = tuple[int, int, Group]
+"""(first column, column after its last, actions)"""
 
 
 def title(sheet: ScheduleSheet) -> str:
@@ -48,7 +49,7 @@ def bubble_text(sheet: ScheduleSheet) -> str:
     return text
 
 
-def groups(sheet: ScheduleSheet) -> Iterator[tuple[ScheduledAction, ...]]:
+def groups(sheet: ScheduleSheet) -> Iterator[Group]:
     """The actions in order; those that run at the same time are one group."""
     held: list[ScheduledAction] = []
     for action in sheet.actions:
@@ -94,7 +95,7 @@ def _sentences(sheet: ScheduleSheet) -> Iterator[str]:
     published = f"; published wait of a rank{of_chunks}: {sheet.published}" if stated else ""
     yield f"{bubble_text(sheet)}{published}"
     used = sorted({action.work for action in sheet.actions}, key=list(LETTERS).index)
-    chunked = sheet.parts > sheet.ranks or sheet.placement == "two ways"
+    chunked = _is_chunked(sheet)
     stage = "the number before it is the stage, " if chunked else ""
     legend = ", ".join(f"{LETTERS[work]} {_MEANT[LETTERS[work]]}" for work in used)
     beside = (
@@ -105,8 +106,10 @@ def _sentences(sheet: ScheduleSheet) -> Iterator[str]:
 
 def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Line]:
     """Rows of ranks, in blocks of time that fit the width."""
-    scale = _scale(sheet)
-    rows = _cells(sheet, scale)
+    together = list(groups(sheet))
+    scale = _scale(sheet, together)
+    rows = _cells(sheet, together, scale)
+    chunked = _is_chunked(sheet)
     total = max((row[-1][1] for row in rows if row), default=0)
     margin = len(f"rank {sheet.ranks - 1} ")
     step = max(round(scale), 1)
@@ -121,12 +124,20 @@ def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Line]:
         last = min(first + room, total)
         yield ((_ruler(first, last, scale, margin), "dim"),)
         for rank, cells in enumerate(rows):
-            yield ((f"rank {rank}".ljust(margin), ""), *_pieces(cells, first, last))
+            yield ((f"rank {rank}".ljust(margin), ""), *_pieces(cells, first, last, chunked))
 
 
-def _scale(sheet: ScheduleSheet) -> float:
+def _scale(sheet: ScheduleSheet, together: Sequence[Group]) -> float:
     """Columns to a unit of time: room for the label of every action, unless some are far shorter than most."""
-    lengths = [(group[0].end - group[0].start, len(_label(sheet, group)) + 1) for group in groups(sheet)]
+    digits = [
+        len(str(number)) for number in range(1 + max((a.micro_batch for a in sheet.actions), default=0))
+    ]
+    most_stage, chunked = max((a.stage for a in sheet.actions), default=0), _is_chunked(sheet)
+    stages = [len(str(stage)) if chunked else 0 for stage in range(1 + most_stage)]
+    lengths = [
+        (group[0].end - group[0].start, sum(stages[a.stage] + 2 + digits[a.micro_batch] for a in group))
+        for group in together
+    ]
     lengths = [(seconds, room) for seconds, room in lengths if seconds > 0]
     if not lengths:
         return 1.0
@@ -136,20 +147,21 @@ def _scale(sheet: ScheduleSheet) -> float:
     return float(round(scale)) if scale >= 2 else scale
 
 
-def _label(sheet: ScheduleSheet, group: Sequence[ScheduledAction]) -> str:
+def _is_chunked(sheet: ScheduleSheet) -> bool:
+    """Whether a rank has several stages, so that labels name them."""
+    return sheet.parts > sheet.ranks or sheet.placement == "two ways"
+
+
+def _label(group: Group, chunked: bool) -> str:
     """ "F0", "3B1", or both with a plus."""
-    chunked = sheet.parts > sheet.ranks or sheet.placement == "two ways"
     return "+".join(f"{a.stage if chunked else ''}{LETTERS[a.work]}{a.micro_batch}" for a in group)
 
 
-def _cells(sheet: ScheduleSheet, scale: float) -> list[list[Cell]]:
+def _cells(sheet: ScheduleSheet, together: Sequence[Group], scale: float) -> list[list[Cell]]:
     """The cells of each rank, in order."""
     rows: list[list[Cell]] = [[] for _ in range(sheet.ranks)]
-    for group in groups(sheet):
-        first, last = round(group[0].start * scale), round(group[0].end * scale)
-        rows[group[0].rank].append(
-            (first, last, _padded_label(_label(sheet, group), last - first), group[0].work)
-        )
+    for group in together:
+        rows[group[0].rank].append((round(group[0].start * scale), round(group[0].end * scale), group))
     return rows
 
 
@@ -173,17 +185,17 @@ def _ruler(first: int, last: int, scale: float, margin: int) -> str:
     return line
 
 
-def _pieces(cells: Sequence[Cell], first: int, last: int) -> Iterator[tuple[str, str]]:
+def _pieces(cells: Sequence[Cell], first: int, last: int, chunked: bool) -> Iterator[tuple[str, str]]:
     """The columns of a rank from `first` to `last`; dots where it waits."""
     at = first
-    for begin, end, text, style in cells:
+    for begin, end, group in cells:
         if end <= first or begin >= last:
             continue
         low, high = max(begin, first), min(end, last)
         yield "·" * (low - at), "dim"
-        shown = text[low - begin : high - begin]
+        shown = _padded_label(_label(group, chunked), end - begin)[low - begin : high - begin]
         coloured = shown.rstrip()
-        yield coloured, style
+        yield coloured, group[0].work
         yield " " * (len(shown) - len(coloured)), ""  # the gap that tells neighbours apart
         at = high
     yield "·" * (last - at), "dim"

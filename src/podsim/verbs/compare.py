@@ -8,7 +8,7 @@ from podsim.acceptance.compare_storage import compare_storage
 from podsim.acceptance.compare_training import compare_training
 from podsim.errors import LabError
 from podsim.lab.record import read_run
-from podsim.launching.plan_file import with_plan
+from podsim.launching.plan_file import read_plan_file, with_plan
 from podsim.network.collectives import Table
 from podsim.options.measure_options import CompareOptions
 from podsim.options.question import question
@@ -43,6 +43,8 @@ def compare(
     if options.cache_on:
         raise LabError(f"--cache-on is for runs of podsim measure loader; {name} is of another kind")
     if isinstance(run, MeasuredTraining):
+        if options.plan:
+            check_plan(run, name, options.plan)
         return compare_training(run, name, *where)
     if isinstance(run, MeasuredDdp):
         return compare_ddp(run, name, *where)
@@ -58,3 +60,15 @@ def compare(
         return sweep.rows[0].seconds
 
     return compare_collectives(run, name, *where, seconds_on)
+
+
+def check_plan(run: MeasuredTraining, name: str, plan: str) -> None:
+    """Raise LabError for a run of another layout than that of a plan file."""
+    wanted = read_plan_file(plan)
+    degrees = ("tp", "pp", "dp", "virtual_stages", "zero", "schedule", "recompute")
+    other = [each for each in degrees if each in wanted and wanted[each] != run.plan.get(each, wanted[each])]
+    if other:
+        pairs = (
+            f"{each}={run.plan[each]} in {name}, {each}={wanted[each]} in {plan[-80:]}" for each in other
+        )
+        raise LabError("; ".join(pairs) + ": give the plan of the run, or leave --plan out")
