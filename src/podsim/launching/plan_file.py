@@ -73,7 +73,7 @@ def read_plan_file(name: str, said: Mapping[str, Any] | None = None) -> dict[str
     if rank is None and path.suffix.lower() == ".toml" and (table := _own_toml(text)) is not None:
         return _checked(path, _of_experiment(path, table))
     if text.lstrip().startswith("{") and (saved := _saved(text)) is not None:
-        return _checked(path, _of_ranking(path, saved, rank or 1))
+        return _checked(path, _of_ranking(path, saved, 1 if rank is None else rank))
     if rank is not None:
         raise PodsimError(
             f"{_name(path)}: #{rank} is a plan of a saved ranking, plans.json#{rank}; leave it out"

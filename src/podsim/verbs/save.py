@@ -40,7 +40,7 @@ def check_saving(save: str | Path | None, tools: Sequence[str]) -> None:
     if wrong := [tool for tool in tools if tool not in TOOLS]:
         raise PodsimError(unknown_name("tool", wrong[0], TOOLS))
     if save is None:
-        raise PodsimError(f"--launch {tools[0]} writes a file; say where with --save DIR")
+        raise PodsimError(f"--launch {tools[0]} writes a file; say where with --save DIR").offer(save="run")
     check_directory(Path(save))
 
 
