@@ -130,6 +130,7 @@ def main() -> int:
     print(
         f"{len(times)} predictions by {visitors:g} visitors in {seconds:g} s; median {times[len(times) // 2]:.3f} s"
     )
+    print(f"{worked / len(times) * 1e3:.1f} ms of processor each; machine load {os.getloadavg()[0]:.1f}")
     for name, limit in LIMITS.items():
         print(f"{name:10} {figures[name]:12.4g}  limit {limit:g}")
     return int(any(figures[name] > limit for name, limit in LIMITS.items()))

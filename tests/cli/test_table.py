@@ -15,8 +15,8 @@ import podsim
 from podsim.cli import app
 from podsim.cli.application import command_names
 from podsim.cli.command import Row
-from podsim.cli.command_table import COMMANDS, GROUPS
-from podsim.cli.help_table import EXAMPLES, MEANT, SECTIONS
+from podsim.cli.command_table import COMMANDS
+from podsim.cli.help_table import EXAMPLES, GROUPS, MEANT, SECTIONS
 from podsim.cli.late_import import load
 from podsim.options.question import options_of
 

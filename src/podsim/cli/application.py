@@ -10,8 +10,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from podsim.cli.command import Command
-from podsim.cli.command_table import COMMANDS, GROUPS
-from podsim.cli.help_table import EXAMPLES, SECTIONS
+from podsim.cli.command_table import COMMANDS
+from podsim.cli.help_table import EXAMPLES, GROUPS, SECTIONS
 from podsim.cli.late_import import load
 from podsim.cli.mistakes import keep_arguments, usage_text
 from podsim.options.question import Option

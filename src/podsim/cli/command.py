@@ -69,7 +69,7 @@ class Row:
     progress: str = ""
     """The title of a bar, or "doing" for a line, if the question reports its progress."""
     activity: str = ""
-    """What it does, said on standard error after a second, if the question reports no progress."""
+    """The activity, said on standard error after a second, if the question reports no progress."""
     ranked: bool = False
     """Whether it runs in every rank of a job, and only the first reports mistakes."""
     status: Status = lambda answer: 0
@@ -162,7 +162,7 @@ class Command(click.Command):
     def _asked(self, options: Mapping[str, Any], output: Any) -> Any:
         """The answer to the question."""
         row = self.row
-        if row.progress or row.ranked or row.output.endswith("NoOutput"):
+        if row.progress or row.activity or row.ranked or row.output.endswith("NoOutput"):
             return self._answer_of(options, output)
         with load("report.progress:waiting")(self.name):
             return self._answer_of(options, output)

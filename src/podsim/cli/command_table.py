@@ -7,14 +7,6 @@ from types import MappingProxyType
 
 from podsim.cli.command import Row
 
-GROUPS: Mapping[str, str] = MappingProxyType(
-    {
-        "storage": "Predict storage systems and the input pipeline.",
-        "mig": "Divide GPUs into MIG instances.",
-        "measure": "Run things for real and time them.",
-    }
-)
-
 _SEARCHING = "searching plans"
 
 COMMANDS: Mapping[str, Row] = MappingProxyType({

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {
+        "storage": "Predict storage systems and the input pipeline.",
+        "mig": "Divide GPUs into MIG instances.",
+        "measure": "Run things for real and time them.",
+    }
+)
+"""the help of groups of commands"""
+
 SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "Plan a training run": ("plan", "predict", "study", "jobs", "replay", "launch", "web"),

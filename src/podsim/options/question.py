@@ -55,7 +55,7 @@ class Option:
     suffixes: tuple[str, ...] = ()
     """The possible suffixes of the file's name."""
     also: tuple[str, ...] = ()
-    """Other names that users give it; a terminal names the right one."""
+    """The other names that users give it; a terminal names the right one."""
     example: str = ""
     """A value that a terminal shows where the option is missing."""
     older: str = ""

@@ -29,13 +29,14 @@ def _block(block: Block | str) -> str:
     if isinstance(block, Rows):
         return _table(block)
     lines = ("".join(escape(text) for text, _ in line) for line in block(_WIDTH))
-    return f"<pre>{chr(10).join(lines)}</pre>"
+    text = "\n".join(lines)
+    return f"<pre>{text}</pre>" if text.strip() else ""
 
 
 def _paragraph(block: Paragraph) -> str:
     if not block.text.strip():
         return ""
-    style = f' style="{_STYLES[block.style]}"' if block.style in _STYLES else ""
+    style = f' style="white-space:pre-wrap;{_STYLES.get(block.style, "")}"'
     if not block.is_wrapped:
         return f"<pre{style}>{escape(block.text)}</pre>"
     return f"<p{style}>{escape((block.first or '').lstrip() + block.text)}</p>"

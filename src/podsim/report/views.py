@@ -65,9 +65,9 @@ VIEWS: Mapping[str, View] = {
     "MigPlan": View("mig_tables:plan_report"),
     "PackResult": View("queue_tables:pack_report", "rows", "plot_queue:pack_figure"),
     "PlanRead": View("launches:launch_report"),
-    "PlanResult": View("predictions:plans_report", "", "plot_plans:plans_figure"),
+    "PlanResult": View("glance:plans_glance", "", "plot_plans:plans_figure"),
     "PowerReport": View("expenses:power_report", "loads"),
-    "Prediction": View("predictions:prediction_report", "", "plot_plans:prediction_figure"),
+    "Prediction": View("glance:prediction_glance", "", "plot_plans:prediction_figure"),
     "QueueResult": View(
         "queue_tables:queue_report", "queue_tables:plain_rows", "plot_queue:queue_figure",
         "queue_tables:plain_result",
