@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
 
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
@@ -54,6 +55,7 @@ def read_site(pue: float | None, carbon: float | None, electricity: float | None
     )
 
 
+@lru_cache(maxsize=64)
 def list_offers(cluster: Cluster, site: Site) -> tuple[Offer, ...]:
     """The packaged prices of the cluster's GPU, in the catalog's order. Prices of owned GPUs include electricity."""
     return tuple(

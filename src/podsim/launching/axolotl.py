@@ -17,7 +17,8 @@ _ADAPTED = ("adapter", ("lora", "qlora"))
 
 def _always(job: Job) -> Mapping[str, object]:
     """Keys that every file has: a model, data and steps to replace by the user's."""
-    packed = int(job.plan.cp) == 1 or int(job.plan.micro_batch) == 1  # as its ring attention needs
+    prefers = job.model.training.startswith("dpo")
+    packed = not prefers and (int(job.plan.cp) == 1 or int(job.plan.micro_batch) == 1)  # its own two rules
     keys: dict[str, object] = {
         "base_model": str(job.names.get("model", job.model.name)), "sample_packing": packed, "pad_to_sequence_len": True,
         "datasets": [{"path": "mhenrichsen/alpaca_2k_test", "type": "alpaca"}], "val_set_size": 0.0, "max_steps": 100,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podsim.errors import NoFitError, PodsimError
 from podsim.fleet.reliability import LongRun, best_interval_seconds, blocked_share, expected_seconds
 from podsim.fleet.reliability_rates import node_rate, recovery
 from podsim.fleet.reliability_runs import HORIZON
 from podsim.hardware.cluster import Cluster
+from podsim.memo import Memo
 from podsim.report.columns import duration
 from podsim.results.prediction import Prediction, TrainingTime
 from podsim.results.runs import CheckpointTime
@@ -172,6 +173,10 @@ def checkpoint_time(job: Job, saving: Saving, times: Times, asked: Asked) -> Che
     )  # fmt: skip
 
 
+_TIMES: Memo[Any] = Memo(256)
+"""Checkpoints of plans by the packaged figures."""
+
+
 def training_time(job: Job, tokens: float) -> TrainingTime:
     """Days of a run over a number of tokens, with and without failures, by the packaged figures.
 
@@ -183,7 +188,8 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
     saving, asked = Saving(), Asked()
     step = job.prediction.step_time
     steps = steps_of(job, tokens)
-    times = checkpoint_times(job.model, job.cluster, job.plan, saving)
+    key = (job.model, job.cluster, job.plan)
+    times = _TIMES.of(key, lambda: checkpoint_times(*key, saving))
     run = long_run(job, asked, times, work=steps * step, step=step)
     _, _, source = mtbf_of(job.cluster, asked)
     blocked = blocked_share(run.spares or 0, run.drain * run.repair / run.mtbf)
