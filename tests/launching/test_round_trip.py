@@ -101,11 +101,7 @@ def test_adapters_come_back(tool: str) -> None:
     made = api.launch("llama-3.1-8b", tool=tool, train="lora:8", zero=0 if tool == "nemo" else 3, **plan)
     assert read(made.text, gpus=8).names["train"] == "lora:8"
     with pytest.raises(PlanError, match="can be written for"):
-<<<<<<< HEAD
-        api.launch("llama-3.1-8b", tool="slurm", train="lora:8", **plan)
-=======
         api.launch("llama-3.1-8b", tool="megatron", train="lora:8", **plan)
->>>>>>> main
 
 
 def test_adapters_are_read_from_the_keys() -> None:
