@@ -205,7 +205,7 @@ def front(rows: Sequence[StudyRow], across: str, up: str) -> list[StudyRow]:
 
 
 def _pareto(axes: Axes, rows: Sequence[StudyRow], names: tuple[str, str], varied: Sequence[str]) -> None:
-    """Every design, and the front of those that none beats in both figures."""
+    """Every design, and the front: the designs that no other beats in both figures."""
     across, up = names
 
     def points(chosen: Sequence[StudyRow]) -> tuple[list[float], list[float]]:

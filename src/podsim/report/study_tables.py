@@ -162,7 +162,7 @@ def _setting_column(name: str, rows: Sequence[StudyRow]) -> Column:
 
 
 def _cell(figure: Figure, rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]:
-    """The figure of a row, with a star where it is the best of those that fit."""
+    """The figure of a row, with a star on the best design that fits."""
     values = [
         value for row in rows if row.status == FITS and (value := getattr(row, figure.field)) is not None
     ]

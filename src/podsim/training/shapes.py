@@ -190,7 +190,7 @@ def _distinct_gemm_seconds(
 def _distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
     """(position of one row for each distinct row, the distinct row of each) of columns of any numbers.
 
-    Rows are told apart by hashes of 64 bits; should two collide, columns are numbered one after the other.
+    Hashes of 64 bits distinguish the rows; should two collide, columns are numbered one after the other.
     """
     code = np.zeros(columns[0].size, dtype=np.uint64)
     for column in columns:
