@@ -172,7 +172,7 @@ class Command(click.Command):
         row = self.row
         if row.ask:
             return load(row.ask)(options, output)
-        if row.network and load("verbs.network_answers:is_captured")(options.get("model")):
+        if row.network and load("graphs.networks:is_captured")(options.get("model")):
             return load(row.network)(options)
         if options.get("plan"):
             options = _explicit(options)

@@ -86,9 +86,9 @@ def server_of(gpu: str) -> str:
 def catalog_name(text: str) -> str:
     """The name or alias of a cluster, a system or a GPU that a text means; the text in lower case if none."""
     name = text.strip().lower()
-    known = _squeezed()
     if (find(name) or ("",))[0] in _KINDS:
         return name
+    known = _squeezed()
     dashed = re.sub(r"[\s_/]+", "-", name)
     while (shorter := _DECORATION.sub("", dashed)) != dashed:
         if _squeeze(dashed) in known:

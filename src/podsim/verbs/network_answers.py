@@ -38,11 +38,6 @@ _RUNTIME = 5e8
 _SHARED = ("on", "gpus", "precision", "software", "detail")
 
 
-def is_captured(model: object) -> bool:
-    """Whether a name is that of a captured network."""
-    return isinstance(model, str) and model.lower() in networks()
-
-
 def predicted_network(options: Mapping[str, Any]) -> GraphCost:
     """The training step of a captured network, replicated over the GPUs; its batch is that of all of them together.
 

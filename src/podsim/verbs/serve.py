@@ -13,6 +13,7 @@ from podsim.errors import (
     PodsimError,
     UnitError,
 )
+from podsim.graphs.networks import is_captured
 from podsim.hardware.mig.measured_slices import interference
 from podsim.hardware.parts import Gpu
 from podsim.options.machine_options import ServeOptions
@@ -27,7 +28,7 @@ from podsim.serving.serving_notes import serving_assumptions, serving_warnings
 from podsim.serving.triton import config_text, model_name
 from podsim.serving.white_paper import figure as made
 from podsim.units import parse_quantity
-from podsim.verbs.network_answers import is_captured, served_network
+from podsim.verbs.network_answers import served_network
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import CONVOLUTIONAL, ConvNet
 from podsim.workload.model import Model

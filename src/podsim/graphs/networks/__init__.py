@@ -18,7 +18,7 @@ from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch, graph_of, read_value
 
-__all__ = ["Network", "load_network", "networks"]
+__all__ = ["Network", "is_captured", "load_network", "networks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,3 +78,8 @@ def _ends(name: str) -> tuple[OpGraph, OpGraph]:
 
 def _folder() -> Path:
     return Path(str(files("podsim.graphs.networks")))
+
+
+def is_captured(model: object) -> bool:
+    """Whether a name is that of a captured network."""
+    return isinstance(model, str) and model.lower() in networks()
