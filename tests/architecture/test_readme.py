@@ -58,7 +58,7 @@ def test_commands_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_readme_has_two_commands_from_nothing() -> None:
     lines = [line.strip() for line in README.splitlines() if line.startswith("    python3 -m venv")]
     assert len(lines) == 2
-    assert lines[0].endswith("/bin/podsim plan llama-3.1-70b --on selene --gpus 512 --batch 1024")
+    assert lines[0].endswith("/bin/podsim plan llama-3.1-8b --on h100 --gpus 64")
     assert lines[1].endswith("/bin/python -m pytest -n auto")
     assert lines[1] in (ROOT / ".ci" / "run").read_text("utf-8")
     assert len(README.splitlines()) <= 100

@@ -133,6 +133,7 @@ def test_capture_and_graph_of_a_file_of_ones_own(podsim: Run, tmp_path: Path) ->
         json.loads(podsim("graph", file, *GPU, "--json").stdout)
         for file in (f"{path}:build", tmp_path / "net.json")
     )
+    assert direct.pop("podsim")["units"] == stored.pop("podsim")["units"]
     assert direct == stored
     assert direct["host"] > 0.5 * direct["step_time"]
     assert "3 ops" in podsim("capture", f"{path}:build").stdout

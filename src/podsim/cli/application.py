@@ -139,7 +139,7 @@ def _help_command() -> click.Command:
 
 def _completion_command(application: click.Group) -> click.Command:
     @click.command(
-        "completion", help="Print what makes a shell complete commands, options, models and clusters.",
+        "completion", help="Print the script that makes a shell complete words.",
         epilog=f"Example: podsim {EXAMPLES['completion']}",
     )  # fmt: skip
     @click.argument("shell", type=click.Choice(SHELLS))

@@ -130,7 +130,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         show="cli.step_output:show_workers",
     ),
     "capture": Row(
-        help="Capture a PyTorch module as a graph of ops, computing nothing.",
+        help="Capture a PyTorch module as a graph of ops, uncomputed.",
         options="graph_options:CaptureOptions",
         verb="capture",
         report="report.graph_tables:captured_report",
@@ -150,7 +150,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         rows="files",
     ),
     "checkpoint": Row(
-        help="Size of a checkpoint, its stall, and the time to read it back.",
+        help="Size a checkpoint: bytes, stall, time to read it back.",
         options="fleet_options:CheckpointOptions",
         verb="checkpoint",
         report="report.run_tables:checkpoint_report",

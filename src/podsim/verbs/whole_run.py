@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from podsim.errors import NoFitError, PodsimError
+from podsim.errors import ClusterError, NoFitError, PodsimError
 from podsim.fleet.power_cost import list_offers, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import (
@@ -90,6 +90,10 @@ def with_run(
         if not length.is_default:
             raise
         return replace(prediction, warnings=(*prediction.warnings, str(error)))
+    except ClusterError as error:  # a machine that no checkpoint leaves
+        if not length.is_default:
+            raise
+        return replace(prediction, notes=(*prediction.notes, f"no days of a run: {error}"))
     notes = (*prediction.notes, *([length.note] if length.note else []))
     if length.days is not None and not length.is_default:
         kept = "kept" if run.expected <= length.days else "MISSED"
