@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tests.launching.conftest import Slurm
 
 PLAN = ("gpt3-175b", "--on", "dgx-a100-80gb:4", "--tp", "8", "--pp", "4", "--sequence-parallel", "--batch", "8",
-        "--for", "slurm", "--partition", "batch", "--time-limit", "90 min", "--mount", "/tmp:/data", "--force")  # fmt: skip
+        "--for", "slurm", "--partition", "batch", "--time-limit", "90 min", "--mount", "/tmp:/data",
+        "--force")  # fmt: skip
 
 # stands in for torchrun: as many ranks as it is told to start, each with its place in the job
 TORCHRUN = """#!/bin/bash
