@@ -85,6 +85,10 @@ def test_every_family_is_planned(name: str, train: str) -> None:
 
 def test_a_search_fine_tunes() -> None:
     result = podsim.plan("gpt2", on="dgx-h100", gpus=8, batch=64, train="lora:4", top=1)
+    assert result.ranked[0].prediction.training is None  # no number of tokens is usual
+    run = podsim.predict("gpt2", on="dgx-h100", gpus=8, batch=64, train="lora:4", tokens="10M").training
+    assert run is not None
+    assert run.tokens == pytest.approx(10e6, rel=0.1)
     assert result.ranked[0].prediction.memory_kinds["optimizer"] < 1e8
 
 

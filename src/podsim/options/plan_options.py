@@ -172,7 +172,7 @@ class PredictOptions(FiledPlanOptions):
     """A plan, and what a prediction says of it."""
 
     tokens: str | float | None = option(
-        None, "Tokens to train, as 300G or 1T: days, energy and money with failures; default 20 a parameter.",
+        None, "Tokens to train, as 300G or 1T: days, energy and money; default 20 a parameter, none for fine-tuning.",
         also=("train-tokens", "dataset"), example="1T",
     )  # fmt: skip
     days: str | float | None = option(

@@ -269,6 +269,7 @@ def _run(prediction: Prediction) -> Iterator[Block]:
     """Days, money and energy of the whole run, with failures."""
     run, expense = prediction.training, prediction.expense
     if run is None:
+        yield from (_line("Days", note) for note in prediction.notes if note.startswith("fine-tuning has no"))
         return
     notes = [note for note in prediction.notes if " a parameter " in note]
     deadline = [note.partition(":")[0] for note in prediction.notes if " days are " in note]

@@ -30,6 +30,7 @@ from podsim.verbs.power import expense_of
 from podsim.workload.model import Model
 
 TOKENS_PER_PARAMETER = 20
+NO_DEFAULT = "fine-tuning has no usual number of tokens: --tokens gives days and money"
 DAY = 86400.0
 
 
@@ -50,13 +51,15 @@ class RunLength(NamedTuple):
         return f"{amount} tokens: {TOKENS_PER_PARAMETER} a parameter (arXiv 2203.15556); --tokens changes it"
 
 
-def read_length(options: PredictOptions | SearchOptions, model: Model) -> RunLength:
-    """The tokens of a run, or the days it may take, as a user gave them, or the default."""
+def read_length(options: PredictOptions | SearchOptions, model: Model) -> RunLength | None:
+    """The tokens of a run, or the days it may take, as a user gave them, or the default; None: fine-tuning has none."""
     days = None
     if options.days is not None:
         days = _read_days(options.days)
     if options.tokens is not None:
         return RunLength(read_tokens(options.tokens), days=days)
+    if options.train != "full" and days is None:
+        return None
     return RunLength(float(TOKENS_PER_PARAMETER * model.parameters), True, days)
 
 
@@ -70,7 +73,7 @@ def _read_days(days: str | float) -> float:
 
 
 def with_run(
-    prediction: Prediction, model: Model, cluster: Cluster, plan: Plan, length: RunLength
+    prediction: Prediction, model: Model, cluster: Cluster, plan: Plan, length: RunLength | None
 ) -> Prediction:
     """The prediction with the days of a run, and whether it keeps a deadline.
 
@@ -78,6 +81,8 @@ def with_run(
     """
     if not prediction.fits:
         return prediction
+    if length is None:
+        return replace(prediction, notes=(*prediction.notes, NO_DEFAULT))
     job = Job(model=model, cluster=cluster, plan=plan, prediction=prediction)
     least = prediction.step_time * prediction.tokens_per_second
     tokens = max(length.tokens, least) if length.is_default else length.tokens
