@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from podsim.report.columns import Column, Table, duration
 from podsim.report.expenses import energy_text, hourly_price, mass_text
-from podsim.report.predictions import cluster_name
+from podsim.report.predictions import cluster_name, shared_choices
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, dim
 from podsim.results.prediction import PlanResult, Prediction, Ranked, StageMemory
 from podsim.units import format_quantity
@@ -189,14 +189,7 @@ def short_layout(plan: Mapping[str, object]) -> str:
 
 def _choices(plan: Mapping[str, object]) -> list[str]:
     """The other choices of a plan that are not the usual ones."""
-    words = [f"micro-batch {plan['micro_batch']}"]
-    if plan["pp"] != 1:
-        chunks = f" x{plan['virtual_stages']}" if plan["virtual_stages"] != 1 else ""
-        words.append(f"{plan['schedule']}{chunks}")
-    if plan["sequence_parallel"]:
-        words.append("SP")
-    if plan["zero"]:
-        words.append(f"ZeRO-{plan['zero']}" + (f" over {plan['shard']}" if plan["shard"] else ""))
+    words = [f"micro-batch {plan['micro_batch']}", *shared_choices(plan)]
     some = f" of {plan['recompute_layers']} layers" if plan["recompute_layers"] else ""
     again = [] if plan["recompute"] == "none" else [f"{plan['recompute']} recomputation{some}"]
     return [*words, *again, str(plan["precision"]), *([] if plan["flash"] else ["unfused attention"])]

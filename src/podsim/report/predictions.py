@@ -57,14 +57,7 @@ def layout(plan: Mapping[str, object]) -> str:
     """The degrees of a plan and its other choices, in a line."""
     degrees = ["tp", "pp", "dp", *(name for name in ("cp", "ep") if plan[name] != 1)]
     words = [" ".join(f"{name}={plan[name]}" for name in degrees)]
-    words.append(f"micro-batch={plan['micro_batch']}")
-    if plan["pp"] != 1:
-        chunks = f" x{plan['virtual_stages']}" if plan["virtual_stages"] != 1 else ""
-        words.append(f"{plan['schedule']}{chunks}")
-    if plan["sequence_parallel"]:
-        words.append("SP")
-    if plan["zero"]:
-        words.append(f"ZeRO-{plan['zero']}" + (f" over {plan['shard']}" if plan["shard"] else ""))
+    words += [f"micro-batch={plan['micro_batch']}", *shared_choices(plan)]
     kind = str(plan["recompute"])
     some = f" of {plan['recompute_layers']} layers a stage" if plan["recompute_layers"] else ""
     words.append("no recomputation" if kind == "none" else f"{kind} recomputation{some}")
@@ -77,6 +70,19 @@ def layout(plan: Mapping[str, object]) -> str:
     if overlaps:
         words.append("overlaps " + "+".join(overlaps))
     return ", ".join(words)
+
+
+def shared_choices(plan: Mapping[str, object]) -> list[str]:
+    """The schedule of a pipeline, sequence parallelism and ZeRO, as far as the plan has them."""
+    words = []
+    if plan["pp"] != 1:
+        chunks = f" x{plan['virtual_stages']}" if plan["virtual_stages"] != 1 else ""
+        words.append(f"{plan['schedule']}{chunks}")
+    if plan["sequence_parallel"]:
+        words.append("SP")
+    if plan["zero"]:
+        words.append(f"ZeRO-{plan['zero']}" + (f" over {plan['shard']}" if plan["shard"] else ""))
+    return words
 
 
 def cluster_name(cluster: str, gpus: int) -> str:
