@@ -24,7 +24,9 @@ export const watts = (value) => prefixed(value, "W");
 export const amount = (value) => prefixed(value, "");
 export const count = (value) => Math.round(value).toLocaleString("en");
 export const percent = (value) => `${digits(100 * value, Math.abs(value) < 0.0995 ? 2 : 3)} %`;
-export const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${percent(Math.abs(value))}`;
+// A difference below a millionth of a percent is what is left of a subtraction.
+export const signed = (value) => Math.abs(value) < 1e-8 ? "0 %"
+  : `${value > 0 ? "+" : value < 0 ? "−" : ""}${percent(Math.abs(value))}`;
 export const energy = (value) => (value >= 3.6e6 ? `${prefixed(value / 3600, "Wh")}` : prefixed(value, "J"));
 export const mass = (value) => (value >= 1000 ? `${digits(value / 1000)} t` : `${digits(value)} kg`);
 

@@ -92,7 +92,9 @@ async function optionsOf(design, values, signal) {
 }
 
 async function answerOf(design, values, signal, progress) {
-  const options = await optionsOf(design, values, signal);
+  // the question's own cluster keeps its part
+  const part = values.gpus && design.on === values.on ? { gpus: values.gpus } : {};
+  const options = { ...await optionsOf(design, values, signal), ...part };
   const found = await stream("plan", { ...options, top: 1 }, signal, progress);
   const { plan } = found.ranked[0].prediction;
   const more = { ...(values.tokens ? { tokens: values.tokens } : {}), ...(design.price ? { price: design.price } : {}) };
@@ -119,7 +121,7 @@ function drawTable(answers, designs, values, page) {
   const words = { name: "plan", text: answers.map((answer) => (answer.error ? h("span", { class: "bad wrap" },
     answer.error.lines?.[0] || answer.error.message) : h("a",
       { class: "wrap", href: page.link("answer", { ...layoutOf(answer.plan), on: answer.options.on,
-        batch: answer.plan.global_batch, software: "", precision: "", gpus: "",
+        batch: answer.plan.global_batch, software: "", precision: "", gpus: answer.options.gpus || "",
           set: (answer.options.overrides || []).join("\n") }) }, layoutWords(answer.plan)))) };
   const data = designs.map((design, place) => ({ design: NAMES[place], on: design.on, ...design.factors, price: design.price,
     ...(answers[place].error ? { error: answers[place].error.message } : answers[place]) }));
@@ -131,7 +133,8 @@ function drawTable(answers, designs, values, page) {
     h("div", { class: "row" }, h("button", { class: "quiet", onclick: () => download("designs.csv", csv(), "text/csv") },
       "Save as CSV"), h("button", { class: "quiet", onclick: () => download("designs.json", JSON.stringify(data, null, 2),
         "application/json") }, "Save as JSON")),
-    h("p", { class: "hint" }, `The same in a terminal: podsim study FILE.toml, or podsim plan ${values.model} --on ${designs[0].on} for each.`)];
+    h("p", { class: "hint" }, `The same in a terminal: podsim study FILE.toml, or podsim plan ${values.model} --on ${designs[0].on}`
+      + `${answers[0].options?.gpus ? ` --gpus ${answers[0].options.gpus}` : ""} for each.`)];
 }
 
 async function drawScaling(designs, values, signal, progress) {
