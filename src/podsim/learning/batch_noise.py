@@ -55,11 +55,13 @@ def gradient_noise(
     """
     if not small < large:
         raise PodsimError(
-            f"a micro-batch of {small:g} in a batch of {large:g}: the noise needs two sizes; take more micro-batches or dp"
+            f"a micro-batch of {small:g} in a batch of {large:g}: noise needs two sizes; take more micro-batches or dp"
         )
     first, second = (np.asarray(norms, float)[skip:] for norms in (small_norms, large_norms))
     if len(first) < LEAST_STEPS:
-        raise PodsimError(f"{len(first)} steps with gradient norms; the noise scale needs {LEAST_STEPS} or more")
+        raise PodsimError(
+            f"{len(first)} steps with gradient norms; the noise scale needs {LEAST_STEPS} or more"
+        )
     gradient = (large * second - small * first) / (large - small)
     covariance = (first - second) / (1 / small - 1 / large)
     if gradient.mean() <= 0 or covariance.mean() <= 0:
@@ -85,5 +87,5 @@ def _band(gradient: Floats, covariance: Floats) -> tuple[float, float]:
     scatter = np.asarray(logs)
     if not np.isfinite(scatter).all():
         return 0.0, float("inf")
-    error = np.sqrt((len(blocks) - 1) / len(blocks) * ((scatter - scatter.mean()) ** 2).sum())
+    error = np.sqrt((len(blocks) - 1) * scatter.var())
     return float(np.exp(total - 1.282 * error)), float(np.exp(total + 1.282 * error))

@@ -29,9 +29,9 @@ def warmed_rate(rate: float, step: int, warmup: int) -> float:
     return rate * min(1.0, (step + 1) / warmup) if warmup else rate
 
 
-def rate_below_critical(rate: float, base: float, batch: float, critical: float) -> float:
-    """The learning rate at a batch that loses as much in a step as the noise lets it: McCandlish et al. 2018, eq. 2.6.
+def noisy_rate(rate: float, base: float, batch: float, critical: float, rule: str) -> float:
+    """The learning rate at a batch by a rule that ends at the critical batch: McCandlish et al. 2018, equation 2.6.
 
-    The best rate of plain SGD is rate_most / (1 + critical / batch): linear in small batches, constant in large ones.
+    It is rate_most / (1 + critical / batch)^power: as the rule says in small batches, and constant in large ones.
     """
-    return float(rate * (1 + critical / base) / (1 + critical / batch))
+    return float(rate * ((1 + critical / base) / (1 + critical / batch)) ** RULES[rule])

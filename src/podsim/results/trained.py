@@ -86,7 +86,7 @@ class MeasuredTraining(Shown):
     local_steps: int = 1
     """The number of steps of a replica between two exchanges of weights."""
     slow: Mapping[str, float] = field(default_factory=dict)
-    """The slowdown of each slow replica."""
+    """factor. The slowdown of each slow replica."""
 
     @property
     def step_time(self) -> float:

@@ -119,9 +119,13 @@ def _optimizer_problems(plan: Plan, options: TrainOptions) -> list[str]:
     if options.base_batch is None and options.rate_rule != "auto":
         problems.append("--rate-rule scales from the batch that --rate is for: give --base-batch")
     if options.noise_scale and (tp * pp > 1 or zero >= 2 or options.exchange != "bsp"):
-        problems.append("--noise-scale compares gradients of whole replicas: tp, pp 1, zero 0 or 1, exchange bsp")
+        problems.append(
+            "--noise-scale compares gradients of whole replicas: tp, pp 1, zero 0 or 1, exchange bsp"
+        )
     if options.noise_scale and int(plan.dp) * int(plan.micro_batches) < 2:
-        problems.append("--noise-scale needs two micro-batches or replicas in a batch: a smaller --micro-batch")
+        problems.append(
+            "--noise-scale needs two micro-batches or replicas in a batch: a smaller --micro-batch"
+        )
     return problems
 
 

@@ -84,7 +84,7 @@ def _layerwise_classes() -> dict[str, Any]:
         def __init__(self, params: Any, **defaults: Any) -> None:
             super().__init__(params, defaults)
 
-        @torch.no_grad()
+        @torch.no_grad()  # type: ignore[untyped-decorator]
         def step(self, closure: Any = None) -> Any:
             """Move every tensor that has a gradient."""
             loss = closure() if closure is not None else None
@@ -120,7 +120,9 @@ def _layerwise_classes() -> dict[str, Any]:
             state["step"] += 1
             count = float(state["step"])
             mean = state["exp_avg"].lerp_(grad, 1 - first) / (1 - first**count)
-            square = state["exp_avg_sq"].mul_(second).addcmul_(grad, grad, value=1 - second) / (1 - second**count)
+            square = state["exp_avg_sq"].mul_(second).addcmul_(grad, grad, value=1 - second) / (
+                1 - second**count
+            )
             step = (mean / square.sqrt_().add_(group["eps"])).add_(tensor, alpha=decay)
             length, size = float(tensor.norm()), float(step.norm())
             share = length / size if tensor.ndim > 1 and length > 0 and size > 0 else 1.0

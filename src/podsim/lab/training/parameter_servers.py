@@ -79,9 +79,7 @@ class _Server:
         for tensor in self.tensors:
             tensor.grad = gradients[done : done + tensor.numel()].view_as(tensor)
             done += tensor.numel()
-        set_rate(
-            self.optimizer, self.job.rate / self.a_round, self.updates // self.a_round, self.job.warmup
-        )
+        set_rate(self.optimizer, self.job.rate / self.a_round, self.updates // self.a_round, self.job.warmup)
         self.optimizer.step()
         self.updates += 1
 

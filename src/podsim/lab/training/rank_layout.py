@@ -107,8 +107,8 @@ def _apart(job: Training, wires: Wires) -> Layout:
     own = {} if job.served else {id(each): each for each in modules[0].parameters()}
     optimizer = make_optimizer(job.optimizer, list(own.values()), job.rate) if own else None
     return Layout(
-        modules=modules, runs=modules, optimizer=optimizer, moments=optimizer, own=own, sums=None, hooked=False, pipe=None,
-        replica=wires.rank, stage=0, tensor=0,
+        modules=modules, runs=modules, optimizer=optimizer, moments=optimizer, own=own, sums=None, hooked=False,
+        pipe=None, replica=wires.rank, stage=0, tensor=0,
     )  # fmt: skip
 
 

@@ -27,7 +27,8 @@ from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 
 _AS_GIVEN = (
-    "exchange", "staleness", "steps", "optimizer", "warmup", "local_steps", "noise_scale", "seed", "data", "image", "classes", "train", "checkpoint", "every", "keep",
+    "exchange", "staleness", "local_steps", "steps", "optimizer", "warmup", "noise_scale", "seed",
+    "data", "image", "classes", "train", "checkpoint", "every", "keep",
     "resume", "backend", "timeout",
 )  # fmt: skip
 """options that the ranks get as they are"""

@@ -70,7 +70,9 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         plan={name: value for name, value in job.plan.describe().items() if isinstance(value, (int, str))},
         sequence=network.sequence if network is not None else 0,
         all_reduce=job.all_reduce.name if job.all_reduce is not None else "library", exchange=job.exchange,
-        staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, optimizer=job.optimizer, warmup=job.warmup, slow={str(key): factor for key, factor in job.slow.items()}, local_steps=job.local_steps, ranks=job.ranks,
+        staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, ranks=job.ranks,
+        optimizer=job.optimizer, warmup=job.warmup, local_steps=job.local_steps,
+        slow={str(replica): factor for replica, factor in job.slow.items()},
         backend=wires.backend, device=device_name(wires),
         software=wires.software,
         hosts=tuple(hosts[: job.ranks]), cores=min(each["cores"] for each in processes), emulated=job.emulated,
@@ -169,7 +171,11 @@ class _Run:
         means = [sum(each) / len(each) for each in zip(*heard, strict=True)]
         slowest = [max(each) for each in zip(*(report["seconds"] for report in reports), strict=True)]
         seconds = [*self.past["seconds"], *slowest]
-        return {"losses": [*self.past["losses"], *means], "seconds": seconds, "norms": _norms(reports, len(seconds))}
+        return {
+            "losses": [*self.past["losses"], *means],
+            "seconds": seconds,
+            "norms": _norms(reports, len(seconds)),
+        }
 
     def held(self) -> dict[str, float]:
         """B of what this rank holds, and whether every bit of its frozen weights is as it was."""
@@ -186,7 +192,5 @@ class _Run:
 def _norms(reports: list[dict[str, Any]], steps: int) -> list[tuple[float, float]]:
     """Squared lengths of the gradients of a micro-batch and of the batch, over all replicas; 0 for steps without."""
     each = [report["norms"] for report in reports]
-    means = [
-        (sum(pair[0] for pair in pairs) / len(pairs), pairs[0][1]) for pairs in zip(*each, strict=True)
-    ]
+    means = [(sum(pair[0] for pair in pairs) / len(pairs), pairs[0][1]) for pairs in zip(*each, strict=True)]
     return [(0.0, 0.0)] * (steps - len(means)) + means
