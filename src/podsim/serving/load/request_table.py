@@ -21,7 +21,9 @@ _NO_INTS = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, kw_only=True)
 class RequestTable:
-    """Requests in the order of their arrival: one entry a request in each column. Columns that are left out say: no shared prefix, one model, no adapter.
+    """Requests in the order of their arrival: one entry a request in each column.
+
+    Columns that are left out say: no shared prefix, one model, no adapter.
 
     The prompt of request k begins with the blocks `prefix_ids[prefix_first[k] : prefix_first[k + 1]]`, of `prefix_tokens`
     tokens each. Equal leading ids mean an equal beginning, as in the traces of Mooncake.
