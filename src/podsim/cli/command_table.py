@@ -165,7 +165,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
     ),
     "serve": Row(
         help="Predict inference by batch on a GPU or MIG slices. Exit status 1: no batch fits, or is in time.",
-        options="machine_options:ServeOptions",
+        options="serving_options:ServeOptions",
         verb="serve",
         report="cli.short_output:serving_report",
         rows="rows",
