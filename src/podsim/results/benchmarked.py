@@ -64,4 +64,4 @@ class ServerBenchmark:
     seconds: float = 0.0
     """s. The duration of the run."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """s, 1/s. The measured figures by name: ttft_p99, tpot_mean, output_rate."""
+    """SI. The measured figures by name: ttft_p99 and tpot_mean in s, output_rate in 1/s."""

@@ -39,7 +39,7 @@ def is_summary(text: str) -> bool:
 
 def read_summary(text: str, path: PurePath) -> ServerBenchmark:
     """The run of a summary; its model from the folders that hold it, if they say."""
-    cells = {}
+    cells: dict[str, str] = {}
     for line in text.splitlines():
         if match := _LINE.fullmatch(line):
             cells.setdefault(match[1].lower(), match[2])
