@@ -165,10 +165,12 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
     ),
     "serve": Row(
         help="Predict inference by batch on a GPU or MIG slices. Exit status 1: no batch fits, or is in time.",
-        options="machine_options:ServeOptions",
+        options="serving_options:ServeOptions",
         verb="serve",
-        report="cli.short_output:serving_report",
-        rows="rows",
+        output="output_options:PlotOutput",
+        report="report.views:report_of",
+        rows="report.views:rows_of",
+        picture="report.views:image_of",
         status=lambda answer: int(getattr(answer, "best", answer) is None),
     ),
     "launch": Row(
