@@ -21,10 +21,10 @@ class LoadOptions:
     )
     load: str = option("", "Instead of --rate: the share of the rate at which the server saturates, as 90%.")
     trace: Path | None = option(
-        None, "Instead of --rate: a file of requests (Azure, Mooncake, BurstGPT, a CSV).", also=("dataset", "requests-file")
+        None, "Instead of --rate: a file of requests (Azure, Mooncake, BurstGPT, a CSV).", also=("dataset",)
     )  # fmt: skip
     clients: int | None = option(
-        None, "Instead of --rate: clients that each wait for their answer.", also=("concurrency", "max-concurrency", "users")
+        None, "Instead of --rate: clients that each wait for their answer.", also=("concurrency", "max-concurrency")
     )  # fmt: skip
     requests: int | None = option(
         None,
@@ -79,7 +79,7 @@ class LoadOptions:
     )
     prefix_cache: bool = option(True, "Keep the prefixes of prompts.", also=("enable-prefix-caching",))
     adapters: str = option(
-        "", "Adapters (LoRA) that requests ask for, slots of a replica, rank, as 100:8:16.", also=("lora", "loras", "max-loras")
+        "", "Adapters (LoRA) that requests ask for, slots of a replica, rank, as 100:8:16.", also=("lora", "max-loras")
     )  # fmt: skip
     also_serve: Sequence[str] = option(
         (),
