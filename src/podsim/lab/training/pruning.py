@@ -31,8 +31,8 @@ class Masks:
         self.pairs: list[tuple[Any, Any]] = []
         for module in modules:
             for name, layer in module.named_modules():
-                weight = getattr(layer, "weight", None)
                 if name.split(".")[-1] != "head" and is_prunable(layer):
+                    weight: Any = layer.weight
                     rows = np.moveaxis(weight.detach().abs().cpu().numpy(), 1, -1)
                     mask = np.moveaxis(best_mask(rows), -1, 1)
                     self.pairs.append(
@@ -61,10 +61,10 @@ class Masks:
 
 def is_prunable(layer: Any) -> bool:
     """Whether a layer is linear or a convolution, and of a size that sparse Tensor Cores take."""
-    weight = getattr(layer, "weight", None)
+    weight: Any = getattr(layer, "weight", None)
     if weight is None or not (hasattr(layer, "in_features") or hasattr(layer, "in_channels")):
         return False
-    return weight.shape[1] % LEAST_INPUTS == 0 and weight.shape[0] % LEAST_OUTPUTS == 0
+    return bool(weight.shape[1] % LEAST_INPUTS == 0 and weight.shape[0] % LEAST_OUTPUTS == 0)
 
 
 def accuracy(wires: Wires, layout: Layout, batches: Batches, samples: int) -> float:
