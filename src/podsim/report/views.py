@@ -63,6 +63,7 @@ VIEWS: Mapping[str, View] = {
     "MeasuredLoader": View("lab_tables:loader_report", "rows"),
     "MeasuredTraining": View("lab_tables:training_report", "rows", "plot_losses:loss_figure"),
     "MigPlan": View("mig_tables:plan_report"),
+    "MinutesTable": View("minutes_tables:minutes_report", "rows"),
     "PackResult": View("queue_tables:pack_report", "rows", "plot_queue:pack_figure"),
     "PlanRead": View("launches:launch_report"),
     "PlanResult": View("glance:plans_glance", "", "plot_plans:plans_figure"),
