@@ -16,7 +16,7 @@ from podsim.errors import PodsimError
 from podsim.learning.benchmarks import Benchmark, find_benchmark
 
 Cells = Mapping[str, str]
-CONVERGENCE = ("role", "benchmark", "round", "batch", "seeds", "mean", "scatter", "unit", "source")
+CONVERGENCE = ("role", "id", "benchmark", "round", "batch", "seeds", "mean", "scatter", "unit", "source")
 _COUNTED_FROM_1 = ("dlrm",)
 _SAMPLES = 1000.0
 """More epochs than that are samples: logs of BERT and LoRA count them in the column of epochs."""
@@ -36,7 +36,8 @@ def convergence_rows(directory: Path) -> list[dict[str, str]]:
         for cells in _read(directory / "learning" / "convergence.csv")
         if cells["repeat"] == "0" and not _is_second_name(cells)
     ]
-    return rows + _means_of_submissions(directory, {row["benchmark"] for row in rows})
+    rows += _means_of_submissions(directory, {row["benchmark"] for row in rows})
+    return [{**row, "id": f"{row['benchmark']}/{row['round']}/{row['batch']}"} for row in rows]
 
 
 def _is_second_name(cells: Cells) -> bool:

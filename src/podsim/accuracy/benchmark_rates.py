@@ -35,7 +35,7 @@ class BenchmarkRate(NamedTuple):
     rate: float
     """1/s. The samples of all GPUs."""
     how: str
-    """What was costed: a network, a plan, or published steps."""
+    """The network, the plan or the published steps that were costed."""
 
 
 class BenchmarkRates:

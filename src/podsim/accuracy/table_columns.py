@@ -153,13 +153,14 @@ _MINUTES = """
     text: benchmark framework
     count: global_batch
     positive: batch_per_accel
-    count: grad_accum n_success
+    count: grad_accum
+    amount: n_success
     positive: minutes_score samples
     text: source cluster reason tables
 """
 _CONVERGENCE = """
     role: role
-    text: benchmark round
+    text: id benchmark round
     positive: batch
     count: seeds
     positive: mean

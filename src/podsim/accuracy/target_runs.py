@@ -67,8 +67,8 @@ def candidate_batches(benchmark: Benchmark, round: str, gpus: int) -> tuple[floa
     law = convergence_law(benchmark, round)
     low, high = law.smallest / _REACH, law.largest * _REACH
     spread = np.geomspace(low, high, _BATCHES)
-    whole = {max(1.0, round_to(batch, gpus)) for batch in spread} | {point.batch for point in law.points}
-    return tuple(sorted(batch for batch in whole if low <= batch <= high))
+    batches = {max(1.0, round_to(batch, gpus)) for batch in spread} | {point.batch for point in law.points}
+    return tuple(sorted(batch for batch in batches if low <= batch <= high))
 
 
 def round_to(batch: float, gpus: int) -> float:

@@ -48,7 +48,7 @@ class PublishedSteps:
     each: Mapping[str, float]
     """s. The time of one sample, by GPU."""
     bound: str
-    """What scales another GPU: memory, or the peak of a precision."""
+    """The resource that scales another GPU: memory, or the peak of a precision."""
     source: str
     batch: float = 0.0
     """count. The samples of a step where the batch of training is another thing; 0 uses that batch."""
@@ -71,7 +71,7 @@ class Benchmark:
     startup: float
     """s. The time from the start of the clock to the first step, and of warming up."""
     also: tuple[str, ...] = ()
-    """Other names of the benchmark."""
+    """The other names of the benchmark."""
     batch_in: str = ""
     """The unit of a batch, where it is not samples."""
     quantum: float = 0.0
@@ -189,8 +189,7 @@ def row_point(cells: Mapping[str, str]) -> ConvergenceRow:
         batch=batch, samples=float(cells["mean"]) * factor, seeds=int(cells["seeds"]),
         scatter=float(cells["scatter"]) if cells["scatter"] else None, round=cells["round"], source=cells["source"],
     )  # fmt: skip
-    id = f"{cells['benchmark']}/{cells['round']}/{cells['batch']}"
-    return ConvergenceRow(id=id, role=cells["role"], benchmark=cells["benchmark"], point=point)
+    return ConvergenceRow(id=cells["id"], role=cells["role"], benchmark=cells["benchmark"], point=point)
 
 
 def convergence_law(

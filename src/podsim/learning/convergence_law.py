@@ -55,7 +55,7 @@ class ConvergencePrior:
     critical: float = 0.9
     """factor. The logarithm of the critical batch over the largest batch that was published."""
     critical_sigma: float = 0.6
-    """factor. Its standard deviation."""
+    """factor. The standard deviation of that logarithm."""
     deviation: float = 0.04
     """factor. The standard deviation of the logarithm of a point from the law."""
     length: float = 2.0
@@ -145,7 +145,7 @@ class ConvergenceLaw:
         at = np.arange(math.ceil(latent.max() / self.quantum * (1 + 6 * run)) + 2) * self.quantum
         sigma = np.maximum(run, 0.02) * latent
         seen: Floats = _normal((latent[:, None] - at) / sigma[:, None])
-        return self.quantum * seen.sum(axis=1)
+        return np.asarray(self.quantum * seen.sum(axis=1))
 
     @cached_property
     def _log_critical(self) -> Floats:

@@ -35,7 +35,7 @@ class TargetRun:
     seconds_high: float
     """s. The time of an unlucky run: one in ten is slower."""
     how: str
-    """What was costed: a network, a plan, or published steps."""
+    """The network, the plan or the published steps that were costed."""
 
     @property
     def gpu_seconds(self) -> float:
@@ -61,9 +61,9 @@ class BenchmarkMinutes:
     node_published: float | None
     """s. The time that was published for one node."""
     source: str
-    """Where the published times stand."""
+    """The sources of the published times."""
     role: str
-    """Whether constants may have been fitted to the published times: calibrate or test."""
+    """The roles of the published times: constants may have been fitted to calibrate, never to test."""
     notes: tuple[str, ...]
 
     @property

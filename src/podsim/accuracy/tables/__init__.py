@@ -249,10 +249,7 @@ def _load_file(name: str) -> Rows:
     text = (gzip.decompress(data) if file.endswith(".gz") else data).decode("utf-8")
     lines = csv.reader(io.StringIO(text, newline=""))
     header = next(lines)
-    rows = tuple(
-        make_row(kind, dict(zip(header, cells, strict=True)), id=f"{name}/{line}")
-        for line, cells in enumerate(lines, 2)
-    )
+    rows = tuple(make_row(kind, dict(zip(header, cells, strict=True))) for cells in lines)
     assert all(row.source and row.role for row in rows), f"{name}: a row without source or role"
     assert len({row.id for row in rows}) == len(rows), f"{name}: an id stands twice"
     return Rows(
