@@ -108,7 +108,7 @@ class ServedWork:
     """B. The inputs of the batch, and results of their size."""
     is_int8: bool
     flops: float
-    """FLOP of the batch."""
+    """FLOP. The arithmetic of the batch."""
     peak: float
     """FLOP/s. The peak of the GPU in the precision that computes."""
 

@@ -5,12 +5,13 @@
             room^slope               down to the lowest voltage, at share `floor`
             room / floor^(1/slope-1) below, where power is in proportion to the clock
 
-`utilisation` is the arithmetic's share of peak at the boost clock, and `full` that of long products. A GPU whose kernels were measured keeps their clock: its constants hold it.
-Others borrow constants, and so run at their own share over that of the GPU they borrow from.
+`utilisation` is the arithmetic's share of peak at the boost clock, and `full` that of long products. A GPU whose kernels
+were measured keeps their clock, which its constants hold. Others borrow constants, and so run at their own share over
+that of the GPU they borrow from.
 
-Source: counting; constants and their sources in power_clock.toml. Known error: published rates of BERT behind Triton
-on T4 over V100 and on A30 over A100, 7 % on average with large batches. Limits: no temperature; short bursts run faster;
-traffic of memory is part of `static`. The limit does not slow a MIG instance.
+Source: counting; constants and their sources in power_clock.toml. Known error: 7 % on average for published rates of
+BERT behind Triton, on a T4 over a V100 and on an A30 over an A100, with batches of 8 and 16. Limits: no temperature;
+short bursts run faster; traffic of memory is part of `static`. The limit does not slow a MIG instance.
 """
 
 from __future__ import annotations

@@ -5,13 +5,14 @@ from __future__ import annotations
 from podsim.errors import PodsimError
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
+from podsim.results.scenario_run import ScenarioRun
 from podsim.results.served import Figure, Served
 from podsim.serving.white_paper import figure
 from podsim.verbs.serve_network import serve_network
 
 
 @question(ServeOptions)
-def serve(options: ServeOptions) -> Served | Figure:
+def serve(options: ServeOptions) -> Served | ScenarioRun | Figure:
     """Predict a model's latency, throughput and memory by batch on a GPU or on MIG instances.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
