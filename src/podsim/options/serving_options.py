@@ -9,10 +9,11 @@ from pathlib import Path
 from podsim.options.language_options import LanguageOptions
 from podsim.options.plan_options import overrides_option
 from podsim.options.question import option
+from podsim.options.scenario_options import ScenarioOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(LanguageOptions):
+class ServeOptions(ScenarioOptions, LanguageOptions):
     """A model that answers requests on GPUs or instances."""
 
     model: str = option("", "A model that `podsim models` lists, a config.json, or resnet-50.", argument=True)

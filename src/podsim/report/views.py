@@ -75,6 +75,9 @@ VIEWS: Mapping[str, View] = {
         "queue_tables:plain_result",
     ),
     "Recipe": View("launches:launch_report"),
+    "ScenarioRun": View(
+        "scenario_tables:scenario_report", "scenario_tables:scenario_rows", "plot_serving:scenario_figure"
+    ),
     "ScheduleComparison": View("schedules:schedules_report", "rows"),
     "ScheduleSheet": View("schedules:schedule_report", "actions", "plot_schedule:schedule_figure"),
     "Served": View("serving:served_report", "rows", "plot_serving:served_figure"),
