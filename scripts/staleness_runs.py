@@ -1,9 +1,9 @@
-"""Measure how staleness slows learning, and write src/podsim/learning/staleness_runs.csv: python scripts/staleness_runs.py
+"""Measure how staleness slows learning, and write learning/staleness_runs.csv: python scripts/staleness_runs.py
 
 A small GPT is trained in one process, while its workers' reads and writes come in the order that `podsim workers` plays:
-bounds of 0, 1, 2, 4 and none, for several numbers of workers, with and without one that is three times slower; and local
-SGD. Each run sees the same data. A row is a loss on held-out sequences after some samples. Needs PyTorch and some minutes;
-the table follows from the seeds, but for the rounding of another machine.
+bounds of 0, 1, 2, 4 and none, for several numbers of workers, with and without one that is three times slower; and
+local SGD. Each run sees the same data. A row is a loss on held-out sequences after some samples. Needs PyTorch and
+some minutes; the table follows from the seeds, but for the rounding of another machine.
 """
 
 from __future__ import annotations
@@ -80,10 +80,12 @@ class Network:
 
 
 def copied(weights: list[Any]) -> list[Any]:
+    """Copies of some tensors."""
     return [weight.detach().clone() for weight in weights]
 
 
 def moved(optimizer: Any, weights: list[Any], gradients: list[Any]) -> None:
+    """Move weights by gradients, in place."""
     for weight, gradient in zip(weights, gradients, strict=True):
         weight.grad = gradient
     optimizer.step()
@@ -154,10 +156,12 @@ def local_curve(run: Run) -> Iterator[tuple[int, float, float]]:
 
 
 def is_point(step: int) -> bool:
+    """Whether the loss is measured after a step."""
     return (step + 1) % (ROUNDS // POINTS) == 0
 
 
 def all_runs() -> Iterator[Run]:
+    """All runs, those of a seed together."""
     for seed in SEEDS:
         yield Run(1, 0, 1.0, 1, seed)
         for workers, bound, slow in product(WORKERS, BOUNDS, SLOW):

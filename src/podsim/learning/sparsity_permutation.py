@@ -45,8 +45,8 @@ def best_order(magnitudes: NDArray[Any], *, seed: int = 0, rounds: int = _ROUNDS
         idle = 0 if _improve(sample, order, pairs) else idle + 1
         if idle == _PATIENCE:
             break
-    whole = np.asarray(magnitudes, np.float64)
-    return order if kept_magnitude(whole[:, order]) > kept_magnitude(whole) else np.arange(columns)
+    full = np.asarray(magnitudes, np.float64)
+    return order if kept_magnitude(full[:, order]) > kept_magnitude(full) else np.arange(columns)
 
 
 def _improve(sample: NDArray[np.float32], order: Ints, pairs: Ints) -> bool:

@@ -88,7 +88,7 @@ def read_tensor_file(path: Path) -> TensorFile:
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise PodsimError(f"{path}: __metadata__ of its header is no table of texts")
     entries = sorted(
-        (_entry(path, name, told, 8 + length, len(data)) for name, told in header.items()),
+        (_entry(path, name, described, 8 + length, len(data)) for name, described in header.items()),
         key=lambda each: each.begin,
     )
     position = 8 + length
