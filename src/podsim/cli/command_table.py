@@ -172,10 +172,12 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
     ),
     "serve": Row(
         help="Predict inference by batch on a GPU or MIG slices. Exit status 1: no batch fits, or is in time.",
-        options="machine_options:ServeOptions",
+        options="serving_options:ServeOptions",
         verb="serve",
-        report="cli.short_output:serving_report",
-        rows="rows",
+        output="output_options:PlotOutput",
+        report="report.views:report_of",
+        rows="report.views:rows_of",
+        picture="report.views:image_of",
         status=lambda answer: int(getattr(answer, "best", answer) is None),
     ),
     "launch": Row(
@@ -254,6 +256,15 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         show="cli.train_output:show_trained",
         progress="training",
         ranked=True,
+    ),
+    "scale batch": Row(
+        help="Find the critical batch: what larger batches cost in steps and samples.",
+        options="batch_options:BatchOptions",
+        verb="scale_batch",
+        output="output_options:PlotOutput",
+        report="report.batch_tables:batch_report",
+        rows="rows",
+        picture="report.plot_batches:batch_image",
     ),
     "verify": Row(
         help="Compare this machine with what it should be. Exit status 1: it is not.",

@@ -20,9 +20,9 @@ from podsim.hardware.cluster import load_cluster
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.options.graph_options import GraphOptions
-from podsim.options.machine_options import ServeOptions
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import options_of
+from podsim.options.serving_options import ServeOptions
 from podsim.results.graphs import GraphCost
 from podsim.results.served import Served, ServedBatch
 from podsim.serving.kernels import runs_on

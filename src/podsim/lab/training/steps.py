@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from podsim.lab.training.batches import Batches
+from podsim.lab.training.gradient_norms import GradientNorms
+from podsim.lab.training.optimizers import set_rate
 from podsim.lab.training.precision_run import Numerics
 from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.train_job import Training
@@ -26,6 +28,7 @@ class Stepper:
         self.micro = int(job.plan.micro_batches)
         self.last = len(job.cut) - 1 in layout.runs
         self.pipeline = None if job.schedule is None else self._pipeline()
+        self.norms = GradientNorms(layout) if job.noise_scale else None
 
     def gradients(self, step: int) -> float | None:
         """Leave the step's gradients in the parameters; the mean loss of this replica, None where it is not known."""
@@ -45,10 +48,10 @@ class Stepper:
         factor = self.numerics.scale.value * self.micro
         return sum(float(loss) for loss in losses) / factor if self.last else None
 
-    def update(self, loss: float | None) -> bool:
-        """Add the gradients up over the replicas, where that is not done yet, and move the weights; whether they moved.
+    def update(self, step: int, loss: float | None = None) -> None:
+        """Add the gradients up over the replicas, where that is not done yet, and move the weights.
 
-        They stay where a gradient overflowed in a precision that may.
+        The weights stay where a gradient is not finite in a precision that may overflow.
         """
         parameters = [parameter for _, parameter in self.layout.parameters() if parameter.requires_grad]
         for parameter in parameters:
@@ -58,13 +61,15 @@ class Stepper:
         self.numerics.unscale(parameters)
         named = [pair for pair in self.layout.parameters() if pair[1].requires_grad]
         if self.job.is_checked and not self.numerics.accept(named, loss):
-            return False
+            return
+        if self.norms is not None:
+            self.norms.end_step(self.micro)
         for parameter in parameters:
             mine = self.layout.own[id(parameter)]
             if mine is not parameter:
                 mine.grad = parameter.grad.to_local()
+        set_rate(self.layout.optimizer, self.job.rate, step, self.job.warmup)
         self.layout.optimizer.step()
-        return True
 
     def _share(self, step: int) -> tuple[Any, Any]:
         """The samples of this replica, on its device."""
@@ -84,6 +89,8 @@ class Stepper:
                 run.require_backward_grad_sync = number == self.micro - 1
             loss = self._loss(run(given), wanted) / self.micro
             (loss * self.numerics.scale.value).backward()
+            if self.norms is not None:
+                self.norms.add_micro_batch()
             total += float(loss.detach())
         return total
 
