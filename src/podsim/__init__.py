@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from podsim.verbs.mig import mig_show as mig_show
     from podsim.verbs.mig import mig_state as mig_state
     from podsim.verbs.mig_plan import mig_plan as mig_plan
+    from podsim.verbs.mlperf import mlperf as mlperf
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.power import cost as cost
@@ -130,6 +131,7 @@ _PUBLIC = {
     "measure_host": "verbs.measure_host",
     "models": "verbs.show",
     "pack": "verbs.queue",
+    "mlperf": "verbs.mlperf",
     "plan": "verbs.plan",
     "power": "verbs.power",
     "predict": "verbs.predict",

@@ -17,7 +17,17 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 
 SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "Plan a training run": ("plan", "predict", "study", "jobs", "replay", "launch", "scale", "web"),
+        "Plan a training run": (
+            "plan",
+            "predict",
+            "study",
+            "jobs",
+            "replay",
+            "launch",
+            "scale",
+            "mlperf",
+            "web",
+        ),
         "Look closer": (
             "simulate",
             "collective",
@@ -44,6 +54,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "predict": "predict llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1",
         "study": "study designs.toml --days 30",
         "jobs": "jobs assistant.toml",
+        "mlperf": "mlperf v0.7 --on selene-2020-06",
         "replay": "replay kept/experiment.toml",
         "launch": "launch llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1 --for torchtitan",
         "web": "web --port 9000",
@@ -109,8 +120,9 @@ MEANT: Mapping[str, str] = MappingProxyType(
         "megatron": "launch", "kubernetes": "launch", "script": "launch", "inference": "serve", "list": "models",
         "model": "models", "systems": "clusters", "gpus": "clusters", "gpu": "clusters", "cluster": "clusters",
         "accuracy": "validate", "check": "verify", "fio": "storage fio", "mdtest": "storage mdtest",
-        "precision": "format", "dtype": "format", "formats": "format", "version": "--version",
-        "autocomplete": "completion", "browser": "web", "ui": "web", "gui": "web", "server": "web",
+        "precision": "format", "dtype": "format", "formats": "format",
+        "version": "--version", "autocomplete": "completion", "browser": "web", "ui": "web", "gui": "web",
+        "server": "web", "minutes": "mlperf", "benchmark": "mlperf", "benchmarks": "mlperf",
     }
 )  # fmt: skip
 """other words that users type for a command"""
