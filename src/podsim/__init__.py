@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from podsim.verbs.emulate import emulate as emulate
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.fewest import fewest_gpus as fewest_gpus
+    from podsim.verbs.format import format as format
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
     from podsim.verbs.jobs import jobs as jobs
@@ -109,6 +110,7 @@ _PUBLIC = {
     "emulate": "verbs.emulate",
     "fabric": "verbs.fabric",
     "fewest_gpus": "verbs.fewest",
+    "format": "verbs.format",
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
     "goodput": "verbs.goodput",

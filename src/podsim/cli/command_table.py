@@ -110,6 +110,13 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         report="report.kernel_table:kernel_report",
         rows="nearest",
     ),
+    "format": Row(
+        help="Show number formats: range, precision, codes, speed and accuracy.",
+        options="format_options:FormatOptions",
+        verb="format",
+        report="report.format_tables:format_report",
+        rows="report.format_tables:format_rows",
+    ),
     "schedule": Row(
         help="Show a pipeline schedule: order, bubble, memory.",
         options="step_options:ScheduleOptions",

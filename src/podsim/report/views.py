@@ -50,6 +50,8 @@ VIEWS: Mapping[str, View] = {
     "Figure": View("serving:figure_report", "rows"),
     "FioRun": View("storage_tables:fio_report", "rows", "plot_storage:fio_figure"),
     "Goodput": View("run_tables:goodput_report", "", "plot_runs:goodput_figure"),
+    "FormatSheet": View("format_tables:format_report", "format_tables:format_rows"),
+    "FormatTable": View("format_tables:format_report", "rows"),
     "GraphCost": View("graph_tables:graph_report", "ops"),
     "InputRun": View("storage_tables:input_report", "stages"),
     "JobChain": View("job_tables:jobs_report", "rows"),
