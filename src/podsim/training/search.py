@@ -118,7 +118,7 @@ class _Bounds:
     room: float
     """B. The memory of a GPU that a plan may use."""
     least_seconds: Shaped[Array, "plan"]
-    """s. Infinite where a plan does not fit."""
+    """s. The least time of each plan; infinite where it does not fit."""
     memory_bytes: Shaped[Array, "plan"]
     step_seconds: Shaped[Array, "flags plan"] | None
     """s. The times of all plans; None where only contenders get one."""
