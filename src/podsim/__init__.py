@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from podsim.verbs.graph import graph as graph
     from podsim.verbs.jobs import jobs as jobs
     from podsim.verbs.kernel import kernel as kernel
+    from podsim.verbs.large_batch import scale_batch as scale_batch
     from podsim.verbs.launch import launch as launch
     from podsim.verbs.measure import measure_collective as measure_collective
     from podsim.verbs.measure_checkpoint import measure_checkpoint as measure_checkpoint
@@ -132,6 +133,7 @@ _PUBLIC = {
     "predict": "verbs.predict",
     "queue": "verbs.queue",
     "replay": "verbs.plan",
+    "scale_batch": "verbs.large_batch",
     "schedule": "verbs.schedule",
     "serve": "verbs.serve",
     "show": "verbs.show",

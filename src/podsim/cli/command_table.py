@@ -250,6 +250,15 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         progress="training",
         ranked=True,
     ),
+    "scale batch": Row(
+        help="Find the critical batch: what larger batches cost in steps and samples.",
+        options="batch_options:BatchOptions",
+        verb="scale_batch",
+        output="output_options:PlotOutput",
+        report="report.batch_tables:batch_report",
+        rows="rows",
+        picture="report.plot_batches:batch_image",
+    ),
     "verify": Row(
         help="Compare this machine with what it should be. Exit status 1: it is not.",
         options="measure_options:VerifyOptions",

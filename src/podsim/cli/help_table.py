@@ -9,6 +9,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
     {
         "storage": "Predict storage systems and the input pipeline.",
         "mig": "Divide GPUs into MIG instances.",
+        "scale": "Predict what a network learns: losses by size, tokens and batch.",
         "measure": "Run things for real and time them.",
     }
 )
@@ -16,7 +17,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 
 SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "Plan a training run": ("plan", "predict", "study", "jobs", "replay", "launch", "web"),
+        "Plan a training run": ("plan", "predict", "study", "jobs", "replay", "launch", "scale", "web"),
         "Look closer": (
             "simulate",
             "collective",
@@ -68,6 +69,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "verify": "verify --expect dgx-h100",
         "train": "train --dp 2 --steps 20",
         "compare": "compare run.json",
+        "scale batch": "scale batch zhang-151m --rate 3e-3 --base-batch 256",
         "emulate": "emulate dgx-a100:2 -- hostname",
         "help": "help plan",
         "completion": "completion bash > ~/.local/share/bash-completion/completions/podsim",

@@ -69,7 +69,7 @@ def _seconds(job: Training, wires: Wires, clock: Callable[[], float]) -> list[di
         stepper.gradients(step)
         wires.settle()
         between = clock()
-        stepper.update()
+        stepper.update(0)
         wires.settle()
         rows.append(dict(zip(_KEYS, (between - start, clock() - between), strict=True)))
     return rows[_FIRST:]

@@ -150,7 +150,9 @@ class TrainOptions(RanksOptions):
     all_reduce: str = option(
         "library", "Collective that adds gradients up: library, ring, tree, FILE.xml, FILE.py:FUNCTION."
     )
-    exchange: str = option("bsp", "bsp (all-reduce), ps (server, in step), ssp (bounded), async.")
+    exchange: str = option(
+        "bsp", "bsp (all-reduce), ps (server, in step), ssp (bounded), async; local or diloco (weights)."
+    )
     staleness: int | None = option(
         None, "For ssp: steps that the fastest replica may be ahead of the slowest."
     )
@@ -160,7 +162,19 @@ class TrainOptions(RanksOptions):
         read=factors("worker", "3=1.5"),
     )
     steps: int = option(20, "Steps in all, with those before a resumption.")
-    rate: float = option(3e-3, "Learning rate of AdamW.")
+    local_steps: int = option(1, "For local and diloco: steps of a replica between exchanges of weights.")
+    optimizer: str = option("adamw", "adamw, sgd, lars or lamb.")
+    rate: float = option(3e-3, "Learning rate, after the warm-up.")
+    warmup: int = option(0, "Steps in which the learning rate grows from 0.")
+    base_batch: int | None = option(
+        None, "Batch that --rate is for; --batch gets the rate that --rate-rule gives."
+    )
+    rate_rule: str = option(
+        "auto", "auto (linear for sgd and lars, sqrt for adamw and lamb), linear, sqrt, none."
+    )
+    noise_scale: bool = option(
+        False, "Measure the gradient noise scale, for podsim scale batch.", flag="--noise-scale"
+    )
     seed: int = option(0, "Seed of the first weights and of the data.")
     data: str = option(
         "synthetic", "synthetic; a text file; a folder of images with a folder for each class."

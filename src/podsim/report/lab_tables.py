@@ -35,6 +35,7 @@ _DISK = {
 _STORAGE_KINDS = ("compute", "write", "read", "wait", "processor", "rest")
 """parts of a prediction of storage, in their order"""
 _EXCHANGES = {"ps": "a parameter server, in step", "async": "a parameter server, nobody waits"}
+_OUTER = {"local": "the mean of the weights", "diloco": "an outer step of the weights (DiLoCo)"}
 _SHOWN = 12
 """The number of printed steps of a long run."""
 _FLOPS = {"product": 2.0, "linear": 6.0}
@@ -263,6 +264,8 @@ def run_name(run: MeasuredTraining) -> str:
 def _exchange_text(run: MeasuredTraining) -> str:
     if run.exchange == "ssp":
         return f"a parameter server, staleness {run.staleness} at most"
+    if run.exchange in _OUTER:
+        return f"{_OUTER[run.exchange]} after every {run.local_steps} steps"
     if run.exchange != "bsp":
         return _EXCHANGES[run.exchange]
     return "" if run.plan["dp"] == 1 or int(run.plan["zero"]) > 1 else f"all-reduce: {run.all_reduce}"

@@ -23,6 +23,10 @@ class TrainedStep:
     """factor. The mean loss over the samples of all replicas, before the step changed the weights."""
     seconds: float
     """s. The time on the slowest rank."""
+    micro_norm: float = 0.0
+    """factor. The squared length of the gradient of a micro-batch, as a mean; 0 if it was not measured."""
+    batch_norm: float = 0.0
+    """factor. The squared length of the gradient of the whole batch; 0 if it was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +43,7 @@ class MeasuredTraining(Shown):
     all_reduce: str
     """The all-reduce of the gradients: a table's name, or "library"."""
     exchange: str
-    """The exchange: bsp, ps, ssp or async."""
+    """The exchange: bsp, ps, ssp, async, local or diloco."""
     staleness: int | None
     """The number of steps that the fastest replica may be ahead of the slowest, for ssp."""
     late: Mapping[str, int]
@@ -75,6 +79,14 @@ class MeasuredTraining(Shown):
     held: Mapping[str, float] = field(default_factory=dict)
     """B. The bytes of weights, gradients and optimizer on the first rank; by count its trained and frozen parameters; and
     frozen_unchanged, 1 if every bit of the frozen weights is as it was."""
+    optimizer: str = "adamw"
+    """The name of the optimizer."""
+    warmup: int = 0
+    """The number of steps in which the learning rate grew."""
+    local_steps: int = 1
+    """The number of steps of a replica between two exchanges of weights."""
+    slow: Mapping[str, float] = field(default_factory=dict)
+    """factor. The slowdown of each slow replica."""
 
     @property
     def step_time(self) -> float:

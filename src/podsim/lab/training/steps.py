@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from podsim.lab.training.batches import Batches
+from podsim.lab.training.gradient_norms import GradientNorms
+from podsim.lab.training.optimizers import set_rate
 from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Wires, load_part
@@ -22,6 +24,7 @@ class Stepper:
         self.micro = int(job.plan.micro_batches)
         self.last = len(job.cut) - 1 in layout.runs
         self.pipeline = None if job.schedule is None else self._pipeline()
+        self.norms = GradientNorms(layout) if job.noise_scale else None
 
     def gradients(self, step: int) -> float | None:
         """Leave the step's gradients in the parameters; the mean loss of this replica, None where it is not known."""
@@ -40,17 +43,20 @@ class Stepper:
         )
         return sum(float(loss) for loss in losses) / self.micro if self.last else None
 
-    def update(self) -> None:
+    def update(self, step: int) -> None:
         """Add the gradients up over the replicas, where that is not done yet, and move the weights."""
         parameters = [parameter for _, parameter in self.layout.parameters() if parameter.requires_grad]
         for parameter in parameters:
             _align_gradient(parameter)
         if self.layout.sums is not None:
             self.layout.sums.gradients(parameters)
+        if self.norms is not None:
+            self.norms.end_step(self.micro)
         for parameter in parameters:
             mine = self.layout.own[id(parameter)]
             if mine is not parameter:
                 mine.grad = parameter.grad.to_local()
+        set_rate(self.layout.optimizer, self.job.rate, step, self.job.warmup)
         self.layout.optimizer.step()
 
     def _share(self, step: int) -> tuple[Any, Any]:
@@ -71,6 +77,8 @@ class Stepper:
                 run.require_backward_grad_sync = number == self.micro - 1
             loss = self._loss(run(given), wanted) / self.micro
             loss.backward()
+            if self.norms is not None:
+                self.norms.add_micro_batch()
             total += float(loss.detach())
         return total
 

@@ -14,8 +14,10 @@ from podsim.schedules.actions import ScheduleTable
 from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 
-EXCHANGES = ("bsp", "ps", "ssp", "async")
-"""how data-parallel replicas share gradients: all-reduce; a server, in step; ahead by some steps; nobody waits"""
+SERVED = ("ps", "ssp", "async")
+"""exchanges with a parameter server: in step; ahead by some steps; nobody waits"""
+EXCHANGES = ("bsp", *SERVED, "local", "diloco")
+"""how data-parallel replicas share what they learn: an all-reduce of gradients, a server, or weights after some steps"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,15 @@ class Training:
     """s. The rest of a replica in each step, by replica."""
     steps: int
     rate: float
-    """factor. The learning rate of AdamW."""
+    """factor. The learning rate after the warm-up."""
+    optimizer: str = "adamw"
+    """The name of the optimizer."""
+    warmup: int = 0
+    """The number of steps in which the learning rate grows."""
+    local_steps: int = 1
+    """The number of steps of a replica between two exchanges of weights."""
+    noise_scale: bool = False
+    """Whether the lengths of gradients are measured for the gradient noise scale."""
     seed: int
     data: str
     """The data: synthetic, or the path of a text file or of a folder of images."""
@@ -66,7 +76,7 @@ class Training:
     @property
     def served(self) -> bool:
         """Whether one more process holds the weights as a parameter server."""
-        return self.exchange != "bsp"
+        return self.exchange in SERVED
 
     @property
     def ranks(self) -> int:
@@ -84,5 +94,6 @@ class Training:
         network = asdict(self.network) if self.network else {"image": self.image, "classes": self.classes}
         values = {name: value for name, value in network.items() if name not in ("name", "source")}
         values |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
+        values |= {"optimizer": self.optimizer}
         plain: dict[str, Any] = json.loads(json.dumps(values | {"data": Path(self.data).name}, default=int))
         return plain

@@ -15,6 +15,7 @@ from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.adapters import frozen_digest, held_bytes
 from podsim.lab.training.batches import batches_of
+from podsim.lab.training.local_steps import OUTER, LocalSteps
 from podsim.lab.training.parameter_servers import Replica, serve
 from podsim.lab.training.rank_layout import Layout, make_layout
 from podsim.lab.training.steps import Stepper
@@ -70,14 +71,18 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         sequence=network.sequence if network is not None else 0,
         all_reduce=job.all_reduce.name if job.all_reduce is not None else "library", exchange=job.exchange,
         staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, ranks=job.ranks,
+        optimizer=job.optimizer, warmup=job.warmup, local_steps=job.local_steps,
+        slow={str(replica): factor for replica, factor in job.slow.items()},
         backend=wires.backend, device=device_name(wires),
         software=wires.software,
         hosts=tuple(hosts[: job.ranks]), cores=min(each["cores"] for each in processes), emulated=job.emulated,
         started=started,
         resumed=tuple(run.resumed), cpu=cpu, others=others, train=job.train, held=run.held(),
         rows=tuple(
-            TrainedStep(step=step, loss=loss, seconds=seconds)
-            for step, (loss, seconds) in enumerate(zip(gathered["losses"], gathered["seconds"], strict=True))
+            TrainedStep(step=step, loss=loss, seconds=seconds, micro_norm=norms[0], batch_norm=norms[1])
+            for step, (loss, seconds, norms) in enumerate(
+                zip(gathered["losses"], gathered["seconds"], gathered["norms"], strict=True)
+            )
         ),
     )  # fmt: skip
 
@@ -89,6 +94,7 @@ class _Run:
         self.job, self.wires, self.board, self.layout, self.note = job, wires, board, layout, note
         self.losses: list[float | None] = []
         self.seconds: list[float] = []
+        self.norms: list[tuple[float, float]] = []
         self.past: dict[str, list[float]] = {"losses": [], "seconds": []}
         self.resumed: list[int] = []
         self.late: Mapping[str, int] = {}
@@ -123,16 +129,20 @@ class _Run:
         )  # fmt: skip
         stepper = Stepper(job, wires, self.layout, batches)
         server = Replica(wires, self.layout, job.ranks) if job.served else None
+        local = LocalSteps(job, wires, self.layout) if job.exchange in OUTER else None
         factor = job.slow.get(self.layout.replica, 1.0)
         for step in range(first, job.steps):
             start = time.perf_counter()
             loss = stepper.gradients(step)
             if factor > 1:
                 time.sleep((factor - 1) * (time.perf_counter() - start))
-            stepper.update() if server is None else server.exchange()
+            stepper.update(step) if server is None else server.exchange()
+            if local is not None:
+                local.exchange(step)
             wires.settle()
             self.seconds.append(time.perf_counter() - start)
             self.losses.append(loss)
+            self.norms = stepper.norms.lengths if stepper.norms is not None else []
             if loss is not None and not math.isfinite(loss):
                 raise LabError(f"the loss of step {step} is {loss}: take a smaller --rate than {job.rate:g}")
             self.note(f"step {step}", done=step + 1, loss=loss)
@@ -151,7 +161,7 @@ class _Run:
 
     def gather(self) -> dict[str, Any] | None:
         """Losses and seconds of all steps so far, at rank 0; None at the others."""
-        reports = self.board.gather({"losses": self.losses, "seconds": self.seconds})
+        reports = self.board.gather({"losses": self.losses, "seconds": self.seconds, "norms": self.norms})
         if reports is None:
             return None
         reports = reports[: self.job.ranks]
@@ -160,7 +170,12 @@ class _Run:
         ]
         means = [sum(each) / len(each) for each in zip(*heard, strict=True)]
         slowest = [max(each) for each in zip(*(report["seconds"] for report in reports), strict=True)]
-        return {"losses": [*self.past["losses"], *means], "seconds": [*self.past["seconds"], *slowest]}
+        seconds = [*self.past["seconds"], *slowest]
+        return {
+            "losses": [*self.past["losses"], *means],
+            "seconds": seconds,
+            "norms": _norms(reports, len(seconds)),
+        }
 
     def held(self) -> dict[str, float]:
         """B of what this rank holds, and whether every bit of its frozen weights is as it was."""
@@ -172,3 +187,10 @@ class _Run:
         """(processor time of each rank, how late gradients were), at rank 0; None at the others."""
         reports = self.board.gather({"used": self.used, "late": self.late})
         return None if reports is None else ([report["used"] for report in reports], reports[-1]["late"])
+
+
+def _norms(reports: list[dict[str, Any]], steps: int) -> list[tuple[float, float]]:
+    """Squared lengths of the gradients of a micro-batch and of the batch, over all replicas; 0 for steps without."""
+    each = [report["norms"] for report in reports]
+    means = [(sum(pair[0] for pair in pairs) / len(pairs), pairs[0][1]) for pairs in zip(*each, strict=True)]
+    return [(0.0, 0.0)] * (steps - len(means)) + means
