@@ -211,19 +211,15 @@ def best_rows(candidates: Candidates, objective: Objective, gpus: int, count: in
     if not len(inside):
         inside = np.flatnonzero((candidates.gpus <= gpus) & np.isfinite(pressure))
     order = inside[np.lexsort((-candidates.capacity[inside], pressure[inside], candidates.gpus[inside]))]
-    taken: dict[tuple[float, ...], int] = {}
-    classes: dict[float, int] = {}
-    names = ("layout", "prefill", "replicas", "prefill_replicas")
-    for row in order.tolist():
-        key = tuple(float(getattr(candidates, name)[row]) for name in names)
-        size = float(candidates.gpus[row])
-        if key in taken or classes.get(size, 0) >= count // 2:
-            continue
-        taken[key] = row
-        classes[size] = classes.get(size, 0) + 1
-        if len(taken) == count:
-            break
-    return list(taken.values())
+    keys = ("layout", "prefill", "replicas", "prefill_replicas")
+    columns = np.stack([np.asarray(getattr(candidates, name)[order], float) for name in keys])
+    _, first = np.unique(columns, axis=1, return_index=True)
+    distinct = order[np.sort(first)]
+    sizes = candidates.gpus[distinct]
+    position = np.arange(len(distinct)) - np.searchsorted(sizes, sizes)
+    late = position >= count // 2  # more GPUs get their turn before these
+    chosen: list[int] = distinct[np.argsort(late, kind="stable")][:count].tolist()
+    return chosen
 
 
 def fewest_gpus(candidates: Candidates, objective: Objective) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,13 +12,12 @@ from podsim.hardware.cluster import Cluster
 from podsim.serving.best_layouts import Layout
 from podsim.serving.best_search import Candidates, Objective, Way
 from podsim.serving.load.load_run import LoadRun, run_load
+from podsim.serving.load.load_statistics import measure_run
 from podsim.serving.load.replica_pool import ReplicaKind, ReplicaPool
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.serving_plan import ServingPlan
 
 PERCENTILES = (50, 90, 95, 99)
-_WARM_UP = 0.2
-"""share of the requests, in which the server fills"""
 _PARTS = {
     "part_step": "launches and the host",
     "part_tokens": "products and exchanges",
@@ -83,23 +82,21 @@ def _kind(plan: ServingPlan, layout: Layout, role: str) -> ReplicaKind:
 def simulate_way(pool: ReplicaPool, requests: RequestTable, objective: Objective, *, seed: int = 0) -> Outcome:
     """The latencies of the requests after the warm-up, and the replicas' limits."""
     run = run_load(requests, pool, seed=seed)
-    late = np.arange(len(requests)) >= _WARM_UP * len(requests)
-    answered = np.asarray(run.answered, bool) & late
-    if not answered.any():
-        nothing = dict.fromkeys(("mean", *(f"p{share}" for share in PERCENTILES)), np.inf)
-        return Outcome(first=nothing, each=nothing, end=nothing, met=0.0, rate=0.0, limits=_limits(run))
-    arrival, first, done = (np.asarray(column)[answered] for column in (run.arrival, run.first, run.done))
-    steps = np.maximum(np.asarray(run.made)[answered] - 1, 1)
-    waited, each = first - arrival, (done - first) / steps
-    kept = (waited <= objective.first) & (each <= objective.each)
-    span = float(done.max() - arrival.min())
+    steady = measure_run(run)
+    part = run.answered[steady.kept]
+    steps = np.maximum(run.made[steady.kept] - 1, 1)
+    each = (run.done[steady.kept] - run.first[steady.kept]) / steps
+    waited = run.first[steady.kept] - run.arrival[steady.kept]
+    kept = part & (waited <= objective.first) & (each <= objective.each)
     return Outcome(
-        first=_statistics(waited), each=_statistics(each), end=_statistics(done - arrival), limits=_limits(run),
-        met=float(kept.sum() / late.sum()), rate=len(arrival) / span if span > 0 else 0.0,
+        first=_statistics(steady.first_token), each=_statistics(steady.each_token),
+        end=_statistics(steady.end_to_end), limits=_limits(run), met=float(kept.mean()), rate=steady.answered_rate,
     )  # fmt: skip
 
 
 def _statistics(seconds: Floats) -> dict[str, float]:
+    if not len(seconds):
+        return dict.fromkeys(("mean", *(f"p{share}" for share in PERCENTILES)), float("inf"))
     values = np.percentile(seconds, PERCENTILES).tolist()
     named = {f"p{share}": value for share, value in zip(PERCENTILES, values, strict=True)}
     return {"mean": float(seconds.mean()), **named}
@@ -121,15 +118,3 @@ def _limits(run: LoadRun) -> tuple[str, ...]:
 def estimate_of(candidates: Candidates, row: int) -> dict[str, float]:
     """s. The closed form's latencies of a candidate at the objective's percentile."""
     return {"first": float(candidates.first[row]), "each": float(candidates.each[row])}
-
-
-def poisson_requests(
-    rate: float, count: int, tokens: tuple[float, float], *, seed: int = 0
-) -> RequestTable:
-    """Requests of fixed lengths (of prompt and answer) that arrive at random."""
-    gaps = np.random.default_rng(seed).exponential(1 / rate, count)
-    lengths: Sequence[int] = [max(1, round(each)) for each in tokens]
-    return RequestTable(
-        arrival=np.cumsum(gaps) - gaps[0], input_tokens=np.full(count, lengths[0]),
-        output_tokens=np.full(count, lengths[1]), source="Poisson arrivals",
-    )  # fmt: skip
