@@ -128,11 +128,12 @@ def _requests(table: RequestTable, pool: ReplicaPool, loop: ClosedLoop | None) -
     prefix, first, units, unit_tokens = _units(table, pool)
     zeros = np.zeros(count, np.int64)
     requests = Requests(
-        arrival=np.ascontiguousarray(loop.think if loop else table.arrival, np.float64), input=np.ascontiguousarray(table.input_tokens, np.int64),
+        arrival=np.ascontiguousarray(loop.think if loop else table.arrival, np.float64),
+        input=np.ascontiguousarray(table.input_tokens, np.int64),
         output=np.ascontiguousarray(table.output_tokens, np.int64), model=table.model if len(table.model) else zeros,
         adapter=table.adapter if len(table.adapter) else zeros - 1,
         patience=table.patience if len(table.patience) else np.full(count, np.inf), prefix=prefix, prefix_first=first,
-        count=count, clients=loop.clients if loop else 0,
+        rows=count, clients=loop.clients if loop else 0,
     )  # fmt: skip
     return requests, units, unit_tokens
 
@@ -214,7 +215,7 @@ def _fill_kind(record: Any, kind: ReplicaKind, at: int) -> None:
 
 def _state(requests: Requests, wired: Pool, pool: ReplicaPool) -> State:
     """The state before the first request."""
-    count, replicas = requests.count, wired.replicas
+    count, replicas = requests.rows, wired.replicas
     request, replica = np.zeros(count, REQUEST), np.zeros(replicas, REPLICA)
     for name in ("admitted", "first", "done", "source", "replica", "flight", "next", "prior"):
         request[name] = -1
@@ -248,7 +249,8 @@ def _run(table: RequestTable, pool: ReplicaPool, state: State) -> LoadRun:
     end = float(request["done"].max())
     still_on = np.where(replicas["status"] != OFF, end - replicas["on_since"], 0.0)
     return LoadRun(
-        table=table, arrival=request["arrived"], admitted=request["admitted"], first=request["first"], done=request["done"],
+        table=table, arrival=request["arrived"], admitted=request["admitted"], first=request["first"],
+        done=request["done"],
         longest_gap=request["gap"], made=request["made"], cached=request["cached"], preempted=request["preempted"],
         answered=request["status"] == ANSWERED, given_up=request["status"] == GIVEN_UP,
         refused=request["status"] == REFUSED, gaps=state.gaps.reshape(GROUPS, BINS), replicas=replicas, pool=pool,

@@ -51,7 +51,7 @@ def draw_requests(stream: RequestStream) -> RequestTable:
     if shared:
         lengths = np.maximum(lengths, shared + 1)
         blocks = rest.integers(0, max(stream.shared_groups, 1), count)
-    table = RequestTable(
+    return RequestTable(
         arrival=_arrival_times(stream, gaps), input_tokens=lengths,
         output_tokens=draw_lengths(stream.output_tokens, count, answers, "output tokens"), prefix_ids=blocks,
         prefix_first=np.arange(count + 1) if shared else np.zeros(0, np.int64), prefix_tokens=shared or 512,
@@ -60,7 +60,6 @@ def draw_requests(stream: RequestStream) -> RequestTable:
         model=rest.choice(len(stream.shares), count, p=np.divide(stream.shares, sum(stream.shares))),
         source=f"{stream.arrivals} arrivals, {stream.input_tokens} tokens in, {stream.output_tokens} out",
     )  # fmt: skip
-    return table
 
 
 def _arrival_times(stream: RequestStream, rng: np.random.Generator) -> Floats:
@@ -110,7 +109,8 @@ def draw_lengths(text: str, count: int, rng: np.random.Generator, what: str) -> 
     else:
         variance = np.log1p(_number(parts[1], "", what, 0, 100) ** 2)
         drawn = first * np.exp(np.sqrt(variance) * rng.standard_normal(count) - variance / 2)
-    return np.clip(np.rint(drawn), 1, LONGEST).astype(np.int64)
+    tokens: Ints = np.clip(np.rint(drawn), 1, LONGEST).astype(np.int64)
+    return tokens
 
 
 def _number(text: str, unit: str, what: str, low: float, high: float) -> float:

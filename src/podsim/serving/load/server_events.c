@@ -65,7 +65,7 @@ static void process(const Server *s, const struct Event *event) {
 /* The time of the next arrival of an open system, infinity if there is none. */
 static double next_arrival(const Server *s) {
     int64_t next = s->state->number[NEXT];
-    if (s->requests->clients > 0 || next >= s->requests->count) return INFINITY;
+    if (s->requests->clients > 0 || next >= s->requests->rows) return INFINITY;
     return s->requests->arrival[next];
 }
 
@@ -93,7 +93,7 @@ static bool advance_once(const Server *s) {
 static void begin(const Server *s) {
     const struct Requests *requests = s->requests;
     int64_t *next = &s->state->number[NEXT];
-    while (*next < min_int(requests->clients, requests->count)) {
+    while (*next < min_int(requests->clients, requests->rows)) {
         add_event(s, requests->arrival[*next], ARRIVAL, *next);
         (*next)++;
     }
@@ -106,7 +106,7 @@ EXPORT int64_t server_advance(const struct Requests *requests, const struct Pool
     Server server = {requests, pool, state};
     if (state->number[ORDER] == 0) begin(&server);
     int64_t until = state->number[STEPS] + steps;
-    while (state->number[FINISHED] < requests->count) {
+    while (state->number[FINISHED] < requests->rows) {
         if (state->number[STEPS] >= until) return PAUSE;
         if (!advance_once(&server)) return STUCK;
     }

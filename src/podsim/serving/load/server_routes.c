@@ -46,7 +46,7 @@ void settle(const Server *s, int64_t q, int64_t status) {
     s->state->request[q].done = now;
     number[FINISHED]++;
     number[OPEN]--;
-    if (requests->clients > 0 && number[NEXT] < requests->count) {
+    if (requests->clients > 0 && number[NEXT] < requests->rows) {
         add_event(s, now + requests->arrival[number[NEXT]], ARRIVAL, number[NEXT]);
         number[NEXT]++;
     }
@@ -287,7 +287,7 @@ static void scale_model(const Server *s, int64_t model) {
 /* Start and stop replicas, and look again after the interval. */
 void scale_pool(const Server *s) {
     for (int64_t model = 0; model < s->pool->models; model++) scale_model(s, model);
-    if (s->state->number[FINISHED] < s->requests->count) {
+    if (s->state->number[FINISHED] < s->requests->rows) {
         add_event(s, s->state->time[CLOCK] + s->pool->interval, SCALE, 0);
     }
 }

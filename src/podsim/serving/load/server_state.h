@@ -165,7 +165,7 @@ struct Requests {
     const double *patience;
     const int64_t *prefix;
     const int64_t *prefix_first;
-    int64_t count;
+    int64_t rows;
     int64_t clients;
 };
 

@@ -159,7 +159,7 @@ class Requests(NamedTuple):
     prefix: Ints
     """The units of all prompts."""
     prefix_first: Ints
-    count: int
+    rows: int
     clients: int
     """The number of clients of a closed loop; 0: open."""
 

@@ -280,7 +280,7 @@ static void count_gap(const Server *s, int64_t q, double gap) {
     uint64_t bits, base = (uint64_t)(1023 - 20) << 5;
     memcpy(&bits, &gap, sizeof bits);
     int64_t bin = (int64_t)(bits >> 47) - (int64_t)base;
-    int64_t group = q * GROUPS / s->requests->count;
+    int64_t group = q * GROUPS / s->requests->rows;
     s->state->gaps[group * BINS + max_int(0, min_int(bin, BINS - 1))]++;
 }
 
