@@ -35,6 +35,7 @@ class View(NamedTuple):
 VIEWS: Mapping[str, View] = {
     "Acceptance": View("acceptance_tables:acceptance_report", "checks"),
     "BatchAdvice": View("batch_tables:batch_report", "rows", "plot_batches:batch_figure"),
+    "BestServing": View("best_tables:best_report", "ways", "plot_best:best_figure"),
     "Bill": View("expenses:bill_report", "rows"),
     "Captured": View("graph_tables:captured_report"),
     "CheckpointTime": View("run_tables:checkpoint_report"),

@@ -22,6 +22,8 @@ class ServingWay:
     """count. The GPUs of all replicas."""
     words: str
     """The way in words."""
+    brief: str
+    """The way in few words."""
     first: Mapping[str, float]
     """s. The time to the first token: mean, p50, p90, p99."""
     each: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""The best way to serve a load within limits of latency: thousands of candidates in closed form, the best 20 simulated."""
+"""The best way to serve a load within limits of latency: thousands of candidates priced, the best 20 simulated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from podsim.serving.best_search import (
     way_of,
 )
 from podsim.serving.best_simulated import Outcome, estimate_of, pool_of, simulate_way
-from podsim.serving.best_words import short_words, way_words
+from podsim.serving.best_words import brief_words, short_words, way_words
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.serving_limits import least_by_layouts, least_latencies, shortage
 from podsim.serving.serving_plan import WEIGHT_FORMATS
@@ -99,7 +99,7 @@ def _priced(case: ServingCase, choices: Choices) -> _Search:
     if not layouts:
         if not any("before any sequence" in reason or "hold no sequence" in reason for reason in reasons):
             raise PlanError(list(dict.fromkeys(reasons))[:3])
-        raise NoFitError(shortage(case.model, case.cluster, choices, WEIGHT_FORMATS))
+        raise shortage(case.model, case.cluster, choices, WEIGHT_FORMATS)
     parts = [one_pool(layouts, case.load, case.objective, case.cluster.gpus)]
     link = _link_rate(case.cluster)
     if split := split_pools(layouts, case.load, case.objective, case.cluster.gpus, link):
@@ -119,12 +119,14 @@ def _checked_limits(case: ServingCase, layouts: Sequence[Layout]) -> dict[str, f
     """s. The least possible latencies. Raises NoFitError where a limit lies below them."""
     drafted = max(layout.plan.draft_tokens for layout in layouts)
     formats = [layout.plan.precision for layout in layouts]
-    bounds = [least_latencies(case.model, case.cluster, name, case.load, drafted) for name in dict.fromkeys(formats)]
+    bounds = [
+        least_latencies(case.model, case.cluster, name, case.load, drafted) for name in dict.fromkeys(formats)
+    ]
     first, each = min(bounds, key=lambda least: least.first), min(bounds, key=lambda least: least.each)
     reached = least_by_layouts(layouts, case.load)
     problems = [
-        f"--{name} {format_quantity(limit, 's')} is below the speed of light: {law} take {format_quantity(least, 's')}; the "
-        f"fastest layout here needs {format_quantity(model, 's')}"
+        f"--{name} {format_quantity(limit, 's')} is below the speed of light: {law} take {format_quantity(least, 's')}; "
+        f"the fastest layout here needs {format_quantity(model, 's')}"
         for name, limit, least, law, model in (
             ("ttft", case.objective.first, first.first, first.first_law, reached[0]),
             ("tpot", case.objective.each, each.each, each.each_law, reached[1]),
@@ -148,8 +150,8 @@ def _way(case: ServingCase, search: _Search, row: int) -> ServingWay:
     cost = None if case.offer is None else case.offer.low * way.gpus / tokens * 1e6
     return ServingWay(
         rank=0, plan=asdict(way.plan), prefill=None if way.prefill is None else asdict(way.prefill), gpus=way.gpus,
-        words=way_words(way), first=outcome.first, each=outcome.each, end=outcome.end, met=outcome.met,
-        keeps=_keeps(case, outcome), rate=outcome.rate, capacity=float(candidates.capacity[row]),
+        words=way_words(way), brief=brief_words(way), first=outcome.first, each=outcome.each, end=outcome.end,
+        met=outcome.met, keeps=_keeps(case, outcome), rate=outcome.rate, capacity=float(candidates.capacity[row]),
         tokens_per_gpu=tokens / way.gpus, tokens_per_user=1 / outcome.each["mean"], cost=cost, limits=outcome.limits,
         estimate=estimate_of(candidates, row),
     )  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,6 @@ from podsim.workload.model import Model
 
 _WIDEST = 64
 """GPUs of the widest group of experts"""
-_DRAFTED = (2, 4)
-"""drafted tokens that are tried"""
 _SCHEDULED = {"tensorrt-llm": "trtllm-chunked", "vllm": "vllm", "sglang": "sglang"}
 """engine -> its scheduler with chunks of prompts"""
 
@@ -36,13 +35,13 @@ class Choices:
     formats: tuple[tuple[str, str], ...]
     """The number formats of weights and caches, in pairs."""
     draft: str = ""
-    """The draft of speculative decoding: the name of a model, "own" for the model's own head, "" for none."""
+    """The draft of speculative decoding: a model, "ngram", or "" for a layer of the model itself."""
     acceptance: float = 0.7
     """share. The probability that a drafted token is accepted."""
-    tensor: int = 0
-    """count. The one degree of tensor parallelism that is tried; 0: all."""
-    pipeline: int = 0
-    """count. The one number of stages that is tried; 0: all."""
+    drafted: tuple[int, ...] = (0,)
+    """count. The numbers of drafted tokens that are tried."""
+    pins: Mapping[str, int] = field(default_factory=dict)
+    """count. The user's values, by field of a plan, which alone are tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,22 +63,24 @@ def plans_of(model: Model, cluster: Cluster, choices: Choices) -> Iterator[Servi
     """Every legal replica of a model on the GPUs of a cluster, without limits of its steps."""
     heads = max((op.heads for block in model.layers for op in block.ops if op.kind == "attention"), default=0)
     experts = max((block.experts for block in model.layers), default=0)
-    drafted = (0, *(_DRAFTED if choices.draft else ()))
-    draft = "" if choices.draft == "own" else choices.draft
     for tensor, pipeline in product(_degrees(cluster.gpus), repeat=2):
         is_wide = tensor > cluster.gpus_per_node
         if tensor * pipeline > cluster.gpus or pipeline > model.layer_count or (is_wide and not experts):
             continue
-        if choices.tensor not in (0, tensor) or choices.pipeline not in (0, pipeline):
-            continue
         for expert, groups in _expert_degrees(tensor, experts, is_wide=is_wide):
             if heads and heads % (tensor // groups):
                 continue
-            for engine, (precision, cache), tokens in product(choices.engines, choices.formats, drafted):
+            degrees: dict[str, Any] = {
+                "tensor": tensor, "pipeline": pipeline, "expert": expert, "data_attention": groups,
+            }  # fmt: skip
+            if any(choices.pins.get(name, degree) != degree for name, degree in degrees.items()):
+                continue
+            for engine, (precision, cache), tokens in product(
+                choices.engines, choices.formats, choices.drafted
+            ):
                 yield ServingPlan(
-                    engine=engine, precision=precision, cache=cache, tensor=tensor, pipeline=pipeline, expert=expert,
-                    data_attention=groups, draft_tokens=tokens, acceptance=choices.acceptance,
-                    draft=draft if tokens else "",
+                    engine=engine, precision=precision, cache=cache, draft_tokens=tokens, acceptance=choices.acceptance,
+                    draft=choices.draft if tokens else "", **degrees,
                 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Every candidate of a search of the best way to serve, in closed form: layouts, limits, replicas, and split pools.
 
-A candidate is a layout, a budget of tokens and a limit of sequences for its steps, and a number of replicas; or a pool that
-reads prompts, and another that decodes. Candidates are columns of numbers, one estimate for all of a layout at once.
+A candidate is a layout, a budget of tokens and a limit of sequences for its steps, and a number of replicas; or a pool
+that reads prompts, and another that decodes. Candidates are columns of numbers, one estimate for all of a layout at once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ class Objective:
 
     def pressure(self, first: Floats, each: Floats) -> Floats:
         """share. How near latencies come to the limits: above 1 they break one."""
-        return np.asarray(np.maximum(np.asarray(first) / self.first, np.asarray(each) / self.each))
+        shares = [
+            np.divide(seconds, limit) if np.isfinite(limit) else np.where(np.isfinite(seconds), 0.0, np.inf)
+            for seconds, limit in ((first, self.first), (each, self.each))
+        ]
+        return np.asarray(np.maximum(*shares))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +99,9 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
 
 def one_pool(layouts: Sequence[Layout], load: Workload, objective: Objective, gpus: int) -> Candidates:
     """The candidates whose replicas both read prompts and decode, on at most `gpus` and beyond."""
-    return joined([_of_layout(number, layout, load, objective, gpus) for number, layout in enumerate(layouts)])
+    return joined(
+        [_of_layout(number, layout, load, objective, gpus) for number, layout in enumerate(layouts)]
+    )
 
 
 def _of_layout(number: int, layout: Layout, load: Workload, objective: Objective, gpus: int) -> Candidates:
@@ -128,7 +134,12 @@ def split_pools(
 ) -> Candidates | None:
     """The candidates with a pool for prompts and one for decoding, joined by links of `bandwidth` for each GPU."""
     parts = []
-    pairs = [(p, d) for p in range(len(layouts)) for d in range(len(layouts)) if _is_pair(layouts[p], layouts[d], gpus)]
+    pairs = [
+        (p, d)
+        for p in range(len(layouts))
+        for d in range(len(layouts))
+        if _is_pair(layouts[p], layouts[d], gpus)
+    ]
     prefills = {p: prefill_figures(layouts[p].cost, load) for p, _ in pairs}
     decodes = {d: decode_curves(layouts[d].cost, load, layouts[d].plan.accepted_tokens) for _, d in pairs}
     for p, d in pairs:
@@ -218,8 +229,10 @@ def best_rows(candidates: Candidates, objective: Objective, gpus: int, count: in
     sizes = candidates.gpus[distinct]
     position = np.arange(len(distinct)) - np.searchsorted(sizes, sizes)
     late = position >= count // 2  # more GPUs get their turn before these
-    chosen: list[int] = distinct[np.argsort(late, kind="stable")][:count].tolist()
-    return chosen
+    chosen = distinct[np.argsort(late, kind="stable")][:count]
+    others = order[~np.isin(order, chosen)][: count - len(chosen)]
+    rows: list[int] = [*chosen.tolist(), *others.tolist()]
+    return rows
 
 
 def fewest_gpus(candidates: Candidates, objective: Objective) -> int:
@@ -229,7 +242,7 @@ def fewest_gpus(candidates: Candidates, objective: Objective) -> int:
 
 
 def front_points(layouts: Sequence[Layout], load: Workload) -> tuple[Floats, Floats, Ints, Floats]:
-    """The Pareto front: (tokens/s of a user, tokens/s of a GPU, number of the layout, sequences), the fastest user first."""
+    """The Pareto front, the fastest user first: tokens/s of a user and of a GPU, number of the layout, sequences."""
     columns = []
     for number, layout in enumerate(layouts):
         accepted = layout.plan.accepted_tokens

@@ -79,7 +79,9 @@ def _kind(plan: ServingPlan, layout: Layout, role: str) -> ReplicaKind:
     )  # fmt: skip
 
 
-def simulate_way(pool: ReplicaPool, requests: RequestTable, objective: Objective, *, seed: int = 0) -> Outcome:
+def simulate_way(
+    pool: ReplicaPool, requests: RequestTable, objective: Objective, *, seed: int = 0
+) -> Outcome:
     """The latencies of the requests after the warm-up, and the replicas' limits."""
     run = run_load(requests, pool, seed=seed)
     steady = measure_run(run)

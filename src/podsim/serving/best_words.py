@@ -37,7 +37,10 @@ def _replicas(plan: ServingPlan) -> str:
 
 def way_words(way: Way) -> str:
     """A way in a sentence without its end."""
-    plan, limits = way.plan, f"at most {way.plan.max_batch} sequences and {way.plan.max_batched_tokens:,} tokens a step"
+    plan, limits = (
+        way.plan,
+        f"at most {way.plan.max_batch} sequences and {way.plan.max_batched_tokens:,} tokens a step",
+    )
     draft = f", {plan.draft_tokens} drafted tokens" if plan.draft_tokens else ""
     start = f"{engine_title(plan.engine)}, {format_words(plan)}"
     if way.prefill is None:
@@ -46,11 +49,22 @@ def way_words(way: Way) -> str:
 
 
 def short_words(plan: ServingPlan) -> str:
-    """Engine, formats and layout in few words, for tables."""
-    degrees = [
-        f"{sign}{degree}"
-        for sign, degree in (("tp", plan.tensor), ("pp", plan.pipeline), ("ep", plan.expert), ("dp-attn", plan.data_attention))
-        if degree > 1
-    ]  # fmt: skip
+    """Engine, formats and degrees in few words, for tables."""
+    cache = [f"kv-{plan.cache}"] if plan.cache != plan.precision else []
     draft = [f"draft{plan.draft_tokens}"] if plan.draft_tokens else []
-    return " ".join([plan.engine, plan.precision, *(["kv-" + plan.cache] if plan.cache != plan.precision else []), *(degrees or ["tp1"]), *draft])  # fmt: skip
+    return " ".join([plan.engine, plan.precision, *cache, _degrees(plan), *draft])
+
+
+def brief_words(way: Way) -> str:
+    """A way in few words: "vllm fp16, 2 x tp4 | 1 x tp8, 64 at once"."""
+    plan, pools = way.plan, [pool for pool in (way.prefill, way.plan) if pool is not None]
+    words = " | ".join(f"{pool.replicas} x {_degrees(pool)}" for pool in pools)
+    start = short_words(plan).replace(f" {_degrees(plan)}", "", 1)
+    return f"{start}, {words}, {plan.max_batch} at once, {plan.max_batched_tokens:,} tokens"
+
+
+def _degrees(plan: ServingPlan) -> str:
+    degrees = (
+        ("tp", plan.tensor), ("pp", plan.pipeline), ("ep", plan.expert), ("dp-attn", plan.data_attention),
+    )  # fmt: skip
+    return " ".join(f"{sign}{degree}" for sign, degree in degrees if degree > 1) or "tp1"

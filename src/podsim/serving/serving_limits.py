@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from podsim.errors import NoFitError
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.engine_run import format_bytes, format_peak
-from podsim.serving.best_layouts import Layout, plans_of
-from podsim.serving.best_layouts import Choices
+from podsim.serving.best_layouts import Choices, Layout, plans_of
 from podsim.serving.language_engines import load_language_engine
 from podsim.serving.replica_memory import fixed_bytes
 from podsim.serving.steady_load import Workload
 from podsim.serving.step_arrays import chunk_seconds, decode_seconds, token_seconds
 from podsim.units import format_quantity
 from podsim.workload.model import Model
+
+_SPARE = 1.1
+"""factor. What caches and activations take next to the weights"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +46,13 @@ def least_latencies(model: Model, cluster: Cluster, precision: str, load: Worklo
     peak = gpus * format_peak(gpu, precision)
     size = format_bytes(precision) * model.active_parameters
     bandwidth = gpus * gpu.memory_bandwidth
+    for_tokens = f", for {drafted + 1} tokens" if drafted else ""
+    work, speed = format_quantity(flops, "FLOP"), format_quantity(peak, "FLOP/s")
+    weights, rate = format_quantity(size, "B"), format_quantity(bandwidth, "B/s")
     return Least(
         first=flops / peak, each=size / bandwidth / (drafted + 1),
-        first_law=f"{format_quantity(flops, 'FLOP')} of a prompt at {format_quantity(peak, 'FLOP/s')}, the peak of {gpus} GPUs",
-        each_law=f"{format_quantity(size, 'B')} of weights at {format_quantity(bandwidth, 'B/s')}, the memory of {gpus} GPUs"
-        + (f", for {drafted + 1} tokens" if drafted else ""),
+        first_law=f"{work} of a prompt at {speed}, the peak of {gpus} GPUs,",
+        each_law=f"{weights} of weights at {rate}, the memory of {gpus} GPUs{for_tokens},",
     )  # fmt: skip
 
 
@@ -58,13 +63,18 @@ def least_by_layouts(layouts: Sequence[Layout], load: Workload) -> tuple[float, 
         cost, tokens = layout.cost, load.new_tokens
         past = load.input_tokens - tokens
         prompt = cost.step + cost.request + token_seconds(cost, tokens) + chunk_seconds(cost, tokens, past)
-        step = cost.step + cost.request + token_seconds(cost, cost.decode_tokens) + decode_seconds(cost, 1, load.context)
+        step = (
+            cost.step
+            + cost.request
+            + token_seconds(cost, cost.decode_tokens)
+            + decode_seconds(cost, 1, load.context)
+        )
         first.append(float(prompt))
         each.append(float(step) / layout.plan.accepted_tokens)
     return min(first), min(each)
 
 
-def shortage(model: Model, cluster: Cluster, choices: Choices, formats: Sequence[str]) -> list[str]:
+def shortage(model: Model, cluster: Cluster, choices: Choices, formats: Sequence[str]) -> NoFitError:
     """Why a model fits in no way: by how much, and what would hold it."""
     gpu = cluster.gpu
     needs = {}
@@ -73,20 +83,21 @@ def shortage(model: Model, cluster: Cluster, choices: Choices, formats: Sequence
         has = gpu.memory * (1.0 if engine.is_share_of_free else engine.memory_share)
         needs[plan] = fixed_bytes(model, plan, engine, 256, 1) - has
     if not needs:
-        return [f"{model.name}: no layout of {cluster.gpus} GPUs divides its heads and layers"]
+        return NoFitError([f"{model.name}: no layout of {cluster.gpus} GPUs divides its heads and layers"])
     plan = min(needs, key=lambda each: needs[each])
     engine = load_language_engine(plan.engine, gpu)
     need = fixed_bytes(model, plan, engine, 256, 1)
-    lines = [
-        f"{model.name} in {plan.precision} needs {need / 1e9:.1f} GB on each of {plan.gpus} GPUs before any request; "
-        f"{gpu.name} has {(need - needs[plan]) / 1e9:.1f} GB for it: {max(needs[plan], 0) / 1e9:.1f} GB too little"
-    ]
-    total = plan.gpus * (need - engine.memory)
+    has = need - needs[plan]
     room = gpu.memory * engine.memory_share - engine.memory
-    gpus = int(-(-total * 1.1 // room)) if room > 0 else 0
-    smaller = [name for name in formats if format_bytes(name) < format_bytes(plan.precision)]
-    enough = [name for name in smaller if need - (1 - format_bytes(name) / format_bytes(plan.precision)) * need < 0.95 * (need - needs[plan])]
+    gpus = int(-(-plan.gpus * (need - engine.memory) * _SPARE // room)) if room > 0 else 0
+    shares = {name: format_bytes(name) / format_bytes(plan.precision) for name in formats}
+    enough = [name for name, share in shares.items() if share < 1 and share * need * _SPARE < has]
     would = [f"about {gpus} such GPUs ({-(-gpus // cluster.gpus_per_node)} nodes)"] if gpus else []
     would += [f"--precision {enough[0]}"] if enough else []
-    would += [f"GPUs of {need * 1.1 / engine.memory_share / 1e9:.0f} GB"]
-    return [*lines, f"what would hold it: {', or '.join(would)}"]
+    would += [f"GPUs of {need * _SPARE / engine.memory_share / 1e9:.0f} GB"]
+    problem = NoFitError(
+        [f"{model.name} in {plan.precision} needs {need / 1e9:.1f} GB on each of {plan.gpus} GPUs before any request; "
+         f"{gpu.name} has {has / 1e9:.1f} GB for it: {max(needs[plan], 0) / 1e9:.1f} GB too little",
+         f"what would hold it: {', or '.join(would)}"]
+    )  # fmt: skip
+    return problem.offer(precision=enough[0]) if enough else problem

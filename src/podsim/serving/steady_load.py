@@ -1,9 +1,9 @@
-"""A server in the steady state, in closed form: how many sequences a rate of requests keeps decoding, and their latencies.
+"""A server in the steady state, in closed form: how many sequences a rate of requests keeps decoding, and how fast.
 
-With N sequences decoding, a step gives each its tokens, and N / output tokens of them end. As many prompts arrive, each in
-chunks that share steps with decoding. So N decides the step, and with it the rate; the curve is read backwards. Waits are
-those of a queue with general service (Pollaczek and Khinchine) with an exponential tail, and of the spread of N, taken
-as Poisson's. Simulation decides between candidates: the estimate only has to rank them.
+With N sequences decoding, a step gives each its tokens, and N / output tokens of them end. As many prompts arrive, each
+in chunks that share steps with decoding. So N decides the step, and with it the rate; the curve is read backwards. Waits
+are those of a queue with general service (Pollaczek and Khinchine) with an exponential tail, and of the spread of N,
+taken as Poisson's. Simulation decides between candidates: the estimate only has to rank them.
 """
 
 from __future__ import annotations
@@ -144,7 +144,10 @@ def most_sequences(room: CacheRoom, load: Workload) -> float:
 
 
 def at_rate(
-    curves: Curves, load: Workload, rates: Shaped[Floats, "rate"], limit: Shaped[Floats, "budget limit"],
+    curves: Curves,
+    load: Workload,
+    rates: Shaped[Floats, "rate"],
+    limit: Shaped[Floats, "budget limit"],
     percentile: int,
 ) -> tuple[Floats, Floats, Floats]:
     """(first token s, time per token s, sequences), each by budget, rate and limit of sequences; infinite above capacity.

@@ -23,7 +23,9 @@ def _along(grid: Floats, table: Floats, values: npt.ArrayLike) -> Floats:
     return np.asarray(table[low] + part * (table[high] - table[low]))
 
 
-def _across(rows: Floats, columns: Floats, table: Floats, row: npt.ArrayLike, column: npt.ArrayLike) -> Floats:
+def _across(
+    rows: Floats, columns: Floats, table: Floats, row: npt.ArrayLike, column: npt.ArrayLike
+) -> Floats:
     row_values, column_values = np.broadcast_arrays(np.asarray(row, float), np.asarray(column, float))
     low, part = _positions(rows, row_values)
     left, share = _positions(columns, column_values)
