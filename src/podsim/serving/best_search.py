@@ -174,10 +174,10 @@ def split_pools(
 
 def _is_pair(reading: Layout, decoding: Layout, gpus: int) -> bool:
     """Whether two layouts may be a pool for prompts and one for decoding: of one engine and its formats."""
-    one, other = reading.plan, decoding.plan
-    same = (one.engine, one.precision, one.cache) == (other.engine, other.precision, other.cache)
-    plain = one.draft_tokens == 0 and one.pipeline == other.pipeline == 1
-    return same and plain and one.gpus + other.gpus <= gpus
+    first, last = reading.plan, decoding.plan
+    same = (first.engine, first.precision, first.cache) == (last.engine, last.precision, last.cache)
+    plain = first.draft_tokens == 0 and first.pipeline == last.pipeline == 1
+    return same and plain and first.gpus + last.gpus <= gpus
 
 
 def _pool_sizes(reading: int, decoding: int, gpus: int) -> Iterator[tuple[int, int]]:

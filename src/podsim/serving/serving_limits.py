@@ -51,8 +51,8 @@ def least_latencies(model: Model, cluster: Cluster, precision: str, load: Worklo
     weights, rate = format_quantity(size, "B"), format_quantity(bandwidth, "B/s")
     return Least(
         first=flops / peak, each=size / bandwidth / (drafted + 1),
-        first_law=f"{work} of a prompt at {speed}, the peak of {gpus} GPUs,",
-        each_law=f"{weights} of weights at {rate}, the memory of {gpus} GPUs{for_tokens},",
+        first_law=f"{work} of a prompt at the {speed} of {gpus} GPUs",
+        each_law=f"{weights} of weights at the {rate} of {gpus} GPUs{for_tokens}",
     )  # fmt: skip
 
 
@@ -96,8 +96,7 @@ def shortage(model: Model, cluster: Cluster, choices: Choices, formats: Sequence
     would += [f"--precision {enough[0]}"] if enough else []
     would += [f"GPUs of {need * _SPARE / engine.memory_share / 1e9:.0f} GB"]
     problem = NoFitError(
-        [f"{model.name} in {plan.precision} needs {need / 1e9:.1f} GB on each of {plan.gpus} GPUs before any request; "
-         f"{gpu.name} has {has / 1e9:.1f} GB for it: {max(needs[plan], 0) / 1e9:.1f} GB too little",
-         f"what would hold it: {', or '.join(would)}"]
+        [f"{model.name} in {plan.precision} needs {need / 1e9:.1f} GB on each of {plan.gpus} GPUs before any request, "
+         f"{max(needs[plan], 0) / 1e9:.1f} GB more than {gpu.name} has for it; what would hold it: {', or '.join(would)}"]
     )  # fmt: skip
     return problem.offer(precision=enough[0]) if enough else problem

@@ -13,7 +13,7 @@ from podsim.options.serving_options import ServeOptions
 from podsim.results.best_serving import BestServing, ServingWay
 from podsim.results.expense import Offer
 from podsim.serving.benchmark_files import read_requests
-from podsim.serving.best import ServingCase, search_best
+from podsim.serving.best_ways import ServingCase, search_best
 from podsim.serving.best_layouts import Choices
 from podsim.serving.best_search import Objective
 from podsim.serving.language_engines import language_engine_names, load_language_engine
