@@ -7,6 +7,7 @@ from podsim.graphs.networks import is_captured
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
 from podsim.results.best_serving import BestServing
+from podsim.results.scenario_run import ScenarioRun
 from podsim.results.served import Figure, Served
 from podsim.serving.language_layers import is_language_model
 from podsim.serving.language_setup import is_language_engine, model_keys
@@ -22,7 +23,7 @@ _OTHER_FORMATS = ("fp32", "tf32")
 
 
 @question(ServeOptions)
-def serve(options: ServeOptions) -> Served | BestServing | Figure:
+def serve(options: ServeOptions) -> Served | BestServing | ScenarioRun | Figure:
     """Predict a model's latency, throughput and memory by batch on a GPU or on MIG instances.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
