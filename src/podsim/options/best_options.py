@@ -24,7 +24,6 @@ class BestOptions:
         "Longest time per output token, as 30ms.",
         also=("itl", "inter-token-latency", "time-per-output-token"),
     )
-    percentile: int = option(99, "Percentile of requests that keeps both: 50, 90, 95 or 99.")
     price: str = option("", "USD per GPU-hour, as 2.10, or a price that `podsim power` lists.")
     launch: str = option(
         "", "Write what starts it: vllm, sglang, trtllm, triton, kubernetes (or several, with commas)."

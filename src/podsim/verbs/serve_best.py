@@ -13,9 +13,9 @@ from podsim.options.serving_options import ServeOptions
 from podsim.results.best_serving import BestServing, ServingWay
 from podsim.results.expense import Offer
 from podsim.serving.benchmark_files import read_requests
-from podsim.serving.best_ways import ServingCase, search_best
 from podsim.serving.best_layouts import Choices
 from podsim.serving.best_search import Objective
+from podsim.serving.best_ways import ServingCase, search_best
 from podsim.serving.language_engines import language_engine_names, load_language_engine
 from podsim.serving.language_layers import check_language_model
 from podsim.serving.language_setup import OUTPUT, TOKENS, model_keys, read_format
@@ -58,11 +58,12 @@ def _objective(options: ServeOptions) -> Objective:
         limits[name] = parse_quantity(text, "s", what=name)
         if not 0 < limits[name] <= 86_400:
             raise UnitError(f"{name}: {text[:40]!r} is out of reach; expected up to a day, such as 500ms")
-    if options.percentile not in _PERCENTILES:
-        raise PodsimError(f"percentile={options.percentile}: one of 50, 90, 95, 99")
+    percentile = 99 if options.percentile is None else options.percentile
+    if percentile not in _PERCENTILES:
+        raise PodsimError(f"percentile={percentile:g}: one of 50, 90, 95, 99")
     infinite = float("inf")
     return Objective(
-        first=limits.get("ttft", infinite), each=limits.get("tpot", infinite), percentile=options.percentile
+        first=limits.get("ttft", infinite), each=limits.get("tpot", infinite), percentile=int(percentile)
     )
 
 
