@@ -6,10 +6,13 @@ from podsim.errors import PodsimError
 from podsim.graphs.networks import is_captured
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
+from podsim.results.best_serving import BestServing
+from podsim.results.scenario_run import ScenarioRun
 from podsim.results.served import Figure, Served
 from podsim.serving.language_layers import is_language_model
 from podsim.serving.language_setup import is_language_engine, model_keys
 from podsim.serving.white_paper import figure
+from podsim.verbs.serve_best import serve_best
 from podsim.verbs.serve_network import serve_network
 from podsim.verbs.serve_static import serve_static
 from podsim.workload.catalog import load_model
@@ -20,7 +23,7 @@ _OTHER_FORMATS = ("fp32", "tf32")
 
 
 @question(ServeOptions)
-def serve(options: ServeOptions) -> Served | Figure:
+def serve(options: ServeOptions) -> Served | BestServing | ScenarioRun | Figure:
     """Predict a model's latency, throughput and memory by batch on a GPU or on MIG instances.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
@@ -35,6 +38,8 @@ def serve(options: ServeOptions) -> Served | Figure:
         return figure(options.figure)
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
+    if options.ttft or options.tpot:
+        return serve_best(options)
     if _is_static(options):
         return serve_static(options)
     return serve_network(options)
