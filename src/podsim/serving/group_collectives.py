@@ -19,7 +19,7 @@ def _group_seconds(cluster: Cluster, collective: str, sizes: Floats, ranks: int)
     return collective_seconds(collective, sizes, cluster, members)
 
 
-def sum_seconds(cluster: Cluster, plan: ServingPlan, sizes: Floats) -> Floats:
+def sum_seconds(cluster: Cluster, plan: ServingPlan, kernels: str, sizes: Floats) -> Floats:
     """s of one sum of tensors of each size over the GPUs of a stage.
 
     With groups that do attention for their own sequences it is a gather before and a scatter after a layer: the same

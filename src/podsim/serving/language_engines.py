@@ -40,6 +40,16 @@ class LanguageEngine:
     """share. The GPU memory that it uses by default."""
     memory: float
     """B. The memory of CUDA's context, libraries and graphs."""
+    launch: float
+    """s. The host's time for one kernel that is launched by itself."""
+    attention_launches: float
+    """count. The kernels of a layer's attention that are launched by themselves in a prompt's step."""
+    graph_tokens: int = 512
+    """count. The most tokens of a step that is one graph, if all of them are of decoding sequences."""
+    graphs_prompts: bool = False
+    """Whether the other kernels of a prompt's step are in graphs."""
+    quantises_prompts: bool = False
+    """Whether a kernel of its own quantises the input of each product of prompts."""
     is_share_of_free: bool = False
     """Whether that share is of the memory that weights leave, and only the cache's."""
     cache_follows: tuple[str, ...] = ()
@@ -66,6 +76,9 @@ def load_language_engine(name: str, gpu: Gpu) -> LanguageEngine:
         raise CatalogError(unknown_name("engine", name[:40], _tables()))
     table = dict(_tables()[key])
     small, large = (table.pop(size, {}) for size in ("small", "large"))
+    table["launch"] = (
+        table["launch"].get(gpu.name) or table["launch"].get(gpu.architecture) or table["launch"]["other"]
+    )
     if gpu.memory < 70 * _GIB or gpu.architecture in ("volta", "turing", "ampere"):
         table |= small
     elif gpu.memory >= 140e9:

@@ -40,6 +40,10 @@ class Core:
     value_dim: float
     window: float
     """count. The most keys that a query sees; 0 for no limit."""
+    key_share: float = 1.0
+    """share. The keys over the tokens of a sequence; below 1 where they are compressed along it."""
+    kept: float = 0.0
+    """count. The tokens of a sequence that stay in the cache; 0 for all."""
     rank: float = 0.0
     """count. The width of the compressed keys and values of latent attention; 0 for plain attention."""
     rope_dim: float = 0.0
@@ -48,7 +52,8 @@ class Core:
     @property
     def width(self) -> float:
         """count. The elements of one token's keys and values in one layer of this GPU."""
-        return self.rank + self.rope_dim if self.rank else self.kv_heads * (self.head_dim + self.value_dim)
+        width = self.rank + self.rope_dim if self.rank else self.kv_heads * (self.head_dim + self.value_dim)
+        return width * self.key_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +96,11 @@ class Layers:
     logits: Product | None
     """The product that gives the logits of one token."""
 
+    @property
+    def core_count(self) -> float:
+        """count. The layers with attention."""
+        return sum(core.count for core in self.cores)
+
 
 def plan_layers(model: Model, plan: ServingPlan) -> Layers:
     """The kernels of one GPU of a plan. Raises ModelError for a model that produces no tokens."""
@@ -109,7 +119,7 @@ def check_language_model(model: Model) -> None:
 
 def is_language_model(model: Model) -> bool:
     """Whether each token sees those before it only, so that tokens follow one after another."""
-    ops = [op for block in model.layers for op in block.ops]
+    ops = [op for block in text_layers(model) for op in block.ops]
     cores = [op for op in ops if op.kind == "attention"]
     return all(op.causal for op in cores) and (bool(cores) or any(op.name == "state.scan" for op in ops))
 
@@ -121,7 +131,7 @@ def language_layers(model: Model, tensor: int, expert: int, context: int, data_a
     degrees = ServingPlan(
         engine="", tensor=tensor, expert=expert, context=context, data_attention=data_attention
     )
-    kinds = [block for block in model.kinds if block is not model.embedding and block.name != "head"]
+    kinds = text_layers(model)
     return Layers(
         products=tuple(_products(kinds, degrees)),
         cores=tuple(_cores(model, kinds, degrees)),
@@ -134,6 +144,11 @@ def language_layers(model: Model, tensor: int, expert: int, context: int, data_a
              for op in model.head.ops if op.name == "head.logits"), None,
         ),
     )  # fmt: skip
+
+
+def text_layers(model: Model) -> list[Block]:
+    """The layers that every token passes: all but those of images, each kind once."""
+    return [block for block in model.kinds[1:-1] if not block.name.startswith("vision")]
 
 
 def is_attention(op: TensorOp) -> bool:
@@ -178,14 +193,16 @@ def _width(op: TensorOp, degree: int) -> float:
 
 def _cores(model: Model, kinds: list[Block], degrees: ServingPlan) -> Iterator[Core]:
     rank, rope_dim = (float(str(model.attributes.get(key, 0) or 0)) for key in ("kv_rank", "rope_dim"))
-    degree = degrees.attention_degree
+    degree, chosen = degrees.attention_degree, float(str(model.attributes.get("index_keys", 0) or 0))
     for block in kinds:
         for op in block.ops:
             if op.kind == "attention":
                 yield Core(
                     count=block.count, heads=max(op.heads / degree, 1.0),
                     kv_heads=max((op.kv_heads or op.heads) / degree, 1.0), head_dim=op.head_dim,
-                    value_dim=op.value_dim or op.head_dim, window=op.window, rank=rank, rope_dim=rope_dim * bool(rank),
+                    value_dim=op.value_dim or op.head_dim, window=op.window, rank=rank * is_attention(op),
+                    rope_dim=rope_dim * bool(rank) * is_attention(op),
+                    key_share=op.key_share, kept=0.0 if op.key_share < 1 or op.window == chosen else op.window,
                 )  # fmt: skip
 
 

@@ -6,11 +6,19 @@ its window's tokens, a scan its state, whatever the length.
 
 from __future__ import annotations
 
+import math
+import tomllib
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+
+from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_run import format_bytes
 from podsim.serving.language_engines import LanguageEngine
 from podsim.serving.language_layers import Layers, op_degree, plan_layers
 from podsim.serving.serving_plan import ServingPlan
+from podsim.workload.catalog import load_model
 from podsim.workload.model import Model, TensorOp
 
 _CACHE = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0}
@@ -46,17 +54,20 @@ def _weight_bytes(op: TensorOp, plan: ServingPlan) -> float:
     return weight * width + 2.0 * op.bias
 
 
-def token_bytes(model: Model, plan: ServingPlan) -> float:
-    """B that one more token of a sequence takes in the cache of one GPU of the fullest stage."""
+def token_bytes(model: Model, plan: ServingPlan, longest: float = math.inf) -> float:
+    """B that one more token of a sequence takes in the cache of one GPU of the fullest stage.
+
+    A window that holds the `longest` sequence is none.
+    """
     cores = plan_layers(model, plan).cores
-    elements = sum(core.count * core.width for core in cores if not core.window)
+    elements = sum(core.count * core.width for core in cores if not 0 < core.kept < longest)
     return elements * _CACHE[plan.cache] * stage_share(model, plan) / plan.context
 
 
-def sequence_bytes(model: Model, plan: ServingPlan, tokens: float) -> float:
-    """B that a sequence takes on one GPU in windows and recurrent states, at some length."""
+def sequence_bytes(model: Model, plan: ServingPlan, longest: float = math.inf) -> float:
+    """B that a sequence takes on one GPU in recurrent states, and in windows shorter than the `longest` sequence."""
     layers = plan_layers(model, plan)
-    windows = sum(core.count * core.width * min(core.window, tokens) for core in layers.cores if core.window)
+    windows = sum(core.count * core.width * core.kept for core in layers.cores if 0 < core.kept < longest)
     total = windows * _CACHE[plan.cache] / plan.context + _state_bytes(layers)
     return total * stage_share(model, plan)
 
@@ -82,13 +93,32 @@ def fixed_bytes(
     model: Model, plan: ServingPlan, engine: LanguageEngine, tokens: float, sequences: float
 ) -> float:
     """B of one GPU that are no cache: weights, the engine itself, activations of a step of so many tokens."""
-    return weight_bytes(model, plan) + engine.memory + activation_bytes(model, plan, tokens, sequences)
+    total = weight_bytes(model, plan) + engine.memory + activation_bytes(model, plan, tokens, sequences)
+    if plan.draft_tokens and plan.draft not in ("", "ngram"):
+        total += weight_bytes(load_model(plan.draft), replace(plan, precision="fp16"))
+    return total
+
+
+@cache
+def _reported() -> dict[str, float]:
+    """Name of a GPU -> MiB that its driver reports."""
+    text = files("podsim.serving").joinpath("reported_memory.toml").read_text("utf-8")
+    values: dict[str, float] = tomllib.loads(text)["mebibytes"]
+    return values
+
+
+def usable_bytes(gpu: Gpu) -> float:
+    """B of memory that the driver reports; of instances and changed GPUs, those of the catalog or the user."""
+    name = gpu.name.lower()
+    if name not in _reported() or gpu.fraction != 1 or gpu.memory != load_gpu(name).memory:
+        return gpu.memory
+    return _reported()[name] * 2.0**20
 
 
 def cache_bytes(gpu: Gpu, plan: ServingPlan, engine: LanguageEngine, fixed: float) -> float:
     """B that one GPU has for keys and values next to the fixed ones; negative where those do not fit."""
     share = plan.memory_share or engine.memory_share
-    free = gpu.memory - fixed
-    if engine.is_share_of_free and free > 0:
-        return free * share
-    return gpu.memory * (1.0 if engine.is_share_of_free else share) - fixed
+    memory = usable_bytes(gpu)
+    if engine.is_share_of_free and memory > fixed:
+        return (memory - fixed) * share
+    return memory * (1.0 if engine.is_share_of_free else share) - fixed

@@ -52,7 +52,7 @@ class ServingPlan:
     acceptance: float = 0.7
     """share. The probability that a drafted token is accepted, if all before it are."""
     draft: str = ""
-    """The name of the draft model; "" is a head of the model itself (EAGLE, MTP), or look-up."""
+    """The name of the draft model; "" is a layer of the model itself (EAGLE, MTP), "ngram" a look-up."""
     memory_share: float = 0.0
     """share. The GPU memory that the engine may use; 0 is the engine's own."""
 

@@ -22,7 +22,10 @@ from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.step_laws import (
     Passes,
     decoding_seconds,
+    draft_seconds,
     head_seconds,
+    make_passes,
+    prompt_host_seconds,
     prompt_seconds,
     tokens_seconds,
 )
@@ -71,6 +74,8 @@ class StepCost:
     """count. The pipeline stages: as many batches are in flight, and one may start each seconds / stages."""
     decode_tokens: int = 1
     """count. The tokens of a decoding sequence in a step: 1, and those that a draft proposes."""
+    accepted_tokens: float = 1.0
+    """count. The mean number of tokens that a step gives a decoding sequence; above 1 with a draft."""
 
     def seconds(self, prompts: Sequence[tuple[float, float]], decoding: float, mean_context: float) -> float:
         """s of a step with chunks of prompts, as (new tokens, tokens before), and decoding sequences."""
@@ -137,24 +142,35 @@ def _across(rows: Floats, columns: Floats, values: Floats, row: float, column: f
 
 def step_cost(model: Model, cluster: Cluster, plan: ServingPlan) -> StepCost:
     """The cost of a step of one replica. Raises ModelError for a model that produces no tokens."""
-    engine = load_language_engine(plan.engine, cluster.gpu)
-    passes = Passes(model=model, cluster=cluster, plan=plan, kernels=engine.kernels)
+    passes = make_passes(model, cluster, plan)
+    engine = passes.engine
+    requests = _REQUESTS[:, None]
+    decoding = decoding_seconds(passes, requests, _CONTEXT) + draft_seconds(passes, requests, _CONTEXT)
     uneven = stage_share(model, plan) * plan.pipeline
     heads = head_seconds(passes, np.array([1.0, 256.0]))
     each = float(heads[1] - heads[0]) / 255
     together = np.clip(_SHARED / _NEW, 1.0, _MOST_SHARED)[:, None]
     return StepCost(
         step=engine.step + float(heads[0]), request=engine.request + each, tokens=_TOKENS,
-        tokens_seconds=uneven * tokens_seconds(passes, _TOKENS), decode_requests=_REQUESTS, decode_context=_CONTEXT,
-        decode_seconds=uneven * decoding_seconds(passes, _REQUESTS[:, None], _CONTEXT), prompt_new=_NEW,
+        tokens_seconds=uneven * _step_seconds(passes), decode_requests=_REQUESTS, decode_context=_CONTEXT,
+        decode_seconds=uneven * decoding, prompt_new=_NEW,
         prompt_past=_PAST, stages=plan.pipeline,
         prompt_seconds=uneven * prompt_seconds(passes, together, _NEW[:, None], _PAST) / together,
-        decode_tokens=plan.draft_tokens + 1,
+        decode_tokens=plan.draft_tokens + 1, accepted_tokens=plan.accepted_tokens,
     )  # fmt: skip
 
 
-def cache_room(model: Model, cluster: Cluster, plan: ServingPlan) -> CacheRoom:
-    """The blocks of one replica next to weights and activations. Raises NoFitError where those leave none."""
+def _step_seconds(passes: Passes) -> Floats:
+    """s of what a step's tokens decide: up to the engine's graphs of decoding ones, beyond them of prompts."""
+    prompts = np.maximum(tokens_seconds(passes, _TOKENS, is_prompt=True), prompt_host_seconds(passes))
+    return np.where(passes.engine.graph_tokens >= _TOKENS, tokens_seconds(passes, _TOKENS), prompts)
+
+
+def cache_room(model: Model, cluster: Cluster, plan: ServingPlan, *, longest: int = _LONGEST) -> CacheRoom:
+    """The blocks of one replica next to weights and activations, for sequences of at most `longest` tokens.
+
+    Raises NoFitError where weights and activations leave none.
+    """
     engine = load_language_engine(plan.engine, cluster.gpu)
     sequences = plan.max_batch or engine.max_batch
     fixed = fixed_bytes(model, plan, engine, plan.max_batched_tokens or engine.max_batched_tokens, sequences)
@@ -164,7 +180,7 @@ def cache_room(model: Model, cluster: Cluster, plan: ServingPlan) -> CacheRoom:
             [f"{model.name} needs {fixed / 1e9:.2f} GB on each of {plan.gpus} GPUs before any sequence;"
              f" {cluster.gpu.name} has {cluster.gpu.memory / 1e9:.2f} GB"]
         )  # fmt: skip
-    each, state = token_bytes(model, plan), sequence_bytes(model, plan, _LONGEST)
+    each, state = token_bytes(model, plan, longest), sequence_bytes(model, plan, longest)
     copies = plan.attention_degree * plan.context * plan.pipeline
     if not each:  # no token takes room: a block is a whole sequence
         return CacheRoom(

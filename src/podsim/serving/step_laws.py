@@ -21,14 +21,31 @@ from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.engine_attention import EngineAttention, decode_seconds, prefill_seconds
 from podsim.kernels.engine_experts import EngineExperts, experts_seconds
 from podsim.kernels.engine_run import EngineRun
-from podsim.kernels.gemm import gemm_seconds, operand_bytes
+from podsim.kernels.gemm import GemmKernel, gemm_seconds, operand_bytes
 from podsim.serving.group_collectives import exchange_seconds, send_seconds, sum_seconds
-from podsim.serving.language_layers import Core, Experts, Layers, Product, Scan, plan_layers
+from podsim.serving.language_engines import LanguageEngine, load_language_engine
+from podsim.serving.language_layers import (
+    Core,
+    Experts,
+    Layers,
+    Product,
+    Scan,
+    check_language_model,
+    plan_layers,
+)
 from podsim.serving.serving_plan import ServingPlan
+from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
 _STAND_INS = {"volta": "ampere", "turing": "ampere", "ada": "ampere", "cdna2": "ampere", "cdna3": "hopper"}
 """Architecture without measured kernels of engines -> the one whose constants stand in, at the GPU's own peaks."""
+
+
+def is_measured(gpu: Gpu) -> bool:
+    """Whether kernels of engines were measured on GPUs of its architecture."""
+    return gpu.architecture not in _STAND_INS
+
+
 SKEW = 1.2
 """The exponent of the power law of tokens over experts, as aiconfigurator assumes it by default."""
 _STATE_BYTES = 4.0
@@ -42,8 +59,9 @@ class Passes:
     model: Model
     cluster: Cluster
     plan: ServingPlan
-    kernels: str
-    """The engine whose measured kernels run: trtllm or vllm."""
+    engine: LanguageEngine
+    draft: Passes | None = None
+    """The draft model of speculative decoding on the same GPUs; None where it has none of its own."""
 
     @property
     def layers(self) -> Layers:
@@ -59,52 +77,72 @@ class Passes:
     def engine_gpu(self) -> Gpu:
         """The GPU, of an architecture on which engines' kernels were measured."""
         gpu = self.cluster.gpu
-        return replace(gpu, architecture=_STAND_INS.get(gpu.architecture, gpu.architecture))
+        peaks = gpu.peaks if "bf16" in gpu.peaks else {**gpu.peaks, "bf16": gpu.peaks["fp16"]}
+        return replace(gpu, architecture=_STAND_INS.get(gpu.architecture, gpu.architecture), peaks=peaks)
 
     def run(self, precision: str = "bf16") -> EngineRun:
         """The engine's kernel in a number format, with the cache's."""
         cache = "fp8" if self.plan.cache in ("fp8", "int8") else "bf16"
-        return EngineRun(engine=self.kernels, precision=precision, cache=cache)
+        return EngineRun(engine=self.engine.kernels, precision=precision, cache=cache)
 
 
-def tokens_seconds(passes: Passes, tokens: Floats) -> Floats:
-    """s of what a number of tokens decides, for each number."""
-    layers, gpu = passes.layers, passes.gpu
-    total = np.zeros_like(tokens)
+def tokens_seconds(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> Floats:
+    """s of what a number of tokens decides, for each number; see tokens_parts."""
+    return sum(tokens_parts(passes, tokens, is_prompt=is_prompt).values(), np.zeros_like(tokens))
+
+
+def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> dict[str, Floats]:
+    """s of each part for each number of tokens: products, memory-bound kernels, collectives.
+
+    Kernels of prompts may quantise the input of a product by themselves; in a decoding step they are fused.
+    """
+    layers, gpu, engine = passes.layers, passes.gpu, passes.engine
+    products = np.zeros_like(tokens)
     for is_quantised in (True, False):
-        total = total + _products_seconds(gpu, layers.products, tokens, passes.plan.precision, is_quantised)
+        chosen = tuple(product for product in layers.products if product.is_quantised == is_quantised)
+        kind = product_format(gpu, passes.plan.precision if is_quantised else "fp16")
+        kernel: GemmKernel = "engine" if is_prompt and is_quantised and engine.quantises_prompts else "plain"
+        products = products + _products_seconds(gpu, chosen, tokens, kind, kernel)
     for experts in layers.experts:
-        total = total + experts.count * _experts_seconds(passes, experts, tokens)
+        products = products + experts.count * _experts_seconds(passes, experts, tokens)
+    hidden = 2.0 * passes.model.hidden * tokens
     counts = np.array([count for count, _ in layers.moved])[:, None]
     sizes = 2.0 * np.array([size for _, size in layers.moved])[:, None] * tokens
-    total = total + (counts * memory_seconds(gpu, sizes)).sum(axis=0)
-    hidden = 2.0 * passes.model.hidden * tokens
-    total = (
-        total
-        + memory_seconds(gpu, 2 * hidden)
-        + layers.syncs * sum_seconds(passes.cluster, passes.plan, hidden)
-    )
-    total = total + sum(core.count for core in layers.cores) * exchange_seconds(
-        passes.cluster, passes.plan, hidden
-    )
-    return np.asarray(total + send_seconds(passes.cluster, passes.plan, hidden))  # fmt: skip
+    memory = (counts * memory_seconds(gpu, sizes)).sum(axis=0) + memory_seconds(gpu, 2 * hidden)
+    cluster, plan = passes.cluster, passes.plan
+    collectives = layers.syncs * sum_seconds(cluster, plan, engine.kernels, hidden)
+    collectives = collectives + layers.core_count * exchange_seconds(cluster, plan, hidden)
+    return {
+        "products": products, "memory": memory, "collectives": collectives + send_seconds(cluster, plan, hidden),
+    }  # fmt: skip
+
+
+def prompt_host_seconds(passes: Passes) -> float:
+    """s in which the host launches the kernels of a prompt's step, of which the GPU waits for the last ones at least."""
+    layers, engine = passes.layers, passes.engine
+    launches = engine.attention_launches * layers.core_count
+    if not engine.graphs_prompts:
+        launches += sum(product.count for product in layers.products) + sum(
+            count for count, _ in layers.moved
+        )
+        launches += sum(experts.count for experts in layers.experts) * 3 + layers.syncs * (
+            passes.plan.tensor > 1
+        )
+    return launches * engine.launch
 
 
 def _products_seconds(
-    gpu: Gpu, products: tuple[Product, ...], tokens: Floats, precision: str, is_quantised: bool
+    gpu: Gpu, products: tuple[Product, ...], tokens: Floats, precision: str, kernel: GemmKernel
 ) -> Floats:
-    """s of all products in the plan's format, or of all others."""
-    chosen = [product for product in products if product.is_quantised == is_quantised]
-    if not chosen:
+    """s of products together."""
+    if not products:
         return np.zeros_like(tokens)
     count, n, k, share = (
-        np.array([getattr(product, name) for product in chosen])[:, None]
+        np.array([getattr(product, name) for product in products])[:, None]
         for name in ("count", "n", "k", "token_share")
     )
-    kind = product_format(gpu, precision if is_quantised else "fp16")
-    seconds = gemm_seconds(
-        gpu, np.maximum(tokens * share, 1.0), np.ceil(n), np.ceil(k), precision=kind, layout="tn"
-    )
+    rows = np.maximum(tokens * share, 1.0)
+    seconds = gemm_seconds(gpu, rows, np.ceil(n), np.ceil(k), precision=precision, layout="tn", kernel=kernel)
     return np.asarray((count * seconds).sum(axis=0))
 
 
@@ -122,11 +160,13 @@ def _experts_seconds(passes: Passes, experts: Experts, tokens: Floats) -> Floats
     shape = EngineExperts(
         tokens=tokens, hidden=experts.hidden * same, inner=experts.inner * same, top=experts.top * same,
         experts=experts.experts * same, tensor_parallel=plan.layer_degree / plan.expert * same,
-        expert_parallel=plan.expert * same, skew=(SKEW if plan.expert > 1 else 0.0) * same,
+        expert_parallel=plan.expert * same, skew=SKEW * same,
     )  # fmt: skip
     kernel = "" if experts.is_gated else "nongated"
     run = EngineRun(
-        engine=passes.kernels, kernel=kernel, precision="fp8" if precision in ("int8", "mxfp8") else precision
+        engine=passes.engine.kernels,
+        kernel=kernel,
+        precision="fp8" if precision in ("int8", "mxfp8") else precision,
     )
     return experts_seconds(passes.engine_gpu, run, shape)
 
@@ -147,6 +187,7 @@ def decoding_seconds(passes: Passes, requests: Floats, context: Floats) -> Float
 
 def _decode_seconds(passes: Passes, core: Core, sequences: Floats, keys: Floats) -> Floats:
     run = passes.run()
+    keys = np.maximum(keys * core.key_share, 1.0)
     shape = _attention(core, sequences, np.ones_like(keys), keys, is_decode=True)
     rows = passes.plan.draft_tokens + 1
     if rows > 1:  # the queries of a draft share the keys, as heads of a group do
@@ -161,7 +202,8 @@ def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> 
     queries = np.maximum(new / passes.plan.context, 1.0)
     total = np.zeros(batch.shape)
     for core in passes.layers.cores:
-        shape = _attention(core, sequences, queries, past + new, is_decode=False)
+        keys = np.maximum((past + new) * core.key_share, queries * core.key_share)
+        shape = _attention(core, sequences, queries, keys, is_decode=False)
         law = "mla-prefill" if core.rank else "prefill"
         precision = "fp8" if passes.plan.precision == "fp8" and passes.plan.cache == "fp8" else "bf16"
         if precision not in passes.gpu.peaks:
@@ -207,3 +249,33 @@ def head_seconds(passes: Passes, requests: Floats) -> Floats:
     return np.asarray(
         product + memory_seconds(gpu, requests * passes.model.vocab * (operand_bytes(kind) + 4))
     )
+
+
+def draft_seconds(passes: Passes, requests: Floats, context: Floats) -> Floats:
+    """s in which a draft proposes its tokens for each decoding sequence, one after another.
+
+    A draft without a model of its own is one layer of the served one with its head (EAGLE, arXiv 2401.15077; multi-token
+    prediction), or a look-up in the text, which takes no time.
+    """
+    plan = passes.plan
+    if not plan.draft_tokens or plan.draft == "ngram":
+        return np.zeros(np.broadcast_shapes(requests.shape, context.shape))
+    drafter = passes.draft or passes
+    layers = 1.0 if passes.draft else passes.model.layer_count
+    single = replace(drafter, plan=replace(plan, draft_tokens=0))
+    layer = tokens_seconds(single, requests.ravel()).reshape(requests.shape) + decoding_seconds(
+        single, requests, context
+    )
+    head = head_seconds(single, requests.ravel()).reshape(requests.shape)
+    return np.asarray(plan.draft_tokens * (layer / layers + head))
+
+
+def make_passes(model: Model, cluster: Cluster, plan: ServingPlan) -> Passes:
+    """The passes of a plan, with its draft's. Raises CatalogError or ModelError for a name that is no model's."""
+    engine = load_language_engine(plan.engine, cluster.gpu)
+    draft = None
+    if plan.draft_tokens and plan.draft not in ("", "ngram"):
+        alone = replace(plan, draft="", draft_tokens=0, expert=1, precision="fp16")
+        draft = Passes(model=load_model(plan.draft), cluster=cluster, plan=alone, engine=engine)
+        check_language_model(draft.model)
+    return Passes(model=model, cluster=cluster, plan=plan, engine=engine, draft=draft)

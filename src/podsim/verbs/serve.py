@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from podsim.errors import PodsimError
+from podsim.graphs.networks import is_captured
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
 from podsim.results.served import Figure, Served
+from podsim.serving.language_layers import is_language_model
+from podsim.serving.language_setup import is_language_engine, model_keys
 from podsim.serving.white_paper import figure
 from podsim.verbs.serve_network import serve_network
+from podsim.verbs.serve_static import serve_static
+from podsim.workload.catalog import load_model
+from podsim.workload.convolution import CONVOLUTIONAL
+
+_OTHER_FORMATS = ("fp32", "tf32")
+"""number formats that no engine of language models runs"""
 
 
 @question(ServeOptions)
@@ -26,4 +35,15 @@ def serve(options: ServeOptions) -> Served | Figure:
         return figure(options.figure)
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
+    if _is_static(options):
+        return serve_static(options)
     return serve_network(options)
+
+
+def _is_static(options: ServeOptions) -> bool:
+    """Whether a language model is asked for, in an engine of such models."""
+    if is_captured(options.model) or options.model.lower() in CONVOLUTIONAL:
+        return False
+    if options.sparse or options.precision in _OTHER_FORMATS or not is_language_engine(options.engine):
+        return False
+    return is_language_model(load_model(options.model, model_keys(options.overrides)))

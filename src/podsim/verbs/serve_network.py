@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from podsim.errors import (
     ModelError,
@@ -24,7 +23,7 @@ from podsim.serving.kernels import runs_on
 from podsim.serving.latency import LARGEST_BATCH, Task, serve_on
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.serving_notes import serving_assumptions, serving_warnings
-from podsim.serving.triton import config_text, model_name
+from podsim.serving.triton import write_config
 from podsim.units import parse_quantity
 from podsim.verbs.network_answers import served_network
 from podsim.workload.catalog import load_model
@@ -43,13 +42,13 @@ def serve_network(options: ServeOptions) -> Served:
     Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
     """
     chip, each, gpus = read_serving_gpu(options.on, options.overrides)
-    limit = _limit(options.latency)
+    limit = read_limit(options.latency)
     if is_captured(options.model) and options.model.lower() not in CONVOLUTIONAL:
         return _served_network(options, chip, limit, each * gpus)
     task = _task(options, chip)
     cost = _neighbours(chip, each)
     answer = serve_on(
-        task, chip, batches=_batches(options.batch), limit=limit, instances=each * gpus, neighbours=cost
+        task, chip, batches=read_batches(options.batch), limit=limit, instances=each * gpus, neighbours=cost
     )
     answer = replace(
         answer, assumptions=serving_assumptions(task, chip, cost), warnings=serving_warnings(task, chip)
@@ -57,7 +56,7 @@ def serve_network(options: ServeOptions) -> Served:
     if not any(row.fits for row in answer.rows):
         raise NoFitError([_too_large(answer, task.engine.memory_floor)])
     if options.triton is not None:
-        _write(answer, options.triton)
+        write_config(answer, options.triton)
     return answer
 
 
@@ -67,7 +66,7 @@ def _served_network(options: ServeOptions, chip: Gpu, limit: float | None, insta
         raise PodsimError(
             f"triton: {options.model} is a captured network; configured are transformers and resnet-50"
         )
-    answer = served_network(options, chip, _batches(options.batch), limit, instances)
+    answer = served_network(options, chip, read_batches(options.batch), limit, instances)
     if not any(row.fits for row in answer.rows):
         raise NoFitError([_too_large(answer, 0.0)])
     return answer
@@ -137,7 +136,8 @@ def _network(model: str, tokens: int | None, overrides: Mapping[str, str] | None
     return CONVOLUTIONAL[model.lower()](side)
 
 
-def _batches(text: str) -> tuple[int, ...]:
+def read_batches(text: str) -> tuple[int, ...]:
+    """The batches of a text, ascending; PodsimError for what is none."""
     if not text:
         return _BATCHES
     parts = [part.strip() for part in str(text).split(",") if part.strip()]
@@ -149,7 +149,8 @@ def _batches(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(part) for part in parts}))
 
 
-def _limit(latency: str) -> float | None:
+def read_limit(latency: str) -> float | None:
+    """s. The limit of a text; None for none, UnitError for one out of reach."""
     if not latency:
         return None
     seconds = parse_quantity(latency, "s", what="latency")
@@ -165,15 +166,3 @@ def _neighbours(chip: Gpu, each: int) -> float:
 
     measured = interference()
     return sum(measured.values()) / len(measured) * (each - 1) / 6
-
-
-def _write(answer: Served, directory: Path) -> None:
-    """config.pbtxt in a model repository. Raises PodsimError where nothing can be written, or no batch is in time."""
-    if answer.best is None:
-        raise PodsimError("triton: no batch is in time, so there is none to configure; give a longer latency")
-    path = directory / model_name(answer) / "config.pbtxt"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(config_text(answer), "utf-8")
-    except OSError as error:
-        raise PodsimError(f"{path}: cannot be written: {error.strerror}") from None
