@@ -43,29 +43,30 @@ _TIMES = Table(
 
 
 def _facts(served: ServedLoad) -> Iterator[tuple[str, str]]:
-    load = served.rate / served.saturation if served.saturation else 0.0
-    yield "load", f"{quantity_text(served.rate, '1/s')} arrive, {load:.0%} of the {quantity_text(served.saturation, '1/s')} at which it saturates"
-    yield "answers", (
-        f"{quantity_text(served.answered_rate, '1/s')}; {served.output_rate:,.0f} tokens/s, {served.gpu_output_rate:,.0f} per GPU,"
-        f" {served.user_rate:,.1f} per user"
-    )
+    rate, most = quantity_text(served.rate, "1/s"), quantity_text(served.saturation, "1/s")
+    share = served.rate / served.saturation if served.saturation else 0.0
+    yield "load", f"{rate} arrive, {share:.0%} of the {most} at which it saturates"
+    answers = quantity_text(served.answered_rate, "1/s")
+    per_gpu, per_user = f"{served.gpu_output_rate:,.0f} per GPU", f"{served.user_rate:,.1f} per user"
+    yield "answers", f"{answers}; {served.output_rate:,.0f} tokens/s, {per_gpu}, {per_user}"
     if served.goodput is not None:
         limits = ", ".join(f"{name} {short_seconds(limit)}" for name, limit in served.slo.items())
-        yield "goodput", f"{quantity_text(served.goodput, '1/s')}: {served.good_share or 0:.1%} within {limits}"
+        goodput = quantity_text(served.goodput, "1/s")
+        yield "goodput", f"{goodput}: {served.good_share or 0:.1%} of requests within {limits}"
     yield "held back by", served.bottleneck
-    yield "replicas", (
-        f"busy {served.busy:.0%}, {served.batch:,.1f} sequences a step, cache {served.blocks:.0%} full (at most"
-        f" {served.most_blocks:.0%}){_events(served)}"
+    cache = f"cache {served.blocks:.0%} full (at most {served.most_blocks:.0%})"
+    yield (
+        "replicas",
+        f"busy {served.busy:.0%}, {served.batch:,.1f} sequences a step, {cache}{_events(served)}",
     )
     yield "scheduler", served.scheduler
-    money = f"{served.price_low:,.3g} to {served.price_high:,.3g} USD a million tokens ({served.price})" if served.price else ""
-    yield "cost", "; ".join(filter(None, (money, f"{served.watts / 1e3:,.3g} kW, {served.token_energy:,.3g} J a token")))
+    power = f"{served.watts / 1e3:,.3g} kW, {served.token_energy:,.3g} J a token"
+    prices = f"{served.price_low:,.3g} to {served.price_high:,.3g} USD a million tokens, "
+    yield "cost", f"{prices if served.price else ''}{power}"
 
 
 def _events(served: ServedLoad) -> str:
-    parts = {
-        "preemptions": served.preempted, "gave up": served.given_up, "refused": served.refused,
-    }  # fmt: skip
+    parts = {"preemptions": served.preempted, "gave up": served.given_up, "refused": served.refused}
     texts = [f"{count:,} {name}" for name, count in parts.items() if count]
     if served.cached:
         texts.append(f"{served.cached:.0%} of prompts from the prefix cache")

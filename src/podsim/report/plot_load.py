@@ -26,7 +26,13 @@ def load_figure(served: ServedLoad) -> Figure:
             ("each token", "each_token", "", _GREEN),
         )
         for name, median, tail, colour in lines:
-            axes.plot(rates, [getattr(point, median) for point in served.curve], "o-", color=colour, label=f"{name}, p50")
+            axes.plot(
+                rates,
+                [getattr(point, median) for point in served.curve],
+                "o-",
+                color=colour,
+                label=f"{name}, p50",
+            )
             if tail:
                 values = [getattr(point, tail) for point in served.curve]
                 axes.plot(rates, values, "--", color=colour, lw=1.1, label=f"{name}, p99")

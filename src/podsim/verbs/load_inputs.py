@@ -24,8 +24,12 @@ from podsim.units import parse_quantity
 
 REQUESTS = 20_000
 """requests of a stream where the user gives no number"""
+_ROOM = 64
+"""sequences for which a plan that the user leaves open has room"""
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_RATE = re.compile(r"\s*([^/]+?)\s*(?:req(?:uests)?|rps|qps)?\s*(?:/\s*(s|sec|second|min|h))?\s*", re.IGNORECASE)
+_RATE = re.compile(
+    r"\s*([^/]+?)\s*(?:req(?:uests)?|rps|qps)?\s*(?:/\s*(s|sec|second|min|h))?\s*", re.IGNORECASE
+)
 _LIMITS = ("ttft", "tpot", "e2e")
 
 
@@ -58,11 +62,29 @@ def is_under_load(options: ServeOptions) -> bool:
     return bool(options.rate or options.load or options.trace or options.clients is not None)
 
 
+def with_lengths(options: ServeOptions) -> ServeOptions:
+    """The options of a static batch, whose sequences all have the same tokens."""
+    names = {"tokens": options.input_tokens, "output": options.output_tokens}
+    given = {name: text for name, text in names.items() if text}
+    wrong = [f"{name}: {text[:40]!r}" for name, text in given.items() if not text.isdigit()]
+    if wrong:
+        raise PodsimError(
+            f"{', '.join(wrong)}: a distribution of lengths needs requests that arrive, as --rate 20/s"
+        )
+    made = replace(options, input_tokens="", output_tokens="")
+    tokens, output = (int(given[name][:9]) if name in given else getattr(options, name) for name in names)
+    return replace(made, tokens=tokens, output=output)
+
+
 def read_load(options: ServeOptions) -> LoadInputs:
     """All that a simulation needs. Raises PodsimError for anything unusable, NoFitError for models that do not fit."""
-    given = [name for name in ("rate", "load", "trace", "clients") if getattr(options, name) not in ("", None)]
+    given = [
+        name for name in ("rate", "load", "trace", "clients") if getattr(options, name) not in ("", None)
+    ]
     if len(given) > 1:
-        raise PodsimError(f"{' and '.join('--' + name for name in given)} each say when requests arrive; give one of them")
+        raise PodsimError(
+            f"{' and '.join('--' + name for name in given)} each say when requests arrive; give one of them"
+        )
     stream, (trace, notes) = _stream(options), _trace(options)
     others = [_other(text) for text in options.also_serve]
     if trace is not None and others:
@@ -81,7 +103,9 @@ def read_rate(text: str) -> float:
     """1/s. A rate such as 20/s, 20, 1200/min. Raises UnitError for anything else."""
     match = _RATE.fullmatch(str(text))
     if match is None:
-        raise UnitError(f"rate={str(text)[:40]!r}: expected requests a second or minute, such as 20/s or 300/min")
+        raise UnitError(
+            f"rate={str(text)[:40]!r}: expected requests a second or minute, such as 20/s or 300/min"
+        )
     unit = (match[2] or "s").lower()
     rate = parse_quantity(match[1], what="rate") / _UNITS.get(unit, 1.0)
     if not 1e-6 <= rate <= 1e7:
@@ -95,7 +119,9 @@ def read_slo(text: str) -> dict[str, float]:
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, equals, value = (each.strip() for each in part.partition("="))
         if name.lower() not in _LIMITS or not equals:
-            raise PodsimError(f"slo: {unknown_name('limit', name[:40], _LIMITS)}; expected such as ttft=500ms,tpot=30ms")
+            raise PodsimError(
+                f"slo: {unknown_name('limit', name[:40], _LIMITS)}; expected such as ttft=500ms,tpot=30ms"
+            )
         limits[name.lower()] = _seconds(value, f"slo: {name}")
     return limits
 
@@ -129,13 +155,13 @@ def _trace(options: ServeOptions) -> tuple[RequestTable | None, tuple[str, ...]]
 
 def _setups(options: ServeOptions, others: list[str], length: int) -> tuple[LanguageSetup, ...]:
     """The setup of each model; several share the GPUs, with as many replicas each as their requests need."""
-    first = read_language_setup(options, length=length)
+    first = read_language_setup(options, _ROOM, length)
     if not others:
         return (first,)
     alone = replace(options, replicas=1, tp=None, pp=None, ep=None, cp=None, attention_dp=None)
     return (
-        read_language_setup(replace(options, replicas=1), length=length),
-        *(read_language_setup(replace(alone, model=name), length=length) for name in others),
+        read_language_setup(replace(options, replicas=1), _ROOM, length),
+        *(read_language_setup(replace(alone, model=name), _ROOM, length) for name in others),
     )
 
 
@@ -146,9 +172,10 @@ def _pool(options: ServeOptions, setups: tuple[LanguageSetup, ...], shares: tupl
     if options.scheduler and options.scheduler not in SCHEDULERS:
         raise PodsimError(unknown_name("scheduler", options.scheduler[:40], SCHEDULERS))
     _, slots, rank = _adapters(options)
+    rate = parse_quantity(options.load_from, "B/s", what="load_from") if options.load_from else 0.0
     details = ReplicaOptions(
         scheduler=options.scheduler, swap=options.swap, prefix_cache=options.prefix_cache, adapter_slots=slots,
-        adapter_rank=rank, load_rate=parse_quantity(options.load_from, "B/s", what="load_from") if options.load_from else 0.0,
+        adapter_rank=rank, load_rate=rate,
     )  # fmt: skip
     kinds = [
         replica_kind(setup.model, setup.cluster, setup.plan, details, number=number)
@@ -170,7 +197,10 @@ def _shared_gpus(kinds: list[ReplicaKind], shares: tuple[float, ...], cluster: C
             f"one replica of each model takes {used} GPUs ({', '.join(str(kind.gpus) for kind in kinds)}); {cluster.name}"
             f" has {cluster.gpus}"
         ])  # fmt: skip
-    work = [share * kind.cost.seconds([(512.0, 0.0)], 64, 512.0) for share, kind in zip(shares, kinds, strict=True)]
+    work = [
+        share * kind.cost.seconds([(512.0, 0.0)], 64, 512.0)
+        for share, kind in zip(shares, kinds, strict=True)
+    ]
     while True:
         fits = [k for k, kind in enumerate(kinds) if used + kind.gpus <= cluster.gpus]
         if not fits:
@@ -181,21 +211,29 @@ def _shared_gpus(kinds: list[ReplicaKind], shares: tuple[float, ...], cluster: C
 
 
 def _disaggregated(
-    options: ServeOptions, setups: tuple[LanguageSetup, ...], kinds: list[ReplicaKind], details: ReplicaOptions
+    options: ServeOptions,
+    setups: tuple[LanguageSetup, ...],
+    kinds: list[ReplicaKind],
+    details: ReplicaOptions,
 ) -> list[ReplicaKind]:
     """Some replicas that prefill, and some that decode."""
     numbers = _numbers(options.disaggregate, "disaggregate", "2:1", 2)
     if len(numbers) != 2 or len(kinds) > 1 or options.autoscale:
-        raise PodsimError("disaggregate: expected replicas that prefill and that decode, as 2:1, of one model, not scaled")
+        raise PodsimError(
+            "disaggregate: expected replicas that prefill and that decode, as 2:1, of one model, not scaled"
+        )
     setup = setups[0]
     if sum(numbers) * setup.plan.gpus > setup.cluster.gpus:
         raise PlanError([
-            f"disaggregate={options.disaggregate}: {sum(numbers)} replicas of {setup.plan.gpus} GPUs ({plan_words(setup.plan)})"
-            f" are more than the {setup.cluster.gpus} of {setup.cluster.name}; give --tp, or more nodes"
+            f"disaggregate={options.disaggregate}: {sum(numbers)} replicas of {setup.plan.gpus} GPUs"
+            f" ({plan_words(setup.plan)}) are more than the {setup.cluster.gpus} of {setup.cluster.name}; give --tp"
         ])  # fmt: skip
     plan = replace(setup.plan, replicas=sum(numbers))
     made = replica_kind(setup.model, setup.cluster, plan, details)
-    return [replace(made, role=role, replicas=count) for role, count in zip(("prefill", "decode"), numbers, strict=True)]
+    return [
+        replace(made, role=role, replicas=count)
+        for role, count in zip(("prefill", "decode"), numbers, strict=True)
+    ]
 
 
 def _autoscaling(options: ServeOptions, kinds: list[ReplicaKind]) -> Autoscaling | None:
@@ -205,7 +243,9 @@ def _autoscaling(options: ServeOptions, kinds: list[ReplicaKind]) -> Autoscaling
     least, most = (numbers[0], numbers[1]) if len(numbers) > 1 else (1, numbers[0])
     count = min(kind.replicas for kind in kinds)
     if not least <= most <= count:
-        raise PodsimError(f"autoscale={options.autoscale[:40]}: 1 <= least <= most <= {count}, the replicas on the GPUs")
+        raise PodsimError(
+            f"autoscale={options.autoscale[:40]}: 1 <= least <= most <= {count}, the replicas on the GPUs"
+        )
     return Autoscaling(least=least, target=float(numbers[2]) if len(numbers) > 2 else 32.0)
 
 
@@ -226,7 +266,9 @@ def _adapters(options: ServeOptions) -> tuple[int, int, int]:
 def _numbers(text: str, name: str, example: str, most: int) -> list[int]:
     """Whole numbers from 1 with colons between them."""
     parts = [part.strip() for part in str(text).split(":")]
-    if len(parts) > most or not all(part.isdigit() and 1 <= int(part[:9]) and len(part) < 9 for part in parts):
+    if len(parts) > most or not all(
+        part.isdigit() and int(part[:9]) >= 1 and len(part) < 9 for part in parts
+    ):
         raise PodsimError(f"{name}={str(text)[:40]!r}: expected whole numbers from 1, such as {example}")
     return [int(part) for part in parts]
 
@@ -256,7 +298,9 @@ def _load_share(text: str) -> float:
     words = str(text).strip()
     share = parse_quantity(words.removesuffix("%"), what="load") / (100 if words.endswith("%") else 1)
     if not 0.001 <= share <= 10:
-        raise UnitError(f"load={words[:40]!r}: a share of the rate at which the server saturates, such as 90%")
+        raise UnitError(
+            f"load={words[:40]!r}: a share of the rate at which the server saturates, such as 90%"
+        )
     return share
 
 
@@ -269,16 +313,24 @@ def _seed(seed: int) -> int:
 def _other(text: str) -> tuple[str, float]:
     """(another model, its share of the requests)."""
     name, equals, value = (part.strip() for part in text.rpartition("="))
-    share = parse_quantity(value.removesuffix("%"), what="also") / (100 if value.endswith("%") else 1) if equals else 0.0
+    share = (
+        parse_quantity(value.removesuffix("%"), what="also") / (100 if value.endswith("%") else 1)
+        if equals
+        else 0.0
+    )
     if not name or not 0 < share < 1:
-        raise PodsimError(f"also {text[:60]!r}: expected a model and its share of the requests, as llama-3-8b=0.3")
+        raise PodsimError(
+            f"also {text[:60]!r}: expected a model and its share of the requests, as llama-3-8b=0.3"
+        )
     return name, share
 
 
 def _shares(others: list[tuple[str, float]]) -> tuple[float, ...]:
     rest = 1.0 - sum(share for _, share in others)
     if rest <= 0:
-        raise PodsimError("also: the shares of other models leave nothing to the first; they must be below 1 in all")
+        raise PodsimError(
+            "also: the shares of other models leave nothing to the first; they must be below 1 in all"
+        )
     return (rest, *(share for _, share in others))
 
 
@@ -290,7 +342,9 @@ def requests_of(inputs: LoadInputs, rate: float, count: int | None = None) -> Re
     if rate == inf:
         return replace(table, arrival=np.zeros(len(table)), patience=np.zeros(0))
     span = float(table.arrival[-1] - table.arrival[0])
-    return replace(table, arrival=(table.arrival - table.arrival[0]) * (len(table) / rate / span if span else 1.0))
+    return replace(
+        table, arrival=(table.arrival - table.arrival[0]) * (len(table) / rate / span if span else 1.0)
+    )
 
 
 def fitted_pool(inputs: LoadInputs, table: RequestTable) -> ReplicaPool:

@@ -55,7 +55,9 @@ def _saturation(inputs: LoadInputs) -> float:
     """1/s. The rate of answers if all requests are there from the start, on all replicas."""
     sequences = sum(kind.sequences * kind.replicas for kind in inputs.pool.kinds)
     count = int(np.clip(8 * sequences, *_SATURATING))
-    open_ended = replace(inputs, stream=replace(inputs.stream, patience=inf), pool=replace(inputs.pool, autoscaling=None))
+    open_ended = replace(
+        inputs, stream=replace(inputs.stream, patience=inf), pool=replace(inputs.pool, autoscaling=None)
+    )
     table = requests_of(open_ended, inf, count)
     return saturated_rate(run_load(table, fitted_pool(open_ended, table), seed=inputs.stream.seed))
 
@@ -86,7 +88,11 @@ def _curve(inputs: LoadInputs, saturation: float) -> tuple[LoadPoint, ...]:
 
 
 def _answer(
-    inputs: LoadInputs, run: LoadRun, measures: Measures, rates: tuple[float, float], curve: tuple[LoadPoint, ...]
+    inputs: LoadInputs,
+    run: LoadRun,
+    measures: Measures,
+    rates: tuple[float, float],
+    curve: tuple[LoadPoint, ...],
 ) -> ServedLoad:
     """All figures of a run."""
     rate, saturation = rates
@@ -118,7 +124,9 @@ def _layout_words(inputs: LoadInputs) -> str:
         role = {"both": "", "prefill": " that prefill", "decode": " that decode"}[kind.role]
         name = f"{setup.model.name}: " if len(inputs.setups) > 1 else ""
         count = f"{kind.replicas} replica{'s' if kind.replicas > 1 else ''}{role}"
-        texts.append(f"{name}{count} of {kind.gpus} GPU{'s' if kind.gpus > 1 else ''} ({plan_words(setup.plan)})")
+        texts.append(
+            f"{name}{count} of {kind.gpus} GPU{'s' if kind.gpus > 1 else ''} ({plan_words(setup.plan)})"
+        )
     plan = inputs.setup.plan
     return f"{plan.engine}, {plan.precision}, caches {plan.cache}; {', '.join(texts)}"
 
@@ -133,23 +141,24 @@ def _scheduler_words(inputs: LoadInputs) -> str:
 def _workload_words(inputs: LoadInputs, run: LoadRun) -> str:
     if inputs.trace is not None:
         table = run.table
-        return (
-            f"{table.source or 'a trace'}: {table.input_tokens.mean():,.0f} tokens in, {table.output_tokens.mean():,.0f} out"
-            " on average"
+        means = (
+            f"{table.input_tokens.mean():,.0f} tokens in, {table.output_tokens.mean():,.0f} out on average"
         )
+        return f"{table.source or 'a trace'}: {means}"
     stream = inputs.stream
     if inputs.clients:
         think = f" that think for {inputs.think:g} s" if inputs.think else ""
-        return f"{inputs.clients:,} clients{think}, {stream.input_tokens} tokens in, {stream.output_tokens} out"
+        return (
+            f"{inputs.clients:,} clients{think}, {stream.input_tokens} tokens in, {stream.output_tokens} out"
+        )
     return f"{stream.arrivals} arrivals, {stream.input_tokens} tokens in, {stream.output_tokens} out"
 
 
 def _assumptions(inputs: LoadInputs) -> tuple[str, ...]:
-    setup, kind = inputs.setup, inputs.pool.kinds[0]
+    kind = inputs.pool.kinds[0]
     notes = [
-        f"{setup.engine.title}: {setup.engine.evidence}",
         f"scheduler: {kind.scheduler.source}",
-        "requests are known by their lengths; a client has no network, tokenizer and HTTP time",
+        "no network, tokenizer or HTTP stands between client and server",
     ]
     if inputs.pool.autoscaling:
         scaling = inputs.pool.autoscaling
@@ -159,7 +168,7 @@ def _assumptions(inputs: LoadInputs) -> tuple[str, ...]:
         )
     if any(each.role == "decode" for each in inputs.pool.kinds):
         notes.append(
-            f"caches move at {kind.link_rate / 1e9:.4g} GB/s, one transfer at a time from and to a replica; the first token"
+            f"caches move at {kind.link_rate / 1e9:.4g} GB/s, one from and to a replica at a time; the first token"
             " comes from the replica that prefills"
         )
     if kind.adapters:
@@ -172,8 +181,7 @@ def _warnings(inputs: LoadInputs, run: LoadRun, kept: int, rates: tuple[float, f
     notes = list(inputs.notes)
     if not inputs.clients and rate > saturation:
         notes.append(
-            f"{rate:.4g}/s arrive and at most {saturation:.4g}/s are answered: the queue grows, and times with the number of"
-            " requests"
+            f"{rate:.4g}/s arrive and at most {saturation:.4g}/s are answered: the queue grows, and with it all times"
         )
     if refused := int(run.refused.sum()):
         notes.append(f"{refused:,} requests are longer than the cache of any replica, and were refused")
@@ -182,5 +190,7 @@ def _warnings(inputs: LoadInputs, run: LoadRun, kept: int, rates: tuple[float, f
     if autoscaling := inputs.pool.autoscaling:
         span = float(run.arrival[-1] - run.arrival[0])
         if span < 4 * autoscaling.cooldown:
-            notes.append(f"{span:.0f} s are short for autoscaling, which stops replicas after {autoscaling.cooldown:g} s")
+            notes.append(
+                f"{span:.0f} s are short for autoscaling, which stops replicas after {autoscaling.cooldown:g} s"
+            )
     return tuple(notes)
