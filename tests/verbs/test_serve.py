@@ -73,7 +73,7 @@ def test_figures(podsim: Podsim, number: int) -> None:
     [
         (
             ["llama-2-70b", "--on", "a100-80gb"],
-            "for one sequence; a100-sxm4-80gb has 85.90 GB; 2 such GPUs or --precision int8",
+            "a100-sxm4-80gb has 85.90 GB; 2 such GPUs or --precision int8",
         ),
         (["bert-large", "--on", "a100-40gb/1g", "--batch", "60000"], "room for a batch of"),
     ],

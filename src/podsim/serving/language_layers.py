@@ -90,7 +90,7 @@ class Layers:
     experts: tuple[Experts, ...]
     scans: tuple[Scan, ...]
     moved: tuple[tuple[float, float], ...]
-    """(count, elements of a token) of the kernels that only move bytes."""
+    """The kernels that only move bytes: (how many, the elements of a token)."""
     syncs: float
     """count. The sums of a token's hidden state over the GPUs of a stage."""
     logits: Product | None
