@@ -43,6 +43,13 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         brief="report.glance:plans_glance",
         progress=_SEARCHING,
     ),
+    "mlperf": Row(
+        help="Predict minutes to the targets of a round of MLPerf Training.",
+        options="mlperf_options:MlperfOptions",
+        verb="mlperf",
+        report="report.minutes_tables:minutes_report",
+        rows="rows",
+    ),
     "jobs": Row(
         help="Run jobs one after the other: pre-training, fine-tuning. Exit status 1: one does not fit.",
         options="study_options:JobsOptions",
@@ -102,6 +109,13 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         verb="kernel",
         report="report.kernel_table:kernel_report",
         rows="nearest",
+    ),
+    "format": Row(
+        help="Show number formats: range, precision, codes, speed and accuracy.",
+        options="format_options:FormatOptions",
+        verb="format",
+        report="report.format_tables:format_report",
+        rows="report.format_tables:format_rows",
     ),
     "schedule": Row(
         help="Show a pipeline schedule: order, bubble, memory.",

@@ -10,10 +10,11 @@ from podsim.options.language_options import LanguageOptions
 from podsim.options.load_options import LoadOptions
 from podsim.options.plan_options import overrides_option
 from podsim.options.question import option
+from podsim.options.scenario_options import ScenarioOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(LoadOptions, LanguageOptions):
+class ServeOptions(LoadOptions, ScenarioOptions, LanguageOptions):
     """A model that answers requests on GPUs or instances."""
 
     model: str = option("", "A model that `podsim models` lists, a config.json, or resnet-50.", argument=True)

@@ -50,6 +50,8 @@ VIEWS: Mapping[str, View] = {
     "Figure": View("serving:figure_report", "rows"),
     "FioRun": View("storage_tables:fio_report", "rows", "plot_storage:fio_figure"),
     "Goodput": View("run_tables:goodput_report", "", "plot_runs:goodput_figure"),
+    "FormatSheet": View("format_tables:format_report", "format_tables:format_rows"),
+    "FormatTable": View("format_tables:format_report", "rows"),
     "GraphCost": View("graph_tables:graph_report", "ops"),
     "InputRun": View("storage_tables:input_report", "stages"),
     "JobChain": View("job_tables:jobs_report", "rows"),
@@ -65,6 +67,7 @@ VIEWS: Mapping[str, View] = {
     "MeasuredLoader": View("lab_tables:loader_report", "rows"),
     "MeasuredTraining": View("lab_tables:training_report", "rows", "plot_losses:loss_figure"),
     "MigPlan": View("mig_tables:plan_report"),
+    "MinutesTable": View("minutes_tables:minutes_report", "rows"),
     "PackResult": View("queue_tables:pack_report", "rows", "plot_queue:pack_figure"),
     "PlanRead": View("launches:launch_report"),
     "PlanResult": View("glance:plans_glance", "", "plot_plans:plans_figure"),
@@ -75,6 +78,9 @@ VIEWS: Mapping[str, View] = {
         "queue_tables:plain_result",
     ),
     "Recipe": View("launches:launch_report"),
+    "ScenarioRun": View(
+        "scenario_tables:scenario_report", "scenario_tables:scenario_rows", "plot_serving:scenario_figure"
+    ),
     "ScheduleComparison": View("schedules:schedules_report", "rows"),
     "ScheduleSheet": View("schedules:schedule_report", "actions", "plot_schedule:schedule_figure"),
     "Served": View("serving:served_report", "rows", "plot_serving:served_figure"),

@@ -9,10 +9,9 @@ from podsim.errors import PodsimError
 from podsim.graphs.inference import (
     Engine,
     engines,
-    gpu_family,
+    gpu_seconds,
     load_engine,
     load_serving,
-    served_seconds,
     served_work,
 )
 from podsim.graphs.networks import load_network, networks
@@ -124,8 +123,7 @@ def _row(
     weights, sample, limit = sizes
     serving = load_serving()
     work = served_work(name, batch, gpu, precision, engine.fuse)
-    family = "a100" if _unmeasured(gpu) else gpu_family(gpu, serving)
-    latency = served_seconds(work, engine, serving, family)
+    latency = gpu_seconds(work, engine, serving, gpu)
     memory = weights + batch * sample + _RUNTIME
     products, kernels = sum(work.products), work.kernels * engine.host_kernel
     flops = float(load_network(name, 1).flops.sum()) * batch

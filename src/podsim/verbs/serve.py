@@ -6,6 +6,7 @@ from podsim.errors import PodsimError
 from podsim.graphs.networks import is_captured
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
+from podsim.results.scenario_run import ScenarioRun
 from podsim.results.served import Figure, Served
 from podsim.results.served_load import ServedLoad
 from podsim.serving.language_layers import is_language_model
@@ -23,7 +24,9 @@ _OTHER_FORMATS = ("fp32", "tf32")
 
 
 @question(ServeOptions)
-def serve(options: ServeOptions, *, progress: Progress | None = None) -> Served | ServedLoad | Figure:
+def serve(
+    options: ServeOptions, *, progress: Progress | None = None
+) -> Served | ServedLoad | ScenarioRun | Figure:
     """Predict a model's latency, throughput and memory by batch on GPUs or MIG instances, or simulate it under load.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",

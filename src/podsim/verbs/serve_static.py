@@ -16,7 +16,7 @@ from podsim.serving.static_batches import StaticRequest, static_row
 from podsim.serving.step_cost import cache_room
 from podsim.serving.step_laws import Passes, make_passes
 from podsim.serving.triton import write_config
-from podsim.verbs.serve_network import read_batches, read_limit
+from podsim.verbs.serve_batches import read_batches, read_limit
 
 
 def serve_static(options: ServeOptions) -> Served:
