@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from podsim.verbs.power import cost as cost
     from podsim.verbs.power import power as power
     from podsim.verbs.predict import predict as predict
+    from podsim.verbs.prune import prune as prune
     from podsim.verbs.queue import pack as pack
     from podsim.verbs.queue import queue as queue
     from podsim.verbs.schedule import schedule as schedule
@@ -135,6 +136,7 @@ _PUBLIC = {
     "plan": "verbs.plan",
     "power": "verbs.power",
     "predict": "verbs.predict",
+    "prune": "verbs.prune",
     "queue": "verbs.queue",
     "replay": "verbs.plan",
     "scale_batch": "verbs.large_batch",

@@ -274,6 +274,13 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         rows="rows",
         picture="report.plot_batches:batch_image",
     ),
+    "prune": Row(
+        help="Prune a file of weights 2:4: kept magnitude, compressed size.",
+        options="prune_options:PruneOptions",
+        verb="prune",
+        report="report.prune_tables:prune_report",
+        rows="tensors",
+    ),
     "verify": Row(
         help="Compare this machine with what it should be. Exit status 1: it is not.",
         options="measure_options:VerifyOptions",

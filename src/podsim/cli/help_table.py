@@ -42,7 +42,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "Run it for weeks": ("checkpoint", "goodput", "storage", "power", "cost", "queue", "pack"),
         "Serve": ("serve", "mig"),
         "What podsim knows": ("models", "clusters", "show", "validate", "calibrate"),
-        "On real machines": ("measure", "verify", "train", "compare", "emulate"),
+        "On real machines": ("measure", "verify", "train", "prune", "compare", "emulate"),
         "podsim itself": ("help", "completion"),
     }
 )
@@ -82,6 +82,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "verify": "verify --expect dgx-h100",
         "train": "train --dp 2 --steps 20",
         "compare": "compare run.json",
+        "prune": "prune model.safetensors --to pruned.safetensors",
         "scale batch": "scale batch zhang-151m --rate 3e-3 --base-batch 256",
         "emulate": "emulate dgx-a100:2 -- hostname",
         "help": "help plan",

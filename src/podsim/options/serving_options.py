@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from podsim.options.best_options import BestOptions
 from podsim.options.language_options import LanguageOptions
 from podsim.options.load_options import LoadOptions
 from podsim.options.plan_options import overrides_option
@@ -14,7 +15,7 @@ from podsim.options.scenario_options import ScenarioOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(LoadOptions, ScenarioOptions, LanguageOptions):
+class ServeOptions(ScenarioOptions, LanguageOptions, LoadOptions, BestOptions):
     """A model that answers requests on GPUs or instances."""
 
     model: str = option("", "A model that `podsim models` lists, a config.json, or resnet-50.", argument=True)

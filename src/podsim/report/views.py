@@ -35,6 +35,7 @@ class View(NamedTuple):
 VIEWS: Mapping[str, View] = {
     "Acceptance": View("acceptance_tables:acceptance_report", "checks"),
     "BatchAdvice": View("batch_tables:batch_report", "rows", "plot_batches:batch_figure"),
+    "BestServing": View("best_tables:best_report", "ways", "plot_best:best_figure"),
     "Bill": View("expenses:bill_report", "rows"),
     "Captured": View("graph_tables:captured_report"),
     "CheckpointTime": View("run_tables:checkpoint_report"),
@@ -73,6 +74,7 @@ VIEWS: Mapping[str, View] = {
     "PlanResult": View("glance:plans_glance", "", "plot_plans:plans_figure"),
     "PowerReport": View("expenses:power_report", "loads"),
     "Prediction": View("glance:prediction_glance", "", "plot_plans:prediction_figure"),
+    "Pruned": View("prune_tables:prune_report", "tensors"),
     "QueueResult": View(
         "queue_tables:queue_report", "queue_tables:plain_rows", "plot_queue:queue_figure",
         "queue_tables:plain_result",

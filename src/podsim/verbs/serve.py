@@ -6,6 +6,7 @@ from podsim.errors import PodsimError
 from podsim.graphs.networks import is_captured
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
+from podsim.results.best_serving import BestServing
 from podsim.results.scenario_run import ScenarioRun
 from podsim.results.served import Figure, Served
 from podsim.results.served_load import ServedLoad
@@ -13,6 +14,7 @@ from podsim.serving.language_layers import is_language_model
 from podsim.serving.language_setup import is_language_engine, model_keys
 from podsim.serving.white_paper import figure
 from podsim.verbs.load_inputs import is_under_load, with_lengths
+from podsim.verbs.serve_best import serve_best
 from podsim.verbs.serve_load import Progress, serve_load
 from podsim.verbs.serve_network import serve_network
 from podsim.verbs.serve_static import serve_static
@@ -26,7 +28,7 @@ _OTHER_FORMATS = ("fp32", "tf32")
 @question(ServeOptions)
 def serve(
     options: ServeOptions, *, progress: Progress | None = None
-) -> Served | ServedLoad | ScenarioRun | Figure:
+) -> Served | ServedLoad | BestServing | ScenarioRun | Figure:
     """Predict a model's latency, throughput and memory by batch on GPUs or MIG instances, or simulate it under load.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
@@ -42,6 +44,8 @@ def serve(
         return figure(options.figure)
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
+    if options.ttft or options.tpot:
+        return serve_best(options)
     if is_under_load(options):
         return serve_load(options, progress=progress)
     options = with_lengths(options)
