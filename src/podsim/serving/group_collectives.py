@@ -6,6 +6,9 @@ import numpy as np
 
 from podsim.fitting import Floats
 from podsim.hardware.cluster import Cluster
+from podsim.kernels.engine_constants import engine_file
+from podsim.kernels.engine_run import EngineRun
+from podsim.kernels.engine_sums import EngineSum, sums_seconds
 from podsim.network.nccl import Members, collective_seconds
 from podsim.network.nccl import send_seconds as nccl_send_seconds
 from podsim.serving.serving_plan import ServingPlan
@@ -19,13 +22,24 @@ def _group_seconds(cluster: Cluster, collective: str, sizes: Floats, ranks: int)
     return collective_seconds(collective, sizes, cluster, members)
 
 
-def sum_seconds(cluster: Cluster, plan: ServingPlan, kernels: str, sizes: Floats) -> Floats:
-    """s of one sum of tensors of each size over the GPUs of a stage.
+def sum_seconds(cluster: Cluster, plan: ServingPlan, run: EngineRun, sizes: Floats) -> Floats:
+    """s of one sum of tensors of each size over the GPUs of a stage: the engine's own all-reduce, or else NCCL's.
 
     With groups that do attention for their own sequences it is a gather before and a scatter after a layer: the same
     bytes.
     """
-    return _group_seconds(cluster, "all_reduce", sizes, plan.layer_degree)
+    ranks, gpu = plan.layer_degree, cluster.gpu
+    if ranks > 1 and ranks <= cluster.gpus_per_node and has_own_sum(cluster):
+        shape = EngineSum(ranks=np.full_like(sizes, ranks), bytes=sizes)
+        return sums_seconds(gpu, run, shape)
+    return _group_seconds(cluster, "all_reduce", sizes, ranks)
+
+
+def has_own_sum(cluster: Cluster) -> bool:
+    """Whether engines run their own all-reduce: every GPU of a node reaches all others over NVLink, as measured."""
+    gpu = cluster.gpu
+    known = engine_file("all-reduce")["architecture"]
+    return gpu.nvlinks > 0 and not gpu.bridge and gpu.architecture in known and gpu.fraction == 1
 
 
 def exchange_seconds(cluster: Cluster, plan: ServingPlan, sizes: Floats) -> Floats:

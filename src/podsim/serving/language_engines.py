@@ -26,6 +26,8 @@ class LanguageEngine:
     """The evidence for its kernels and its host time."""
     kernels: str
     """The engine whose measured kernels it runs: trtllm or vllm."""
+    sums: str
+    """The name of its all-reduce among the measured ones."""
     step: float
     """s. The time of a step in which the GPU waits for the host."""
     request: float

@@ -80,6 +80,11 @@ class Passes:
         peaks = gpu.peaks if "bf16" in gpu.peaks else {**gpu.peaks, "bf16": gpu.peaks["fp16"]}
         return replace(gpu, architecture=_STAND_INS.get(gpu.architecture, gpu.architecture), peaks=peaks)
 
+    @property
+    def sum_run(self) -> EngineRun:
+        """The engine's all-reduce."""
+        return EngineRun(engine=self.engine.kernels, kernel=self.engine.sums)
+
     def run(self, precision: str = "bf16") -> EngineRun:
         """The engine's kernel in a number format, with the cache's."""
         cache = "fp8" if self.plan.cache in ("fp8", "int8") else "bf16"
@@ -110,7 +115,7 @@ def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> 
     sizes = 2.0 * np.array([size for _, size in layers.moved])[:, None] * tokens
     memory = (counts * memory_seconds(gpu, sizes)).sum(axis=0) + memory_seconds(gpu, 2 * hidden)
     cluster, plan = passes.cluster, passes.plan
-    collectives = layers.syncs * sum_seconds(cluster, plan, engine.kernels, hidden)
+    collectives = layers.syncs * sum_seconds(cluster, plan, passes.sum_run, hidden)
     collectives = collectives + layers.core_count * exchange_seconds(cluster, plan, hidden)
     return {
         "products": products, "memory": memory, "collectives": collectives + send_seconds(cluster, plan, hidden),
