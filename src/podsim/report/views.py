@@ -94,6 +94,7 @@ VIEWS: Mapping[str, View] = {
     "StorageValidation": View("comparisons:summary_report"),
     "StudyResult": View("study_tables:study_report", "study_tables:flat_rows", "plot_study:study_figure"),
     "StudyRow": View("study_tables:row_report"),
+    "StreamRun": View("scenario_tables:streams_report", "points", "plot_serving:streams_figure"),
     "Sweep": View("collectives:sweep_report", "", "plot_collectives:sweep_figure"),
     "Traces": View("graph_tables:traces_report", "files"),
     "Tradeoff": View(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from podsim.errors import PodsimError
-from podsim.graphs.networks import is_captured
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
 from podsim.results.best_serving import BestServing
-from podsim.results.scenario_run import ScenarioRun
+from podsim.results.scenario_run import ScenarioRun, StreamRun
 from podsim.results.served import Figure, Served
 from podsim.results.served_load import ServedLoad
 from podsim.serving.language_layers import is_language_model
@@ -15,6 +14,7 @@ from podsim.serving.language_setup import is_language_engine, model_keys
 from podsim.serving.white_paper import figure
 from podsim.verbs.load_inputs import is_under_load, with_lengths
 from podsim.verbs.serve_best import serve_best
+from podsim.verbs.serve_captured import is_graph
 from podsim.verbs.serve_load import Progress, serve_load
 from podsim.verbs.serve_network import serve_network
 from podsim.verbs.serve_static import serve_static
@@ -28,7 +28,7 @@ _OTHER_FORMATS = ("fp32", "tf32")
 @question(ServeOptions)
 def serve(
     options: ServeOptions, *, progress: Progress | None = None
-) -> Served | ServedLoad | BestServing | ScenarioRun | Figure:
+) -> Served | ServedLoad | BestServing | ScenarioRun | StreamRun | Figure:
     """Predict a model's latency, throughput and memory by batch on GPUs or MIG instances, or simulate it under load.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
@@ -56,7 +56,7 @@ def serve(
 
 def _is_static(options: ServeOptions) -> bool:
     """Whether a language model is asked for, in an engine of such models."""
-    if is_captured(options.model) or options.model.lower() in CONVOLUTIONAL:
+    if is_graph(options.model) or options.model.lower() in CONVOLUTIONAL:
         return False
     if options.sparse or options.precision in _OTHER_FORMATS or not is_language_engine(options.engine):
         return False

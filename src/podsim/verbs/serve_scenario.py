@@ -52,13 +52,10 @@ def _native(chip: Gpu, bench: Benchmark) -> str | None:
     return next((each for each in bench.precisions if PRECISIONS[each].is_native(chip)), None)
 
 
-def batches_of(options: ServeOptions) -> Served:
-    """The seconds of many batches of a network, those that fit."""
-    return serve_batches(
-        replace(
-            options, batch=(options.batch and _with_one(options.batch)) or BATCHES, latency="", triton=None
-        )
-    )
+def batches_of(options: ServeOptions, portion: float = 1.0) -> Served:
+    """The seconds of many batches of a network, of which each request holds a portion of a sample."""
+    batch = _with_one(options.batch) if options.batch else BATCHES
+    return serve_batches(replace(options, batch=batch, latency="", triton=None), portion)
 
 
 def _with_one(batch: str) -> str:
