@@ -48,10 +48,12 @@ def _offline(run: ScenarioRun) -> Iterator[Block]:
 
 
 def _server(run: ScenarioRun) -> Iterator[Block]:
-    limit = format_quantity(run.limit or 0.0, "s")
+    limit = format_quantity(run.latency if run.is_given else run.limit or run.latency, "s", digits=3)
     yield bold(
         f"{rate_text(run.rate)} {run.sample}/s, {100 * run.percentile:.4g} % of them answered within {limit}"
     )
+    if run.is_given and run.limit is not None and run.latency > run.limit:
+        yield Paragraph(f"That is later than the limit of {format_quantity(run.limit, 's')}.", "alarm")
     offline = f"{run.rate / run.offline:.0%} of the offline rate, {rate_text(run.offline)}/s"
     yield f"{offline}; batches of {run.batch:,.0f} on average"
 

@@ -61,6 +61,8 @@ class ScenarioRun(Shown):
     """count. The mean number of samples of a batch."""
     largest: int
     """The largest batch that is formed."""
+    is_given: bool = False
+    """Whether the user gave the rate."""
     points: tuple[LoadPoint, ...] = ()
     """The loads of the server scenario, and what requests see there."""
     rows: tuple[ServedBatch, ...] = ()

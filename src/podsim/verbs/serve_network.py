@@ -22,15 +22,22 @@ def serve_network(options: ServeOptions) -> Served | ScenarioRun | StreamRun:
     """
     if wrong := wrong_choices(options, "scenario"):
         raise PodsimError("; ".join(wrong))
-    is_stream = bool(options.chunk or options.video or options.streams)
-    if options.scenario and is_stream:
+    is_stream = bool(options.chunk or options.video or options.streams is not None)
+    has_load = bool(options.scenario or options.rate)
+    if has_load and is_stream:
         raise PodsimError(
-            "scenario: streams of speech or video have a load of their own; leave the scenario away"
+            "scenario, rate: streams of speech or video have a load of their own; leave them away"
         )
-    if options.scenario:
+    if options.triton is not None and (has_load or is_stream):
+        raise PodsimError(
+            "triton: config.pbtxt is of the best batch within --latency; leave scenario and streams away"
+        )
+    if has_load:
         return serve_scenario(options)
     if is_stream:
         return serve_streams(options)
-    if wrong := [name for name in _STREAMS if getattr(options, name)]:
-        raise PodsimError(f"{', '.join(wrong)}: for streams, which --chunk 160ms or --video 1080p30 asks for")
+    if unread := [name for name in _STREAMS if getattr(options, name)]:
+        raise PodsimError(
+            f"{', '.join(unread)}: for streams, which --chunk 160ms or --video 1080p30 asks for"
+        )
     return serve_batches(options)
