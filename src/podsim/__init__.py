@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from podsim.verbs.power import power as power
     from podsim.verbs.predict import predict as predict
     from podsim.verbs.queue import pack as pack
+    from podsim.verbs.scale_fit import scale_fit as scale_fit
+    from podsim.verbs.scale_loss import scale_laws as scale_laws
+    from podsim.verbs.scale_loss import scale_loss as scale_loss
     from podsim.verbs.queue import queue as queue
     from podsim.verbs.schedule import schedule as schedule
     from podsim.verbs.serve import serve as serve
@@ -109,6 +112,9 @@ _PUBLIC = {
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
     "goodput": "verbs.goodput",
+    "scale_fit": "verbs.scale_fit",
+    "scale_laws": "verbs.scale_loss",
+    "scale_loss": "verbs.scale_loss",
     "kernel": "verbs.kernel",
     "launch": "verbs.launch",
     "load_cluster": "hardware.cluster",

@@ -9,6 +9,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
     {
         "storage": "Predict storage systems and the input pipeline.",
         "mig": "Divide GPUs into MIG instances.",
+        "scale": "Scaling laws: the loss of a network by its parameters and tokens.",
         "measure": "Run things for real and time them.",
     }
 )
@@ -28,6 +29,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "chakra",
         ),
         "Run it for weeks": ("checkpoint", "goodput", "storage", "power", "cost", "queue", "pack"),
+        "What it learns": ("scale",),
         "Serve": ("serve", "mig"),
         "What podsim knows": ("models", "clusters", "show", "validate", "calibrate"),
         "On real machines": ("measure", "verify", "train", "compare", "emulate"),
@@ -71,6 +73,9 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "emulate": "emulate dgx-a100:2 -- hostname",
         "help": "help plan",
         "completion": "completion bash > ~/.local/share/bash-completion/completions/podsim",
+        "scale fit": "scale fit runs.csv",
+        "scale loss": "scale loss llama-3.1-8b --tokens 15T",
+        "scale laws": "scale laws",
         "storage show": "storage show",
         "storage fio": "storage fio --on weka-ra:4",
         "storage mdtest": "storage mdtest --on weka-ra:4",
@@ -106,7 +111,7 @@ MEANT: Mapping[str, str] = MappingProxyType(
         "model": "models", "systems": "clusters", "gpus": "clusters", "gpu": "clusters", "cluster": "clusters",
         "accuracy": "validate", "check": "verify", "fio": "storage fio", "mdtest": "storage mdtest",
         "version": "--version", "autocomplete": "completion", "browser": "web", "ui": "web", "gui": "web",
-        "server": "web",
+        "server": "web", "scaling": "scale loss", "chinchilla": "scale laws", "loss": "scale loss",
     }
 )  # fmt: skip
 """other words that users type for a command"""
