@@ -1,9 +1,10 @@
 """Writes podsim's table of losses and its own law: python -m reference.loss_rows [FILE] [--check].
 
-FILE is the collected table of finished runs (columns role, source, dataset, params_total, params_nonembed, tokens, loss, metric,
-batch_tokens, lr, ref, notes). Of several runs of one setting, size and length the best is kept, in a few columns: the figures
-with their source, not whole files of others. Without FILE the shipped table is read, and only the law is fitted.
-A setting is what losses are comparable within: recipe and way of counting of one source, its data and validation set.
+FILE is the collected table of finished runs (columns role, source, dataset, params_total, params_nonembed, tokens,
+loss, metric, batch_tokens, lr, ref, notes). Of several runs of one setting, size and length the best is kept, in a few
+columns: the figures with their source, not whole files of others. Without FILE the shipped table is read, and only the
+law is fitted. A setting is what losses are comparable within: recipe and way of counting of one source, its data and
+validation set.
 """
 
 from __future__ import annotations

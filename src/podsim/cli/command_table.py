@@ -278,6 +278,17 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         data="report.scale_tables:fit_data",
         picture="report.plot_scaling:scale_image",
     ),
+    "scale best": Row(
+        help="Find the network that learns most on a machine in some days. Exit status 1: none fits.",
+        options="scale_options:ScaleBestOptions",
+        verb="scale_best",
+        output="scale_options:ScaleOutput",
+        report="report.scale_tables:best_report",
+        rows="front",
+        data="report.scale_tables:fit_data",
+        picture="report.plot_scaling:scale_image",
+        progress=_SEARCHING,
+    ),
     "scale laws": Row(
         help="Compare named scaling laws: where they disagree, and by how much.",
         options="scale_options:ScaleLawsOptions",

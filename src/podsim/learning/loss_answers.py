@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from podsim.learning.loss_choice import HeldOut
 from podsim.learning.loss_law import LossLaw
+from podsim.results.prediction import Prediction
 from podsim.results.shown import Shown
 
 
@@ -131,9 +132,11 @@ class LawAdvice:
     """count. The parameters that it advises."""
     tokens: float
     """count. The tokens that it advises."""
-    against: float
-    """factor. The parameters, relative to those that podsim's own law advises."""
-    lost: float
+    against: float | None
+    """factor. The parameters, relative to those that podsim's own law advises; None: it advises no size, these are
+    podsim's.
+    """
+    lost: float | None
     """share. The loss above the least, by podsim's own law, for taking this advice."""
     rate: float | None
     """factor. The learning rate that it advises; None: it states none."""
@@ -150,3 +153,93 @@ class ScaleLaws(Shown):
     """The publication of each law."""
     notes: Mapping[str, str]
     """The remarks on laws."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizePoint:
+    """A network that spends the budget of some days, on an IsoFLOP curve."""
+
+    days: float
+    """count. The days of the budget."""
+    parameters: float
+    """count. The parameters of the network."""
+    tokens: float
+    """count. The tokens that it trains on."""
+    loss: float
+    """nats. The loss that it reaches."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    name: str = ""
+    """The model of the catalog with about this size; "" for none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaysPoint:
+    """The best network for some days on the same machine."""
+
+    days: float
+    """count. The days of training."""
+    parameters: float
+    """count. The best number of parameters."""
+    tokens: float
+    """count. The tokens of training."""
+    loss: float
+    """nats. The loss that is reached."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    money: float | None
+    """USD. The cost of the GPUs, low; None: no price is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleBest(Shown):
+    """The network that learns most on a machine in some days."""
+
+    cluster: str
+    gpus: int
+    law: LossLaw
+    model: str
+    """The model of the catalog, or the one that a generated network changes."""
+    overrides: Mapping[str, str]
+    """The changes of a generated network; empty for one of the catalog."""
+    shape: Mapping[str, int]
+    """The layers, hidden, heads, kv_heads and ffn of the network."""
+    parameters: float
+    """count. The parameters of the network."""
+    tokens: float
+    """count. The tokens that it trains on in the days."""
+    loss: float
+    """nats. The loss that it reaches."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    seconds: float
+    """s. The time of training with failures."""
+    flops: float
+    """FLOP. The compute of training."""
+    inference: float
+    """count. The tokens to infer out of the same compute."""
+    unique: float | None
+    """count. The tokens that differ; None: no token repeats."""
+    prediction: Prediction
+    """The plan and its prediction, with days, money and energy."""
+    curve: tuple[SizePoint, ...]
+    """The networks of other sizes that spend the compute of a quarter of the days, of the days, and of four times
+    these.
+    """
+    known: tuple[SizePoint, ...]
+    """The models of the catalog nearest in size that spend the same compute."""
+    front: tuple[DaysPoint, ...]
+    """The best network for fewer and for more days."""
+    rate: Mapping[str, float]
+    """factor. The best learning rate, by the named laws that state one."""
+    batch: Mapping[str, float]
+    """count. The best batch in tokens, by the named laws that state one."""
+    command: str = field(default="", compare=False)
+    """The command that plans the run again."""
+    notes: tuple[str, ...] = ()

@@ -40,7 +40,8 @@ class Power:
     def value(self, parameters: float, tokens: float) -> float:
         """SI. The value for a run."""
         compute = 6.0 * parameters * tokens
-        return self.factor * parameters**self.parameters * tokens**self.tokens * compute**self.compute
+        powers = parameters**self.parameters * tokens**self.tokens * compute**self.compute
+        return float(self.factor * powers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +157,12 @@ def read_law_text(text: str, name: str) -> LossLaw:
             }
         )
         assert all(name in law.constants for name in NAMES)
-        assert math.isfinite(float(law.loss(1e9, 2e10))) and np.isfinite(law.coordinates).all()
+        assert np.isfinite(law.coordinates).all()
+        assert math.isfinite(float(law.loss(1e9, 2e10)))
     except (ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError):
-        raise PodsimError(f"{name[-80:]}: holds no law; expected what `podsim scale fit --save` writes") from None
+        raise PodsimError(
+            f"{name[-80:]}: holds no law; expected what `podsim scale fit --save` writes"
+        ) from None
     return law
 
 

@@ -1,8 +1,9 @@
 """Constants of a law of the loss from training runs: Huber's loss on logarithms, many starts, L-BFGS, bootstraps.
 
-Besides the residuals the fit minimises a weak pull of the exponents and the coupling towards usual ones, so that runs that
-do not tell them do not choose them. Runs of more compute weigh more, (compute / most)^0.2, as a law is asked about larger
-ones. Both settings were chosen on the calibrate rows of podsim's table of losses, the top of whose compute was held out.
+Besides the residuals the fit minimises a weak pull of the exponents and the coupling towards usual ones, so that runs
+that do not tell them do not choose them. Runs of more compute weigh more, (compute / most)^0.2, as a law is asked about
+larger ones. Both settings were chosen on the calibrate rows of podsim's table of losses, the top of whose compute was
+held out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from podsim.axes import Shaped
 from podsim.errors import PodsimError
-from podsim.learning.loss_law import FittedRange, LossLaw, constants_of, log_loss
+from podsim.learning.loss_law import FittedRange, LossLaw, constants_of
 from podsim.learning.loss_runs import Runs
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -59,7 +60,9 @@ class Form:
 FORMS = {
     "coupled": Form(free=(True,) * 6, fixed=(0.0,) * 6),
     "additive": Form(free=(True,) * 5 + (False,), fixed=(0.0,) * 6, is_pulled=False),
-    "kaplan": Form(free=(False, True, True, True, False, True), fixed=(-60.0, 0, 0, 0, 1.0, 0), is_pulled=False),
+    "kaplan": Form(
+        free=(False, True, True, True, False, True), fixed=(-60.0, 0, 0, 0, 1.0, 0), is_pulled=False
+    ),
 }
 """name of a form -> its free coordinates"""
 
@@ -114,10 +117,11 @@ class _Problem:
 
     def descend(self, start: Floats, rounds: int = 400) -> tuple[Floats, float]:
         """(free coordinates, cost) of the valley below a start."""
-        from scipy.optimize import minimize
+        from scipy import optimize
 
+        minimize: Any = optimize.minimize
         options = {"maxiter": rounds, "ftol": 1e-9, "gtol": 1e-6}
-        end: Any = minimize(self.cost, start, jac=True, method="L-BFGS-B", options=options)
+        end = minimize(self.cost, start, jac=True, method="L-BFGS-B", options=options)
         return np.asarray(end.x), float(end.fun)
 
     def starts(self) -> list[Floats]:
@@ -129,7 +133,14 @@ class _Problem:
         ):
             rest = (middle - floor * least) ** np.exp(-coupling)
             grid.append(
-                [np.log(floor * least), np.log(share * rest), np.log((1 - share) * rest), first, second, coupling]
+                [
+                    np.log(floor * least),
+                    np.log(share * rest),
+                    np.log((1 - share) * rest),
+                    first,
+                    second,
+                    coupling,
+                ]
             )
         free = [np.array(each)[list(self.form.free)] for each in grid]
         return sorted(free, key=lambda each: self.cost(each)[0])[:_STARTS]

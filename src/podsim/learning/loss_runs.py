@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,15 +56,16 @@ class Runs:
 
     def where(self, keep: Bools | NDArray[np.intp]) -> Runs:
         """The runs of a mask or of indices."""
-        return Runs(
-            **{
-                each.name: None if (values := getattr(self, each.name)) is None else values[keep]
-                for each in fields(self)
-            }
-        )
+        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        kept: dict[str, Any] = {
+            name: None if value is None else value[keep] for name, value in values.items()
+        }
+        return Runs(**kept)
 
     def best(self) -> Runs:
-        """The run with the least loss of each number of parameters, of tokens and of unique tokens: others were tuned worse."""
+        """The run with the least loss of each number of parameters, of tokens and of unique tokens: others were
+        tuned worse.
+        """
         return self.where(self.best_indices())
 
     def best_indices(self) -> NDArray[np.intp]:

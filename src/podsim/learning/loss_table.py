@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -34,7 +35,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "loss_bits", "bits_per_token", "val_bits",
     ),
     "compute": ("flops", "compute", "c", "training_flops", "train_flops", "total_flops", "flop"),
-    "batch": ("batch_tokens", "batch_size_tokens", "tokens_per_batch", "global_batch_tokens", "batch", "batch_size", "bs"),
+    "batch": ("batch_tokens", "batch_size_tokens", "tokens_per_batch", "global_batch_tokens", "batch", "batch_size"),
     "rate": ("lr", "learning_rate", "max_lr", "peak_lr", "rate"),
     "unique": ("unique_tokens", "unique", "u", "tokens_unique", "n_unique_tokens"),
     "unit": ("unit", "units", "loss_unit", "loss_units"),
@@ -70,12 +71,17 @@ class RunTable:
 
 
 def read_runs(
-    path: Path, names: Mapping[str, str] | None = None, *, only: Mapping[str, str] | None = None, unit: str = ""
+    path: Path,
+    names: Mapping[str, str] | None = None,
+    *,
+    only: Mapping[str, str] | None = None,
+    unit: str = "",
 ) -> RunTable:
-    """The runs of a CSV, plain or gzip. `names` gives columns that have unusual names, `only` the values of rows that count.
+    """The runs of a CSV, plain or gzip. `names` gives columns that have unusual names, `only` the values of rows that
+    count.
 
-    Losses become nats. Raises TableError, with lines, for a file that cannot be read, columns that are not there, cells that
-    are no numbers, and losses that are not of one kind.
+    Losses become nats. Raises TableError, with lines, for a file that cannot be read, columns that are not there, cells
+    that are no numbers, and losses that are not of one kind.
     """
     header, rows = _cells(path)
     rows = _kept(path.name, header, rows, only or {})
@@ -93,7 +99,7 @@ def read_runs(
     )
 
 
-_Row = tuple[int, Mapping[str, str]]
+_Row: TypeAlias = tuple[int, Mapping[str, str]]
 
 
 def _cells(path: Path) -> tuple[list[str], list[_Row]]:
@@ -111,7 +117,7 @@ def _cells(path: Path) -> tuple[list[str], list[_Row]]:
         separator = max(",;\t", key=first.count)
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         header = [cell.strip() for cell in next(lines, [])]
-        rows = [
+        rows: list[_Row] = [
             (lines.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=False)))
             for cells in lines
             if any(cell.strip() for cell in cells)
@@ -167,9 +173,7 @@ def _kept(name: str, header: Sequence[str], rows: list[_Row], only: Mapping[str,
     return rows
 
 
-def _check_settings(
-    name: str, header: Sequence[str], rows: Sequence[_Row], only: Mapping[str, str]
-) -> None:
+def _check_settings(name: str, header: Sequence[str], rows: Sequence[_Row], only: Mapping[str, str]) -> None:
     """Raise TableError where a column says that losses are of several kinds."""
     for column in header:
         if column.lower() not in _SETTINGS or column in only:
@@ -187,7 +191,11 @@ def _numbers(
     name: str, columns: Mapping[str, str], rows: Sequence[_Row]
 ) -> tuple[dict[str, np.ndarray], list[int], int]:
     """(values by quantity, the line of each row, how many rows lack a number)."""
-    quantities = [each for each in ("parameters", "tokens", "loss", "compute", "batch", "rate", "unique") if each in columns]
+    quantities = [
+        each
+        for each in ("parameters", "tokens", "loss", "compute", "batch", "rate", "unique")
+        if each in columns
+    ]
     table: list[list[float]] = []
     lines, left, units = [], 0, []
     for line, cells in rows:
@@ -225,7 +233,9 @@ def _number(name: str, line: int, column: str, cell: str) -> float:
     except (ValueError, UnitError, PodsimError):
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise TableError(f"{name}: line {line}: {column}={cell[:40]!r} is no number above 0, such as 1.4B or 2.9e9")
+        raise TableError(
+            f"{name}: line {line}: {column}={cell[:40]!r} is no number above 0, such as 1.4B or 2.9e9"
+        )
     return value
 
 
@@ -240,11 +250,19 @@ def _nats(
         raise TableError(f"{name}: unit {unknown[:40]!r}: losses are in nats, bits or perplexity")
     by_name = "perplexity" if re.search(r"ppl|perplex", heading) else "bits" if "bit" in heading else ""
     units = np.array([_UNITS.get(unit or text or by_name, "nats") for text in stated])
-    loss = np.where(units == "perplexity", np.log(np.maximum(raw, 1e-300)), np.where(units == "bits", raw * math.log(2), raw))
+    loss = np.where(
+        units == "perplexity",
+        np.log(np.maximum(raw, 1e-300)),
+        np.where(units == "bits", raw * math.log(2), raw),
+    )
     wrong = np.flatnonzero((loss <= 0) | (loss > _LARGEST_LOSS))
     if len(wrong):
-        where = ", ".join(str(lines[index]) for index in wrong[:5].tolist()) + (", …" if len(wrong) > 5 else "")
-        like = "looks like perplexity: --unit perplexity" if len(wrong) == len(loss) else "are the losses mixed?"
+        where = ", ".join(str(lines[index]) for index in wrong[:5].tolist()) + (
+            ", …" if len(wrong) > 5 else ""
+        )
+        like = (
+            "looks like perplexity: --unit perplexity" if len(wrong) == len(loss) else "are the losses mixed?"
+        )
         raise TableError(
             f"{name}: line {where}: a loss of {raw[wrong[0]]:g} {units[wrong[0]]} is outside 0 to 13 nats; {like} "
             "Nats, bits and perplexity in one file need a column `unit`"
@@ -265,8 +283,9 @@ def mixed_lines(table: RunTable, predicted: np.ndarray) -> str:
     for unit, rows in suspects.items():
         if rows.sum() >= 3 and rows.sum() >= 0.5 * off.sum():
             lines = [table.lines[index] for index in np.flatnonzero(rows)[:5].tolist()]
+            more = ", …" if rows.sum() > 5 else ""
             return (
-                f"{table.name}: lines {', '.join(map(str, lines))}{', …' if rows.sum() > 5 else ''} look like {unit}, the other "
-                "losses do not; give a column `unit` (nats, bits, perplexity), or leave them out"
+                f"{table.name}: lines {', '.join(map(str, lines))}{more} look like {unit}, the other losses do not; "
+                "give a column `unit` (nats, bits, perplexity), or leave them out"
             )
     return ""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
+from typing import Any
 
 from podsim.options.output_options import PlotOutput
+from podsim.options.plan_options import JobOptions, SearchOptions, TrainedFields, overrides_option
 from podsim.options.question import like, option, pairs
 
 FORMS = ("auto", "coupled", "additive", "kaplan")
@@ -44,6 +46,28 @@ class ScaleLossOptions:
     tokens: str | float = option(MISSING, "Tokens of training, as 15T.", example="15T")
     law: str = option("", "Law: podsim, a name of `podsim scale laws`, or a saved one.")
     unique_tokens: str | float | None = option(None, "Tokens that differ, where they repeat, as 1T.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleBestOptions:
+    """A machine, and the days that it may train."""
+
+    on: str = like(JobOptions, "on")
+    gpus: int | None = like(JobOptions, "gpus")
+    days: str | float = option(
+        MISSING, "Days of training, with failures.", kind=str, example="30", also=("deadline",)
+    )
+    law: str = like(ScaleLossOptions, "law")
+    model: str = option("", "Take this model, and say its loss and the best.", complete="models")
+    inference_tokens: str | float | None = option(
+        None, "Tokens to infer out of the same compute, as 2T: a smaller network, trained longer.", also=("serve-tokens",)
+    )  # fmt: skip
+    unique_tokens: str | float | None = like(ScaleLossOptions, "unique_tokens")
+    batch: int | str | None = like(JobOptions, "batch")
+    sequence: int | str | None = like(TrainedFields, "sequence")
+    software: Any = like(TrainedFields, "software")
+    price: str | float = like(SearchOptions, "price")
+    overrides: Mapping[str, str] | None = overrides_option("gpu.memory=64GB, network.bandwidth=100Gb/s")
 
 
 @dataclass(frozen=True, kw_only=True)

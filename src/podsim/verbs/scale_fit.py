@@ -43,9 +43,10 @@ def scale_fit(options: ScaleFitOptions) -> ScaleFit:
             f"{table.name}: none of {len(table.runs)} runs has {options.ratio} tokens a parameter, "
             f"they have {table.runs.ratio.min():.3g} to {table.runs.ratio.max():.3g}; change --ratio LOW:HIGH"
         )
-    form, errors = (options.form, {})
+    form, errors = options.form, dict[str, float]()
     if not options.shape and options.form == "auto":
-        form, errors = choose_form(runs)
+        form, held = choose_form(runs)
+        errors = dict(held)
     law = (
         fit_offset(find_law(options.shape), runs, name=table.name)
         if options.shape
@@ -156,5 +157,9 @@ def _left_out(rows: tuple[FittedRun, ...]) -> list[str]:
 def _columns(table: RunTable) -> list[str]:
     """The columns that were read."""
     said = ", ".join(f"{quantity} = {column}" for quantity, column in table.columns.items())
-    unit = "" if table.unit == "nats" else f"; losses in {table.unit}, shown in nats (1 bit = {math.log(2):.3f} nats)"
+    unit = (
+        ""
+        if table.unit == "nats"
+        else f"; losses in {table.unit}, shown in nats (1 bit = {math.log(2):.3f} nats)"
+    )
     return [f"columns: {said}{unit}"]

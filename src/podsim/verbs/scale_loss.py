@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from podsim.errors import PodsimError, UnitError
@@ -21,21 +22,22 @@ _COUNT = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     """The loss of a model after some tokens, its band, and the size that would have been best for the same compute.
 
-    Outside the range that the law was fitted to, the band widens, and a note says how far. Raises PodsimError for an unknown
-    law, model or number, and ModelError for a model that cannot be read.
+    Outside the range that the law was fitted to, the band widens, and a note says how far. Raises PodsimError for an
+    unknown law, model or number, and ModelError for a model that cannot be read.
     """
     law = find_law(options.law)
-    name, parameters, remarks = _network(options.model, law)
+    name, parameters, remarks = network_size(options.model, law)
     tokens = read_count(options.tokens, "tokens")
     unique = None if options.unique_tokens is None else read_count(options.unique_tokens, "unique_tokens")
-    if unique is not None and unique < tokens and "repeat" not in law.constants and not options.law:
-        law = find_law("muennighoff")
-        remarks.append("the law muennighoff, as podsim's own was fitted to runs that repeat no token; --law changes it")
+    if unique is not None:
+        remarks += repetition_notes(law, tokens, unique)
     band = law.band(parameters, tokens, unique)
     flops = 6.0 * parameters * tokens
     laws = named_laws()
     others = {
-        key: float(each.loss.loss(parameters, tokens)) for key, each in laws.items() if each.loss and key != law.name
+        key: float(each.loss.loss(parameters, tokens))
+        for key, each in laws.items()
+        if each.loss and key != law.name
     }
     return ScaleLoss(
         model=name, law=law, parameters=parameters, tokens=tokens, loss=float(band.loss), low=float(band.low),
@@ -62,8 +64,9 @@ def scale_laws(options: ScaleLawsOptions) -> ScaleLaws:
             parameters = base.parameters if size is None else size
             tokens = flops / 6.0 / parameters
             rows.append(LawAdvice(
-                law=name, flops=flops, parameters=parameters, tokens=tokens, against=parameters / base.parameters,
-                lost=float(own.loss(parameters, tokens)) / base.loss - 1,
+                law=name, flops=flops, parameters=parameters, tokens=tokens,
+                against=None if size is None else size / base.parameters,
+                lost=None if size is None else float(own.loss(parameters, tokens)) / base.loss - 1,
                 rate=law.rate.value(parameters, tokens) if law.rate else None,
                 batch=law.batch.value(parameters, tokens) if law.batch else None,
             ))  # fmt: skip
@@ -86,40 +89,51 @@ def read_count(value: str | float, what: str) -> float:
     return number
 
 
-def _network(model: str | Path, law: LossLaw) -> tuple[str, float, list[str]]:
+def network_size(
+    model: str | Path, law: LossLaw, overrides: Mapping[str, str] | None = None
+) -> tuple[str, float, list[str]]:
     """(name, parameters that the law counts, remarks) of a model, or of a number of parameters."""
     if isinstance(model, str) and model[:1].isdigit() and not Path(model).exists():
         try:
             return f"{model} parameters", read_count(model, "parameters"), []
         except (PodsimError, UnitError):
             pass
-    network = load_model(model)
+    network = load_model(model, overrides)
     total, active = float(network.parameters), float(network.active_parameters)
     remarks = []
     if active < total:
-        remarks.append(
-            f"{format_quantity(active, '')} of {format_quantity(total, '')} parameters work on a token, and the law is of dense "
-            "networks: the loss with these alone; experts that rest lower it further"
-        )
+        working = f"{format_quantity(active, '')} of {format_quantity(total, '')} parameters work on a token"
+        remarks.append(f"{working}: the loss of a dense network of these; the other experts lower it further")
     embedding = float(network.vocab * network.hidden)
     counted = active - embedding if law.counts == "non-embedding" else active
     return network.name, counted, remarks
+
+
+def repetition_notes(law: LossLaw, tokens: float, unique: float) -> list[str]:
+    """What is said of tokens that repeat."""
+    if unique >= tokens:
+        return []
+    source = "" if "repeat" in law.constants else "; how fast they lose it is of Muennighoff et al. 2023"
+    _, useful = law.effective(1.0, tokens, unique)
+    return [
+        f"{tokens / unique:.3g} passes over the unique tokens are worth {format_quantity(float(useful), '', digits=3)} "
+        f"tokens: repeated ones lose value{source}"
+    ]
 
 
 def range_notes(law: LossLaw, parameters: float, tokens: float) -> list[str]:
     """What is said of a run outside the range that a law was fitted to."""
     if law.fitted is None:
         return ["the source states no fitted range and no covariance, so there is no band"]
-    notes = []
+    outside = []
     for what, value, (low, high) in (
         ("parameters", parameters, law.fitted.parameters), ("tokens", tokens, law.fitted.tokens),
     ):  # fmt: skip
         if not low <= value <= high:
-            far = value / high if value > high else low / value
-            side = "above" if value > high else "below"
-            ends = f"{format_quantity(low, '', digits=3)} to {format_quantity(high, '', digits=3)}"
-            notes.append(
-                f"extrapolated: {format_quantity(value, '', digits=3)} {what} are {far:.3g} times {side} the fitted range, "
-                f"{ends}; the band widens"
-            )
-    return notes
+            far, end, side = (value / high, high, "above") if value > high else (low / value, low, "below")
+            outside.append(f"{far:.3g} times {side} {format_quantity(end, '', digits=3)} {what}")
+    return (
+        [f"extrapolated: {' and '.join(outside)}, the end of the fitted range; the band widens"]
+        if outside
+        else []
+    )
