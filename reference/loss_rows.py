@@ -61,14 +61,14 @@ def table_rows(collected: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
         counts = "total" if row["params_total"] else "non-embedding"
         size = float(row["params_total"] or row["params_nonembed"])
         cells = {
-            "role": row["role"], "tables": _PARTS[row["source"]], "setting": setting(row), "parameters": f"{size:.6g}",
-            "counts": counts, "tokens": f"{float(row['tokens']):.6g}", "batch_tokens": row["batch_tokens"],
-            "learning_rate": row["lr"], "loss": f"{float(row['loss']):.5g}", "confirmed": "yes", "source": row["ref"],
+            "role": row["role"], "tables": _PARTS[row["source"]], "setting": setting(row), "parameters": f"{size:.8g}",
+            "counts": counts, "tokens": f"{float(row['tokens']):.8g}", "batch_tokens": row["batch_tokens"],
+            "learning_rate": row["lr"], "loss": f"{float(row['loss']):.7g}", "confirmed": "yes", "source": row["ref"],
         }  # fmt: skip
         near = f"{np.log(size):.2f}", f"{np.log(float(row['tokens'])):.2f}"
         key = (cells["tables"], cells["setting"], cells["role"], *near)
         if cells["tables"] == _OWN_PART:  # digitised points, each of its own
-            key = (*key, row["loss"], row["params_total"])
+            key = (*key, str(len(best)))
         if key not in best or float(cells["loss"]) < float(best[key]["loss"]):
             best[key] = cells
     return [{"id": f"LOSS-{number:04}", **cells} for number, cells in enumerate(best.values(), 1)]
@@ -79,7 +79,7 @@ def own_law(rows: Sequence[Mapping[str, str]]) -> str:
     used = [row for row in rows if row["tables"] == _OWN_PART and row["role"] == "calibrate"]
     values = {name: np.array([float(row[name]) for row in used]) for name in ("parameters", "tokens", "loss")}
     runs = Runs(**values)
-    law = fit_law(runs.where(runs.is_sane), name=OWN, bootstraps=_DRAWS)
+    law = fit_law(runs.where(runs.is_sane).best(), name=OWN, bootstraps=_DRAWS)
     said = "podsim, fitted to the figure 4 of Hoffmann et al. 2022 as Epoch AI digitised it (MassiveText, 32k tokens)"
     return law_text(replace(law, source=said))
 

@@ -21,12 +21,12 @@ from podsim.errors import PodsimError
 from podsim.learning.loss_law import FittedRange, LossLaw, constants_of
 from podsim.learning.loss_runs import Runs
 
-Floats: TypeAlias = NDArray[np.float64]
+Array: TypeAlias = NDArray[np.float64]
 
 _HUBER = 1e-3
 _COARSE = 0.03
 """logarithm of the loss. Where residuals begin to count linearly: at the end, and in the first descent from a start."""
-_LEAN = 0.2
+LEAN = 0.2
 """factor. The power of compute with which runs weigh."""
 _USUAL = np.array([0.0, 0.0, 0.0, 0.6, 0.6, -0.7])
 _PULL = np.array([0.0, 0.0, 0.0, 0.15, 0.15, 0.075])
@@ -71,21 +71,21 @@ FORMS = {
 class _Problem:
     """What L-BFGS minimises, over the free coordinates, with parameters and tokens counted from their typical values."""
 
-    parameters: Shaped[Floats, "run"]
-    tokens: Shaped[Floats, "run"]
-    loss: Shaped[Floats, "run"]
-    weights: Shaped[Floats, "run"]
+    parameters: Shaped[Array, "run"]
+    tokens: Shaped[Array, "run"]
+    loss: Shaped[Array, "run"]
+    weights: Shaped[Array, "run"]
     form: Form
     centre: tuple[float, float]
     huber: float = _HUBER
 
-    def full(self, free: Floats) -> Floats:
+    def full(self, free: Array) -> Array:
         """All coordinates."""
         values = np.array(self.form.fixed)
         values[list(self.form.free)] = free
         return values
 
-    def cost(self, free: Floats) -> tuple[float, Floats]:
+    def cost(self, free: Array) -> tuple[float, Array]:
         """(the mean Huber loss over its width, its gradient)."""
         at = self.full(free)
         irreducible, size, data, size_exponent, data_exponent, coupling = at
@@ -115,16 +115,16 @@ class _Problem:
             gradient += away * pull
         return value, gradient[list(self.form.free)]
 
-    def descend(self, start: Floats, rounds: int = 400) -> tuple[Floats, float]:
+    def descend(self, start: Array, rounds: int = 200, precision: float = 1e-9) -> tuple[Array, float]:
         """(free coordinates, cost) of the valley below a start."""
         from scipy import optimize
 
         minimize: Any = optimize.minimize
-        options = {"maxiter": rounds, "ftol": 1e-9, "gtol": 1e-6}
+        options = {"maxiter": rounds, "ftol": precision, "gtol": 1e3 * precision}
         end = minimize(self.cost, start, jac=True, method="L-BFGS-B", options=options)
         return np.asarray(end.x), float(end.fun)
 
-    def starts(self) -> list[Floats]:
+    def starts(self) -> list[Array]:
         """The most promising of a grid of starts, best first."""
         least, middle = float(np.exp(self.loss.min())), float(np.exp(np.median(self.loss)))
         grid = []
@@ -145,7 +145,7 @@ class _Problem:
         free = [np.array(each)[list(self.form.free)] for each in grid]
         return sorted(free, key=lambda each: self.cost(each)[0])[:_STARTS]
 
-    def constants(self, free: Floats) -> Floats:
+    def constants(self, free: Array) -> Array:
         """Coordinates that count parameters and tokens from one, not from the typical ones."""
         at = self.full(free).copy()
         at[1] += at[3] * self.centre[0]
@@ -153,18 +153,23 @@ class _Problem:
         return at
 
 
-def fit_law(runs: Runs, *, name: str, form: str = "coupled", bootstraps: int = 200) -> LossLaw:
-    """The law of a form that meets runs best, with a band from bootstraps. Raises PodsimError for too few sizes."""
+def fit_law(
+    runs: Runs, *, name: str, form: str = "coupled", bootstraps: int = 200, lean: float = LEAN
+) -> LossLaw:
+    """The law of a form that meets runs best, with a band from bootstraps.
+
+    `lean` is the power of compute with which runs weigh. Raises PodsimError for runs that cannot tell the constants.
+    """
     chosen = FORMS[form]
     if len(runs) <= chosen.count or runs.sizes < 2 or len(np.unique(np.round(np.log(runs.tokens), 2))) < 2:
         raise PodsimError(
             f"{len(runs)} runs of {runs.sizes} sizes cannot tell the {chosen.count} constants of the {form} law; "
             "add runs of other sizes and lengths, or fit one offset to a known shape: --shape podsim"
         )
-    problem = _problem(runs, chosen)
+    problem = _problem(runs, chosen, lean)
     rough = replace(problem, huber=_COARSE)
     ends = [problem.descend(rough.descend(start)[0]) for start in problem.starts()]
-    best = min(ends, key=lambda end: end[1])[0]
+    best, _ = problem.descend(min(ends, key=lambda end: end[1])[0], precision=1e-13)
     draws = _bootstraps(problem, best, bootstraps)
     law = LossLaw(
         name=name,
@@ -177,18 +182,18 @@ def fit_law(runs: Runs, *, name: str, form: str = "coupled", bootstraps: int = 2
     return with_scatter(law, runs)
 
 
-def _problem(runs: Runs, form: Form) -> _Problem:
+def _problem(runs: Runs, form: Form, lean: float) -> _Problem:
     parameters, tokens = np.log(runs.parameters), np.log(runs.tokens)
     centre = (float(parameters.mean()), float(tokens.mean()))
     compute = runs.compute
     return _Problem(
         parameters=parameters - centre[0], tokens=tokens - centre[1], loss=np.log(runs.loss),
-        weights=(compute / compute.max()) ** _LEAN, form=form,
+        weights=(compute / compute.max()) ** lean, form=form,
         centre=centre,
     )  # fmt: skip
 
 
-def _bootstraps(problem: _Problem, best: Floats, count: int) -> list[Floats]:
+def _bootstraps(problem: _Problem, best: Array, count: int) -> list[Array]:
     """Coordinates of fits to runs drawn with replacement, each from the optimum of all runs."""
     random = np.random.default_rng(_SEED)
     runs = len(problem.loss)
@@ -200,7 +205,7 @@ def _bootstraps(problem: _Problem, best: Floats, count: int) -> list[Floats]:
     return draws
 
 
-def _covariance(draws: Sequence[Floats]) -> tuple[tuple[float, ...], ...]:
+def _covariance(draws: Sequence[Array]) -> tuple[tuple[float, ...], ...]:
     """The covariance of coordinates over bootstraps; empty for fewer than two."""
     if len(draws) < 2:
         return ()

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.axes import Shaped
 
-Floats: TypeAlias = NDArray[np.float64]
+Array: TypeAlias = NDArray[np.float64]
 
 NAMES = ("irreducible", "size", "data", "size_exponent", "data_exponent", "coupling")
 """The constants, in the order of coordinates: the first three and the last as logarithms, exponents as they are."""
@@ -42,9 +42,9 @@ _NONE = -60.0
 class Band(NamedTuple):
     """A loss with the ends of its band."""
 
-    low: Floats
-    loss: Floats
-    high: Floats
+    low: Array
+    loss: Array
+    high: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class FittedRange:
     tokens: tuple[float, float]
     """count. The fewest and the most tokens."""
 
-    def excess(self, parameters: Floats, tokens: Floats) -> Floats:
+    def excess(self, parameters: Array, tokens: Array) -> Array:
         """How far outside the range a run lies: logarithms of factors below or above it, of both quantities together."""
         outside = np.zeros(np.broadcast(parameters, tokens).shape)
         for value, (low, high) in ((parameters, self.parameters), (tokens, self.tokens)):
@@ -89,7 +89,7 @@ class LossLaw:
     """share. The growth of the error for each factor e outside the fitted range."""
     notes: tuple[str, ...] = ()
 
-    def loss(self, parameters: ArrayLike, tokens: ArrayLike, unique: ArrayLike | None = None) -> Floats:
+    def loss(self, parameters: ArrayLike, tokens: ArrayLike, unique: ArrayLike | None = None) -> Array:
         """nats. The loss; `unique` is the number of tokens that differ, where others repeat them."""
         network, data = self.effective(parameters, tokens, unique)
         return np.asarray(np.exp(log_loss(self.coordinates, np.log(network), np.log(data))))
@@ -116,7 +116,7 @@ class LossLaw:
 
     def effective(
         self, parameters: ArrayLike, tokens: ArrayLike, unique: ArrayLike | None
-    ) -> tuple[Floats, Floats]:
+    ) -> tuple[Array, Array]:
         """(parameters, tokens) that count, where tokens repeat: Muennighoff et al. 2023, equations 5 and 6.
 
         Beyond the first pass, each further one adds less: unique x (1 + R (1 - exp(-passes / R))). Parameters above
@@ -131,14 +131,14 @@ class LossLaw:
         best = np.minimum(self.size_for(different), network)
         return repeated(network, best, self.constants.get("excess", EXCESS)), useful
 
-    def size_for(self, tokens: Floats) -> Floats:
+    def size_for(self, tokens: Array) -> Array:
         """count. The parameters of the compute-optimal runs that train on these tokens."""
         value, first = self.constants, self.constants["size_exponent"]
         second = value["data_exponent"]
         ratio = math.log(first * value["size"] / (second * value["data"]))
         return np.asarray(np.exp((ratio + second * np.log(tokens)) / first))
 
-    def optimum(self, flops: ArrayLike) -> tuple[Floats, Floats]:
+    def optimum(self, flops: ArrayLike) -> tuple[Array, Array]:
         """(parameters, tokens) with the least loss for some FLOPs of training, 6 for a parameter and a token.
 
         The closed form of Hoffmann et al. (2022), equation 4; a coupling, being monotone, does not move it.
@@ -160,33 +160,33 @@ class LossLaw:
         return float((value["data"] / rest) ** (1 / value["data_exponent"])) if rest > 0 else math.inf
 
     @cached_property
-    def coordinates(self) -> Floats:
+    def coordinates(self) -> Array:
         """The constants as coordinates, NAMES."""
         return coordinates_of(self.constants)
 
 
 def log_loss(
-    coordinates: Floats, parameters: Shaped[Floats, "run"], tokens: Shaped[Floats, "run"]
-) -> Shaped[Floats, "run"]:
+    coordinates: Array, parameters: Shaped[Array, "run"], tokens: Shaped[Array, "run"]
+) -> Shaped[Array, "run"]:
     """The logarithm of the loss, from the logarithms of parameters and tokens."""
     irreducible, size, data, size_exponent, data_exponent, coupling = coordinates
     both = np.logaddexp(size - size_exponent * parameters, data - data_exponent * tokens)
     return np.asarray(np.logaddexp(irreducible, np.exp(coupling) * both))
 
 
-def repeated(tokens: Floats, unique: Floats, scale: float) -> Floats:
+def repeated(tokens: Array, unique: Array, scale: float) -> Array:
     """What tokens are worth of which only some are unique; after `scale` further passes, most is gained."""
     passes = np.maximum(tokens / unique - 1.0, 0.0)
     return np.asarray(unique * (1.0 + scale * -np.expm1(-passes / scale)))
 
 
-def coordinates_of(constants: Mapping[str, float]) -> Floats:
+def coordinates_of(constants: Mapping[str, float]) -> Array:
     """Coordinates of constants; zero becomes a logarithm that no loss feels."""
     values = np.array([constants[name] for name in NAMES])
     return np.where(_LOGS, np.log(np.maximum(values, np.where(values == 0, math.exp(_NONE), 1e-300))), values)
 
 
-def constants_of(coordinates: Floats) -> dict[str, float]:
+def constants_of(coordinates: Array) -> dict[str, float]:
     """Constants by name."""
     values = np.where(_LOGS, np.exp(coordinates), coordinates)
     return {
@@ -195,7 +195,7 @@ def constants_of(coordinates: Floats) -> dict[str, float]:
     }
 
 
-def _spread(drawn: Shaped[Floats, "draw run"]) -> Floats:
+def _spread(drawn: Shaped[Array, "draw run"]) -> Array:
     """Half the distance between the 16th and the 84th percentile: outliers among bootstraps count little."""
     low, high = np.quantile(drawn, (0.1587, 0.8413), axis=0)
     return np.asarray((high - low) / 2)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from podsim.axes import Shaped
 
-Floats: TypeAlias = NDArray[np.float64]
+Array: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 LEAST_RATIO = 5.0
@@ -22,17 +22,17 @@ MOST_RATIO = 1000.0
 class Runs:
     """Finished runs, one value a run in each array."""
 
-    parameters: Shaped[Floats, "run"]
+    parameters: Shaped[Array, "run"]
     """count. The parameters of each run."""
-    tokens: Shaped[Floats, "run"]
+    tokens: Shaped[Array, "run"]
     """count. The tokens of each run, repeated ones included."""
-    loss: Shaped[Floats, "run"]
+    loss: Shaped[Array, "run"]
     """nats. The final loss of each run."""
-    batch: Shaped[Floats, "run"] | None = None
+    batch: Shaped[Array, "run"] | None = None
     """count. The tokens of a batch of each run; None: not stated."""
-    rate: Shaped[Floats, "run"] | None = None
+    rate: Shaped[Array, "run"] | None = None
     """factor. The learning rate of each run; None: not stated."""
-    unique: Shaped[Floats, "run"] | None = None
+    unique: Shaped[Array, "run"] | None = None
     """count. The tokens that differ, of each run; None: no token is seen twice."""
 
     def __len__(self) -> int:
@@ -40,12 +40,12 @@ class Runs:
         return len(self.loss)
 
     @property
-    def compute(self) -> Shaped[Floats, "run"]:
+    def compute(self) -> Shaped[Array, "run"]:
         """FLOPs. What each run took, 6 for a parameter and a token."""
         return 6.0 * self.parameters * self.tokens
 
     @property
-    def ratio(self) -> Shaped[Floats, "run"]:
+    def ratio(self) -> Shaped[Array, "run"]:
         """count. Tokens a parameter of each run."""
         return self.tokens / self.parameters
 

@@ -74,7 +74,8 @@ def _best(left: Axes, right: Axes, answer: ScaleBest) -> tuple[str, str]:
             count_text(point.parameters),
             (point.days, point.loss),
             textcoords="offset points",
-            xytext=(5, 6),
+            xytext=(0, 8),
+            ha="left" if point is answer.front[0] else "right" if point is answer.front[-1] else "center",
             fontsize=8.5,
         )
     _log_axes(right, f"days on {answer.gpus:,} GPUs", "loss (nats)", plain=True)

@@ -31,8 +31,9 @@ from podsim.workload.generated_shape import Shape, catalog_shapes, shape_near
 
 _UTILISATION = 0.45
 """share. The model FLOPs utilisation with which the size of a network is guessed before its plan is known."""
-_SURE = 1.5
-"""factor. The compute, relative to the guess, from which the size is chosen again."""
+_POOR = 0.001
+"""share. The loss above the best, for the compute that the plan gives, from which the size is chosen again."""
+_CHOICES = 3
 _SMALLER = 0.6
 _SHRINKS = 6
 _CURVE = np.geomspace(1 / 10, 10, 41)
@@ -75,7 +76,9 @@ def scale_best(options: ScaleBestOptions, *, progress: Progress | None = None) -
     guess = _UTILISATION * peak * asked.seconds
     shape, prediction, notes = _planned(asked, guess, progress)
     flops = _compute(shape, prediction)
-    if not options.model and abs(log(flops / guess)) > log(_SURE):
+    for _ in range(_CHOICES):
+        if options.model or not _is_poor(asked, shape.parameters, flops):
+            break
         shape, prediction, notes = _planned(asked, flops, progress)
         flops = _compute(shape, prediction)
     return _answer(asked, shape, prediction, flops, notes)
@@ -99,6 +102,14 @@ def _compute(shape: Shape, prediction: Prediction) -> float:
     """FLOP. What the days give, by the tokens that the plan trains in them."""
     assert prediction.training is not None
     return FLOPS_PER_PARAMETER * shape.parameters * prediction.training.tokens
+
+
+def _is_poor(asked: _Asked, parameters: float, flops: float) -> bool:
+    """Whether another size would learn clearly more with the compute that the plan gives."""
+    budget = asked.budget(flops)
+    sizes = np.array([parameters, best_parameters(asked.law, budget)])
+    reached, best = budget.loss(asked.law, sizes).tolist()
+    return bool(reached > (1 + _POOR) * best)
 
 
 def _planned(asked: _Asked, flops: float, progress: Progress | None) -> tuple[Shape, Prediction, list[str]]:

@@ -15,7 +15,7 @@ from podsim.units import format_quantity
 from podsim.verbs.scale_fit import advised
 from podsim.workload.catalog import load_model
 
-_COUNT = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_COUNT = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
 @question(ScaleLossOptions)

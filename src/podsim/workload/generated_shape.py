@@ -19,8 +19,9 @@ from podsim.workload.specification import Transformer
 
 BASE = "llama-3.1-8b"
 """The model of the catalog that a generated one changes."""
-_VOCABULARY = 128256
-_TIED = 3e9
+_VOCABULARY, _SMALL_VOCABULARY = 128256, 32000
+_SMALL, _TIED = 5e8, 3e9
+"""count. The parameters below which a network has the small vocabulary, and shares its table with the head."""
 _NEAR = 1.08
 """factor. How far a model of the catalog may be from the wanted parameters."""
 _MLP = 3.5
@@ -95,12 +96,14 @@ def _generated(parameters: float) -> Iterator[Shape]:
         ffn = math.ceil(_MLP * hidden / 256) * 256
         layer = 2 * hidden * hidden + 2 * hidden * kv_heads * width + 3 * hidden * ffn + 2 * hidden
         is_tied = parameters < _TIED
-        outside = _VOCABULARY * hidden * (1 if is_tied else 2) + hidden
+        vocabulary = _VOCABULARY if parameters >= _SMALL else _SMALL_VOCABULARY
+        outside = vocabulary * hidden * (1 if is_tied else 2) + hidden
         grain = 4 if parameters > _TIED else 2 if parameters > 1e8 else 1
         layers = max(1, round((parameters - outside) / layer / grain)) * grain
         changes = {
             "layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv_heads, "head_dim": width, "ffn": ffn,
             **({"tied": "true"} if is_tied else {}),
+            **({"vocab": vocabulary} if vocabulary != _VOCABULARY else {}),
         }  # fmt: skip
         yield Shape(
             model=BASE, overrides={f"model.{name}": str(value) for name, value in changes.items()},
