@@ -31,6 +31,7 @@ from podsim.accuracy.price_engines import (
     engine_run,
     expert_shape,
     numbers_of,
+    sum_shape,
 )
 from podsim.fitting import Bools, Fit, Floats, Parameter, Values, solve
 from podsim.hardware.parts import Gpu
@@ -38,6 +39,7 @@ from podsim.kernels.engine_attention import decode_law, is_alone, prefill_law
 from podsim.kernels.engine_constants import LAWS, engine_key
 from podsim.kernels.engine_experts import expert_rows, experts_law
 from podsim.kernels.engine_run import EngineRun
+from podsim.kernels.engine_sums import sums_law
 
 HERE = Path(__file__).parent
 SHIPPED = Path(shipped.__path__[0]) / "engines"
@@ -47,6 +49,7 @@ _OPERATIONS = {
     "mla-prefill": ("context_mla",),
     "mla-decode": ("generation_mla",),
     "moe": ("moe",),
+    "all-reduce": ("custom_allreduce",),
 }
 """Law -> the words in the names of its raw tables."""
 _FEW, _MOST, _TRIED = 40, 3000, 500
@@ -103,7 +106,17 @@ _MOE = Plan(
     },
     tried={},
 )  # fmt: skip
-PLANS = {"prefill": _PREFILL, "decode": _DECODE, "mla-prefill": _PREFILL, "mla-decode": _DECODE, "moe": _MOE}
+_SUMS = Plan(
+    parameters={
+        "first": _around(4e-6, 20.0), "second": _around(6e-6, 20.0), "third": _around(2.5e-5, 20.0),
+        "rank": _around(1e-7, 30.0), "share": _share(0.7), "far": _share(0.7), "large": _share(0.7),
+    },
+    tried={},
+)  # fmt: skip
+PLANS = {
+    "prefill": _PREFILL, "decode": _DECODE, "mla-prefill": _PREFILL, "mla-decode": _DECODE, "moe": _MOE,
+    "all-reduce": _SUMS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +144,9 @@ class Group:
             experts = expert_shape(self.sizes)
             rows_R3 = expert_rows(experts)
             return lambda c: experts_law(c, self.gpu, self.run, experts, rows_R3)
+        if self.law == "all-reduce":
+            sums = sum_shape(self.sizes)
+            return lambda c: sums_law(c, self.gpu, sums)
         shape = attention_shape(self.law, self.sizes)
         if self.law.endswith("prefill"):
             return lambda c: prefill_law(c, self.gpu, self.run, shape)

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from podsim.verbs.emulate import emulate as emulate
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.fewest import fewest_gpus as fewest_gpus
+    from podsim.verbs.format import format as format
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
     from podsim.verbs.jobs import jobs as jobs
     from podsim.verbs.kernel import kernel as kernel
+    from podsim.verbs.large_batch import scale_batch as scale_batch
     from podsim.verbs.launch import launch as launch
     from podsim.verbs.measure import measure_collective as measure_collective
     from podsim.verbs.measure_checkpoint import measure_checkpoint as measure_checkpoint
@@ -51,11 +53,13 @@ if TYPE_CHECKING:
     from podsim.verbs.mig import mig_show as mig_show
     from podsim.verbs.mig import mig_state as mig_state
     from podsim.verbs.mig_plan import mig_plan as mig_plan
+    from podsim.verbs.mlperf import mlperf as mlperf
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.power import cost as cost
     from podsim.verbs.power import power as power
     from podsim.verbs.predict import predict as predict
+    from podsim.verbs.prune import prune as prune
     from podsim.verbs.queue import pack as pack
     from podsim.verbs.queue import queue as queue
     from podsim.verbs.scale_best import scale_best as scale_best
@@ -110,6 +114,7 @@ _PUBLIC = {
     "emulate": "verbs.emulate",
     "fabric": "verbs.fabric",
     "fewest_gpus": "verbs.fewest",
+    "format": "verbs.format",
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
     "goodput": "verbs.goodput",
@@ -135,11 +140,14 @@ _PUBLIC = {
     "measure_host": "verbs.measure_host",
     "models": "verbs.show",
     "pack": "verbs.queue",
+    "mlperf": "verbs.mlperf",
     "plan": "verbs.plan",
     "power": "verbs.power",
     "predict": "verbs.predict",
+    "prune": "verbs.prune",
     "queue": "verbs.queue",
     "replay": "verbs.plan",
+    "scale_batch": "verbs.large_batch",
     "schedule": "verbs.schedule",
     "serve": "verbs.serve",
     "show": "verbs.show",

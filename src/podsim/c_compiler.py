@@ -29,11 +29,18 @@ class CompileError(RuntimeError):
 
 
 def source_files(package: Path) -> list[Path]:
-    """The C sources and headers of the package: next to its modules, and in packages one level below."""
-    folders = [package, *(Path(entry) for entry in os.scandir(package) if entry.is_dir())]
+    """The C sources and headers of the package: next to its modules, and in packages up to two levels below."""
+    folders = [package]
+    for folder in [package, *_packages(package)]:
+        folders += _packages(folder)
     return sorted(
         Path(entry) for folder in folders for entry in os.scandir(folder) if entry.name.endswith((".c", ".h"))
     )
+
+
+def _packages(folder: Path) -> list[Path]:
+    """The packages in a folder."""
+    return [Path(entry) for entry in os.scandir(folder) if entry.is_dir()]
 
 
 def library_name(package: Path) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-import podsim.accuracy.tables as tables
+from podsim.accuracy import tables
 from podsim.errors import PodsimError, TableError
 from podsim.learning.loss_catalog import OWN, find_law, named_laws, read_law, write_law
 from podsim.learning.loss_choice import choose_form, score

@@ -130,7 +130,8 @@ def simulated(stages: int = 4, batches: int = 8) -> SimulatedStep:
     return SimulatedStep(
         model="gpt-22b", cluster="selene (32 GPUs)", plan=plan, gpus=8 * stages, step_time=seconds,
         closed_form=0.95 * seconds, parts={"compute": work, "bubble": seconds - work - ADAM, "optimizer": ADAM},
-        bubble=1 - work / seconds, ranks=stages, ops=len(timeline), represented=8 * len(timeline), timeline=timeline,
+        bubble=1 - work / seconds, ranks=stages, ops=len(timeline), represented=8 * len(timeline),
+        make_timeline=lambda: timeline,
         links=(first, second, idle),
         critical=(
             _critical("backward", "backward", "stage 0 compute", batches, batches * BACKWARD),

@@ -25,7 +25,7 @@ from podsim.options.question import (
 )
 from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS
-from podsim.training.search import SEARCHED
+from podsim.training.search_space import SEARCHED
 
 
 @dataclass(frozen=True, kw_only=True)

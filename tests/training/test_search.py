@@ -12,6 +12,8 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import predict_plan
 from podsim.training.search import search
+from podsim.training.search_order import fastest_plans, first_of_each_layout
+from podsim.training.search_space import Space
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
@@ -29,7 +31,7 @@ SMALL = {
 
 def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
     """Every combination of the small space, checked and predicted one by one."""
-    found = search(gpt22, node, FIXED, wanted=SMALL)
+    found = search(gpt22, node, FIXED, wanted=SMALL, every=True)
     times = {}
     for tp, pp, v, m, sp, zero, (r, k), schedule, grad, param in itertools.product(
         [1, 2, 4, 8], [1, 2, 4, 8], [1, 2], [1, 2, 4, 8, 16], [False, True], [0, 1, 3],
@@ -105,7 +107,7 @@ def test_all_plans_cost_what_a_step_costs(node: Cluster, software: str) -> None:
         "schedule": tuple(SCHEDULE_CODES[name] for name in schedules),
     }  # fmt: skip
     model, fixed = load_model("mixtral-8x7b"), Plan(global_batch=16, software=software)
-    found = search(model, node, fixed, wanted=wanted)
+    found = search(model, node, fixed, wanted=wanted, every=True)
     for (grad, param), seconds_C in zip(found.flags.tolist(), found.step_seconds, strict=True):
         alone = step_cost(
             model, node, found.combinations.having({"overlap_grad": grad, "overlap_param": param})
@@ -114,7 +116,7 @@ def test_all_plans_cost_what_a_step_costs(node: Cluster, software: str) -> None:
         assert tried.any()
         np.testing.assert_allclose(seconds_C[tried], alone.seconds[tried], rtol=1e-12)
         np.testing.assert_allclose(found.memory_bytes, alone.memory, rtol=1e-12)
-    seconds = found.step_seconds.ravel()[found.order]
+    seconds = found.seconds_of(found.order)
     assert (np.diff(seconds) >= 0).all()
     assert (np.diff(found.order)[np.diff(seconds) == 0] > 0).all()
 
@@ -124,3 +126,30 @@ def test_threads_find_what_one_thread_finds(gpt22: Model, node: Cluster) -> None
     assert np.array_equal(one.order, two.order)
     assert np.array_equal(one.step_seconds, two.step_seconds)
     assert (one.evaluated, one.pareto.tolist()) == (two.evaluated, two.pareto.tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "batch", "software", "wanted"),
+    [
+        ("gpt-22b", 8, 16, "megatron-core", {}),
+        ("gpt-22b", 32, 96, "torchtitan-2024", {}),
+        ("gpt3-175b", 64, 96, "megatron-2021", {}),
+        ("mixtral-8x7b", 32, 64, "megatron-core", {"cp": (1, 2), "micro_batch": (1, 2, 4)}),
+        ("llama-3.1-8b", 16, 32, "deepspeed-2022", {}),
+        ("gpt-22b", 16, 32, "megatron-core", {"schedule": (SCHEDULE_CODES["zb-v"], SCHEDULE_CODES["dualpipe"])}),
+    ],
+)  # fmt: skip
+def test_what_gets_no_time_can_win_nothing(
+    selene: Cluster, name: str, gpus: int, batch: int, software: str, wanted: Space
+) -> None:
+    """Over the whole space: the front, the counts, and the fastest of all degrees are those of timing every plan."""
+    model, part = load_model(name), selene.subset(gpus)
+    fixed = Plan(global_batch=batch, software=software)
+    some, every = (search(model, part, fixed, wanted=wanted, every=timed) for timed in (False, True))
+    assert some.pareto.tolist() == every.pareto.tolist()
+    assert (some.evaluated, some.fitting) == (every.evaluated, every.fitting)
+    assert every.fitting == every.order.size > 0
+    assert np.array_equal(some.memory_bytes, every.memory_bytes)
+    fastest = [first_of_each_layout(found, fastest_plans(found).tolist(), 10_000) for found in (some, every)]
+    assert fastest[0] == fastest[1]
+    assert some.seconds_of(some.order).tolist() == every.seconds_of(some.order).tolist()

@@ -22,6 +22,7 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_attention import MLA_DIMS, EngineAttention, decode_seconds, prefill_seconds
 from podsim.kernels.engine_experts import EngineExperts, experts_seconds
 from podsim.kernels.engine_run import EngineRun, engine_gemm_seconds, precision_name
+from podsim.kernels.engine_sums import EngineSum, sums_seconds
 
 Sizes = Mapping[str, Floats]
 """Column -> its numbers, shape (rows,)."""
@@ -62,6 +63,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "moe": (
         "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "distribution",
     ),
+    "all-reduce": ("num_gpus", "bytes"),
 }  # fmt: skip
 """Law -> the columns of its sizes."""
 
@@ -83,6 +85,11 @@ def attention_shape(law: str, sizes: Sizes) -> EngineAttention:
         batch=batch, queries=new, keys=new + sizes["step"], heads=heads, kv_heads=kv_heads, head_dim=sizes["head_dim"],
         value_dim=sizes["head_dim"], window=sizes["window_size"],
     )  # fmt: skip
+
+
+def sum_shape(sizes: Sizes) -> EngineSum:
+    """The sizes of all-reduces from their columns."""
+    return EngineSum(ranks=sizes["num_gpus"], bytes=sizes["bytes"])
 
 
 def expert_shape(sizes: Sizes) -> EngineExperts:
@@ -114,6 +121,10 @@ LAWS: Mapping[str, EngineLaw] = {
     "generation_attention": _decode("decode"),
     **dict.fromkeys(("mla_context", "context_mla"), _prefill("mla-prefill")),
     **dict.fromkeys(("mla_generation", "generation_mla"), _decode("mla-decode")),
+    "all_reduce": EngineLaw(
+        seconds=lambda gpu, run, sizes: sums_seconds(gpu, run, sum_shape(sizes)),
+        columns=COLUMNS["all-reduce"],
+    ),
     "moe": EngineLaw(
         seconds=lambda gpu, run, sizes: experts_seconds(gpu, run, expert_shape(sizes)), columns=COLUMNS["moe"]
     ),
@@ -224,7 +235,6 @@ def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
         if row.text("op_name") not in _COLLECTIVES:
             continue
         if row.text("kernel_source") != "NCCL":
-            reasons[row.id] = f"the all-reduce of {row.text('kernel_source')} is not modelled"
             continue
         call = read_call(_collective_row(row))
         if isinstance(call, str):

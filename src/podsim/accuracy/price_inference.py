@@ -13,11 +13,10 @@ from podsim.graphs.inference import (
     Engine,
     ServedWork,
     Serving,
-    gpu_family,
+    gpu_seconds,
     load_engine,
     load_serving,
     served_batch,
-    served_seconds,
     served_work,
 )
 from podsim.hardware.catalog import load_gpu
@@ -98,10 +97,9 @@ class InferenceCosts:
         """Samples per second; `engine` and `serving` replace the packaged constants."""
         engine, serving = engine or load_engine(run.engine), serving or self.serving
         batch = served_batch(run.batch, run.concurrency, serving)
-        seconds = served_seconds(
-            self.work(run, batch, engine.fuse), engine, serving, gpu_family(run.gpu, serving),
-            concurrency=run.concurrency,
-        )  # fmt: skip
+        seconds = gpu_seconds(
+            self.work(run, batch, engine.fuse), engine, serving, run.gpu, concurrency=run.concurrency
+        )
         return run.gpus * batch / seconds
 
     def work(self, run: InferenceRun, batch: int, rule: str) -> ServedWork:

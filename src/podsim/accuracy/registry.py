@@ -24,7 +24,7 @@ from podsim.graphs.inference import inference_tables
 from podsim.training.software import Software, read_catalog, software_entries
 
 _CATALOG = "podsim.hardware.catalog"
-_SECONDS = ("block", "expert", "key", "launch", "splitting", "token")
+_SECONDS = ("block", "expert", "first", "key", "launch", "rank", "second", "splitting", "third", "token")
 """The first words of constants of engines that are seconds."""
 _UNITS = {"B": ("_bytes", "_memory", "_traffic", "memory_floor", "reserved"), "s": ("host_",)}
 

@@ -19,7 +19,7 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels import attention as kernels_attention
 from podsim.kernels import convolutions as kernels_conv
 from podsim.kernels import elementwise as kernels_memory
-from podsim.kernels import engine_attention, engine_experts
+from podsim.kernels import engine_attention, engine_experts, engine_sums
 from podsim.kernels import engine_constants as engine_constants_module
 from podsim.kernels import gemm as kernels_gemm
 from podsim.kernels.constants import KernelConstants, kernel_constants
@@ -92,7 +92,7 @@ def changed_engines(law: str, architecture: str, kernel: str, key: str, factor: 
             return constants
         return replace(constants, values={**constants.values, key: constants.values[key] * factor})
 
-    with _replace_functions((engine_attention, engine_experts), "engine_constants", change):
+    with _replace_functions((engine_attention, engine_experts, engine_sums), "engine_constants", change):
         yield
 
 

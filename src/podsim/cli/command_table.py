@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from podsim.cli.command import Row
+from podsim.cli.learning_commands import LEARNING
 
 _SEARCHING = "searching plans"
 
 COMMANDS: Mapping[str, Row] = MappingProxyType({
+    **LEARNING,
     "show": Row(
         help="Show the sheet of anything in the catalogs.",
         options="machine_options:ShowOptions",
@@ -165,10 +167,12 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
     ),
     "serve": Row(
         help="Predict inference by batch on a GPU or MIG slices. Exit status 1: no batch fits, or is in time.",
-        options="machine_options:ServeOptions",
+        options="serving_options:ServeOptions",
         verb="serve",
-        report="cli.short_output:serving_report",
-        rows="rows",
+        output="output_options:PlotOutput",
+        report="report.views:report_of",
+        rows="report.views:rows_of",
+        picture="report.views:image_of",
         status=lambda answer: int(getattr(answer, "best", answer) is None),
     ),
     "launch": Row(
@@ -257,46 +261,6 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         show="cli.acceptance_output:show_acceptance",
         progress="doing",
         status=lambda acceptance: int(not acceptance.accepted),
-    ),
-    "scale fit": Row(
-        help="Fit a law of the loss to finished runs: parameters, tokens, loss.",
-        options="scale_options:ScaleFitOptions",
-        verb="scale_fit",
-        activity="fitting the law",
-        output="scale_options:ScaleOutput",
-        report="report.scale_tables:fit_report",
-        rows="rows",
-        data="report.scale_tables:fit_data",
-        picture="report.plot_scaling:scale_image",
-    ),
-    "scale loss": Row(
-        help="Predict the loss of a model after some tokens.",
-        options="scale_options:ScaleLossOptions",
-        verb="scale_loss",
-        output="scale_options:ScaleOutput",
-        report="report.scale_tables:loss_report",
-        data="report.scale_tables:fit_data",
-        picture="report.plot_scaling:scale_image",
-    ),
-    "scale best": Row(
-        help="Find the network that learns most on a machine in some days. Exit status 1: none fits.",
-        options="scale_options:ScaleBestOptions",
-        verb="scale_best",
-        output="scale_options:ScaleOutput",
-        report="report.scale_tables:best_report",
-        rows="front",
-        data="report.scale_tables:fit_data",
-        picture="report.plot_scaling:scale_image",
-        progress=_SEARCHING,
-    ),
-    "scale laws": Row(
-        help="Compare named scaling laws: where they disagree, and by how much.",
-        options="scale_options:ScaleLawsOptions",
-        verb="scale_laws",
-        output="scale_options:ScaleOutput",
-        report="report.scale_tables:laws_report",
-        rows="rows",
-        picture="report.plot_scaling:scale_image",
     ),
     "storage show": Row(
         help="Show what a storage system has and was shown to do.",

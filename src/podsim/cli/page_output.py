@@ -32,6 +32,7 @@ from podsim.report.plot_workers import tradeoff_image
 from podsim.report.report_page import report_page
 from podsim.report.screen import Report
 from podsim.report.theme import titled_figure
+from podsim.report.views import has_figure, image_of
 from podsim.results.acceptance import Acceptance
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.results.prediction import PlanResult, Prediction
@@ -77,6 +78,8 @@ def _page(answer: Any, report: Callable[[Any], Report], charts: Charts | None) -
 def charts_of(answer: Any) -> Sequence[Markup]:
     """The charts of an answer, as figures of a page; empty for kinds of answers without one."""
     draw = next((draw for kind, draw in CHARTS.items() if isinstance(answer, kind)), None)
+    if draw is None and has_figure(answer):
+        draw = _plot("Chart", image_of)
     return draw(answer) if draw else ()
 
 

@@ -13,7 +13,6 @@ from podsim.report.screen import Report
 from podsim.results.graphs import GraphCost
 from podsim.results.lab import ComparedCollectives
 from podsim.results.launched import PlanRead, Recipe
-from podsim.results.served import Figure
 from podsim.results.trained import ComparedDdp, ComparedTraining
 
 
@@ -40,13 +39,6 @@ def show_launch(answer: Recipe | PlanRead, output: Output, options: Mapping[str,
     print_answer(answer, output, load("report.launches:launch_report"))
     if isinstance(answer, Recipe) and not (output.json or output.csv):
         sys.stderr.writelines(f"podsim: note: {note}\n" for note in answer.notes)
-
-
-def serving_report(answer: Any) -> Report:
-    """The report of inference by batch, or of a figure of the white paper."""
-    kind = "figure_report" if isinstance(answer, Figure) else "served_report"
-    report: Report = load(f"report.serving:{kind}")(answer)
-    return report
 
 
 def storage_rows(answer: Any) -> Any:

@@ -54,7 +54,7 @@ def make_lot(
     """Plans that may be the fastest or the leanest: a plan that takes longer than the fastest by more than the machine's
     draw can fall draws more energy. `stated` turns times of the law into the ones to state."""
     least, most = (cluster_power(cluster, busy, within=machine) for busy in (0.0, 1.0))
-    seconds = result.step_seconds.ravel()[result.order]
+    seconds = result.seconds_of(result.order)
     near = result.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
     flag, combination = np.divmod(near, result.memory_bytes.size)
     plans = result.combinations.take(combination).having(

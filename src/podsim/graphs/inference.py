@@ -33,10 +33,15 @@ from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch
 from podsim.hardware.parts import PRECISIONS, Gpu
+from podsim.kernels.constants import kernel_constants
+from podsim.kernels.gemm import peak_of
+from podsim.kernels.power_clock import borrowed_clock
 
 FILE = "inference.toml"
 PRODUCTS = ("conv", "gemm", "attention", "recurrent")
 """The kinds of products, each with a speed of its own."""
+_FAMILIES = {"ampere": "a100", "volta": "v100", "turing": "t4"}
+"""architecture -> the family of its first measured GPU"""
 _FALLBACK = {"int8": "fp16", "tf32": "fp32", "bf16": "fp16"}
 """Precision -> what computes on a GPU without it."""
 
@@ -102,6 +107,10 @@ class ServedWork:
     bytes: float
     """B. The inputs of the batch, and results of their size."""
     is_int8: bool
+    flops: float
+    """FLOP. The arithmetic of the batch."""
+    peak: float
+    """FLOP/s. The peak of the GPU in the precision that computes."""
 
 
 @cache
@@ -137,9 +146,8 @@ def gpu_family(gpu: Gpu, serving: Serving) -> str:
     Another chip of a measured architecture takes the constants of its first family.
     """
     name = gpu.name.lower()
-    families = {"ampere": "a100", "volta": "v100", "turing": "t4"}
     family = next(
-        (each for each in serving.products if name.startswith(each)), families.get(gpu.architecture)
+        (each for each in serving.products if name.startswith(each)), _FAMILIES.get(gpu.architecture)
     )
     if family is None:
         known = ", ".join(serving.products)
@@ -169,8 +177,27 @@ def served_work(network: str, batch: int, gpu: Gpu, precision: str, rule: str) -
     return ServedWork(
         products=tuple(spent.values()),
         memory=float(plain.moved[~is_product].sum()) / gpu.memory_bandwidth, kernels=float(graph.kernels.sum()),
-        bytes=batch * _sample_bytes(network), is_int8=precision == "int8",
+        bytes=batch * _sample_bytes(network), is_int8=precision == "int8", flops=float(graph.flops.sum()),
+        peak=peak_of(gpu, precision),
     )  # fmt: skip
+
+
+def gpu_seconds(
+    work: ServedWork, engine: Engine, serving: Serving, gpu: Gpu, *, concurrency: int = 1
+) -> float:
+    """Seconds of one batch on a GPU.
+
+    A GPU on which the engine was not measured is as the one whose kernels it borrows, at the clock that its own power
+    limit leaves. A GPU of an architecture without any row is as an A100.
+    """
+    own = gpu_family(gpu, serving) if gpu.architecture in _FAMILIES else next(iter(serving.products))
+    lender = kernel_constants(gpu).base.partition("-")[0]
+    if own in engine.gpus or lender not in engine.gpus:
+        return served_seconds(work, engine, serving, own, concurrency=concurrency)
+    plain = served_seconds(work, engine, serving, lender, concurrency=concurrency)
+    clock = borrowed_clock(gpu, np.array([work.flops / plain / work.peak]))[0]
+    slower = replace(work, products=tuple(seconds / float(clock) for seconds in work.products))
+    return served_seconds(slower, engine, serving, lender, concurrency=concurrency)
 
 
 def served_seconds(
@@ -190,8 +217,12 @@ def served_seconds(
 
 @lru_cache(maxsize=512)
 def _merged_graph(network: str, rule: str, batch: int) -> OpGraph:
-    """The forward pass of a network: no gradient is wanted."""
-    graph = interpolate_batch(*_merged_ends(network, rule), batch)
+    """The forward pass of a network: no gradient is wanted. Where fusion depends on the batch, it starts again."""
+    single, double = _merged_ends(network, rule)
+    if len(single) == len(double):
+        graph = interpolate_batch(single, double, batch)
+    else:
+        graph = fuse(load_network(network, batch), FUSIONS[rule])
     return replace(graph, gradient_OA=np.zeros_like(graph.gradient_OA))
 
 

@@ -18,7 +18,7 @@ from podsim.errors import PodsimError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_run import EngineRun
 
-LAWS = ("prefill", "decode", "mla-prefill", "mla-decode", "moe")
+LAWS = ("prefill", "decode", "mla-prefill", "mla-decode", "moe", "all-reduce")
 """The laws with constants of their own."""
 
 

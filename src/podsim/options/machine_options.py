@@ -123,23 +123,3 @@ class MigCheckOptions:
 
     file: Path | str = option(MISSING, "A mig-parted file.", argument=True)
     gpu: str = option(MISSING, "The GPU it is for: a100-40gb, a100-80gb, a30, h100, h200.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServeOptions:
-    """A model that answers requests on GPUs or instances."""
-
-    model: str = option("", "A model that `podsim models` lists, a config.json, or resnet-50.", argument=True)
-    on: str = option(
-        "", "GPU or instances: a100-40gb, a100-40gb/1g.5gb, a100-40gb/7x1g.5gb, dgx-a100-40gb/7x1g."
-    )
-    batch: str = option("", "Batch sizes, as 8 or 1,8,94.")
-    precision: str | None = option(None, "fp16, bf16, tf32, fp32, fp8, mxfp8, nvfp4, int8; default fp16.")
-    sparse: bool = option(False, "Weights pruned 2:4.", flag="--sparse")
-    tokens: int | None = option(None, "Tokens of a sequence or a prompt; for an image, pixels of its side.")
-    output: int | None = option(None, "Tokens that a language model produces.")
-    latency: str = option("", "Answer each request within this, as 10ms.")
-    engine: str = option("", "tensorrt-2026 or tensorrt-2021.")
-    triton: Path | None = option(None, "Model repository for Triton's config.pbtxt.")
-    figure: int | None = option(None, "Make figure 7 or 12 of the DGX A100 white paper.")
-    overrides: Mapping[str, str] | None = overrides_option("gpu.memory=64GB, model.layers=12")

@@ -150,7 +150,17 @@ class TrainOptions(RanksOptions):
     all_reduce: str = option(
         "library", "Collective that adds gradients up: library, ring, tree, FILE.xml, FILE.py:FUNCTION."
     )
-    exchange: str = option("bsp", "bsp (all-reduce), ps (server, in step), ssp (bounded), async.")
+    precision: str = option(
+        "fp32",
+        "Operands of products are rounded to it: fp32, tf32, bf16, fp16, fp8, mxfp8, mxfp6, mxfp4, nvfp4; several "
+        "with commas run one after the other.",
+        also=("dtype",),
+    )
+    loss_scale: str = option("none", "Factor on the loss: none, 1024, 2^16, dynamic; several with commas.")
+    seeds: int = option(1, "Runs of each precision, with the seeds from --seed on.")
+    exchange: str = option(
+        "bsp", "bsp (all-reduce), ps (server, in step), ssp (bounded), async; local or diloco (weights)."
+    )
     staleness: int | None = option(
         None, "For ssp: steps that the fastest replica may be ahead of the slowest."
     )
@@ -160,7 +170,21 @@ class TrainOptions(RanksOptions):
         read=factors("worker", "3=1.5"),
     )
     steps: int = option(20, "Steps in all, with those before a resumption.")
-    rate: float = option(3e-3, "Learning rate of AdamW.")
+    local_steps: int = option(1, "For local and diloco: steps of a replica between exchanges of weights.")
+    optimizer: str = option("adamw", "adamw, sgd, lars or lamb.")
+    rate: float = option(3e-3, "Learning rate, after the warm-up.")
+    warmup: int = option(0, "Steps in which the learning rate grows from 0.")
+    base_batch: int | None = option(
+        None, "Batch that --rate is for; --batch gets the rate that --rate-rule gives."
+    )
+    rate_rule: str = option(
+        "auto", "auto (linear for sgd and lars, sqrt for adamw and lamb), linear, sqrt, none."
+    )
+    prune_at: int = option(0, "Steps after which weights are pruned 2:4, then trained on; 0: never.")
+    test_samples: int = option(0, "Samples on which accuracy is measured, before and after; 0: none.")
+    noise_scale: bool = option(
+        False, "Measure the gradient noise scale, for podsim scale batch.", flag="--noise-scale"
+    )
     seed: int = option(0, "Seed of the first weights and of the data.")
     data: str = option(
         "synthetic", "synthetic; a text file; a folder of images with a folder for each class."

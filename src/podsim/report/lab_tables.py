@@ -35,6 +35,7 @@ _DISK = {
 _STORAGE_KINDS = ("compute", "write", "read", "wait", "processor", "rest")
 """parts of a prediction of storage, in their order"""
 _EXCHANGES = {"ps": "a parameter server, in step", "async": "a parameter server, nobody waits"}
+_OUTER = {"local": "the mean of the weights", "diloco": "an outer step of the weights (DiLoCo)"}
 _SHOWN = 12
 """The number of printed steps of a long run."""
 _FLOPS = {"product": 2.0, "linear": 6.0}
@@ -263,6 +264,8 @@ def run_name(run: MeasuredTraining) -> str:
 def _exchange_text(run: MeasuredTraining) -> str:
     if run.exchange == "ssp":
         return f"a parameter server, staleness {run.staleness} at most"
+    if run.exchange in _OUTER:
+        return f"{_OUTER[run.exchange]} after every {run.local_steps} steps"
     if run.exchange != "bsp":
         return _EXCHANGES[run.exchange]
     return "" if run.plan["dp"] == 1 or int(run.plan["zero"]) > 1 else f"all-reduce: {run.all_reduce}"
@@ -296,6 +299,8 @@ def training_report(
     if run.late:
         mean = sum(int(key) * count for key, count in run.late.items()) / sum(run.late.values())
         yield f"gradients were {mean:.2f} updates late in the mean, {max(map(int, run.late))} at most"
+    if run.accuracy:
+        yield Paragraph(_accuracy(run))
     if run.train != "full":
         yield from (Paragraph(text) for text in _tuned(run))
     for name, other in (others or {}).items():
@@ -304,6 +309,23 @@ def training_report(
         yield raw(
             f"losses of {len(pairs)} steps are within {most:.1e} of those of {name} ({run_name(other)})"
         )
+
+
+def _accuracy(run: MeasuredTraining) -> str:
+    """The accuracy on a sample, before and after pruning."""
+    shares = {name: f"{share:.2%}".replace("%", " %") for name, share in run.accuracy.items()}
+    kept = (
+        f"pruned 2:4 after step {run.prune_at}, {shares['kept']} of the magnitude kept"
+        if "kept" in shares
+        else ""
+    )
+    if "end" not in shares:
+        return kept
+    if "dense" not in shares:
+        return f"accuracy {shares['end']}" + f"; {kept}" * bool(kept)
+    points = 100 * (run.accuracy["end"] - run.accuracy["dense"])
+    end = f"{shares['end']} after retraining ({points:+.2f} points)"
+    return f"accuracy {shares['dense']} dense, {shares['pruned']} {kept}, {end}"
 
 
 def _tuned(run: MeasuredTraining) -> Iterator[str]:

@@ -20,7 +20,9 @@ def served_report(served: Served) -> Iterator[Block]:
         "encoder": f"{served.tokens} tokens", "images": f"{served.tokens} x {served.tokens} pixels",
         "generator": f"{served.tokens} tokens in, {served.output} out", "samples": "a sample as captured",
     }[served.kind]  # fmt: skip
-    yield bold(f"{served.model} on {count}{served.gpu}: {served.precision}{sparse}, {length}")
+    count = f"{served.instances} replicas, each on " if served.layout and served.instances > 1 else count
+    layout = f" ({served.layout}, {served.engine})" if served.layout else ""
+    yield bold(f"{served.model} on {count}{served.gpu}{layout}: {served.precision}{sparse}, {length}")
     cache = f", {format_quantity(served.cache, 'B')} of keys and values a sequence" if served.cache else ""
     weights, limit = (format_quantity(size, "B") for size in (served.weights, served.memory_limit))
     yield f"Weights {weights}{cache}; {limit} hold a batch of {served.largest:,}"

@@ -259,7 +259,8 @@ def simulated_data(step: SimulatedStep, *, spans: bool = False) -> dict[str, Any
     held = {
         field.name: getattr(step, field.name)
         for field in fields(step)
-        if field.name not in ("timeline", "links") and not (field.name == "failure" and step.failure is None)
+        if field.name not in ("make_timeline", "links")
+        and not (field.name == "failure" and step.failure is None)
     }
     data: dict[str, Any] = plain_value(held)
     data["links"] = [

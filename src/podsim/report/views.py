@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from podsim.errors import PodsimError
 from podsim.report.plain_data import flat_lines, plain_value
+from podsim.report.plots import figure_image
 from podsim.report.screen import report_lines
 from podsim.report.screen_html import report_html
 from podsim.results.shown import Shown
@@ -33,6 +34,8 @@ class View(NamedTuple):
 
 VIEWS: Mapping[str, View] = {
     "Acceptance": View("acceptance_tables:acceptance_report", "checks"),
+    "BatchAdvice": View("batch_tables:batch_report", "rows", "plot_batches:batch_figure"),
+    "BestServing": View("best_tables:best_report", "ways", "plot_best:best_figure"),
     "Bill": View("expenses:bill_report", "rows"),
     "Captured": View("graph_tables:captured_report"),
     "CheckpointTime": View("run_tables:checkpoint_report"),
@@ -48,6 +51,8 @@ VIEWS: Mapping[str, View] = {
     "Figure": View("serving:figure_report", "rows"),
     "FioRun": View("storage_tables:fio_report", "rows", "plot_storage:fio_figure"),
     "Goodput": View("run_tables:goodput_report", "", "plot_runs:goodput_figure"),
+    "FormatSheet": View("format_tables:format_report", "format_tables:format_rows"),
+    "FormatTable": View("format_tables:format_report", "rows"),
     "GraphCost": View("graph_tables:graph_report", "ops"),
     "InputRun": View("storage_tables:input_report", "stages"),
     "JobChain": View("job_tables:jobs_report", "rows"),
@@ -63,11 +68,13 @@ VIEWS: Mapping[str, View] = {
     "MeasuredLoader": View("lab_tables:loader_report", "rows"),
     "MeasuredTraining": View("lab_tables:training_report", "rows", "plot_losses:loss_figure"),
     "MigPlan": View("mig_tables:plan_report"),
+    "MinutesTable": View("minutes_tables:minutes_report", "rows"),
     "PackResult": View("queue_tables:pack_report", "rows", "plot_queue:pack_figure"),
     "PlanRead": View("launches:launch_report"),
     "PlanResult": View("glance:plans_glance", "", "plot_plans:plans_figure"),
     "PowerReport": View("expenses:power_report", "loads"),
     "Prediction": View("glance:prediction_glance", "", "plot_plans:prediction_figure"),
+    "Pruned": View("prune_tables:prune_report", "tensors"),
     "QueueResult": View(
         "queue_tables:queue_report", "queue_tables:plain_rows", "plot_queue:queue_figure",
         "queue_tables:plain_result",
@@ -77,9 +84,12 @@ VIEWS: Mapping[str, View] = {
     "ScaleFit": View("scale_tables:fit_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScaleLaws": View("scale_tables:laws_report", "rows", "plot_scaling:scale_figure"),
     "ScaleLoss": View("scale_tables:loss_report", "", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScenarioRun": View(
+        "scenario_tables:scenario_report", "scenario_tables:scenario_rows", "plot_serving:scenario_figure"
+    ),
     "ScheduleComparison": View("schedules:schedules_report", "rows"),
     "ScheduleSheet": View("schedules:schedule_report", "actions", "plot_schedule:schedule_figure"),
-    "Served": View("serving:served_report", "rows"),
+    "Served": View("serving:served_report", "rows", "plot_serving:served_figure"),
     "Sheet": View("sheets:sheet_report"),
     "SimulatedStep": View("simulation:simulated_report", "critical", data="simulation:simulated_data"),
     "SizeRun": View("storage_tables:size_report", "needs"),
@@ -96,6 +106,29 @@ VIEWS: Mapping[str, View] = {
     "Validation": View("comparisons:summary_report"),
 }  # fmt: skip
 """by the name of the class"""
+
+
+def report_of(answer: Shown) -> Any:
+    """The report of an answer, whatever its kind, as blocks."""
+    return _called(_view(answer).report, answer)
+
+
+def rows_of(answer: Shown) -> Any:
+    """What CSV shows of an answer, whatever its kind."""
+    rows = _view(answer).rows
+    if ":" in rows:
+        return _called(rows, answer)
+    return getattr(answer, rows) if rows else answer
+
+
+def has_figure(answer: Any) -> bool:
+    """Whether an answer is of a kind with a chart."""
+    return bool(_view(answer).figure)
+
+
+def image_of(answer: Shown, kind: str) -> bytes:
+    """Bytes of an answer's chart, "svg" or "png"; PodsimError if it has none."""
+    return figure_image(figure(answer), kind)
 
 
 def _view(answer: Shown) -> View:
@@ -124,7 +157,7 @@ def short_text(answer: Shown) -> str:
 
 def html(answer: Shown) -> str:
     """The report of an answer as HTML."""
-    return report_html(_called(_view(answer).report, answer))
+    return report_html(report_of(answer))
 
 
 def plain_data(answer: Shown) -> dict[str, Any]:
@@ -136,7 +169,7 @@ def plain_data(answer: Shown) -> dict[str, Any]:
 
 def data_frame(answer: Shown) -> Any:
     """The rows of the command's --csv, as a data frame of pandas, or else of polars."""
-    lines = flat_lines(_rows(answer))
+    lines = flat_lines(rows_of(answer))
     columns = list(dict.fromkeys(name for line in lines for name in line))
     for package in ("pandas", "polars"):
         try:
@@ -145,13 +178,6 @@ def data_frame(answer: Shown) -> Any:
             continue
         return frame({name: [line.get(name) for line in lines] for name in columns})
     raise PodsimError("a data frame needs pandas or polars: pip install pandas")
-
-
-def _rows(answer: Shown) -> Any:
-    rows = _view(answer).rows
-    if ":" in rows:
-        return _called(rows, answer)
-    return getattr(answer, rows) if rows else answer
 
 
 def figure(answer: Shown, **options: Any) -> Any:

@@ -82,6 +82,10 @@ class Served(Shown):
     """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""
+    plan: Mapping[str, object] = field(default_factory=dict)
+    """The plan of a language model by field: its degrees, formats and limits; empty for other networks."""
+    layout: str = ""
+    """The division of a language model in words, such as "tp=4"."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +76,8 @@ class SimulatedStep(Shown):
     """The number of ops that were played."""
     represented: int
     """The number of ops of all ranks that they stand for."""
-    timeline: Timeline
+    make_timeline: Callable[[], Timeline]
+    """Makes the timeline, of which an unfolded step has tens of millions of spans."""
     links: tuple[LinkUse, ...]
     critical: tuple[CriticalOps, ...]
     """The ops of the critical path, longest first."""
@@ -86,3 +88,8 @@ class SimulatedStep(Shown):
     warnings: tuple[str, ...] = ()
     failure: FailedStep | None = field(default=None, metadata={"asked": True})
     """The failure in the step; step_time is then the time when all ranks stand still, or the end after a detour."""
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The spans of every op and wait, made when they are first asked for."""
+        return self.make_timeline()

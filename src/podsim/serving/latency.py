@@ -11,6 +11,7 @@ import numpy as np
 from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
+from podsim.kernels.power_clock import borrowed_clock
 from podsim.results.served import Served, ServedBatch
 from podsim.serving.engines import Engine
 from podsim.serving.inference_passes import (
@@ -28,6 +29,9 @@ from podsim.workload.model import Model
 
 LARGEST_BATCH = 65_536
 """The largest number of concurrent sequences, above any engine's limit."""
+
+_CLOCKED = ("products", "attention")
+"""parts whose speed is that of the clock"""
 
 Network: TypeAlias = "Model | ConvNet"
 
@@ -112,6 +116,8 @@ def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -
     batch_B = np.array(batches, float)
     first, more = _passes(task, gpu, batch_B)
     parts = first.seconds(task.engine, task.precision, task.sparse)
+    if more is None:
+        parts = _clocked(task, gpu, batch_B, parts)
     prompt_B = sum(parts.values(), np.zeros_like(batch_B))
     token_B = np.zeros_like(batch_B)
     if more is not None:
@@ -135,6 +141,13 @@ def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -
             )
         )  # fmt: skip
     return tuple(made)
+
+
+def _clocked(task: Task, gpu: Gpu, batch_B: Floats, parts: dict[str, Floats]) -> dict[str, Floats]:
+    """The parts of one pass at the clock that the power limit leaves for its arithmetic."""
+    peak = peak_of(runs_on(gpu, task.precision, task.sparse), task.precision)
+    clock = borrowed_clock(gpu, batch_B * task.flops / sum(parts.values()) / peak)
+    return {key: seconds / clock if key in _CLOCKED else seconds for key, seconds in parts.items()}
 
 
 def memory_bytes(task: Task, batch: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from podsim.errors import (
     CatalogError,
@@ -11,7 +12,7 @@ from podsim.errors import (
     unknown_name,
 )
 from podsim.hardware.catalog import aliases, find, load_gpu, names
-from podsim.hardware.cluster import load_cluster
+from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.mig.layouts import read_layout
 from podsim.hardware.mig.profiles import slicing_of
 from podsim.hardware.mig.split import slice_of
@@ -47,6 +48,28 @@ def read_serving_gpu(on: str, overrides: Mapping[str, str] | None) -> tuple[Gpu,
     if profile is None:
         return chip, 1, count
     return *_slices(chip, profile), count
+
+
+def read_serving_cluster(on: str, overrides: Mapping[str, str] | None) -> Cluster:
+    """The GPUs or instances of a text as a cluster, with one GPU where it names a GPU without a number."""
+    chip, each, gpus = read_serving_gpu(on, overrides)
+    match = _PLACE.fullmatch(on.strip())
+    assert match is not None
+    number, name, _ = match.groups()
+    entry = find(name)
+    keys = {key: value for key, value in (overrides or {}).items() if not key.startswith("model.")}
+    if entry and entry[0] == "gpu":
+        cluster = load_cluster(
+            name, {f"gpu.{key}".replace("gpu.gpu.", "gpu."): keys[key] for key in keys}, gpus=gpus
+        )
+    elif number:
+        cluster = load_cluster(f"{name}:{number}", keys)
+    else:
+        cluster = load_cluster(name, keys)
+    if each == 1 and "/" not in chip.name:
+        return cluster
+    system = replace(cluster.system, gpu=chip, gpus=cluster.system.gpus * each)
+    return replace(cluster, name=chip.name, system=system)
 
 
 def _slices(chip: Gpu, text: str) -> tuple[Gpu, int]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from podsim.errors import PodsimError
 from podsim.results.served import Served
 
 _ENCODER = ("input_ids", "segment_ids", "input_mask")
@@ -71,3 +73,15 @@ def _list(name: str, tensors: Sequence[tuple[str, str, tuple[int, ...]]]) -> str
         for tensor, kind, dims in tensors
     ]
     return f"{name} [\n" + ",\n".join(rows) + "\n]\n"
+
+
+def write_config(answer: Served, directory: Path) -> None:
+    """config.pbtxt in a model repository. Raises PodsimError where nothing can be written, or no batch is in time."""
+    if answer.best is None:
+        raise PodsimError("triton: no batch is in time, so there is none to configure; give a longer latency")
+    path = directory / model_name(answer) / "config.pbtxt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(config_text(answer), "utf-8")
+    except OSError as error:
+        raise PodsimError(f"{path}: cannot be written: {error.strerror}") from None

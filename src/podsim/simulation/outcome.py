@@ -6,6 +6,8 @@ Memory of each rank over a step: what it holds all the time, and what passes lea
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,8 +46,7 @@ def outcome(
     model: Model, cluster: Cluster, plan: Plan, lowered: Lowered, played: Played, closed_form: float
 ) -> SimulatedStep:
     """The result of one step. Spans of the compute lane fill it from start to end, waiting named by its cause."""
-    gaps = _gaps(lowered, played)
-    parts_CX = part_seconds(lowered, played, gaps)
+    parts_CX = part_seconds(lowered, played)
     busiest = int(np.argmax(parts_CX[:, : len(SPLIT)].sum(axis=1) - parts_CX[:, SPLIT.index("bubble")]))
     memory, counters = memory_counters(lowered, played, plan)
     copies = lowered.classes.copies
@@ -54,7 +55,7 @@ def outcome(
         closed_form=closed_form, parts=dict(zip(SPLIT, parts_CX[busiest].tolist(), strict=True)),
         bubble=_bubble_ratio(lowered, played, parts_CX), ranks=lowered.classes.count, ops=len(lowered.what),
         represented=int((np.diff(lowered.base) * copies).sum()),
-        timeline=_timeline(lowered, played, plan, gaps, counters),
+        make_timeline=lambda: _timeline(lowered, played, plan, _all_gaps(lowered, played), counters),
         links=_links(lowered, played, plan, adapter_rate(cluster)), critical=_critical(lowered, played, plan),
         memory=memory, memory_limit=usable_bytes(cluster.gpu, load_software(plan.software, cluster.gpu)),
     )  # fmt: skip
@@ -67,15 +68,45 @@ class Gaps:
         """Columns of one length."""
         self.owner, self.start, self.end, self.part = owner, start, end, part
 
+    def columns(self) -> tuple[Ints, Floats, Floats, Ints]:
+        """The four columns."""
+        return self.owner, self.start, self.end, self.part
 
-def _gaps(lowered: Lowered, played: Played) -> Gaps:
-    """Waiting on each compute stream, to the end of the step, by what ended it.
+
+_BLOCK = 2_000_000
+"""The ops of all classes that are taken together: more only fill the memory."""
+
+
+def _class_blocks(lowered: Lowered) -> Iterator[slice]:
+    """All classes, those of about a block of ops at once."""
+    base = lowered.base
+    first = 0
+    while first < lowered.classes.count:
+        last = int(np.searchsorted(base, base[first] + _BLOCK, side="right")) - 1
+        yield slice(first, max(last, first + 1))
+        first = max(last, first + 1)
+
+
+def _ops_of(lowered: Lowered, classes: slice, stream: Stream) -> tuple[Ints, Ints]:
+    """(ops of a stream of some classes, the class of each)."""
+    low, high = lowered.base[classes.start], lowered.base[classes.stop]
+    ops = low + np.flatnonzero(lowered.ops.stream[low:high] % STREAMS == stream)
+    return ops, lowered.ops.stream[ops] // STREAMS
+
+
+def _all_gaps(lowered: Lowered, played: Played) -> Gaps:
+    """The gaps of all classes."""
+    gaps = [_gaps(lowered, played, classes) for classes in _class_blocks(lowered)]
+    return Gaps(*(np.concatenate(column) for column in zip(*map(Gaps.columns, gaps), strict=True)))
+
+
+def _gaps(lowered: Lowered, played: Played, classes: slice) -> Gaps:
+    """Waiting on the compute streams of some classes, to the end of the step, by what ended it.
 
     A wait for what a neighbour sends counts as "pp" while that is on its way, and as bubble before. One for exchanges
     counts as "dp" as long as the rank exchanges something, and as bubble while a rank that comes late holds them up.
     """
-    compute = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.COMPUTE)
-    owner = np.searchsorted(lowered.base, compute, side="right") - 1
+    compute, owner = _ops_of(lowered, classes, Stream.COMPUTE)
     start, end = played.start[compute], played.end[compute]
     before = np.concatenate([[0.0], end[:-1]])
     before[np.concatenate([[True], owner[1:] != owner[:-1]])] = 0.0
@@ -86,7 +117,7 @@ def _gaps(lowered: Lowered, played: Played) -> Gaps:
     low, high, who = before[waits], start[waits], owner[waits]
     sends, exchanges = (kind == SPLIT.index(name) for name in ("pp", "dp"))
     left = np.where(sends, np.clip(played.start[np.maximum(cause, 0)], low, high), low)
-    under_way = _exchange_seconds(lowered, played, who[exchanges], low[exchanges], high[exchanges])
+    under_way = _exchange_seconds(lowered, played, classes, who[exchanges], (low[exchanges], high[exchanges]))
     left[exchanges] = np.clip(high[exchanges] - under_way, low[exchanges], high[exchanges])
     last = np.concatenate([owner[1:] != owner[:-1], [True]])
     rest = np.full(int(last.sum()), SPLIT.index("bubble"))
@@ -100,12 +131,13 @@ def _gaps(lowered: Lowered, played: Played) -> Gaps:
     return Gaps(*(column[wide] for column in joined))
 
 
-def _exchange_seconds(lowered: Lowered, played: Played, owner: Ints, low: Floats, high: Floats) -> Floats:
-    """Seconds between two times in which the DATA stream of a class has something under way."""
-    data = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.DATA)
+def _exchange_seconds(
+    lowered: Lowered, played: Played, classes: slice, owner: Ints, times: tuple[Floats, Floats]
+) -> Floats:
+    """Seconds between two times in which the DATA stream of each one's class has something under way."""
+    data, of = _ops_of(lowered, classes, Stream.DATA)
     apart = 2 * max(played.seconds, 1e-30)  # times of one class after those of another
-    shift = (np.searchsorted(lowered.base, data, side="right") - 1) * apart
-    start, end = played.start[data] + shift, played.end[data] + shift
+    start, end = played.start[data] + of * apart, played.end[data] + of * apart
     done = np.concatenate([[0.0], np.cumsum(played.end[data] - played.start[data])])
 
     def busy_until(time: Floats) -> Floats:
@@ -113,6 +145,7 @@ def _exchange_seconds(lowered: Lowered, played: Played, owner: Ints, low: Floats
         rest = np.maximum(end[np.maximum(begun - 1, 0)] - time, 0.0) if len(data) else np.zeros(len(time))
         return np.asarray(done[begun] - np.where(begun > 0, rest, 0.0))
 
+    low, high = times
     return busy_until(high + owner * apart) - busy_until(low + owner * apart)
 
 
@@ -120,23 +153,24 @@ def _cause(kind: str) -> int:
     return SPLIT.index("pp" if kind == "send" else WAITS.get(kind, "bubble"))
 
 
-def part_seconds(lowered: Lowered, played: Played, gaps: Gaps | None = None) -> Floats:
+def part_seconds(lowered: Lowered, played: Played) -> Floats:
     """Seconds of each class's compute stream by part of the step, shape (classes, parts); rows add up to the step."""
-    gaps = gaps or _gaps(lowered, played)
-    compute = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.COMPUTE)
-    owner = np.searchsorted(lowered.base, compute, side="right") - 1
     mixes = np.stack(
         [piece.parts / piece.seconds if piece.seconds else piece.parts for piece in lowered.pieces]
     )
-    what = lowered.what[compute]
-    taken = np.bincount(
-        owner * len(mixes) + what,
-        played.end[compute] - played.start[compute],
-        lowered.classes.count * len(mixes),
-    )
-    parts = taken.reshape(lowered.classes.count, len(mixes)) @ mixes
-    np.add.at(parts, (gaps.owner, gaps.part), gaps.end - gaps.start)
-    return np.asarray(parts)
+    parts = np.zeros((lowered.classes.count, len(SPLIT)))
+    for classes in _class_blocks(lowered):
+        compute, owner = _ops_of(lowered, classes, Stream.COMPUTE)
+        count = classes.stop - classes.start
+        taken = np.bincount(
+            (owner - classes.start) * len(mixes) + lowered.what[compute],
+            played.end[compute] - played.start[compute],
+            count * len(mixes),
+        )
+        parts[classes] = taken.reshape(count, len(mixes)) @ mixes
+        gaps = _gaps(lowered, played, classes)
+        np.add.at(parts, (gaps.owner, gaps.part), gaps.end - gaps.start)
+    return parts
 
 
 def _bubble_ratio(lowered: Lowered, played: Played, parts_CX: Floats) -> float:
@@ -225,6 +259,7 @@ def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tu
     routes = transfers.routes[1].reshape(-1, 2)[ops.transfer[wired] if len(wired) else wired]
     ways = np.concatenate([routes, np.stack([2 * own, 2 * own + 1], axis=1)])
     out = []
+    known: dict[tuple[object, ...], LinkUse] = {}  # equal ranks load their links alike
     for way, text in ((0, "out of"), (1, "into")):
         link = ways[:, way].astype(np.min_scalar_type(int(ways.max())))  # the smaller, the faster sorted
         order = np.argsort(link, kind="stable")
@@ -235,11 +270,11 @@ def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tu
             name = f"{text} {_process_name(lowered, plan, c)}{later}"
             copies = int(lowered.classes.copies[c])
             capacity = float(transfers.capacity[number]) if len(transfers.capacity) else line_rate
-            out.append(
-                link_use(
-                    name, copies, capacity, (names, kind[chosen]), amount[chosen], start[chosen], end[chosen]
-                )
-            )
+            columns = kind[chosen], amount[chosen], start[chosen], end[chosen]
+            key = (capacity, *(column.tobytes() for column in columns))
+            use = known.get(key) or link_use(name, copies, capacity, (names, columns[0]), *columns[1:])
+            known[key] = use
+            out.append(replace(use, name=name, copies=copies))
     return tuple(sorted(out, key=lambda use: -use.bytes))
 
 

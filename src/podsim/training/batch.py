@@ -305,7 +305,7 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
     )
 
 
-def layout_of(tables: PlanTables, part: slice) -> Layout:
+def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
     """The layouts of some of the plans."""
     plan, software = tables.plan, tables.software
     if plan.size > 1:

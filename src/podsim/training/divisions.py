@@ -14,7 +14,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.training.batch import Keyed, PlanTables, distinct_keys, gather, layout_of, prepare
+from podsim.training.batch import Keyed, PlanTables, distinct_keys, gather, prepare
 from podsim.training.groups import GROUP_KEY, end_table
 from podsim.training.layout import Layout, StepEnd
 from podsim.training.memory import memory_kind_bytes
@@ -77,10 +77,13 @@ def divide_plans(
 
 
 def divided_chunk(
-    tables: PlanTables, divisions: Sequence[Division], chunk: slice
-) -> Iterator[tuple[slice, Division, Layout, StepEnd]]:
-    """(slice of all plans, their division, layouts and ends) of a chunk of layouts, each computed once."""
-    layout = layout_of(tables, chunk)
+    layout: Layout, divisions: Sequence[Division], chunk: slice
+) -> Iterator[tuple[slice, Division, Shaped[Array, "plan"] | None, Layout, StepEnd]]:
+    """What the plans of a chunk of layouts are, division by division.
+
+    Gives (slice of all plans, their division, the position of each one's layout in the chunk, or None where all are
+    in it, layouts, ends).
+    """
     for division in divisions:
         # of the layouts' own type: else all of them would be converted
         bounds = np.array([chunk.start, chunk.stop], dtype=division.layouts.dtype)
@@ -88,21 +91,24 @@ def divided_chunk(
         if low == high:
             continue
         every = high - low == layout.plan.size
-        own = layout if every else gather(layout, division.layouts[low:high] - chunk.start)
+        index = None if every else division.layouts[low:high] - chunk.start
+        own = layout if index is None else gather(layout, index)
         part = slice(division.start + low, division.start + high)
-        yield part, division, own, division.ends.of(slice(low, high))
+        yield part, division, index, own, division.ends.of(slice(low, high))
 
 
-def cost_division(
+def division_seconds(
     tables: PlanTables, layout: Layout, end: StepEnd, division: Division, flags: Shaped[Array, "flags field"]
-) -> tuple[Shaped[Array, "flags plan"], Shaped[Array, "plan"]]:
-    """(step seconds, bytes on the fullest stage) of layouts under one way to divide.
-
-    `flags` has values of overlap_grad and overlap_param, which make no difference to memory.
-    """
+) -> Shaped[Array, "flags plan"]:
+    """Step seconds of layouts under one way to divide; `flags` has values of overlap_grad and overlap_param."""
     divided = {"zero": division.zero, "shard": division.shard}
     overlaps = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
     plan = layout.plan.having({**divided, **overlaps})
-    times = step_times(layout, plan, tables.software, end, tables.core_share)
-    total = reduce(np.add, memory_kind_bytes(plan, tables.software, layout.held))
-    return times.step, np.where(layout.stages.count > 0, total, 0.0).max(axis=0)
+    return step_times(layout, plan, tables.software, end, tables.core_share).step
+
+
+def division_bytes(layout: Layout, division: Division, software: Software) -> Shaped[Array, "plan"]:
+    """Bytes on the fullest stage of layouts under one way to divide."""
+    plan = layout.plan.having({"zero": division.zero, "shard": division.shard})
+    total = reduce(np.add, memory_kind_bytes(plan, software, layout.held))
+    return np.asarray(np.where(layout.stages.count > 0, total, 0.0).max(axis=0))

@@ -1,44 +1,39 @@
-"""Every legal plan of a model on a cluster, each with its time and memory: the best, the Pareto front, what was cut.
-
-The space of a search is built field by field, and cut as early as possible. What changes the numbers trained (precision,
-batch, sequence) is the user's choice and stays fixed.
-"""
+"""Every legal plan of a model on a cluster, with memory and bounds: the best, the Pareto front, what was cut."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
 from podsim.axes import Shaped
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.options.plan_options import LayoutFields
-from podsim.options.question import options_of
-from podsim.training.batch import PlanTables, chunks
+from podsim.training.batch import PlanTables, chunks, layout_of
+from podsim.training.contenders import Contenders, least_layout_seconds
 from podsim.training.divisions import (
     Division,
-    cost_division,
     divide_plans,
     divided_chunk,
+    division_bytes,
+    division_seconds,
     sort_by_division,
 )
+from podsim.training.layout import Layout, StepEnd
 from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Recompute, Schedule
-from podsim.training.rules import RULES, Facts, facts, is_available
+from podsim.training.plan_values import Array
+from podsim.training.search_space import Space, space
 from podsim.training.software import Software, load_software
 from podsim.workload.model import Model
 
-Space: TypeAlias = Mapping[str, Sequence[Any]]
-"""The values that each field may take; every legal one for a field that is left out."""
-
-SEARCHED = {name: known for name, known in options_of(LayoutFields).items() if name != "dp"}
-"""The fields that a search chooses; dp takes the remaining GPUs."""
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,16 +44,20 @@ class SearchResult:
     """The plans without the two flags."""
     flags: Shaped[Array, "flags field"]
     """The values of overlap_grad and overlap_param."""
-    step_seconds: Shaped[Array, "flags plan"]
-    """s. The time of a step; infinite where the flags equal another plan, or where a plan was not reached."""
+    timed: Shaped[Array, "timed"]
+    """The combinations that have a time (`search`), ascending."""
+    step_seconds: Shaped[Array, "flags timed"]
+    """s. The time of a step; infinite where the flags equal another plan."""
     memory_bytes: Shaped[Array, "plan"]
     """B. The memory of the fullest stage."""
     order: Array
-    """The positions of the plans that fit, fastest first."""
+    """The positions of the plans that fit and have a time, fastest first."""
     pareto: Array
     """The positions on the front of memory against time, fastest first."""
     evaluated: int
-    """The number of plans with a time and a memory, whether they fit or not."""
+    """The number of plans with a memory and a time or a bound of it, whether they fit or not."""
+    fitting: int
+    """The number of them that fit."""
     cut: dict[str, int] = field(default_factory=dict)
     """The number of combinations never evaluated, by the rule that they break."""
     complete: bool = True
@@ -70,9 +69,14 @@ class SearchResult:
         grad, param = self.flags[flag].tolist()
         return self.combinations.take(combination).having({"overlap_grad": grad, "overlap_param": param})
 
+    def seconds_of(self, positions: Array) -> Array:
+        """Step seconds of the plans at positions, which must have a time."""
+        flag, combination = np.divmod(positions, self.memory_bytes.size)
+        return np.asarray(self.step_seconds[flag, np.searchsorted(self.timed, combination)])
+
     def seconds(self, position: int) -> float:
         """Step seconds of the plan at a position."""
-        return float(self.step_seconds.ravel()[position])
+        return float(self.seconds_of(np.array(position)))
 
     def memory(self, position: int) -> float:
         """Bytes of the plan at a position."""
@@ -97,39 +101,98 @@ def _is_redundant(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) ->
     return np.asarray((idle_grad & (grad != flags[0, 0])) | ((zero == 0) & (param != flags[0, 1])))
 
 
-@dataclass(frozen=True)
-class _Costs:
-    """Times and memory of all plans, filled chunk by chunk; no two chunks share a plan."""
+def _flag_count(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) -> Shaped[Array, "plan"]:
+    """The number of flags that are not redundant."""
+    idle_grad = (np.asarray(plan.dp) * plan.cp == 1) | (zero == 3)
+    grads, params = np.unique(flags[:, 0]).size, np.unique(flags[:, 1]).size
+    return np.where(idle_grad, 1, grads) * (1 if zero == 0 else params)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bounds:
+    """Memory and least times of all plans, filled chunk by chunk; no two chunks share a plan."""
 
     tables: PlanTables
     divisions: Sequence[Division]
     flags: Shaped[Array, "flags field"]
-    step_seconds: Shaped[Array, "flags plan"]
+    room: float
+    """B. The memory of a GPU that a plan may use."""
+    least_seconds: Shaped[Array, "plan"]
+    """s. Infinite where a plan does not fit."""
     memory_bytes: Shaped[Array, "plan"]
+    step_seconds: Shaped[Array, "flags plan"] | None
+    """s. The times of all plans; None where only contenders get one."""
 
-    def fill(self, chunk: slice) -> tuple[int, int]:
-        """Cost the plans of a chunk of layouts; (combinations, plans among them)."""
-        done = evaluated = 0
-        for part, division, layout, end in divided_chunk(self.tables, self.divisions, chunk):
-            skip = _is_redundant(layout.plan, division.zero, self.flags)
-            tried = np.flatnonzero(~skip.all(axis=1))
-            costs = cost_division(self.tables, layout, end, division, self.flags[tried])
-            self.step_seconds[tried, part] = np.where(skip[tried], np.inf, costs[0])
-            self.memory_bytes[part] = costs[1]
-            done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
-        return done, evaluated
+    def fill(self, chunk: slice) -> tuple[int, int, int]:
+        """Bound the plans of a chunk of layouts; (combinations, plans among them, plans that fit)."""
+        layout = layout_of(self.tables, chunk)
+        least = least_layout_seconds(layout, self.tables.software, self.tables.core_share)
+        done = evaluated = fitting = 0
+        for part, division, index, own, end in divided_chunk(layout, self.divisions, chunk):
+            memory = self.memory_bytes[part] = division_bytes(own, division, self.tables.software)
+            fits = memory <= self.room
+            lowest = (least if index is None else least[index]) + end.last.optimizer
+            self.least_seconds[part] = np.where(fits, lowest, np.inf)
+            count = np.broadcast_to(_flag_count(own.plan, division.zero, self.flags), memory.shape)
+            done, evaluated = done + memory.size, evaluated + int(count.sum())
+            fitting += int(count[fits].sum())
+            if self.step_seconds is not None:
+                self.step_seconds[:, part] = self.flag_seconds(division, own, end)
+        return done, evaluated, fitting
 
-    def filled(self, jobs: int) -> Iterator[tuple[int, int]]:
-        """Fill all chunks, by one or several threads; what `fill` gives of each."""
-        slices = chunks(self.tables.plan.size)
-        if jobs == 1:
-            yield from map(self.fill, slices)
-            return
-        pool = ThreadPoolExecutor(jobs or os.cpu_count())
-        try:
-            yield from pool.map(self.fill, slices)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    def flag_seconds(self, division: Division, layout: Layout, end: StepEnd) -> Shaped[Array, "flags plan"]:
+        """Step seconds of layouts under one way to divide, with all flags; infinite where a flag is redundant."""
+        skip = _is_redundant(layout.plan, division.zero, self.flags)
+        tried = np.flatnonzero(~skip.all(axis=1))
+        seconds = np.full((len(self.flags), layout.plan.size), np.inf)
+        seconds[tried] = division_seconds(self.tables, layout, end, division, self.flags[tried])
+        seconds[skip] = np.inf
+        return seconds
+
+    def part_seconds(self, part: tuple[Division, Array]) -> Shaped[Array, "flags position"]:
+        """Step seconds of plans of one division, by their positions in it."""
+        division, own = part
+        layout = layout_of(self.tables, division.layouts[own])
+        return self.flag_seconds(division, layout, division.ends.of(own))
+
+    def seconds_at(self, positions: Shaped[Array, "position"], jobs: int) -> Shaped[Array, "flags position"]:
+        """Step seconds of plans at ascending positions."""
+        starts = [division.start for division in self.divisions]
+        borders = [0, *np.searchsorted(positions, starts[1:]).tolist(), positions.size]
+        parts = [
+            (division, positions[low:high][part] - division.start)
+            for division, (low, high) in zip(self.divisions, pairwise(borders), strict=True)
+            for part in chunks(high - low)
+        ]
+        return np.concatenate(list(_mapped(self.part_seconds, parts, jobs)), axis=1)
+
+    def contenders(
+        self, plans: Plan, jobs: int
+    ) -> tuple[Shaped[Array, "timed"], Shaped[Array, "flags timed"]]:
+        """(positions of all plans that may be the fastest of their degrees or on the front, their step seconds)."""
+        known = Contenders(plans=plans, least_seconds=self.least_seconds, memory_bytes=self.memory_bytes)
+        first = known.first()
+        if first.size == 0:
+            return first, np.empty((len(self.flags), 0))
+        seconds = self.seconds_at(first, jobs)
+        last = known.after(first, seconds.min(axis=0))
+        positions = np.union1d(first, last)
+        every = np.empty((len(self.flags), positions.size))
+        is_first = np.isin(positions, first, assume_unique=True)
+        every[:, is_first], every[:, ~is_first] = seconds, self.seconds_at(positions[~is_first], jobs)
+        return positions, every
+
+
+def _mapped(function: Callable[[S], T], items: Iterable[S], jobs: int) -> Iterator[T]:
+    """What a function gives of each item, by one or several threads."""
+    if jobs == 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(jobs or os.cpu_count())
+    try:
+        yield from pool.map(function, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def search(
@@ -142,8 +205,12 @@ def search(
     memory: float | None = None,
     progress: Callable[[int, int], None] | None = None,
     jobs: int = 1,
+    every: bool = False,
 ) -> SearchResult:
-    """Cost every legal plan on exactly `gpus` GPUs (default: the whole cluster).
+    """Weigh every legal plan on exactly `gpus` GPUs (default: the whole cluster).
+
+    Times are of those that may be the fastest of their degrees (tp, pp, cp, ep, dp) or on the front of memory against
+    time, by `podsim.training.contenders`; with `every`, of all.
 
     `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `memory` is the room on a GPU
     in B (default: the GPU's less the head-room).  `progress` is called with (evaluated, all) combinations; a
@@ -159,28 +226,42 @@ def search(
         raise PlanError([_no_plan(count, fixed, cut)])
     plans, layouts = sort_by_division(plans, layouts)
     flags = _flags(wanted, software)
-    step_seconds = np.full((len(flags), total), np.inf)
-    memory_bytes = np.full(total, np.inf)
-    done = evaluated = 0
+    done = evaluated = fitting = 0
     try:
         tables, divisions = divide_plans(model, cluster, plans, layouts, software)
-        costs = _Costs(tables, divisions, flags, step_seconds, memory_bytes)
-        for reached, costed in costs.filled(jobs):
-            done, evaluated = done + reached, evaluated + costed
+        bounds = _Bounds(
+            tables=tables,
+            divisions=divisions,
+            flags=flags,
+            room=memory or usable_bytes(cluster.gpu, software),
+            least_seconds=np.full(total, np.inf),
+            memory_bytes=np.full(total, np.inf),
+            step_seconds=np.full((len(flags), total), np.inf) if every else None,
+        )
+        for reached, plans_of, fitting_of in _mapped(bounds.fill, chunks(tables.plan.size), jobs):
+            done, evaluated, fitting = done + reached, evaluated + plans_of, fitting + fitting_of
             if progress:
                 progress(done, total)
     except KeyboardInterrupt:
         if done == 0:
             raise
-    order = _rank(step_seconds, memory_bytes <= (memory or usable_bytes(cluster.gpu, software)))
+    if bounds.step_seconds is None:
+        timed, step_seconds = bounds.contenders(plans, jobs)
+    else:
+        timed, step_seconds = np.arange(total), bounds.step_seconds
+    order = _rank(step_seconds, bounds.memory_bytes[timed] <= bounds.room)
+    flag, column = np.divmod(order, timed.size)
+    order = flag * total + timed[column]
     return SearchResult(
         combinations=plans,
         flags=flags,
+        timed=timed,
         step_seconds=step_seconds,
-        memory_bytes=memory_bytes,
+        memory_bytes=bounds.memory_bytes,
         order=order,
-        pareto=_front(memory_bytes, order),
+        pareto=_front(bounds.memory_bytes, order),
         evaluated=evaluated,
+        fitting=fitting,
         cut=cut,
         complete=done == total,
     )
@@ -196,7 +277,7 @@ def _no_plan(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
     )
 
 
-def _rank(step_seconds: Shaped[Array, "flags plan"], fits: Shaped[Array, "plan"]) -> Array:
+def _rank(step_seconds: Shaped[Array, "flags timed"], fits: Shaped[Array, "timed"]) -> Array:
     """Positions of the plans that fit, fastest first; of equal ones the first."""
     order = np.flatnonzero(np.isfinite(step_seconds) & fits)
     seconds = step_seconds.ravel()[order]
@@ -216,163 +297,3 @@ def _front(memory_bytes: Shaped[Array, "plan"], order: Array) -> Array:
     memory = memory_bytes[order % memory_bytes.size]
     best_before = np.concatenate([[np.inf], np.minimum.accumulate(memory)[:-1]])
     return np.asarray(order[memory < best_before])
-
-
-_LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
-"""The fields that are tried on each layout."""
-_LAYOUT = "layout"
-"""The column that numbers combinations of all fields except zero and shard."""
-
-
-def _divisors(number: int) -> Array:
-    values = np.arange(1, number + 1, dtype=np.int32)
-    return np.asarray(values[number % values == 0])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Choices:
-    """The values that each field may take: the requested ones, or the default ones that the software has."""
-
-    wanted: Space
-    software: Software
-
-    def of(self, field: str, default: Sequence[Any] | Array) -> Array:
-        given = self.wanted.get(field, ())
-        values = np.asarray(given if len(given) else default)
-        if not len(given):
-            values = values[is_available(field, values, self.software)]
-        return values if values.dtype == bool else values.astype(np.int32)
-
-
-@dataclass
-class _Growth:
-    """Combinations so far, one column a field, and what each rule has cut."""
-
-    fixed: Plan
-    facts: Facts
-    columns: dict[str, Array]
-    cut: dict[str, int]
-
-    @property
-    def size(self) -> int:
-        return int(next(iter(self.columns.values())).size)
-
-    @property
-    def plan(self) -> Plan:
-        """The combinations as plans."""
-        return self.fixed.having({name: c for name, c in self.columns.items() if name != _LAYOUT})
-
-    def add(self, name: str, values: Array, rules: Sequence[str] = ()) -> None:
-        """Every combination with the values of one more field, except those that break the named rules."""
-        count = self.size
-        if values.size == 1:
-            self.columns[name] = np.full(count, values[0])
-        else:
-            self.columns = {key: np.repeat(value, values.size) for key, value in self.columns.items()}
-            self.columns[name] = np.tile(values, count)
-        self.drop(rules)
-
-    def drop(self, rules: Sequence[str]) -> None:
-        """Keep what obeys the named rules."""
-        plan = self.plan
-        for name, violated, _ in RULES:
-            if name in rules:
-                wrong = np.broadcast_to(np.asarray(violated(plan, self.facts), dtype=bool), (self.size,))
-                self.keep(name, ~wrong)
-                plan = self.plan
-
-    def keep(self, reason: str, wanted: Array) -> None:
-        """Keep where `wanted`; count the rest under a reason."""
-        lost = int(wanted.size - np.count_nonzero(wanted))
-        if lost:
-            self.cut[reason] = self.cut.get(reason, 0) + lost
-            index = np.flatnonzero(wanted)  # several times as quick as the mask itself
-            self.columns = {key: value.take(index) for key, value in self.columns.items()}
-
-
-def space(
-    model: Model, cluster: Cluster, fixed: Plan, gpus: int, wanted: Space, software: Software
-) -> tuple[Plan, Array, dict[str, int]]:
-    """(every legal plan on exactly `gpus` GPUs, its layout, what each rule cut), without costing any.
-
-    A layout is a number that grows with the plans: those of one number differ in zero and shard alone.
-
-    `fixed` gives the global batch, the sequence, the precisions and the software.  The overlaps of gradients and
-    parameters are left out: search() tries them on each plan.
-    """
-    choices = _Choices(wanted=wanted, software=software)
-    known = facts(model, cluster, fixed.length(model))
-    divisors = _divisors(gpus)
-    grow = _Growth(fixed, known, {"tp": choices.of("tp", divisors)}, {})
-    grow.drop(["heads", "kv heads", "mlp width"])
-    grow.add("pp", choices.of("pp", divisors), ["layers"])
-    grow.keep("gpus", gpus % (grow.columns["tp"] * grow.columns["pp"]) == 0)
-    grow.add("cp", choices.of("cp", divisors[divisors <= 64]), ["context"])
-    ranks = grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"]
-    grow.keep("gpus", gpus % ranks == 0)
-    grow.columns["dp"] = gpus // (grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"])
-    experts = _divisors(known.experts) if known.experts else np.ones(1, np.int32)
-    grow.add("ep", choices.of("ep", experts), ["expert groups"])
-    micro = np.arange(1, 33, dtype=np.int32)
-    micro = micro[int(fixed.global_batch) % micro == 0]
-    grow.add("micro_batch", choices.of("micro_batch", micro), ["batch"])
-    _add_pipeline(grow, choices, known)
-    flags = ["sequence parallel", "sequence split"]
-    grow.add("sequence_parallel", choices.of("sequence_parallel", [False, True]), flags)
-    overlap = [False, True] if "overlap_tp" in software.can_overlap else [False]
-    grow.add("overlap_tp", choices.of("overlap_tp", overlap))
-    useless = (grow.columns["tp"] == 1) & (grow.columns["overlap_tp"] != choices.of("overlap_tp", overlap)[0])
-    grow.keep("overlap_tp without a TP group", ~useless)
-    grow.add("flash", choices.of("flash", [True, False]), ["flash"])
-    for name in sorted(choices.wanted.keys() - grow.columns.keys() - _LATER):
-        grow.add(name, choices.of(name, ()))
-    grow.columns[_LAYOUT] = np.arange(grow.size)
-    _add_sharding(grow, choices, cluster)
-    _add_recompute(grow, choices, known)
-    return grow.plan, grow.columns[_LAYOUT], grow.cut
-
-
-def _add_pipeline(grow: _Growth, choices: _Choices, known: Facts) -> None:
-    chunk = _divisors(known.layers)
-    grow.add("virtual_stages", choices.of("virtual_stages", chunk[chunk <= 16]))
-    grow.add("schedule", choices.of("schedule", [Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE]))
-    grow.drop(["virtual stages", "schedule's pipeline", "layers", "schedule's batches"])
-    alone = (grow.columns["pp"] == 1) & (len(choices.wanted.get("schedule", ())) != 1)
-    tried = choices.wanted.get("schedule", ()) or (Schedule.ONE_F_ONE_B,)
-    plain = next((code for code in (Schedule.ONE_F_ONE_B, Schedule.GPIPE) if code in tried), tried[0])
-    grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == plain))
-
-
-def _add_sharding(grow: _Growth, choices: _Choices, cluster: Cluster) -> None:
-    grow.add("zero", choices.of("zero", [0, 1, 2, 3]), ["zero", "zero 2 pipeline", "asynchronous zero"])
-    ranks = grow.columns["dp"] * grow.columns["cp"]
-    grow.keep("zero needs two ranks to divide over", (ranks > 1) | (grow.columns["zero"] == 0))
-    node = cluster.gpus_per_node
-    grow.add("shard", choices.of("shard", [0, node] if cluster.gpus > node else [0]))
-    shard, ranks = grow.columns["shard"], grow.columns["dp"] * grow.columns["cp"]
-    hybrid = shard > 0
-    useful = (grow.columns["zero"] == 3) & (ranks > shard) & (grow.columns["tp"] == 1)
-    grow.keep(
-        "hybrid sharding is for ZeRO 3 over several nodes",
-        ~hybrid | useful | bool(choices.wanted.get("shard")),
-    )
-    grow.drop(["shard"])
-
-
-def _add_recompute(grow: _Growth, choices: _Choices, known: Facts) -> None:
-    kinds = choices.of("recompute", [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL])
-    counts = choices.of("recompute_layers", [1, 2, 4, 8])
-    modes = [(mode, 0) for mode in kinds]
-    if Recompute.FULL in kinds:
-        modes += [(Recompute.FULL, count) for count in counts if count]
-    pairs = np.array(modes, dtype=np.int32)
-    stage = -(-known.layers // grow.columns["pp"])
-    most = int(stage.max(initial=1))
-    pairs = pairs[pairs[:, 1] < max(most, 1)]
-    grow.add("recompute", np.arange(len(pairs), dtype=np.int32))
-    which = grow.columns["recompute"]
-    grow.columns[_LAYOUT] = grow.columns[_LAYOUT] * len(pairs) + which
-    grow.columns["recompute_layers"] = pairs[which, 1]
-    grow.columns["recompute"] = pairs[which, 0]
-    stage = -(-known.layers // grow.columns["pp"])
-    grow.keep("recomputing every layer is full recomputation", grow.columns["recompute_layers"] < stage)

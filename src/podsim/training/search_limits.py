@@ -6,7 +6,7 @@ from collections.abc import ItemsView, Mapping, Sequence
 from typing import Any
 
 from podsim.errors import PlanError, unknown_name
-from podsim.training.search import SEARCHED, Space
+from podsim.training.search_space import SEARCHED, Space
 
 Limit = Mapping[str, str | Sequence[object]]
 

@@ -40,7 +40,7 @@ _TIED = 1e-9
 def fastest_plans(result: SearchResult) -> NDArray[np.int64]:
     """Positions of the fastest plans; of equally fast ones first those with less memory, then plain 1F1B."""
     head = result.order[:100_000]
-    seconds = result.step_seconds.ravel()[head]
+    seconds = result.seconds_of(head)
     jumps = np.concatenate([[False], seconds[1:] > seconds[:-1] * (1 + _TIED)])
     combination = head % result.memory_bytes.size
     plain = (

@@ -264,19 +264,24 @@ def _is_softmax_fused(op: TensorOp, plan: Plan, software: Software) -> Array:
 def _attention_seconds(
     gpu: Gpu, op: TensorOp, plan: Plan, sequence: int, algorithm: str, direction: str, fused: bool
 ) -> Array:
-    tp = np.asarray(plan.tp, dtype=float)
+    """Seconds of one direction, evaluated once per distinct size: most fields of a plan change none."""
+    sizes = np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(size, dtype=float)) for size in (plan.micro_batch, plan.tp, plan.cp))
+    )
+    first, index = _distinct_rows(sizes)
+    batch, tp, cp = (size[first] for size in sizes)
     shape = AttentionShape(
-        batch=np.asarray(plan.micro_batch, dtype=float),
+        batch=batch,
         heads=np.maximum(op.heads / tp, 1.0),
         kv_heads=np.maximum((op.kv_heads or op.heads) / tp, 1.0),
-        queries=sequence * op.share / np.asarray(plan.cp, dtype=float),
+        queries=sequence * op.share / cp,
         keys=float(sequence * op.key_share),
         head_dim=float(op.head_dim),
         value_dim=float(op.value_dim or op.head_dim),
         causal=op.causal,
         window=op.window,
     )
-    return attention_seconds(
+    seconds = attention_seconds(
         gpu,
         shape,
         algorithm=algorithm,  # type: ignore[arg-type]
@@ -285,6 +290,7 @@ def _attention_seconds(
         dropout=op.dropout,
         fused_softmax=fused,
     )
+    return np.asarray(seconds[index])
 
 
 def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:

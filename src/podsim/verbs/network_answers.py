@@ -9,10 +9,9 @@ from podsim.errors import PodsimError
 from podsim.graphs.inference import (
     Engine,
     engines,
-    gpu_family,
+    gpu_seconds,
     load_engine,
     load_serving,
-    served_seconds,
     served_work,
 )
 from podsim.graphs.networks import load_network, networks
@@ -20,9 +19,9 @@ from podsim.hardware.cluster import load_cluster
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.options.graph_options import GraphOptions
-from podsim.options.machine_options import ServeOptions
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import options_of
+from podsim.options.serving_options import ServeOptions
 from podsim.results.graphs import GraphCost
 from podsim.results.served import Served, ServedBatch
 from podsim.serving.kernels import runs_on
@@ -124,8 +123,7 @@ def _row(
     weights, sample, limit = sizes
     serving = load_serving()
     work = served_work(name, batch, gpu, precision, engine.fuse)
-    family = "a100" if _unmeasured(gpu) else gpu_family(gpu, serving)
-    latency = served_seconds(work, engine, serving, family)
+    latency = gpu_seconds(work, engine, serving, gpu)
     memory = weights + batch * sample + _RUNTIME
     products, kernels = sum(work.products), work.kernels * engine.host_kernel
     flops = float(load_network(name, 1).flops.sum()) * batch

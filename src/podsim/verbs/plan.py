@@ -8,8 +8,6 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from podsim.accuracy.assumptions import changed
 from podsim.accuracy.measured_reach import calibrated_software, stated_seconds
 from podsim.accuracy.own_step import own_correction, read_measured
@@ -172,7 +170,7 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
     taken = time.perf_counter() - started
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, gpus)])
-    law = np.array([result.seconds(i) for i in result.pareto.tolist()])
+    law = result.seconds_of(result.pareto)
     own = case.correction
     stated = stated_seconds(model, cluster, fixed, law) if own is None else law * own.factor
     return PlanResult(
@@ -182,7 +180,7 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
             ParetoPoint(step_time=seconds, memory=result.memory(i), plan=result.plan(i).describe())
             for i, seconds in zip(result.pareto.tolist(), stated.tolist(), strict=True)
         ),
-        evaluated=result.evaluated, fitting=int(result.order.size), cut=result.cut, seconds=taken,
+        evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=taken,
         complete=result.complete, arguments={},
     )  # fmt: skip
 

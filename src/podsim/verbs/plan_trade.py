@@ -76,6 +76,7 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
                 wanted=read_limits(options.limit, gpus),
                 progress=progress,
                 jobs=options.jobs,
+                every=True,
             )
         except PlanError as error:
             refused += list(error.problems)
@@ -92,7 +93,7 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
     trade = make_trade(lots, offer)
     return Weighed(
         ranked=_ranked(case, lots, offer), trade=trade,
-        evaluated=sum(result.evaluated for result in found_all), fitting=sum(f.order.size for f in found_all),
+        evaluated=sum(result.evaluated for result in found_all), fitting=sum(result.fitting for result in found_all),
         cut=_summed(found_all), complete=all(result.complete for result in found_all),
     )  # fmt: skip
 

@@ -1,46 +1,29 @@
-"""`podsim serve`: latency and throughput of a model by batch, on a GPU or on MIG instances."""
+"""`podsim serve`: a model that answers requests on GPUs or on MIG instances."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
-
-from podsim.errors import (
-    ModelError,
-    NoFitError,
-    PlanError,
-    PodsimError,
-    UnitError,
-)
+from podsim.errors import PodsimError
 from podsim.graphs.networks import is_captured
-from podsim.hardware.mig.measured_slices import interference
-from podsim.hardware.parts import Gpu
-from podsim.options.machine_options import ServeOptions
 from podsim.options.question import question
+from podsim.options.serving_options import ServeOptions
+from podsim.results.best_serving import BestServing
+from podsim.results.scenario_run import ScenarioRun
 from podsim.results.served import Figure, Served
-from podsim.serving.engines import engine_names, load_engine
-from podsim.serving.inference_passes import check
-from podsim.serving.kernels import runs_on
-from podsim.serving.latency import LARGEST_BATCH, Task, serve_on
-from podsim.serving.serving_gpus import read_serving_gpu
-from podsim.serving.serving_notes import serving_assumptions, serving_warnings
-from podsim.serving.triton import config_text, model_name
-from podsim.serving.white_paper import figure as made
-from podsim.units import parse_quantity
-from podsim.verbs.network_answers import served_network
+from podsim.serving.language_layers import is_language_model
+from podsim.serving.language_setup import is_language_engine, model_keys
+from podsim.serving.white_paper import figure
+from podsim.verbs.serve_best import serve_best
+from podsim.verbs.serve_network import serve_network
+from podsim.verbs.serve_static import serve_static
 from podsim.workload.catalog import load_model
-from podsim.workload.convolution import CONVOLUTIONAL, ConvNet
-from podsim.workload.model import Model
+from podsim.workload.convolution import CONVOLUTIONAL
 
-_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
-_TOKENS = {"encoder": 128, "generator": 512}
-_OUTPUT = 128
-_LONGEST = 2**22
+_OTHER_FORMATS = ("fp32", "tf32")
+"""number formats that no engine of language models runs"""
 
 
 @question(ServeOptions)
-def serve(options: ServeOptions) -> Served | Figure:
+def serve(options: ServeOptions) -> Served | BestServing | ScenarioRun | Figure:
     """Predict a model's latency, throughput and memory by batch on a GPU or on MIG instances.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
@@ -52,142 +35,20 @@ def serve(options: ServeOptions) -> Served | Figure:
     if options.figure is not None:
         if options.model or options.on:
             raise PodsimError("figure: a figure of the white paper takes no model and no GPU")
-        return made(options.figure)
-
+        return figure(options.figure)
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
-    chip, each, gpus = read_serving_gpu(options.on, options.overrides)
-    limit = _limit(options.latency)
-    if is_captured(options.model) and options.model.lower() not in CONVOLUTIONAL:
-        return _served_network(options, chip, limit, each * gpus)
-    task = _task(options, chip)
-    cost = _neighbours(chip, each)
-    answer = serve_on(
-        task, chip, batches=_batches(options.batch), limit=limit, instances=each * gpus, neighbours=cost
-    )
-    answer = replace(
-        answer, assumptions=serving_assumptions(task, chip, cost), warnings=serving_warnings(task, chip)
-    )
-    if not any(row.fits for row in answer.rows):
-        raise NoFitError([_too_large(answer, task.engine.memory_floor)])
-    if options.triton is not None:
-        _write(answer, options.triton)
-    return answer
+    if options.ttft or options.tpot:
+        return serve_best(options)
+    if _is_static(options):
+        return serve_static(options)
+    return serve_network(options)
 
 
-def _served_network(options: ServeOptions, chip: Gpu, limit: float | None, instances: int) -> Served:
-    """A captured network; it has no configuration for Triton."""
-    if options.triton is not None:
-        raise PodsimError(
-            f"triton: {options.model} is a captured network; configured are transformers and resnet-50"
-        )
-    answer = served_network(options, chip, _batches(options.batch), limit, instances)
-    if not any(row.fits for row in answer.rows):
-        raise NoFitError([_too_large(answer, 0.0)])
-    return answer
-
-
-def _too_large(answer: Served, floor: float) -> str:
-    """Why no batch fits, and what would."""
-    has = f"{answer.gpu} has {answer.memory_limit / 1e9:.2f} GB"
-    if answer.largest == 0:
-        return f"{answer.model} needs {(answer.weights + floor) / 1e9:.2f} GB before any sequence; {has}"
-    least = answer.rows[0]
-    return (
-        f"batch {least.batch} needs {least.memory / 1e9:.2f} GB; {has}, room for a batch of {answer.largest}"
-    )
-
-
-def _task(options: ServeOptions, chip: Gpu) -> Task:
-    """What is asked of the GPU; PlanError with all that cannot be."""
-    model, precision, sparse = options.model, options.precision, options.sparse
-    tokens, output, engine = options.tokens, options.output, options.engine
-    problems = [
-        f"{name}={value}: 1 to {_LONGEST:,}"
-        for name, value in (("tokens", tokens), ("output", output))
-        if value is not None and not 1 <= value <= _LONGEST
-    ]
-    kind = precision or ("fp16" if "fp16" in chip.peaks else next(iter(chip.peaks)))
-    try:
-        runs_on(chip, kind, sparse)
-    except PlanError as error:
-        problems += error.problems
-    if problems:
-        raise PlanError(problems)
-    name = engine or ("tensorrt-2021" if chip.architecture == "volta" else engine_names()[0])
-    network = _network(model, tokens, options.overrides)
-    made = Task(
-        network=network, precision=kind, sparse=sparse, tokens=tokens or 0, output=0,
-        engine=load_engine(name, chip.architecture),
-    )  # fmt: skip
-    if made.kind == "images":
-        if output:
-            raise ModelError(f"{model} produces no tokens; leave output away")
-        return replace(made, tokens=tokens or 224)
-    assert not isinstance(network, ConvNet)
-    check(network)
-    if made.kind == "encoder" and output:
-        raise ModelError(f"{model} produces no tokens; leave output away")
-    return replace(
-        made,
-        tokens=tokens or _TOKENS[made.kind],
-        output=(output or _OUTPUT) if made.kind == "generator" else 0,
-    )
-
-
-def _network(model: str, tokens: int | None, overrides: Mapping[str, str] | None) -> Model | ConvNet:
-    keys = {
-        key.removeprefix("model."): value
-        for key, value in (overrides or {}).items()
-        if key.startswith("model.")
-    }
-    if model.lower() not in CONVOLUTIONAL:
-        return load_model(model, keys)
-    if keys:
-        raise ModelError(f"{model}: {', '.join(keys)} cannot be set")
-    side = tokens or 224
-    if side % 32:
-        raise ModelError(f"tokens={side}: an image of {model} has a side that 32 divides, such as 224")
-    return CONVOLUTIONAL[model.lower()](side)
-
-
-def _batches(text: str) -> tuple[int, ...]:
-    if not text:
-        return _BATCHES
-    parts = [part.strip() for part in str(text).split(",") if part.strip()]
-    bad = [part for part in parts if not (part.isdigit() and 1 <= int(part[:9]) <= LARGEST_BATCH)]
-    if bad or not parts or len(parts) > 200:
-        raise PodsimError(
-            f"batch={str(text)[:60]!r}: expected sizes from 1 to {LARGEST_BATCH:,}, such as 8 or 1,8,94"
-        )
-    return tuple(sorted({int(part) for part in parts}))
-
-
-def _limit(latency: str) -> float | None:
-    if not latency:
-        return None
-    seconds = parse_quantity(latency, "s", what="latency")
-    if not 0 < seconds <= 86_400:
-        raise UnitError(f"latency: {seconds:g} s is out of reach; expected up to a day, such as 10 ms")
-    return seconds
-
-
-def _neighbours(chip: Gpu, each: int) -> float:
-    """Share of speed that busy neighbours cost an instance: the mean measured with six, in proportion."""
-    if "/" not in chip.name or each == 1:
-        return 0.0
-
-    measured = interference()
-    return sum(measured.values()) / len(measured) * (each - 1) / 6
-
-
-def _write(answer: Served, directory: Path) -> None:
-    """config.pbtxt in a model repository. Raises PodsimError where nothing can be written, or no batch is in time."""
-    if answer.best is None:
-        raise PodsimError("triton: no batch is in time, so there is none to configure; give a longer latency")
-    path = directory / model_name(answer) / "config.pbtxt"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(config_text(answer), "utf-8")
-    except OSError as error:
-        raise PodsimError(f"{path}: cannot be written: {error.strerror}") from None
+def _is_static(options: ServeOptions) -> bool:
+    """Whether a language model is asked for, in an engine of such models."""
+    if is_captured(options.model) or options.model.lower() in CONVOLUTIONAL:
+        return False
+    if options.sparse or options.precision in _OTHER_FORMATS or not is_language_engine(options.engine):
+        return False
+    return is_language_model(load_model(options.model, model_keys(options.overrides)))

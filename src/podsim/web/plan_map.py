@@ -54,7 +54,9 @@ def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[s
     case, _ = read_case(options)
     gpus = case.cluster.gpus
     limits = read_limits(options.limit, gpus)
-    result = search(case.model, case.cluster, case.fixed, gpus=gpus, wanted=limits, progress=progress)
+    result = search(
+        case.model, case.cluster, case.fixed, gpus=gpus, wanted=limits, progress=progress, every=True
+    )
     shown = _shown(result, case, fitting=options.fitting)
     x, y = (_column(result, case, shown, axis) for axis in (options.x, options.y))
     inside = (x >= (-np.inf if options.low is None else options.low)) & (
@@ -63,7 +65,7 @@ def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[s
     shown, x, y = shown[inside], x[inside], y[inside]
     return {
         "model": case.model.name, "cluster": case.cluster.name, "gpus": gpus, "evaluated": result.evaluated,
-        "fitting": int(result.order.size), "shown": int(shown.size), "x": options.x, "y": options.y,
+        "fitting": result.fitting, "shown": int(shown.size), "x": options.x, "y": options.y,
         "limit": usable_bytes(case.cluster.gpu, load_software(case.fixed.software, case.cluster.gpu)),
         **_grid(result, shown, x, y), "front": _front(result, case, options),
     }  # fmt: skip
@@ -73,9 +75,10 @@ def _shown(result: SearchResult, case: Case, *, fitting: bool) -> NDArray[np.int
     """Positions of the plans to draw, fastest first."""
     if fitting:
         return np.asarray(result.order)
-    seconds = result.step_seconds.ravel()
-    known = np.flatnonzero(np.isfinite(seconds))
-    return np.asarray(known[np.argsort(seconds[known], kind="stable")])
+    known = np.flatnonzero(
+        np.isfinite(result.step_seconds)
+    )  # every combination has a time, so columns are combinations
+    return np.asarray(known[np.argsort(result.step_seconds.ravel()[known], kind="stable")])
 
 
 def _column(result: SearchResult, case: Case, positions: NDArray[np.int64], axis: str) -> Column:
@@ -84,7 +87,7 @@ def _column(result: SearchResult, case: Case, positions: NDArray[np.int64], axis
     if axis == "memory":
         return np.asarray(result.memory_bytes[combination])
     if axis in _MEASURES:
-        seconds = result.step_seconds.ravel()[positions]
+        seconds = result.seconds_of(positions)
         tokens = float(case.fixed.global_batch) * case.fixed.length(case.model)
         return np.asarray(seconds if axis == "step_time" else tokens / seconds)
     if axis in ("overlap_grad", "overlap_param"):

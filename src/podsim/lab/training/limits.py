@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 
-from podsim.errors import LabError
+from podsim.errors import LabError, PodsimError, unknown_name
+from podsim.lab.training.local_steps import OUTER
+from podsim.lab.training.optimizers import OPTIMIZERS
 from podsim.lab.wires import gpus_here
+from podsim.learning.batch_rules import RULE_OF, RULES, scaled_rate
+from podsim.learning.number_format_recipes import DYNAMIC, read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
 from podsim.schedules import ScheduleTable, torch_problems
 from podsim.schedules.actions import Work
@@ -24,6 +28,8 @@ def run_problems(
         *_layout_problems(plan, network),
         *_gradient_problems(plan, options),
         *_server_problems(plan, options),
+        *_optimizer_problems(plan, options),
+        *_precision_problems(options),
     ]
 
 
@@ -85,13 +91,80 @@ def _server_problems(plan: Plan, options: TrainOptions) -> list[str]:
     elif staleness is not None and staleness < 0:
         problems.append(f"--staleness {staleness}; 0 or more steps")
     if exchange != "bsp" and (int(plan.tp) > 1 or int(plan.pp) > 1 or int(plan.zero)):
+        problems.append(f"--exchange {exchange}: replicas are whole; tp and pp must be 1, zero 0")
+    if (exchange in OUTER) != (options.local_steps > 1):
         problems.append(
-            f"--exchange {exchange}: a parameter server has whole replicas; tp and pp must be 1, zero 0"
+            f"--local-steps {options.local_steps} with --exchange {exchange}: local and diloco need 2 or more, the "
+            "others have none: --exchange local --local-steps 8"
         )
     if exchange != "bsp" and options.checkpoint is not None:
         problems.append(
             f"--exchange {exchange} with --checkpoint: only runs in step with an all-reduce are kept"
         )
+    return problems
+
+
+def _optimizer_problems(plan: Plan, options: TrainOptions) -> list[str]:
+    """What does not go together with an optimizer, its learning rate, or measured gradients."""
+    problems, tp, pp, zero = [], int(plan.tp), int(plan.pp), int(plan.zero)
+    if options.optimizer not in OPTIMIZERS:
+        problems.append(unknown_name("optimizer", options.optimizer, OPTIMIZERS))
+    elif OPTIMIZERS[options.optimizer].is_layerwise and (tp > 1 or zero >= 2):
+        problems.append(
+            f"--optimizer {options.optimizer} needs the length of whole tensors, which tp={tp}, zero={zero} divide: take "
+            "tp 1 and zero 0 or 1"
+        )
+    if options.rate_rule not in ("auto", *RULES):
+        problems.append(unknown_name("rate rule", options.rate_rule, ("auto", *RULES)))
+    if options.base_batch is not None and options.base_batch < 1:
+        problems.append(f"--base-batch {options.base_batch}; a batch has 1 sample or more")
+    if options.base_batch is None and options.rate_rule != "auto":
+        problems.append("--rate-rule scales from the batch that --rate is for: give --base-batch")
+    if options.noise_scale and (tp * pp > 1 or zero >= 2 or options.exchange != "bsp"):
+        problems.append(
+            "--noise-scale compares gradients of whole replicas: tp, pp 1, zero 0 or 1, exchange bsp"
+        )
+    if options.prune_at and (
+        tp * pp > 1 or zero >= 2 or options.exchange != "bsp" or options.train != "full"
+    ):
+        problems.append("--prune-at masks whole networks: tp, pp 1, zero 0 or 1, exchange bsp, train full")
+    if options.prune_at and not 0 < options.prune_at < options.steps:
+        problems.append(
+            f"--prune-at {options.prune_at}: from 1 to {options.steps - 1}, before the last of --steps"
+        )
+    if options.test_samples and (tp * pp > 1 or zero >= 2):
+        problems.append("--test-samples measures whole networks: tp, pp 1, zero 0 or 1")
+    if options.noise_scale and int(plan.dp) * int(plan.micro_batches) < 2:
+        problems.append(
+            "--noise-scale needs two micro-batches or replicas in a batch: a smaller --micro-batch"
+        )
+    return problems
+
+
+def rate_of(options: TrainOptions) -> float:
+    """The learning rate of a run: as given, or scaled by its rule to the batch."""
+    if options.base_batch is None:
+        return options.rate
+    rule = RULE_OF[options.optimizer] if options.rate_rule == "auto" else options.rate_rule
+    return scaled_rate(options.rate, options.base_batch, options.batch, rule)
+
+
+def _precision_problems(options: TrainOptions) -> list[str]:
+    """What does not go together with a precision or a loss scale."""
+    problems = []
+    for read, value in ((read_recipe, options.precision), (read_loss_scale, options.loss_scale)):
+        try:
+            read(value)
+        except PodsimError as error:
+            problems.append(str(error))
+    scale = options.loss_scale
+    if scale == DYNAMIC and options.exchange in ("ps", "ssp", "async"):
+        problems.append(
+            f"--loss-scale dynamic with --exchange {options.exchange}: replicas do not meet in each step, so they could "
+            "not agree on a scale; give a number, as 1024"
+        )
+    if scale != "none" and options.noise_scale:
+        problems.append("--loss-scale with --noise-scale: norms are of gradients without a scale; take bf16")
     return problems
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from podsim.lab.training.optimizers import make_optimizer, set_rate
 from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Wires
@@ -20,6 +21,15 @@ from podsim.lab.wires import Wires
 
 def _flat(torch: Any, layout: Layout) -> Any:
     return torch.cat([parameter.detach().reshape(-1) for _, parameter in layout.parameters()])
+
+
+def _views(torch: Any, flat: Any, shapes: list[Any]) -> list[Any]:
+    """The tensors of a network, whose numbers are those of a flat buffer."""
+    views, done = [], 0
+    for each in shapes:
+        views.append(torch.nn.Parameter(flat[done : done + each.numel()].view(each.shape)))
+        done += each.numel()
+    return views
 
 
 class Replica:
@@ -48,11 +58,10 @@ class _Server:
     def __init__(self, job: Training, wires: Wires, layout: Layout) -> None:
         torch, self.replicas = wires.torch, int(job.plan.dp)
         self.wires, self.job = wires, job
-        self.weights = torch.nn.Parameter(_flat(torch, layout))
-        share = 1.0 if job.exchange == "ps" else 1.0 / self.replicas
-        self.optimizer = torch.optim.AdamW(
-            [self.weights], lr=job.rate * share, betas=(0.9, 0.95), weight_decay=0.1, foreach=False
-        )
+        self.weights = _flat(torch, layout)
+        self.tensors = _views(torch, self.weights, [each for _, each in layout.parameters()])
+        self.a_round = 1 if job.exchange == "ps" else self.replicas
+        self.optimizer = make_optimizer(job.optimizer, self.tensors, job.rate / self.a_round)
         self.updates = 0
         self.clock = [0] * self.replicas
         self.sent = [0] * self.replicas
@@ -66,14 +75,18 @@ class _Server:
 
     def update(self, gradients: Any) -> None:
         """Move the weights."""
-        self.weights.grad = gradients
+        done = 0
+        for tensor in self.tensors:
+            tensor.grad = gradients[done : done + tensor.numel()].view_as(tensor)
+            done += tensor.numel()
+        set_rate(self.optimizer, self.job.rate / self.a_round, self.updates // self.a_round, self.job.warmup)
         self.optimizer.step()
         self.updates += 1
 
     def reply(self, replica: int) -> None:
         """Send the weights as they are now."""
         self.sent[replica] = self.updates
-        self.wires.torch.distributed.send(self.weights.detach(), replica, group=self.wires.down)
+        self.wires.torch.distributed.send(self.weights, replica, group=self.wires.down)
 
     def round(self) -> None:
         """All replicas once, in step."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from podsim.lab.training.adapters import freeze
 from podsim.lab.training.gpt import gpt, pieces
+from podsim.lab.training.optimizers import OPTIMIZERS, make_optimizer, optimizer_class
 from podsim.lab.training.residual import residual_network
 from podsim.lab.training.sums import Sums, hook_of
 from podsim.lab.training.train_job import Training
@@ -56,7 +57,7 @@ class Layout:
 def make_layout(job: Training, wires: Wires) -> Layout:
     """This rank's share of the network, on its device, with its optimizer. Every rank of the job calls it."""
     torch, plan = wires.torch, job.plan
-    if job.served:
+    if job.exchange != "bsp":
         return _apart(job, wires)
     tp, pp, dp, zero = int(plan.tp), int(plan.pp), int(plan.dp), int(plan.zero)
     shards = min(int(plan.shard) or dp, dp)
@@ -93,7 +94,7 @@ def make_layout(job: Training, wires: Wires) -> Layout:
         member for module in modules.values() for member in module.parameters() if member.requires_grad
     ]
     own = {id(member): _own(torch, member) for member in trained}
-    optimizer, moments = _optimizer(job, wires, list(own.values()), group if zero == 1 and dp > 1 else None)
+    optimizer, moments = _optimizer(job, list(own.values()), group if zero == 1 and dp > 1 else None)
     return Layout(
         modules=modules, runs=runs, optimizer=optimizer, moments=moments, own=own, sums=sums,
         hooked=alone and dp > 1 and zero < 2, pipe=mesh["pp"].get_group(), replica=replica, stage=stage, tensor=tensor,
@@ -101,11 +102,13 @@ def make_layout(job: Training, wires: Wires) -> Layout:
 
 
 def _apart(job: Training, wires: Wires) -> Layout:
-    """A whole network on each replica and on the server, which alone updates it."""
+    """A whole network on each replica, which updates it, and on a server, which then alone does."""
     modules = {k: module.to(wires.device) for k, module in _modules(job, 0).items()}
+    own = {} if job.served else {id(each): each for each in modules[0].parameters()}
+    optimizer = make_optimizer(job.optimizer, list(own.values()), job.rate) if own else None
     return Layout(
-        modules=modules, runs=modules, optimizer=None, moments=None, own={}, sums=None, hooked=False, pipe=None,
-        replica=wires.rank, stage=0, tensor=0,
+        modules=modules, runs=modules, optimizer=optimizer, moments=optimizer, own=own, sums=None, hooked=False,
+        pipe=None, replica=wires.rank, stage=0, tensor=0,
     )  # fmt: skip
 
 
@@ -140,16 +143,15 @@ def _own(torch: Any, parameter: Any) -> Any:
     return torch.nn.Parameter(parameter.detach().to_local())
 
 
-def _optimizer(job: Training, wires: Wires, own: list[Any], group: Any) -> tuple[Any, Any]:
+def _optimizer(job: Training, own: list[Any], group: Any) -> tuple[Any, Any]:
     """(what steps, what holds the moments); with a group, moments are divided over it (ZeRO 1)."""
-    torch = wires.torch
-    given = {"lr": job.rate, "betas": (0.9, 0.95), "weight_decay": 0.1, "foreach": False}
     if group is None:
-        made = torch.optim.AdamW(own, **given)
+        made = make_optimizer(job.optimizer, own, job.rate)
         return made, made
     zero = load_part("torch.distributed.optim").ZeroRedundancyOptimizer(
-        own, optimizer_class=torch.optim.AdamW, process_group=group, **given
-    )
+        own, optimizer_class=optimizer_class(job.optimizer), process_group=group, lr=job.rate,
+        **dict(OPTIMIZERS[job.optimizer].settings)
+    )  # fmt: skip
     return zero, zero.optim
 
 

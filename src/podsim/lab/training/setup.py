@@ -13,9 +13,9 @@ from podsim.lab.options import wrong_ranks
 from podsim.lab.ranks import Place
 from podsim.lab.training.adapters import tuning_problems
 from podsim.lab.training.batches import batches_of
-from podsim.lab.training.limits import check_memory, run_problems
+from podsim.lab.training.limits import check_memory, rate_of, run_problems
 from podsim.lab.training.residual import RESIDUAL
-from podsim.lab.training.train_job import EXCHANGES, Training
+from podsim.lab.training.train_job import EXCHANGES, SERVED, Training
 from podsim.lab.training.training_plan import gpt_plan, residual_plan
 from podsim.network.collectives.algorithms import servers
 from podsim.options.measure_options import TrainOptions
@@ -27,8 +27,9 @@ from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 
 _AS_GIVEN = (
-    "exchange", "staleness", "steps", "rate", "seed", "data", "image", "classes", "train", "checkpoint", "every", "keep",
-    "resume", "backend", "timeout",
+    "exchange", "staleness", "local_steps", "precision", "loss_scale", "steps", "optimizer", "warmup", "prune_at",
+    "test_samples", "noise_scale",
+    "seed", "data", "image", "classes", "train", "checkpoint", "every", "keep", "resume", "backend", "timeout",
 )  # fmt: skip
 """options that the ranks get as they are"""
 
@@ -40,7 +41,7 @@ def training_run_of(options: TrainOptions, place: Place | None) -> Training:
     """
     if options.exchange not in EXCHANGES:
         raise PodsimError(unknown_name("exchange", options.exchange, EXCHANGES))
-    served = options.exchange != "bsp"
+    served = options.exchange in SERVED
     ranks = options.ranks
     if ranks is not None and (wrong := wrong_ranks(ranks, place.world - served if place else None)):
         raise PodsimError(*wrong)
@@ -82,7 +83,7 @@ def training_run(options: TrainOptions, ranks: int | None, *, ranks_here: bool =
     _try_data(options, network)
     parts = int(plan.pp) * int(plan.virtual_stages)
     return Training(
-        network=network, residual="" if network else options.model, plan=_as_run(plan, options.exchange),
+        rate=rate_of(options), network=network, residual="" if network else options.model, plan=_as_run(plan, options),
         cut=tuple(chunk_sizes(network.layers, parts)) if network else (1,), schedule=schedule,
         all_reduce=sum_table(options.all_reduce, *servers(int(plan.dp))), slow=dict(options.slow or {}),
         emulated=emulated_links(os.environ), changes=dict(options.overrides or {}),
@@ -94,6 +95,7 @@ def _plan(options: TrainOptions, ranks: int | None) -> tuple[Plan, Transformer |
     """The plan, and the network that a GPT is; None for a residual one."""
     given = values_of(options, PlanOptions)
     model = given.pop("model")
+    given.pop("precision")  # operands are rounded; the layout's rules are those of fp32
     return (residual_plan(given, ranks), None) if model in RESIDUAL else gpt_plan(model, given, ranks)
 
 
@@ -113,7 +115,8 @@ def _try_data(options: TrainOptions, network: Transformer | None) -> None:
     ).batch(0, 1)  # fmt: skip
 
 
-def _as_run(plan: Plan, exchange: str) -> Plan:
+def _as_run(plan: Plan, options: TrainOptions) -> Plan:
     """The plan as it is run: gradients overlap with the backward pass only where torch's hooks reach."""
-    hooked = int(plan.tp) == 1 and int(plan.pp) == 1 and bool(plan.overlap_grad) and exchange == "bsp"
+    hooked = int(plan.tp) == 1 and int(plan.pp) == 1 and bool(plan.overlap_grad)
+    hooked = hooked and options.exchange == "bsp" and not options.noise_scale
     return plan.having({"overlap_grad": hooked or int(plan.zero) >= 2, "overlap_param": int(plan.zero) >= 2})

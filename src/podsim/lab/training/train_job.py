@@ -14,8 +14,10 @@ from podsim.schedules.actions import ScheduleTable
 from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 
-EXCHANGES = ("bsp", "ps", "ssp", "async")
-"""how data-parallel replicas share gradients: all-reduce; a server, in step; ahead by some steps; nobody waits"""
+SERVED = ("ps", "ssp", "async")
+"""exchanges with a parameter server: in step; ahead by some steps; nobody waits"""
+EXCHANGES = ("bsp", *SERVED, "local", "diloco")
+"""how data-parallel replicas share what they learn: an all-reduce of gradients, a server, or weights after some steps"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,10 @@ class Training:
     """The fields of the network that were changed."""
     train: str = "full"
     """The trained part: full, lora:16, frozen:2."""
+    precision: str = "fp32"
+    """The name of the recipe that rounds the operands of products."""
+    loss_scale: str = "none"
+    """The factor on the loss: none, dynamic, or a number."""
     residual: str = ""
     """The name of the residual network."""
     plan: Plan
@@ -45,7 +51,19 @@ class Training:
     """s. The rest of a replica in each step, by replica."""
     steps: int
     rate: float
-    """factor. The learning rate of AdamW."""
+    """factor. The learning rate after the warm-up."""
+    optimizer: str = "adamw"
+    """The name of the optimizer."""
+    warmup: int = 0
+    """The number of steps in which the learning rate grows."""
+    local_steps: int = 1
+    """The number of steps of a replica between two exchanges of weights."""
+    prune_at: int = 0
+    """The number of steps after which weights are pruned 2:4; 0: never."""
+    test_samples: int = 0
+    """The number of samples on which accuracy is measured; 0: none."""
+    noise_scale: bool = False
+    """Whether the lengths of gradients are measured for the gradient noise scale."""
     seed: int
     data: str
     """The data: synthetic, or the path of a text file or of a folder of images."""
@@ -66,7 +84,12 @@ class Training:
     @property
     def served(self) -> bool:
         """Whether one more process holds the weights as a parameter server."""
-        return self.exchange != "bsp"
+        return self.exchange in SERVED
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether gradients are checked for overflow in each step, because of a precision or a loss scale."""
+        return self.precision != "fp32" or self.loss_scale != "none"
 
     @property
     def ranks(self) -> int:
@@ -83,6 +106,8 @@ class Training:
         """What stays the same where a run goes on, as plain values: network, batch, seed and data, not the layout."""
         network = asdict(self.network) if self.network else {"image": self.image, "classes": self.classes}
         values = {name: value for name, value in network.items() if name not in ("name", "source")}
+        values |= {"precision": self.precision, "loss_scale": self.loss_scale} if self.is_checked else {}
         values |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
+        values |= {"optimizer": self.optimizer, "prune_at": self.prune_at}
         plain: dict[str, Any] = json.loads(json.dumps(values | {"data": Path(self.data).name}, default=int))
         return plain

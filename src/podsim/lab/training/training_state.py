@@ -13,13 +13,13 @@ from typing import Any
 
 from podsim.errors import CheckpointError
 from podsim.lab.checkpoint_files import begin, commit, discard, opened, part_of, steps, unwritten
+from podsim.lab.training.optimizers import moment_names
 from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.shards import Shard, load_safetensors, read_shards, shapes_of, write_shards
 from podsim.lab.wires import Board, Wires
 
 HISTORY = "history.json"
 """next to the shards: losses and seconds of the steps so far, and what stays the same where the run goes on"""
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 _PICKLED = ".metadata"
 """the index of torch.distributed.checkpoint, which earlier releases wrote: a pickle"""
 
@@ -36,7 +36,7 @@ def state_of(layout: Layout, wires: Wires) -> dict[str, Any]:
         own = layout.own[id(parameter)]
         if id(own) not in held:
             continue
-        moments = {kind: torch.zeros_like(parameter).detach() for kind in _MOMENTS}
+        moments = {kind: torch.zeros_like(parameter).detach() for kind in moment_names(layout.moments)}
         state |= {f"{kind}.{name}": moment for kind, moment in moments.items()}
         here = {kind: tensor if own is parameter else tensor.to_local() for kind, tensor in moments.items()}
         layout.moments.state[own] = here | {"step": torch.tensor(0.0)}

@@ -1,0 +1,49 @@
+"""Options of serving: what answers requests, how, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from podsim.options.best_options import BestOptions
+from podsim.options.language_options import LanguageOptions
+from podsim.options.load_options import LoadOptions
+from podsim.options.plan_options import overrides_option
+from podsim.options.question import option
+from podsim.options.scenario_options import ScenarioOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions(ScenarioOptions, LanguageOptions, LoadOptions, BestOptions):
+    """A model that answers requests on GPUs or instances."""
+
+    model: str = option("", "A model that `podsim models` lists, a config.json, or resnet-50.", argument=True)
+    on: str = option(
+        "",
+        "GPUs or instances: a100-40gb, 4xh100, dgx-h100:2, a100-40gb/7x1g.5gb, dgx-a100-40gb/7x1g.",
+        complete="clusters",
+        also=("gpu", "cluster", "system", "hardware", "gpus"),
+    )
+    batch: str = option("", "Batch sizes, as 8 or 1,8,94.")
+    precision: str | None = option(
+        None,
+        "fp16, bf16, tf32, fp32, fp8, mxfp8, nvfp4, int8; of language models also fp8_block, int8_wo, int4_wo (weights "
+        "only); default fp16.",
+        also=("dtype", "quantization", "quant"),
+    )
+    sparse: bool = option(False, "Weights pruned 2:4.", flag="--sparse")
+    tokens: int | None = option(
+        None,
+        "Tokens of a sequence or a prompt; for an image, pixels of its side.",
+        also=("input", "input-tokens", "input-len", "isl", "prompt", "prompt-tokens"),
+    )
+    output: int | None = option(
+        None,
+        "Tokens that a language model produces.",
+        also=("output-tokens", "output-len", "osl", "max-tokens"),
+    )
+    latency: str = option("", "Answer each request within this, as 10ms.")
+    triton: Path | None = option(None, "Model repository for Triton's config.pbtxt.")
+    figure: int | None = option(None, "Make figure 7 or 12 of the DGX A100 white paper.")
+    overrides: Mapping[str, str] | None = overrides_option("gpu.memory=64GB, model.layers=12")

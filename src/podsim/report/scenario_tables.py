@@ -1,0 +1,67 @@
+"""Reports of networks under a scenario and in streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from podsim.report.columns import Column, Table
+from podsim.report.screen import Block, Rows, bold, items, warnings
+from podsim.results.scenario_run import ScenarioRun
+from podsim.units import format_quantity
+
+_LOADS = Table(
+    columns=(
+        Column("of largest", "share", ":.0%"),
+        Column("rate/s", "rate", ":,.4g"),
+        Column("p50", "", "s", digits=3),
+        Column("p90", "", "s", digits=3),
+        Column("p99", "", "s", digits=3),
+        Column("batch", "", ":.1f"),
+        Column("busy", "", ":.0%"),
+    )
+)
+
+
+def rate_text(rate: float) -> str:
+    """A rate with four digits, and separators from a hundred."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def scenario_report(run: ScenarioRun) -> Iterator[Block]:
+    """The rate of a scenario, and what requests see at lower loads."""
+    count = f"{run.instances} x " if run.instances > 1 else ""
+    yield bold(f"{run.model} on {count}{run.gpu}: {run.scenario}, {run.precision}, {run.engine}")
+    yield from _RESULTS[run.scenario](run)
+    if run.points:
+        yield from ("", Rows(_LOADS, run.points), "")
+    yield from warnings(run.warnings)
+    yield from items("Assumptions", run.assumptions)
+
+
+def scenario_rows(run: ScenarioRun) -> Sequence[object]:
+    """The loads of the server scenario, or the batches of another."""
+    return run.points or run.rows
+
+
+def _offline(run: ScenarioRun) -> Iterator[Block]:
+    yield bold(f"{rate_text(run.rate)} {run.sample}/s, in batches of {run.batch:,.0f}")
+
+
+def _server(run: ScenarioRun) -> Iterator[Block]:
+    limit = format_quantity(run.limit or 0.0, "s")
+    yield bold(
+        f"{rate_text(run.rate)} {run.sample}/s, {100 * run.percentile:.4g} % of them answered within {limit}"
+    )
+    offline = f"{run.rate / run.offline:.0%} of the offline rate, {rate_text(run.offline)}/s"
+    yield f"{offline}; batches of {run.batch:,.0f} on average"
+
+
+def _stream(run: ScenarioRun) -> Iterator[Block]:
+    latency = format_quantity(run.latency, "s")
+    size = f", {run.batch:.0f} samples a query" if run.batch > 1 else ""
+    yield bold(
+        f"{latency} at the {100 * run.percentile:.3g}th percentile{size}; {rate_text(run.rate)} {run.sample}/s"
+    )
+
+
+_RESULTS = {"offline": _offline, "server": _server, "single-stream": _stream, "multi-stream": _stream}

@@ -1,0 +1,70 @@
+"""The results of serving a network under a scenario or in streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podsim.results.served import ServedBatch
+from podsim.results.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadPoint:
+    """What requests see at one load."""
+
+    rate: float
+    """1/s. The rate of requests, over all GPUs."""
+    share: float
+    """share. The rate over the largest one within the limit."""
+    p50: float
+    """s. The median latency."""
+    p90: float
+    """s. The latency that nine of ten requests do not exceed."""
+    p99: float
+    """s. The latency that 99 of 100 requests do not exceed."""
+    batch: float
+    """count. The mean number of samples of a batch."""
+    busy: float
+    """share. The share of time in which a GPU computes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioRun(Shown):
+    """A network that answers requests as a scenario of MLPerf Inference sends them."""
+
+    model: str
+    """The name of the model."""
+    scenario: str
+    """The name of the scenario."""
+    sample: str
+    """The word for samples."""
+    gpu: str
+    """The name of the GPU or instance."""
+    instances: int
+    """The number of GPUs or instances."""
+    precision: str
+    """The precision."""
+    engine: str
+    """The name of the engine."""
+    percentile: float
+    """share. The share of requests that the latency covers."""
+    limit: float | None
+    """s. The limit of the latency at the percentile; None without one."""
+    latency: float
+    """s. The latency at the percentile."""
+    rate: float
+    """1/s. The rate of samples over all GPUs: the largest within the limit, or that of one request after another."""
+    offline: float
+    """1/s. The rate of samples over all GPUs without any limit."""
+    batch: float
+    """count. The mean number of samples of a batch."""
+    largest: int
+    """The largest batch that is formed."""
+    points: tuple[LoadPoint, ...] = ()
+    """The loads of the server scenario, and what requests see there."""
+    rows: tuple[ServedBatch, ...] = ()
+    """The row of each batch, on one GPU or instance."""
+    assumptions: tuple[str, ...] = ()
+    """The assumptions."""
+    warnings: tuple[str, ...] = ()
+    """The doubts about the result."""

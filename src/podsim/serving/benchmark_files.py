@@ -1,0 +1,236 @@
+"""Files of benchmarks of servers: runs that were measured, and the requests of those that keep each one.
+
+It reads JSON, JSON lines and CSV of vLLM, SGLang, genai-perf, aiperf and trtllm-bench, and MLPerf inference summaries.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from podsim.errors import TableError
+from podsim.results.benchmarked import ServerBenchmark
+from podsim.serving.benchmark_forms import (
+    FORMS,
+    Table,
+    number,
+    percentile_figures,
+    read_metric_cells,
+)
+from podsim.serving.load.request_table import RequestTable
+from podsim.serving.mlperf_summary import is_summary, read_summary
+from podsim.serving.trace_file import Floats, Progress, is_trace, read_request_trace
+
+LARGEST = 1 << 27
+"""B of the largest file; one of a vLLM run that keeps each token's time has 10,000 requests in it"""
+_EXPECTED = (
+    "expected the JSON, JSON lines or CSV of vllm bench, SGLang's bench_serving, genai-perf, aiperf or trtllm-bench, or "
+    "mlperf_log_summary.txt"
+)
+_PROFILED = ("metadata", "metrics")
+"""keys of a request in aiperf's profile_export.jsonl"""
+
+
+def is_benchmark(start: str) -> bool:
+    """Whether a text begins as the file of a benchmark does."""
+    known = {key for keys, _ in FORMS for key in keys} - {"engine", "duration", "completed", "backend"}
+    head = start.lstrip("\ufeff \n\r\t")
+    if head.startswith(("{", "[")):
+        keys = (*known, "output_throughput", "request_rate", *_PROFILED)
+        return '"format": "podsim-run"' not in start and any(f'"{key}"' in start for key in keys)
+    return is_summary(start) or head[:7].lower() == "metric,"
+
+
+def read_benchmarks(path: str | Path) -> tuple[ServerBenchmark, ...]:
+    """The runs of a benchmark's file. Raises TableError for a file that holds none, or that cannot be read."""
+    path = Path(path)
+    text = _text(path)
+    if is_summary(text):
+        return _measured((read_summary(text, path),), path.name)
+    if text[:7].lower() == "metric,":
+        rows = csv.reader(io.StringIO(text[: 1 << 22]))
+        return _measured((read_metric_cells(rows, path.name),), path.name)
+    objects = _objects(text, path.name)
+    profiled = [each for each in objects if all(key in each for key in _PROFILED)]
+    if profiled:
+        return _measured((_profile(profiled, path.name),), path.name)
+    several = len(objects) > 1
+    runs = (
+        _run(each, f"{path.name}#{count}" if several else path.name) for count, each in enumerate(objects, 1)
+    )
+    return _measured(tuple(run for run in runs if run is not None), path.name)
+
+
+def read_requests(
+    path: str | Path, *, progress: Progress | None = None
+) -> tuple[RequestTable, tuple[str, ...]]:
+    """(requests, notes) of a trace, or of a benchmark that keeps each request: its start, its tokens.
+
+    Raises TableError for a file of no known kind, or one without the time of each request.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(1 << 16)
+    except (OSError, ValueError) as problem:
+        raise TableError(
+            f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}"
+        ) from None
+    head = start.decode("utf-8", errors="replace")
+    if is_trace(head) or start[:2] == b"\x1f\x8b" or not is_benchmark(head):
+        return read_request_trace(path, progress=progress)
+    objects = _objects(_text(path), path.name)
+    profiled = [each for each in objects if all(key in each for key in _PROFILED)]
+    columns = _profiled_columns(profiled) if profiled else _listed_columns(objects[0])
+    if columns is None:
+        raise TableError(
+            f"{path.name}: it holds no time of each request; run vllm bench serve with --save-detailed, aiperf with its "
+            "profile_export.jsonl, or give a trace"
+        )
+    return _request_table(columns, path.name)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, ValueError) as problem:
+        raise TableError(
+            f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}"
+        ) from None
+    if len(data) > LARGEST:
+        raise TableError(
+            f"{path.name}: larger than {LARGEST >> 20} MiB; save the run without --save-detailed"
+        )
+    try:
+        return data.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as problem:
+        raise TableError(f"{path.name} is not UTF-8 text: byte {problem.start}; {_EXPECTED}") from None
+
+
+def _objects(text: str, name: str) -> list[dict[str, Any]]:
+    """The JSON objects of a text: one, a list of them, or one on each line."""
+    try:
+        parsed = json.loads(text)
+    except RecursionError:
+        raise TableError(f"{name}: its JSON is nested too deep; {_EXPECTED}") from None
+    except ValueError as problem:
+        parsed = list(_lines(text, name, str(problem)))
+    objects = parsed if isinstance(parsed, list) else [parsed]
+    if not objects or not all(isinstance(each, dict) for each in objects):
+        raise TableError(f"{name}: it holds no JSON object; {_EXPECTED}")
+    return objects
+
+
+def _lines(text: str, name: str, problem: str) -> Iterator[Any]:
+    """The values of JSON lines; the problem of the text as a whole where the first line is none."""
+    for count, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except (ValueError, RecursionError) as error:
+            why = problem if count == 1 else f"line {count}: {error}"
+            raise TableError(f"{name}: it is no JSON: {why[:120]}; {_EXPECTED}") from None
+
+
+def _run(table: Table, id: str) -> ServerBenchmark | None:
+    reader = next((read for keys, read in FORMS if all(key in table for key in keys)), None)
+    return reader(table, id) if reader else None
+
+
+def _measured(runs: Sequence[ServerBenchmark], name: str) -> tuple[ServerBenchmark, ...]:
+    """The runs that measured anything; TableError if none did."""
+    kept = tuple(run for run in runs if run.figures)
+    if not kept:
+        raise TableError(f"{name}: it holds no measured latency or rate; {_EXPECTED}")
+    return kept
+
+
+def _metric(request: Table, name: str) -> float:
+    """A metric of a request of aiperf: s of a time, or a count."""
+    metrics = request["metrics"]
+    metric = metrics.get(name) if isinstance(metrics, Mapping) else None
+    if not isinstance(metric, Mapping):
+        return np.nan
+    scale = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}.get(str(metric.get("unit", "")), 1.0)
+    return scale * number(metric.get("value"))
+
+
+def _profile(requests: Sequence[Table], name: str) -> ServerBenchmark:
+    """A run of aiperf by its requests, those of the warm-up and those without an answer left out."""
+    answered = [each for each in requests if not each.get("error") and _phase(each) != "warmup"]
+    columns = _profiled_columns(answered)
+    figures: dict[str, float] = {}
+    for metric, kind in (
+        ("time_to_first_token", "ttft"),
+        ("inter_token_latency", "tpot"),
+        ("request_latency", "e2e"),
+    ):
+        values = np.array([_metric(each, metric) for each in answered])
+        figures |= percentile_figures(kind, values[np.isfinite(values)])
+    if columns is None:
+        return ServerBenchmark(id=name, tool="aiperf", figures=figures)
+    start, inputs, outputs = columns
+    ends = start + np.nan_to_num(np.array([_metric(each, "request_latency") for each in answered]))
+    seconds = float(ends.max() - start.min())
+    if seconds > 0:
+        figures |= {"requests_rate": len(answered) / seconds, "output_rate": float(outputs.sum()) / seconds}
+    return ServerBenchmark(
+        id=name, tool="aiperf", requests=len(answered), failed=len(requests) - len(answered), figures=figures,
+        input_tokens=float(inputs.mean()), output_tokens=float(outputs.mean()), seconds=seconds,
+    )  # fmt: skip
+
+
+def _phase(request: Table) -> str:
+    metadata = request["metadata"]
+    return str(metadata.get("benchmark_phase", "")).lower() if isinstance(metadata, Mapping) else ""
+
+
+def _profiled_columns(requests: Sequence[Table]) -> tuple[Floats, Floats, Floats] | None:
+    """Start s, input tokens and output tokens of aiperf's requests; None where one has no start or no lengths."""
+    times = (
+        each["metadata"].get("request_start_ns") for each in requests if isinstance(each["metadata"], Mapping)
+    )
+    starts = [time for time in times if isinstance(time, int) and 0 < time < 1 << 62]
+    if not starts or len(starts) < len(requests):
+        return None
+    first = min(starts)
+    columns = (
+        1e-9 * np.array([float(start - first) for start in starts]),
+        np.array([_metric(each, "input_sequence_length") for each in requests]),
+        np.array([_metric(each, "output_sequence_length") for each in requests]),
+    )
+    return columns if all(np.isfinite(each).all() for each in columns) else None
+
+
+def _listed_columns(table: Table) -> tuple[Floats, Floats, Floats] | None:
+    """Start s, input tokens and output tokens of a client's detailed lists; None if it has none."""
+    lists = [table.get(name) for name in ("start_times", "input_lens", "output_lens")]
+    if not all(isinstance(each, list) and each for each in lists):
+        return None
+    columns = tuple(np.array([number(value) for value in each]) for each in lists if each is not None)
+    equal = len({len(each) for each in columns}) == 1
+    return (
+        (columns[0], columns[1], columns[2])
+        if equal and all(np.isfinite(each).all() for each in columns)
+        else None
+    )
+
+
+def _request_table(columns: tuple[Floats, Floats, Floats], name: str) -> tuple[RequestTable, tuple[str, ...]]:
+    """The requests of a run in the order of their start; those without an answer count as one token."""
+    order = np.argsort(columns[0], kind="stable")
+    start, inputs, outputs = (each[order] for each in columns)
+    empty = int(np.count_nonzero(outputs < 1))
+    table = RequestTable(
+        arrival=start - start[0], input_tokens=np.maximum(inputs, 1).astype(np.int64),
+        output_tokens=np.maximum(outputs, 1).astype(np.int64), source=name,
+    )  # fmt: skip
+    return table, (f"{name}: {empty:,} answers have no token; each counts as one",) if empty else ()

@@ -1,0 +1,89 @@
+"""Inference engines of language models: what one adds to its kernels, and its defaults (`language_engines.toml`)."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from podsim.errors import CatalogError, unknown_name
+from podsim.hardware.parts import Gpu
+
+_GIB = 2.0**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageEngine:
+    """One inference engine of language models."""
+
+    name: str
+    title: str
+    source: str
+    """The source of its defaults."""
+    evidence: str
+    """The evidence for its kernels and its host time."""
+    kernels: str
+    """The engine whose measured kernels it runs: trtllm or vllm."""
+    sums: str
+    """The name of its all-reduce among the measured ones."""
+    step: float
+    """s. The time of a step in which the GPU waits for the host."""
+    request: float
+    """s. The same of each sequence of a step."""
+    block_tokens: int
+    """count. The tokens of a block of its paged cache."""
+    max_batch: int
+    """count. The most sequences of a step."""
+    max_batched_tokens: int
+    """count. The most tokens of a step."""
+    memory_share: float
+    """share. The GPU memory that it uses by default."""
+    memory: float
+    """B. The memory of CUDA's context, libraries and graphs."""
+    launch: float
+    """s. The host's time for one kernel that is launched by itself."""
+    attention_launches: float
+    """count. The kernels of a layer's attention that are launched by themselves in a prompt's step."""
+    graph_tokens: int = 512
+    """count. The most tokens of a step that is one graph, if all of them are of decoding sequences."""
+    graphs_prompts: bool = False
+    """Whether the other kernels of a prompt's step are in graphs."""
+    quantises_prompts: bool = False
+    """Whether a kernel of its own quantises the input of each product of prompts."""
+    is_share_of_free: bool = False
+    """Whether that share is of the memory that weights leave, and only the cache's."""
+    cache_follows: tuple[str, ...] = ()
+    """The formats of weights with which keys and values are in fp8 by default."""
+    also: tuple[str, ...] = ()
+    """The other names that users give it."""
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(files("podsim.serving").joinpath("language_engines.toml").read_text("utf-8"))
+
+
+def language_engine_names() -> tuple[str, ...]:
+    """Names of the engines, the default first."""
+    return tuple(_tables())
+
+
+def load_language_engine(name: str, gpu: Gpu) -> LanguageEngine:
+    """The engine of that name with its limits on a GPU. Raises CatalogError for an unknown name."""
+    wanted = name.strip().lower()
+    key = next((key for key, table in _tables().items() if wanted in (key, *table["also"])), None)
+    if key is None:
+        raise CatalogError(unknown_name("engine", name[:40], _tables()))
+    table = dict(_tables()[key])
+    small, large = (table.pop(size, {}) for size in ("small", "large"))
+    table["launch"] = (
+        table["launch"].get(gpu.name) or table["launch"].get(gpu.architecture) or table["launch"]["other"]
+    )
+    if gpu.memory < 70 * _GIB or gpu.architecture in ("volta", "turing", "ampere"):
+        table |= small
+    elif gpu.memory >= 140e9:
+        table |= large
+    table |= {name: tuple(table.get(name, ())) for name in ("also", "cache_follows")}
+    return LanguageEngine(name=key, **table)

@@ -1,0 +1,146 @@
+"""What a user asks of the server of a language model -> model, cluster and plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podsim.errors import PlanError
+from podsim.hardware.cluster import Cluster
+from podsim.kernels.gemm import peak_of
+from podsim.options.serving_options import ServeOptions
+from podsim.serving.engines import engine_names
+from podsim.serving.language_engines import LanguageEngine, language_engine_names, load_language_engine
+from podsim.serving.language_layers import check_language_model
+from podsim.serving.plan_rules import check_plan, fewest_gpus
+from podsim.serving.serving_gpus import read_serving_cluster
+from podsim.serving.serving_plan import WEIGHT_FORMATS, ServingPlan
+from podsim.workload.catalog import load_model
+from podsim.workload.model import Model
+
+TOKENS = 512
+"""count. The tokens of a prompt where the user gives none."""
+OUTPUT = 128
+"""count. The tokens that a sequence produces where the user gives none."""
+_ROOM = 8
+"""count. The sequences for which a plan that the user leaves open has room."""
+_FORMATS = {
+    "int4": "int4_wo", "w4a16": "int4_wo", "awq": "int4_wo", "gptq": "int4_wo", "w8a16": "int8_wo", "w8a8": "int8",
+    "sq": "int8", "smoothquant": "int8", "fp4": "nvfp4", "half": "fp16", "float16": "fp16", "bfloat16": "bf16",
+    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "auto": "",
+}  # fmt: skip
+"""What users and engines call a number format -> its name here."""
+_GEMM = {"int4_wo": "fp16", "int8_wo": "fp16", "fp8_block": "fp8"}
+"""Number format of weights -> that of its arithmetic, if another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageSetup:
+    """A language model, the GPUs, and the plan by which they serve it."""
+
+    model: Model
+    cluster: Cluster
+    plan: ServingPlan
+    engine: LanguageEngine
+    tokens: int
+    """count. The tokens of a prompt."""
+    output: int
+    """count. The tokens that each sequence produces."""
+
+
+def is_language_engine(name: str) -> bool:
+    """Whether a name is not that of an engine of other models."""
+    return name not in engine_names()
+
+
+def read_language_setup(options: ServeOptions, sequences: int = _ROOM, length: int = 0) -> LanguageSetup:
+    """The setup of a question, with room for `sequences` of `length` tokens in the plan that the user leaves open.
+
+    Raises PodsimError for anything unusable, and NoFitError where the cluster cannot hold the model.
+    """
+    model = load_model(options.model, model_keys(options.overrides))
+    check_language_model(model)
+    cluster = read_serving_cluster(options.on, options.overrides)
+    engine = load_language_engine(options.engine or language_engine_names()[0], cluster.gpu)
+    tokens, output = _length(options.tokens, TOKENS, "tokens"), _length(options.output, OUTPUT, "output")
+    plan = divided_plan(
+        model, cluster, _formats(options, cluster, engine), options, (length or tokens + output, sequences)
+    )
+    return LanguageSetup(model=model, cluster=cluster, plan=plan, engine=engine, tokens=tokens, output=output)
+
+
+def model_keys(overrides: Mapping[str, str] | None) -> dict[str, str]:
+    """The overrides of the model, without their prefix."""
+    return {
+        key.removeprefix("model."): value
+        for key, value in (overrides or {}).items()
+        if key.startswith("model.")
+    }
+
+
+def _length(value: int | None, default: int, name: str) -> int:
+    if value is not None and not 1 <= value <= 2**22:
+        raise PlanError([f"{name}={value}: 1 to {2**22:,}"])
+    return default if value is None else value
+
+
+def _formats(options: ServeOptions, cluster: Cluster, engine: LanguageEngine) -> ServingPlan:
+    """The plan of the options on one GPU; PlanError for a format that the GPU has no arithmetic for."""
+    gpu = cluster.gpu
+    usual = "fp16" if "fp16" in gpu.peaks else next(iter(gpu.peaks))
+    precision = read_format(options.precision or "") or usual
+    if precision not in WEIGHT_FORMATS:
+        raise PlanError(
+            [f"precision={precision[:40]!r}: engines of language models run {', '.join(WEIGHT_FORMATS)}"]
+        )
+    peak_of(gpu, _GEMM.get(precision, precision))
+    cache = read_format(options.kv) or ("fp8" if precision in engine.cache_follows else "fp16")
+    return ServingPlan(
+        engine=engine.name, precision=precision, cache=cache, prefix_share=options.prefix,
+        block_tokens=_positive(options.block_tokens, "block_tokens"), max_batch=_positive(options.max_batch, "max_batch"),
+        max_batched_tokens=_positive(options.max_batched_tokens, "max_batched_tokens"),
+        chunked_prefill=options.chunked is not False, draft_tokens=options.speculate, acceptance=options.acceptance,
+        draft=options.draft.strip().lower(), memory_share=_share(options.memory_share),
+    )  # fmt: skip
+
+
+def read_format(text: str) -> str:
+    """The name of a number format that a user or an engine writes; "" for none."""
+    word = text.strip().lower().replace("-", "_")
+    return _FORMATS.get(word, word)
+
+
+def _positive(value: int | None, name: str) -> int:
+    if value is not None and value < 1:
+        raise PlanError([f"{name}={value} must be 1 or more"])
+    return value or 0
+
+
+def _share(value: float | None) -> float:
+    if value is not None and not 0 < value <= 1:
+        raise PlanError([f"memory_share={value:g} must be above 0, and at most 1"])
+    return value or 0.0
+
+
+def divided_plan(
+    model: Model, cluster: Cluster, plan: ServingPlan, options: ServeOptions, room: tuple[int, int]
+) -> ServingPlan:
+    """The plan with the user's degrees; those left open follow from the fewest GPUs with room for (tokens, sequences)."""
+    said = {
+        "tensor": options.tp, "pipeline": options.pp, "expert": options.ep, "context": options.cp,
+        "data_attention": options.attention_dp,
+    }  # fmt: skip
+    problems = [f"{name}={value}: 1 or more" for name, value in (*said.items(), ("replicas", options.replicas))
+                if value is not None and value < 1]  # fmt: skip
+    if problems:
+        raise PlanError(problems)
+    degrees: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    if options.tp is None and options.pp is None and not options.attention_dp and not options.ep:
+        plan = fewest_gpus(model, cluster, replace(plan, **degrees), *room)
+    else:
+        degrees = {"tensor": options.attention_dp or options.ep or 1, **degrees}
+        plan = replace(plan, **degrees)
+    plan = replace(plan, replicas=options.replicas or max(cluster.gpus // plan.gpus, 1))
+    check_plan(model, cluster, plan)
+    return plan

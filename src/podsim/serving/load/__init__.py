@@ -1,0 +1,1 @@
+"""A server of language models under load, simulated request by request."""

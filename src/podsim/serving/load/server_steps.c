@@ -1,0 +1,340 @@
+/* A step of a replica: which requests compute how many tokens, how long it takes, and what it gives. */
+#include "server_state.h"
+
+/* why a request at the head of a queue had to wait */
+enum { NOTHING, SEQUENCES, BLOCKS, TOKENS, ADAPTERS };
+
+typedef struct {
+    int64_t flight;
+    int64_t left; /* tokens that may still join */
+    int64_t tokens;
+    int64_t sequences;
+    int64_t decodes;
+    int64_t contexts;
+    int64_t reason;
+    double prompt_seconds;
+    double moved; /* s of swapped sequences and loaded adapters */
+    bool has_preempted;
+} Batch;
+
+/* The position before x in ascending values, and how far x is on the way to the next; above 1 beyond the last. */
+static int64_t segment(const double *values, int64_t count, double x, double *share) {
+    int64_t low = 0, high = count - 1;
+    if (count == 1) {
+        *share = 0.0;
+        return 0;
+    }
+    while (high - low > 1) {
+        int64_t middle = (low + high) / 2;
+        if (values[middle] <= x) low = middle;
+        else high = middle;
+    }
+    *share = max_double((x - values[low]) / (values[high] - values[low]), 0.0);
+    return low;
+}
+
+static double interpolate(const double *values, int64_t count, const double *seconds, double x) {
+    double share;
+    int64_t at = segment(values, count, x, &share);
+    return count == 1 ? seconds[0] : seconds[at] + share * (seconds[at + 1] - seconds[at]);
+}
+
+/* Seconds at (x, y) of a table with a row for each x. */
+static double interpolate_grid(const double *xs, int64_t rows, const double *ys, int64_t columns, const double *seconds,
+                               double x, double y) {
+    double share;
+    int64_t at = segment(xs, rows, x, &share);
+    double low = interpolate(ys, columns, seconds + at * columns, y);
+    if (rows == 1) return low;
+    double high = interpolate(ys, columns, seconds + (at + 1) * columns, y);
+    return low + share * (high - low);
+}
+
+static double tokens_seconds(const Server *s, const struct Kind *kind, double tokens) {
+    const double *table = s->pool->table + kind->table;
+    return interpolate(table, kind->tokens, table + kind->tokens, tokens);
+}
+
+static double decode_seconds(const Server *s, const struct Kind *kind, double requests, double context) {
+    const double *first = s->pool->table + kind->table + 2 * kind->tokens;
+    const double *second = first + kind->decode_requests, *table = second + kind->decode_contexts;
+    return interpolate_grid(first, kind->decode_requests, second, kind->decode_contexts, table, requests, context);
+}
+
+static double prompt_seconds(const Server *s, const struct Kind *kind, double new_tokens, double past) {
+    const double *first = s->pool->table + kind->table + 2 * kind->tokens + kind->decode_requests +
+                          kind->decode_contexts + kind->decode_requests * kind->decode_contexts;
+    const double *second = first + kind->prompt_news, *table = second + kind->prompt_pasts;
+    return interpolate_grid(first, kind->prompt_news, second, kind->prompt_pasts, table, new_tokens, past);
+}
+
+static int64_t tokens_left(const Server *s, int64_t q) {
+    const struct Request *request = &s->state->request[q];
+    return s->requests->input[q] + request->made - request->computed;
+}
+
+static bool is_decoding(const Server *s, int64_t q) {
+    return s->state->request[q].made > 0 && tokens_left(s, q) == 1;
+}
+
+static bool is_free(const struct Request *request) { return request->flight < 0 && !request->arriving; }
+
+static void join(const Server *s, int64_t r, int64_t q, int64_t tokens, Batch *batch) {
+    struct Request *request = &s->state->request[q];
+    request->planned = tokens;
+    request->flight = batch->flight;
+    batch->sequences++;
+    batch->tokens += tokens;
+    batch->left -= tokens;
+    if (is_decoding(s, q)) {
+        batch->decodes++;
+        batch->contexts += request->computed;
+        s->state->replica[r].decode_tokens += tokens;
+    } else {
+        batch->prompt_seconds += prompt_seconds(s, kind_of(s, r), (double)tokens, (double)request->computed);
+        s->state->replica[r].prompt_tokens += tokens;
+    }
+}
+
+static void remove_running(const Server *s, int64_t r, int64_t position) {
+    struct Replica *replica = &s->state->replica[r];
+    int64_t *running = running_of(s, r);
+    for (int64_t k = position; k + 1 < replica->running; k++) running[k] = running[k + 1];
+    replica->running--;
+}
+
+/* Send a running request back to the front of the queue: swapped to the host, or to be computed again. */
+void preempt(const Server *s, int64_t r, int64_t position, double *seconds) {
+    int64_t q = running_of(s, r)[position];
+    struct Request *request = &s->state->request[q];
+    const struct Kind *kind = kind_of(s, r);
+    if (kind->host_rate > 0.0 && request->made > 0) {
+        *seconds += ((double)request->computed * kind->token_bytes + kind->state_bytes) / kind->host_rate;
+        request->swapped = 1;
+    } else {
+        request->computed = 0;
+    }
+    release_request(s, r, q);
+    leave_adapter(s, r, s->requests->adapter[q]);
+    remove_running(s, r, position);
+    request->preempted++;
+    s->state->replica[r].preempted++;
+    queue_request(s, r, q, true);
+}
+
+/* Make room for the next tokens of a running request, at the cost of those behind it. False if it had to go itself. */
+static bool make_room(const Server *s, int64_t r, int64_t position, int64_t tokens, Batch *batch) {
+    const struct Replica *replica = &s->state->replica[r];
+    while (!grow_blocks(s, r, running_of(s, r)[position], tokens)) {
+        int64_t victim = replica->running - 1;
+        while (victim > position && !is_free(&s->state->request[running_of(s, r)[victim]])) victim--;
+        preempt(s, r, victim, &batch->moved);
+        batch->has_preempted = true;
+        if (victim == position) return false;
+    }
+    return true;
+}
+
+/* Let running requests join: those that decode, those with the rest of a prompt, or both. */
+static void join_running(const Server *s, int64_t r, bool decodes, bool prompts, Batch *batch) {
+    const struct Kind *kind = kind_of(s, r);
+    const struct Replica *replica = &s->state->replica[r];
+    int64_t most = kind->stages > 1 ? ceil_div(replica->running, kind->stages) : replica->running;
+    for (int64_t k = 0; k < replica->running && batch->left > 0; k++) {
+        int64_t q = running_of(s, r)[k], left = tokens_left(s, q), tokens = left;
+        const struct Request *request = &s->state->request[q];
+        bool decoding = is_decoding(s, q);
+        if (!is_free(request) || !(decoding ? decodes : prompts)) continue;
+        if (decoding && batch->decodes >= most) continue;
+        if (decoding) tokens = min_int(min_int(1 + kind->draft, s->requests->output[q] - request->made), batch->left);
+        else if (kind->chunked) tokens = min_int(left, batch->left);
+        else if (left > batch->left && batch->tokens > 0) continue;
+        if (!make_room(s, r, k, request->computed + tokens, batch)) break;
+        join(s, r, q, tokens, batch);
+    }
+}
+
+/* Admit a request from the queue. False if it must wait, for the reason in the batch. */
+static bool admit(const Server *s, int64_t r, int64_t q, Batch *batch) {
+    struct Request *request = &s->state->request[q];
+    const struct Kind *kind = kind_of(s, r);
+    bool is_remote = request->source >= 0, is_kept = is_remote || request->swapped;
+    int64_t hits = is_kept ? 0 : cached_units(s, r, q);
+    int64_t past = is_kept ? request->computed : hits * s->pool->unit_tokens;
+    int64_t left = s->requests->input[q] + request->made - past, tokens = left;
+    if (!is_remote && left > batch->left) {
+        if (kind->chunked) tokens = batch->left;
+        else if (batch->tokens > 0) tokens = 0;
+        if (tokens <= 0) {
+            batch->reason = TOKENS;
+            return false;
+        }
+    }
+    if (!admit_blocks(s, r, q, hits, past + tokens)) {
+        batch->reason = BLOCKS;
+        return false;
+    }
+    if (!hold_adapter(s, r, s->requests->adapter[q], &batch->moved)) {
+        release_request(s, r, q);
+        batch->reason = ADAPTERS;
+        return false;
+    }
+    unqueue_request(s, r, q);
+    request->status = ADMITTED;
+    if (request->admitted < 0.0) {
+        request->admitted = s->state->time[CLOCK];
+        request->cached = past;
+    }
+    running_of(s, r)[s->state->replica[r].running++] = q;
+    if (is_remote) {
+        begin_transfer(s, r, q);
+        return true;
+    }
+    if (request->swapped) batch->moved += ((double)past * kind->token_bytes + kind->state_bytes) / kind->host_rate;
+    request->swapped = 0;
+    request->computed = past;
+    join(s, r, q, tokens, batch);
+    return true;
+}
+
+/* Admit requests in the order of the queue; only those that lack a slot for their adapter are passed over. */
+static void admit_waiting(const Server *s, int64_t r, Batch *batch) {
+    const struct Kind *kind = kind_of(s, r);
+    const struct Replica *replica = &s->state->replica[r];
+    int64_t q = replica->head;
+    while (q >= 0) {
+        int64_t next = s->state->request[q].next;
+        if (replica->running >= kind->sequences) batch->reason = SEQUENCES;
+        else if (batch->left <= 0) batch->reason = TOKENS;
+        else if (admit(s, r, q, batch) || batch->reason == ADAPTERS) {
+            q = next;
+            continue;
+        }
+        return;
+    }
+}
+
+static void compose(const Server *s, int64_t r, Batch *batch) {
+    const struct Kind *kind = kind_of(s, r);
+    bool may_admit = !kind->together || s->state->replica[r].running == 0;
+    join_running(s, r, kind->mixed, true, batch);
+    if (may_admit && !batch->has_preempted) admit_waiting(s, r, batch);
+    if (!may_admit) batch->reason = SEQUENCES;
+    if (batch->sequences == 0 && !kind->mixed) join_running(s, r, true, false, batch);
+}
+
+static void count_step(struct Replica *replica, const Batch *batch, double seconds, int64_t used) {
+    replica->busy += seconds;
+    replica->steps++;
+    replica->sequences += batch->sequences;
+    replica->block_seconds += seconds * (double)used;
+    replica->most_blocks = max_int(replica->most_blocks, used);
+    if (replica->waiting == 0) return;
+    double *full[] = {&replica->full_sequences, &replica->full_blocks, &replica->full_tokens,
+                      &replica->full_adapters};
+    if (batch->reason != NOTHING) *full[batch->reason - SEQUENCES] += seconds;
+}
+
+static void launch(const Server *s, int64_t r, const Batch *batch) {
+    const struct Kind *kind = kind_of(s, r);
+    struct Replica *replica = &s->state->replica[r];
+    double now = s->state->time[CLOCK], stages = (double)kind->stages, decode = 0.0;
+    double fixed = kind->step + kind->request * (double)batch->sequences;
+    double products = tokens_seconds(s, kind, (double)batch->tokens);
+    if (batch->decodes > 0) {
+        decode = decode_seconds(s, kind, (double)batch->decodes, (double)batch->contexts / (double)batch->decodes);
+    }
+    double seconds = fixed + products + decode + batch->prompt_seconds + batch->moved;
+    replica->part_step += fixed / stages;
+    replica->part_tokens += products / stages;
+    replica->part_decode += decode / stages;
+    replica->part_prompt += batch->prompt_seconds / stages;
+    replica->part_moved += batch->moved / stages;
+    count_step(replica, batch, seconds / stages, kind->blocks - available_blocks(s, r));
+    replica->last_end = max_double(replica->last_end, now + seconds);
+    replica->stage_free = now + seconds / stages;
+    replica->flights++;
+    s->state->number[STEPS]++;
+    add_event(s, replica->last_end, STEP_END, r * FLIGHTS + batch->flight);
+    if (kind->stages > 1) add_event(s, replica->stage_free, STAGE_FREE, r);
+}
+
+/* Start as many steps as the stages of a replica take. */
+void start_steps(const Server *s, int64_t r) {
+    struct Replica *replica = &s->state->replica[r];
+    while (replica->status >= READY && replica->flights < kind_of(s, r)->stages &&
+           (replica->flights == 0 || s->state->time[CLOCK] >= replica->stage_free)) {
+        Batch batch = {.flight = replica->steps % FLIGHTS, .left = kind_of(s, r)->batch_tokens};
+        compose(s, r, &batch);
+        if (batch.sequences == 0) break;
+        launch(s, r, &batch);
+    }
+    if (replica->status == DRAINING && replica->running == 0 && replica->waiting == 0) {
+        replica->status = OFF;
+        replica->on += s->state->time[CLOCK] - replica->on_since;
+    }
+}
+
+/* Count the time since the last token: 32 bins an octave from 2^-20 s. */
+static void count_gap(const Server *s, int64_t q, double gap) {
+    uint64_t bits, base = (uint64_t)(1023 - 20) << 5;
+    memcpy(&bits, &gap, sizeof bits);
+    int64_t bin = (int64_t)(bits >> 47) - (int64_t)base;
+    int64_t group = q * GROUPS / s->requests->rows;
+    s->state->gaps[group * BINS + max_int(0, min_int(bin, BINS - 1))]++;
+}
+
+static void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decoding) {
+    struct Request *request = &s->state->request[q];
+    const struct Kind *kind = kind_of(s, r);
+    double now = s->state->time[CLOCK];
+    int64_t tokens = 1;
+    if (was_decoding) {
+        while (tokens < request->planned && draw(s) < kind->acceptance) tokens++;
+    }
+    if (request->made == 0) {
+        request->first = now;
+    } else {
+        count_gap(s, q, now - request->last);
+        request->gap = max_double(request->gap, now - request->last);
+    }
+    request->last = now;
+    request->made += tokens;
+    request->computed = s->requests->input[q] + request->made - 1;
+}
+
+/* The end of a step for a request that was in it. True if it leaves the replica. */
+static bool end_part(const Server *s, int64_t r, int64_t q) {
+    struct Request *request = &s->state->request[q];
+    bool was_decoding = is_decoding(s, q);
+    request->flight = -1;
+    if (!request->leaving) {
+        if (!was_decoding) request->computed += request->planned;
+        if (!was_decoding && tokens_left(s, q) > 0) return false;
+        if (!was_decoding) keep_prefix(s, r, q);
+        answer_tokens(s, r, q, was_decoding);
+        if (request->made < s->requests->output[q]) {
+            if (kind_of(s, r)->role != PREFILL) return false;
+            leave_adapter(s, r, s->requests->adapter[q]);
+            hand_over(s, q);
+            return true;
+        }
+    }
+    release_request(s, r, q);
+    leave_adapter(s, r, s->requests->adapter[q]);
+    settle(s, q, request->leaving ? GIVEN_UP : ANSWERED);
+    return true;
+}
+
+/* End a step: its requests have their tokens. */
+void end_step(const Server *s, int64_t r, int64_t flight) {
+    struct Replica *replica = &s->state->replica[r];
+    int64_t *running = running_of(s, r), kept = 0;
+    replica->flights--;
+    for (int64_t k = 0; k < replica->running; k++) {
+        int64_t q = running[k];
+        if (s->state->request[q].flight != flight || !end_part(s, r, q)) running[kept++] = q;
+    }
+    replica->running = kept;
+    mark_dirty(s, r);
+}

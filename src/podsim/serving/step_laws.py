@@ -1,0 +1,286 @@
+"""Seconds of one step of a language model on the GPUs of one replica, by what decides them.
+
+    tokens      products, experts, norms, activations and collectives of a number of tokens
+    decoding    attention of one query (or those of a draft) of each sequence against its cache
+    prompt      attention of the new tokens of a chunk against those before it and each other
+    head        logits and the search for the next token, of one token a sequence
+
+Kernels are those of `podsim.kernels.engine_*` and the product law; collectives those of `group_collectives`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from podsim.fitting import Floats
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import Gpu
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.engine_attention import EngineAttention, decode_seconds, prefill_seconds
+from podsim.kernels.engine_experts import EngineExperts, experts_seconds
+from podsim.kernels.engine_run import EngineRun
+from podsim.kernels.gemm import GemmKernel, gemm_seconds, operand_bytes
+from podsim.serving.group_collectives import exchange_seconds, send_seconds, sum_seconds
+from podsim.serving.language_engines import LanguageEngine, load_language_engine
+from podsim.serving.language_layers import (
+    Core,
+    Experts,
+    Layers,
+    Product,
+    Scan,
+    check_language_model,
+    plan_layers,
+)
+from podsim.serving.serving_plan import ServingPlan
+from podsim.workload.catalog import load_model
+from podsim.workload.model import Model
+
+_STAND_INS = {"volta": "ampere", "turing": "ampere", "ada": "ampere", "cdna2": "ampere", "cdna3": "hopper"}
+"""Architecture without measured kernels of engines -> the one whose constants stand in, at the GPU's own peaks."""
+
+
+def is_measured(gpu: Gpu) -> bool:
+    """Whether kernels of engines were measured on GPUs of its architecture."""
+    return gpu.architecture not in _STAND_INS
+
+
+SKEW = 1.2
+"""The exponent of the power law of tokens over experts, as aiconfigurator assumes it by default."""
+_STATE_BYTES = 4.0
+"""B of an element of a recurrent state, which is kept in 32 bits"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passes:
+    """A model in an engine on the GPUs of one replica."""
+
+    model: Model
+    cluster: Cluster
+    plan: ServingPlan
+    engine: LanguageEngine
+    draft: Passes | None = None
+    """The draft model of speculative decoding on the same GPUs; None where it has none of its own."""
+
+    @property
+    def layers(self) -> Layers:
+        """The kernels of one GPU."""
+        return plan_layers(self.model, self.plan)
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU at the clock of long runs."""
+        return replace(self.cluster.gpu, is_sustained=True)
+
+    @property
+    def engine_gpu(self) -> Gpu:
+        """The GPU, of an architecture on which engines' kernels were measured."""
+        gpu = self.cluster.gpu
+        peaks = gpu.peaks if "bf16" in gpu.peaks else {**gpu.peaks, "bf16": gpu.peaks["fp16"]}
+        return replace(gpu, architecture=_STAND_INS.get(gpu.architecture, gpu.architecture), peaks=peaks)
+
+    @property
+    def sum_run(self) -> EngineRun:
+        """The engine's all-reduce."""
+        return EngineRun(engine=self.engine.kernels, kernel=self.engine.sums)
+
+    def run(self, precision: str = "bf16") -> EngineRun:
+        """The engine's kernel in a number format, with the cache's."""
+        cache = "fp8" if self.plan.cache in ("fp8", "int8") else "bf16"
+        return EngineRun(engine=self.engine.kernels, precision=precision, cache=cache)
+
+
+def tokens_seconds(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> Floats:
+    """s of what a number of tokens decides, for each number; see tokens_parts."""
+    return sum(tokens_parts(passes, tokens, is_prompt=is_prompt).values(), np.zeros_like(tokens))
+
+
+def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> dict[str, Floats]:
+    """s of each part for each number of tokens: products, memory-bound kernels, collectives.
+
+    Kernels of prompts may quantise the input of a product by themselves; in a decoding step they are fused.
+    """
+    layers, gpu, engine = passes.layers, passes.gpu, passes.engine
+    products = np.zeros_like(tokens)
+    for is_quantised in (True, False):
+        chosen = tuple(product for product in layers.products if product.is_quantised == is_quantised)
+        kind = product_format(gpu, passes.plan.precision if is_quantised else "fp16")
+        kernel: GemmKernel = "engine" if is_prompt and is_quantised and engine.quantises_prompts else "plain"
+        products = products + _products_seconds(gpu, chosen, tokens, kind, kernel)
+    for experts in layers.experts:
+        products = products + experts.count * _experts_seconds(passes, experts, tokens)
+    hidden = 2.0 * passes.model.hidden * tokens
+    counts = np.array([count for count, _ in layers.moved])[:, None]
+    sizes = 2.0 * np.array([size for _, size in layers.moved])[:, None] * tokens
+    memory = (counts * memory_seconds(gpu, sizes)).sum(axis=0) + memory_seconds(gpu, 2 * hidden)
+    cluster, plan = passes.cluster, passes.plan
+    collectives = layers.syncs * sum_seconds(cluster, plan, passes.sum_run, hidden)
+    collectives = collectives + layers.core_count * exchange_seconds(cluster, plan, hidden)
+    return {
+        "products": products, "memory": memory, "collectives": collectives + send_seconds(cluster, plan, hidden),
+    }  # fmt: skip
+
+
+def prompt_host_seconds(passes: Passes) -> float:
+    """s in which the host launches the kernels of a prompt's step, of which the GPU waits for the last ones at least."""
+    layers, engine = passes.layers, passes.engine
+    launches = engine.attention_launches * layers.core_count
+    if not engine.graphs_prompts:
+        launches += sum(product.count for product in layers.products) + sum(
+            count for count, _ in layers.moved
+        )
+        launches += sum(experts.count for experts in layers.experts) * 3 + layers.syncs * (
+            passes.plan.tensor > 1
+        )
+    return launches * engine.launch
+
+
+def _products_seconds(
+    gpu: Gpu, products: tuple[Product, ...], tokens: Floats, precision: str, kernel: GemmKernel
+) -> Floats:
+    """s of products together."""
+    if not products:
+        return np.zeros_like(tokens)
+    count, n, k, share = (
+        np.array([getattr(product, name) for product in products])[:, None]
+        for name in ("count", "n", "k", "token_share")
+    )
+    rows = np.maximum(tokens * share, 1.0)
+    seconds = gemm_seconds(gpu, rows, np.ceil(n), np.ceil(k), precision=precision, layout="tn", kernel=kernel)
+    return np.asarray((count * seconds).sum(axis=0))
+
+
+def product_format(gpu: Gpu, precision: str) -> str:
+    """The number format of products: fp16 stands for bf16 on GPUs that have none."""
+    if precision == "bf16" and "bf16" not in gpu.peaks:
+        return "fp16"
+    return precision
+
+
+def _experts_seconds(passes: Passes, experts: Experts, tokens: Floats) -> Floats:
+    """s of one layer's experts, by the law of engines' kernels."""
+    same, plan = np.ones_like(tokens), passes.plan
+    precision = "bf16" if plan.precision in ("fp16", "int8_wo") else plan.precision
+    shape = EngineExperts(
+        tokens=tokens, hidden=experts.hidden * same, inner=experts.inner * same, top=experts.top * same,
+        experts=experts.experts * same, tensor_parallel=plan.layer_degree / plan.expert * same,
+        expert_parallel=plan.expert * same, skew=SKEW * same,
+    )  # fmt: skip
+    kernel = "" if experts.is_gated else "nongated"
+    run = EngineRun(
+        engine=passes.engine.kernels,
+        kernel=kernel,
+        precision="fp8" if precision in ("int8", "mxfp8") else precision,
+    )
+    return experts_seconds(passes.engine_gpu, run, shape)
+
+
+def decoding_seconds(passes: Passes, requests: Floats, context: Floats) -> Floats:
+    """s of the attention and scans of decoding sequences, at each pair of their number and mean context."""
+    sequences = np.maximum(requests / passes.plan.data_attention, 1.0)
+    keys = np.maximum(context / passes.plan.context, 1.0)
+    sequences, keys = np.broadcast_arrays(sequences, keys)
+    total = np.zeros(sequences.shape)
+    for core in passes.layers.cores:
+        total = total + core.count * _decode_seconds(passes, core, sequences, keys)
+    for scan in passes.layers.scans:
+        moved = sequences * (scan.width * scan.state_dim * 2 * _STATE_BYTES + scan.channels * 16)
+        total = total + scan.count * memory_seconds(passes.gpu, moved)
+    return total
+
+
+def _decode_seconds(passes: Passes, core: Core, sequences: Floats, keys: Floats) -> Floats:
+    run = passes.run()
+    keys = np.maximum(keys * core.key_share, 1.0)
+    shape = _attention(core, sequences, np.ones_like(keys), keys, is_decode=True)
+    rows = passes.plan.draft_tokens + 1
+    if rows > 1:  # the queries of a draft share the keys, as heads of a group do
+        shape = replace(shape, heads=shape.heads * rows)
+    return decode_seconds(passes.engine_gpu, run, shape, law="mla-decode" if core.rank else "decode")
+
+
+def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> Floats:
+    """s of the attention and scans of `batch` chunks of prompts of `new` tokens each, which follow `past` others."""
+    batch, new, past = np.broadcast_arrays(batch, new, past)
+    sequences = np.maximum(batch / passes.plan.data_attention, 1.0)
+    queries = np.maximum(new / passes.plan.context, 1.0)
+    total = np.zeros(batch.shape)
+    for core in passes.layers.cores:
+        keys = np.maximum((past + new) * core.key_share, queries * core.key_share)
+        shape = _attention(core, sequences, queries, keys, is_decode=False)
+        law = "mla-prefill" if core.rank else "prefill"
+        precision = "fp8" if passes.plan.precision == "fp8" and passes.plan.cache == "fp8" else "bf16"
+        if precision not in passes.gpu.peaks:
+            precision = "bf16"
+        total = total + core.count * prefill_seconds(passes.engine_gpu, passes.run(precision), shape, law=law)
+    for scan in passes.layers.scans:
+        total = total + scan.count * _scan_seconds(passes.gpu, scan, sequences * queries)
+    return total
+
+
+def _attention(
+    core: Core, batch: Floats, queries: Floats, keys: Floats, *, is_decode: bool
+) -> EngineAttention:
+    """The sizes of a call; latent attention decodes against the compressed keys, which are the values, too."""
+    same = np.ones_like(batch)
+    is_latent = bool(core.rank) and is_decode
+    width, value = (core.rank + core.rope_dim, core.rank) if is_latent else (core.head_dim, core.value_dim)
+    kv_heads = 1.0 if is_latent else core.heads if core.rank else core.kv_heads
+    return EngineAttention(
+        batch=batch, queries=queries, keys=keys, heads=core.heads * same, kv_heads=kv_heads * same,
+        head_dim=width * same, value_dim=value * same, window=core.window * same,
+    )  # fmt: skip
+
+
+def _scan_seconds(gpu: Gpu, scan: Scan, tokens: Floats) -> Floats:
+    """s of a scan over the tokens of prompts: products of its chunks, or a kernel that moves bytes."""
+    if scan.chunk:
+        kind = product_format(gpu, "fp16")
+        return gemm_seconds(
+            gpu, tokens, scan.width, scan.chunk + 2 * scan.state_dim, precision=kind, layout="tn"
+        )
+    return memory_seconds(gpu, 2.0 * 4 * scan.width * tokens)
+
+
+def head_seconds(passes: Passes, requests: Floats) -> Floats:
+    """s of the logits of one token of each sequence, and of the search of the largest."""
+    logits = passes.layers.logits
+    if logits is None:
+        return np.zeros_like(requests)
+    gpu = passes.gpu
+    kind = product_format(gpu, "fp16")
+    product = gemm_seconds(gpu, np.maximum(requests, 1.0), logits.n, logits.k, precision=kind, layout="tn")
+    return np.asarray(
+        product + memory_seconds(gpu, requests * passes.model.vocab * (operand_bytes(kind) + 4))
+    )
+
+
+def draft_seconds(passes: Passes, requests: Floats, context: Floats) -> Floats:
+    """s in which a draft proposes its tokens for each decoding sequence, one after another.
+
+    A draft without a model of its own is one layer of the served one with its head (EAGLE, arXiv 2401.15077; multi-token
+    prediction), or a look-up in the text, which takes no time.
+    """
+    plan = passes.plan
+    if not plan.draft_tokens or plan.draft == "ngram":
+        return np.zeros(np.broadcast_shapes(requests.shape, context.shape))
+    drafter = passes.draft or passes
+    layers = 1.0 if passes.draft else passes.model.layer_count
+    single = replace(drafter, plan=replace(plan, draft_tokens=0))
+    layer = tokens_seconds(single, requests.ravel()).reshape(requests.shape) + decoding_seconds(
+        single, requests, context
+    )
+    head = head_seconds(single, requests.ravel()).reshape(requests.shape)
+    return np.asarray(plan.draft_tokens * (layer / layers + head))
+
+
+def make_passes(model: Model, cluster: Cluster, plan: ServingPlan) -> Passes:
+    """The passes of a plan, with its draft's. Raises CatalogError or ModelError for a name that is no model's."""
+    engine = load_language_engine(plan.engine, cluster.gpu)
+    draft = None
+    if plan.draft_tokens and plan.draft not in ("", "ngram"):
+        alone = replace(plan, draft="", draft_tokens=0, expert=1, precision="fp16")
+        draft = Passes(model=load_model(plan.draft), cluster=cluster, plan=alone, engine=engine)
+        check_language_model(draft.model)
+    return Passes(model=model, cluster=cluster, plan=plan, engine=engine, draft=draft)

@@ -1,0 +1,96 @@
+"""Which plans of a search need a time: those that may be the fastest of their layout, or on the front of memory and time.
+
+A step takes at least the time of its passes and sends without exchanges, which plans of one layout share. A plan
+whose least time is above the time of another plan of its degrees, and of one with no more memory, can be neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from podsim.axes import Shaped
+from podsim.training.layout import Layout
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array
+from podsim.training.software import Software
+from podsim.training.step import through_seconds
+
+DEGREES = ("tp", "pp", "cp", "ep")
+"""The degrees that make two plans on one number of GPUs different layouts to a user."""
+_TIED = 1 + 1e-6
+"""factor. A plan within this of the fastest of its degrees keeps its time."""
+
+
+def least_layout_seconds(layout: Layout, software: Software, core_share: float) -> Shaped[Array, "plan"]:
+    """s that no step of a layout is below, whatever its ranks divide and overlap; its optimizer comes on top.
+
+        least = max(longest path, work of the busiest rank + its sends) + host
+
+    Exchanges only add to that, except where pairs of passes hide them or ranks share cores: there it is 0.
+    """
+    if layout.passes.exchanges is not None or core_share < 1:
+        return np.zeros_like(layout.micro_batches)
+    busiest = layout.micro_batches * layout.stage_seconds.max(axis=0)
+    sends = 2 * layout.micro_batches * layout.chunks * layout.charge_seconds
+    return through_seconds(layout.path_seconds.max(axis=0), busiest, sends) + software.host_step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contenders:
+    """Bounds of all plans, from which the ones that need a time follow."""
+
+    plans: Plan
+    least_seconds: Shaped[Array, "plan"]
+    """s. The least time of each; infinite where a plan does not fit."""
+    memory_bytes: Shaped[Array, "plan"]
+
+    @cached_property
+    def _starts(self) -> Shaped[Array, "run"]:
+        """The first plan of each run of equal degrees."""
+        changes = np.zeros(self.least_seconds.size, dtype=bool)
+        changes[0] = True
+        for name in DEGREES:
+            values = np.asarray(getattr(self.plans, name))
+            changes[1:] |= values[1:] != values[:-1]
+        return np.flatnonzero(changes)
+
+    @cached_property
+    def _degrees(self) -> Shaped[Array, "run"]:
+        """The number of each run's degrees."""
+        values = [np.asarray(getattr(self.plans, name))[self._starts] for name in DEGREES]
+        return np.asarray(np.unique(np.stack(values), axis=1, return_inverse=True)[1]).ravel()
+
+    def _of_runs(self, values: Shaped[Array, "run"]) -> Shaped[Array, "plan"]:
+        return np.repeat(values, np.diff(np.append(self._starts, self.least_seconds.size)))
+
+    def first(self) -> Shaped[Array, "position"]:
+        """Plans to time first: of each run the one with the lowest bound, and the one with the least memory."""
+        fits = np.isfinite(self.least_seconds)
+        seeds = [
+            self._least_of_runs(values)
+            for values in (self.least_seconds, np.where(fits, self.memory_bytes, np.inf))
+        ]
+        return np.unique(np.concatenate(seeds))
+
+    def _least_of_runs(self, values: Shaped[Array, "plan"]) -> Shaped[Array, "position"]:
+        least = np.minimum.reduceat(values, self._starts)
+        equal = np.flatnonzero((values == self._of_runs(least)) & np.isfinite(values))
+        run = np.searchsorted(self._starts, equal, side="right")
+        return equal[np.flatnonzero(np.diff(run, prepend=-1))]
+
+    def after(self, timed: Shaped[Array, "position"], seconds: Shaped[Array, "position"]) -> Array:
+        """Positions that the times of some plans do not exclude, those plans among them."""
+        best = np.full(int(self._degrees.max()) + 1, np.inf)
+        run = np.searchsorted(self._starts, timed, side="right") - 1
+        np.minimum.at(best, self._degrees[run], seconds)
+        near = self.least_seconds <= self._of_runs(best[self._degrees] * _TIED)
+        order = np.lexsort((seconds, self.memory_bytes[timed]))
+        memory, fastest = self.memory_bytes[timed][order], np.minimum.accumulate(seconds[order])
+        # every plan has at least the memory of the first: only those below its time can be on the front
+        doubtful = np.flatnonzero(~near & (self.least_seconds <= fastest[0]))
+        below = fastest[np.searchsorted(memory, self.memory_bytes[doubtful], side="right") - 1]
+        near[doubtful] = below >= self.least_seconds[doubtful]
+        return np.flatnonzero(near & np.isfinite(self.least_seconds))

@@ -1,0 +1,186 @@
+"""The space of a search: every legal plan, built field by field, and cut as early as possible.
+
+What changes the numbers trained (precision, batch, sequence) is the user's choice and stays fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from podsim.hardware.cluster import Cluster
+from podsim.options.plan_options import LayoutFields
+from podsim.options.question import options_of
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Recompute, Schedule
+from podsim.training.rules import RULES, Facts, facts, is_available
+from podsim.training.software import Software
+from podsim.workload.model import Model
+
+Space: TypeAlias = Mapping[str, Sequence[Any]]
+"""The values that each field may take; every legal one for a field that is left out."""
+
+SEARCHED = {name: known for name, known in options_of(LayoutFields).items() if name != "dp"}
+"""The fields that a search chooses; dp takes the remaining GPUs."""
+
+_LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
+"""The fields that are tried on each layout."""
+_LAYOUT = "layout"
+"""The column that numbers combinations of all fields except zero and shard."""
+
+
+def _divisors(number: int) -> Array:
+    values = np.arange(1, number + 1, dtype=np.int32)
+    return np.asarray(values[number % values == 0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choices:
+    """The values that each field may take: the requested ones, or the default ones that the software has."""
+
+    wanted: Space
+    software: Software
+
+    def of(self, field: str, default: Sequence[Any] | Array) -> Array:
+        given = self.wanted.get(field, ())
+        values = np.asarray(given if len(given) else default)
+        if not len(given):
+            values = values[is_available(field, values, self.software)]
+        return values if values.dtype == bool else values.astype(np.int32)
+
+
+@dataclass
+class _Growth:
+    """Combinations so far, one column a field, and what each rule has cut."""
+
+    fixed: Plan
+    facts: Facts
+    columns: dict[str, Array]
+    cut: dict[str, int]
+
+    @property
+    def size(self) -> int:
+        return int(next(iter(self.columns.values())).size)
+
+    @property
+    def plan(self) -> Plan:
+        """The combinations as plans."""
+        return self.fixed.having({name: c for name, c in self.columns.items() if name != _LAYOUT})
+
+    def add(self, name: str, values: Array, rules: Sequence[str] = ()) -> None:
+        """Every combination with the values of one more field, except those that break the named rules."""
+        count = self.size
+        if values.size == 1:
+            self.columns[name] = np.full(count, values[0])
+        else:
+            self.columns = {key: np.repeat(value, values.size) for key, value in self.columns.items()}
+            self.columns[name] = np.tile(values, count)
+        self.drop(rules)
+
+    def drop(self, rules: Sequence[str]) -> None:
+        """Keep what obeys the named rules."""
+        plan = self.plan
+        for name, violated, _ in RULES:
+            if name in rules:
+                wrong = np.broadcast_to(np.asarray(violated(plan, self.facts), dtype=bool), (self.size,))
+                self.keep(name, ~wrong)
+                plan = self.plan
+
+    def keep(self, reason: str, wanted: Array) -> None:
+        """Keep where `wanted`; count the rest under a reason."""
+        lost = int(wanted.size - np.count_nonzero(wanted))
+        if lost:
+            self.cut[reason] = self.cut.get(reason, 0) + lost
+            index = np.flatnonzero(wanted)  # several times as quick as the mask itself
+            self.columns = {key: value.take(index) for key, value in self.columns.items()}
+
+
+def space(
+    model: Model, cluster: Cluster, fixed: Plan, gpus: int, wanted: Space, software: Software
+) -> tuple[Plan, Array, dict[str, int]]:
+    """(every legal plan on exactly `gpus` GPUs, its layout, what each rule cut), without costing any.
+
+    A layout is a number that grows with the plans: those of one number differ in zero and shard alone.
+
+    `fixed` gives the global batch, the sequence, the precisions and the software.  The overlaps of gradients and
+    parameters are left out: search() tries them on each plan.
+    """
+    choices = _Choices(wanted=wanted, software=software)
+    known = facts(model, cluster, fixed.length(model))
+    divisors = _divisors(gpus)
+    grow = _Growth(fixed, known, {"tp": choices.of("tp", divisors)}, {})
+    grow.drop(["heads", "kv heads", "mlp width"])
+    grow.add("pp", choices.of("pp", divisors), ["layers"])
+    grow.keep("gpus", gpus % (grow.columns["tp"] * grow.columns["pp"]) == 0)
+    grow.add("cp", choices.of("cp", divisors[divisors <= 64]), ["context"])
+    ranks = grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"]
+    grow.keep("gpus", gpus % ranks == 0)
+    grow.columns["dp"] = gpus // (grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"])
+    experts = _divisors(known.experts) if known.experts else np.ones(1, np.int32)
+    grow.add("ep", choices.of("ep", experts), ["expert groups"])
+    micro = np.arange(1, 33, dtype=np.int32)
+    micro = micro[int(fixed.global_batch) % micro == 0]
+    grow.add("micro_batch", choices.of("micro_batch", micro), ["batch"])
+    _add_pipeline(grow, choices, known)
+    flags = ["sequence parallel", "sequence split"]
+    grow.add("sequence_parallel", choices.of("sequence_parallel", [False, True]), flags)
+    overlap = [False, True] if "overlap_tp" in software.can_overlap else [False]
+    grow.add("overlap_tp", choices.of("overlap_tp", overlap))
+    useless = (grow.columns["tp"] == 1) & (grow.columns["overlap_tp"] != choices.of("overlap_tp", overlap)[0])
+    grow.keep("overlap_tp without a TP group", ~useless)
+    grow.add("flash", choices.of("flash", [True, False]), ["flash"])
+    for name in sorted(choices.wanted.keys() - grow.columns.keys() - _LATER):
+        grow.add(name, choices.of(name, ()))
+    grow.columns[_LAYOUT] = np.arange(grow.size)
+    _add_sharding(grow, choices, cluster)
+    _add_recompute(grow, choices, known)
+    return grow.plan, grow.columns[_LAYOUT], grow.cut
+
+
+def _add_pipeline(grow: _Growth, choices: _Choices, known: Facts) -> None:
+    chunk = _divisors(known.layers)
+    grow.add("virtual_stages", choices.of("virtual_stages", chunk[chunk <= 16]))
+    grow.add("schedule", choices.of("schedule", [Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE]))
+    grow.drop(["virtual stages", "schedule's pipeline", "layers", "schedule's batches"])
+    alone = (grow.columns["pp"] == 1) & (len(choices.wanted.get("schedule", ())) != 1)
+    tried = choices.wanted.get("schedule", ()) or (Schedule.ONE_F_ONE_B,)
+    plain = next((code for code in (Schedule.ONE_F_ONE_B, Schedule.GPIPE) if code in tried), tried[0])
+    grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == plain))
+
+
+def _add_sharding(grow: _Growth, choices: _Choices, cluster: Cluster) -> None:
+    grow.add("zero", choices.of("zero", [0, 1, 2, 3]), ["zero", "zero 2 pipeline", "asynchronous zero"])
+    ranks = grow.columns["dp"] * grow.columns["cp"]
+    grow.keep("zero needs two ranks to divide over", (ranks > 1) | (grow.columns["zero"] == 0))
+    node = cluster.gpus_per_node
+    grow.add("shard", choices.of("shard", [0, node] if cluster.gpus > node else [0]))
+    shard, ranks = grow.columns["shard"], grow.columns["dp"] * grow.columns["cp"]
+    hybrid = shard > 0
+    useful = (grow.columns["zero"] == 3) & (ranks > shard) & (grow.columns["tp"] == 1)
+    grow.keep(
+        "hybrid sharding is for ZeRO 3 over several nodes",
+        ~hybrid | useful | bool(choices.wanted.get("shard")),
+    )
+    grow.drop(["shard"])
+
+
+def _add_recompute(grow: _Growth, choices: _Choices, known: Facts) -> None:
+    kinds = choices.of("recompute", [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL])
+    counts = choices.of("recompute_layers", [1, 2, 4, 8])
+    modes = [(mode, 0) for mode in kinds]
+    if Recompute.FULL in kinds:
+        modes += [(Recompute.FULL, count) for count in counts if count]
+    pairs = np.array(modes, dtype=np.int32)
+    stage = -(-known.layers // grow.columns["pp"])
+    most = int(stage.max(initial=1))
+    pairs = pairs[pairs[:, 1] < max(most, 1)]
+    grow.add("recompute", np.arange(len(pairs), dtype=np.int32))
+    which = grow.columns["recompute"]
+    grow.columns[_LAYOUT] = grow.columns[_LAYOUT] * len(pairs) + which
+    grow.columns["recompute_layers"] = pairs[which, 1]
+    grow.columns["recompute"] = pairs[which, 0]
+    stage = -(-known.layers // grow.columns["pp"])
+    grow.keep("recomputing every layer is full recomputation", grow.columns["recompute_layers"] < stage)

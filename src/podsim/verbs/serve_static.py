@@ -1,0 +1,98 @@
+"""Static batches of a language model on the GPUs of a cluster: latency, throughput and memory by batch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from podsim.errors import NoFitError
+from podsim.hardware.mig.measured_slices import interference
+from podsim.options.serving_options import ServeOptions
+from podsim.results.served import Served, ServedBatch
+from podsim.serving.language_notes import language_assumptions, language_warnings, plan_words
+from podsim.serving.language_setup import LanguageSetup, read_language_setup
+from podsim.serving.replica_memory import sequence_bytes, token_bytes, usable_bytes, weight_bytes
+from podsim.serving.static_batches import StaticRequest, static_row
+from podsim.serving.step_cost import cache_room
+from podsim.serving.step_laws import Passes, make_passes
+from podsim.serving.triton import write_config
+from podsim.verbs.serve_batches import read_batches, read_limit
+
+
+def serve_static(options: ServeOptions) -> Served:
+    """The answer of `podsim serve` for a language model without a load.
+
+    Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
+    """
+    batches = read_batches(options.batch)
+    setup = read_language_setup(options, sequences=max(batches) if options.batch else 8)
+    request = StaticRequest(tokens=setup.tokens, output=setup.output, limit=read_limit(options.latency))
+    passes = make_passes(setup.model, setup.cluster, setup.plan)
+    answer = _served(setup, passes, request, batches)
+    if not any(row.fits for row in answer.rows):
+        raise NoFitError([_too_many(answer)])
+    if options.triton is not None:
+        write_config(answer, Path(options.triton))
+    return answer
+
+
+def _served(setup: LanguageSetup, passes: Passes, request: StaticRequest, batches: tuple[int, ...]) -> Served:
+    model, plan, gpu = setup.model, setup.plan, setup.cluster.gpu
+    length = request.tokens + request.output
+    rows = tuple(static_row(passes, request, batch) for batch in batches)
+    largest = _largest(setup, request)
+    usable = [row for row in rows if row.fits and row.in_time]
+    if request.limit is not None and usable:
+        usable.append(_last_in_time(passes, request, usable[-1].batch, min(max(batches), largest)))
+    best = max(usable, key=lambda row: row.throughput, default=None)
+    neighbours = _neighbours(setup)
+    shown = best or rows[-1]
+    gpus = f"{plan.gpus} x {gpu.name}" if plan.gpus > 1 else gpu.name
+    return Served(
+        model=model.name, kind="generator", gpu=gpus, instances=plan.replicas, precision=plan.precision, sparse=False,
+        engine=plan.engine, tokens=request.tokens, output=request.output, weights=weight_bytes(model, plan),
+        cache=token_bytes(model, plan, length) * length + sequence_bytes(model, plan, length),
+        memory_limit=usable_bytes(gpu), largest=largest, limit=request.limit, rows=rows, best=best,
+        total=0.0 if best is None else best.throughput * plan.replicas * (1 - neighbours), neighbours=neighbours,
+        bottleneck=max(shown.parts, key=lambda key: shown.parts[key]),
+        assumptions=language_assumptions(setup, neighbours), warnings=language_warnings(setup), plan=asdict(plan),
+        layout=plan_words(plan),
+    )  # fmt: skip
+
+
+def _largest(setup: LanguageSetup, request: StaticRequest) -> int:
+    """The sequences of a replica that fit at once."""
+    length = request.tokens + request.output
+    return cache_room(setup.model, setup.cluster, setup.plan, longest=length).sequences(length)
+
+
+def _last_in_time(passes: Passes, request: StaticRequest, low: int, high: int) -> ServedBatch:
+    """The largest batch in time from `low`, which is in time, to `high`; by bisection."""
+    largest = static_row(passes, request, low)
+    while low < high:
+        middle = (low + high + 1) // 2
+        row = static_row(passes, request, middle)
+        if row.in_time and row.fits:
+            low, largest = middle, row
+        else:
+            high = middle - 1
+    return largest
+
+
+def _neighbours(setup: LanguageSetup) -> float:
+    """Share of speed that busy neighbours cost an instance of a GPU: the mean measured with six, in proportion."""
+    gpu = setup.cluster.gpu
+    each = setup.plan.replicas
+    if "/" not in gpu.name or each == 1:
+        return 0.0
+    measured = interference()
+    return sum(measured.values()) / len(measured) * min((each - 1) / 6, 1.0)
+
+
+def _too_many(answer: Served) -> str:
+    """Why no batch fits, and what would."""
+    least = min(answer.rows, key=lambda row: row.batch)
+    return (
+        f"batch {least.batch} needs {least.memory / 1e9:.2f} GB; {answer.gpu} has {answer.memory_limit / 1e9:.2f} GB,"
+        f" room for a batch of {answer.largest}"
+    )

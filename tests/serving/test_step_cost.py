@@ -1,0 +1,74 @@
+"""The cost of an engine's step: limits by hand, tables against the laws, and blocks of the cache."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from podsim.errors import NoFitError
+from podsim.hardware.cluster import load_cluster
+from podsim.serving.language_engines import load_language_engine
+from podsim.serving.replica_memory import token_bytes, weight_bytes
+from podsim.serving.serving_plan import ServingPlan
+from podsim.serving.step_cost import cache_room, step_cost
+from podsim.serving.step_laws import Passes, tokens_seconds
+from podsim.workload.catalog import load_model
+
+DGX = load_cluster("dgx-a100-80gb")
+ENGINE = load_language_engine("vllm", DGX.gpu)
+
+
+def test_a_lone_sequence_reads_the_weights_once() -> None:
+    model, plan = load_model("llama-2-7b"), ServingPlan(engine="vllm")
+    least = weight_bytes(model, plan) / DGX.gpu.memory_bandwidth
+    seconds = step_cost(model, DGX, plan).seconds([], 1, 128)
+    assert least < seconds < 1.8 * least
+
+
+def test_tensor_parallelism_divides_weights_and_never_by_more_than_its_degree() -> None:
+    model = load_model("llama-2-70b")
+    tokens = np.array([1.0, 64.0, 4096.0])
+    seconds = {}
+    for tensor in (1, 8):
+        plan = ServingPlan(engine="vllm", tensor=tensor)
+        assert weight_bytes(model, plan) == pytest.approx(2 * 68.98e9 / tensor, rel=0.01)
+        seconds[tensor] = tokens_seconds(Passes(model=model, cluster=DGX, plan=plan, engine=ENGINE), tokens)
+    assert (seconds[8] > seconds[1] / 8).all()
+    assert (seconds[8] < seconds[1] / 3).all()
+
+
+def test_tables_give_the_law_at_their_points_and_lie_between_elsewhere() -> None:
+    model, plan = load_model("llama-2-7b"), ServingPlan(engine="vllm")
+    cost = step_cost(model, DGX, plan)
+    at = cost.seconds([(512, 0)], 64, 1024)
+    extra = cost.step + 65 * cost.request
+    by_table = np.interp(576, cost.tokens, cost.tokens_seconds)
+    decode = cost.decode_seconds[list(cost.decode_requests).index(64), list(cost.decode_context).index(1024)]
+    prompt = cost.prompt_seconds[list(cost.prompt_new).index(512), 0]
+    assert at == pytest.approx(extra + by_table + decode + prompt)
+    assert cost.seconds([], 0, 0) == 0
+    assert cost.seconds([], 96, 700) < cost.seconds([], 97, 700) < cost.seconds([], 97, 800)
+
+
+def test_blocks_fill_what_weights_leave() -> None:
+    model, plan = load_model("llama-2-7b"), ServingPlan(engine="vllm")
+    room = cache_room(model, DGX, plan)
+    assert room.token_bytes == 32 * 2 * 4096 * 2 == token_bytes(model, plan)
+    used = room.blocks * room.block_tokens * room.token_bytes + weight_bytes(model, plan)
+    assert 0.8 * 81920 < used / 2**20 < 0.92 * 81920
+    assert room.sequences(17) == room.blocks // 2
+    with pytest.raises(NoFitError, match="before any sequence"):
+        cache_room(load_model("llama-2-70b"), DGX, plan)
+
+
+def test_latent_attention_keeps_one_copy_a_gpu_and_groups_of_attention_hold_their_own_sequences() -> None:
+    model, on = load_model("deepseek-v3"), load_cluster("dgx-h100:2")
+    whole, groups = (
+        cache_room(
+            model, on, ServingPlan(engine="vllm", precision="fp8_block", tensor=16, expert=16, data_attention=many)
+        )
+        for many in (1, 16)
+    )  # fmt: skip
+    assert groups.token_bytes == 61 * (512 + 64) * 2
+    assert whole.token_bytes == 16 * groups.token_bytes
+    assert groups.blocks > 8 * whole.blocks
