@@ -242,16 +242,6 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
             int(compared.verdict != "comparable") if hasattr(compared, "verdict") else int(compared.mean is None)
         ),
     ),
-    "train": Row(
-        help="Train a small network for real under a plan.",
-        options="measure_options:TrainOptions",
-        verb="train",
-        output="output_options:TrainOutput",
-        check="cli.train_output:check_train",
-        show="cli.train_output:show_trained",
-        progress="training",
-        ranked=True,
-    ),
     "verify": Row(
         help="Compare this machine with what it should be. Exit status 1: it is not.",
         options="measure_options:VerifyOptions",

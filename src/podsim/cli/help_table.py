@@ -127,7 +127,8 @@ MEANT: Mapping[str, str] = MappingProxyType(
         "accuracy": "validate", "check": "verify", "fio": "storage fio", "mdtest": "storage mdtest",
         "precision": "format", "dtype": "format", "formats": "format",
         "version": "--version", "autocomplete": "completion", "browser": "web", "ui": "web", "gui": "web",
-        "server": "web", "scaling": "scale loss", "chinchilla": "scale laws", "loss": "scale loss", "minutes": "mlperf", "benchmark": "mlperf",
+        "server": "web", "scaling": "scale loss", "chinchilla": "scale laws", "loss": "scale loss",
+        "minutes": "mlperf", "benchmark": "mlperf",
         "benchmarks": "mlperf",
     }
 )  # fmt: skip

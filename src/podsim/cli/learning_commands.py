@@ -80,5 +80,15 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         rows="rows",
         picture="report.plot_scaling:scale_image",
     ),
+    "train": Row(
+        help="Train a small network for real under a plan.",
+        options="measure_options:TrainOptions",
+        verb="train",
+        output="output_options:TrainOutput",
+        check="cli.train_output:check_train",
+        show="cli.train_output:show_trained",
+        progress="training",
+        ranked=True,
+    ),
 })  # fmt: skip
 """by name; of two words, the first is the group"""
