@@ -166,9 +166,10 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         picture="report.plot_runs:goodput_image",
     ),
     "serve": Row(
-        help="Predict inference by batch on a GPU or MIG slices. Exit status 1: no batch fits, or is in time.",
+        help="Predict inference by batch, or under load, on GPUs or MIG slices. Exit status 1: no batch fits.",
         options="serving_options:ServeOptions",
         verb="serve",
+        progress="simulating requests",
         output="output_options:PlotOutput",
         report="report.views:report_of",
         rows="report.views:rows_of",

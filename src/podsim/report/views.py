@@ -90,6 +90,7 @@ VIEWS: Mapping[str, View] = {
     "ScheduleComparison": View("schedules:schedules_report", "rows"),
     "ScheduleSheet": View("schedules:schedule_report", "actions", "plot_schedule:schedule_figure"),
     "Served": View("serving:served_report", "rows", "plot_serving:served_figure"),
+    "ServedLoad": View("load_tables:load_report", "rows", "plot_load:load_figure"),
     "Sheet": View("sheets:sheet_report"),
     "SimulatedStep": View("simulation:simulated_report", "critical", data="simulation:simulated_data"),
     "SizeRun": View("storage_tables:size_report", "needs"),
