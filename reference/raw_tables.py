@@ -15,12 +15,15 @@ import csv
 import gzip
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import podsim.learning
 from podsim.accuracy.reading import read_rows
+from podsim.accuracy.table_columns import KINDS
 from podsim.accuracy.tables import UNRESOLVED
 from podsim.errors import TableError
+from reference.learning_tables import CONVERGENCE, convergence_rows, minutes_rows
 
 HERE = Path(__file__).parent
 FILES = {
@@ -30,6 +33,7 @@ FILES = {
     "kernels": "gpu_kernels.csv.gz",
     "collectives": "nccl.csv",
 }
+POINTS = Path(podsim.learning.__path__[0]) / "convergence.csv"
 UNKNOWN_SOURCES = ("", "; repository not resolved)")
 
 
@@ -72,6 +76,35 @@ def copy_kernels(directory: Path, *, check: bool) -> int:
     return differ
 
 
+def write_learning(directory: Path, *, check: bool) -> int:
+    """Number of files of benchmarks that differ from the collected tables; writes them unless `check`."""
+    columns = [name for kind in KINDS if kind.name == "minutes" for name in kind.columns]
+    raw = [name for name in columns if name not in ("cluster", "reason", "tables")]
+    files = (
+        (POINTS, csv_text(CONVERGENCE, convergence_rows(directory)).encode()),
+        (HERE / "raw" / "minutes.csv.gz", csv_text(raw, minutes_rows(directory)).encode()),
+    )
+    differ = 0
+    for path, data in files:
+        packed = path.suffix == ".gz"
+        known = path.read_bytes() if path.is_file() else b""
+        same = (gzip.decompress(known) if packed and known else known) == data
+        if not (same or check):
+            path.write_bytes(gzip.compress(data, compresslevel=9, mtime=0) if packed else data)
+        differ += not same
+    print(f"benchmarks: {differ} files {'differ' if check else 'written'}")
+    return differ
+
+
+def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, str]]) -> str:
+    """Some columns of rows, as CSV."""
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, list(columns), lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
 def main() -> int:
     """Compile or check every table; 0 if those of reference/raw agree with the collected ones."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -93,6 +126,7 @@ def main() -> int:
             path.write_bytes(gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
         differ += not same
         print(f"{kind}: {text.count(chr(10)) - 1} lines; {'agrees' if same else 'differs'}")
+    differ += write_learning(arguments.directory, check=arguments.check)
     differ += copy_kernels(arguments.directory / "kernels", check=arguments.check)
     return 1 if arguments.check and differ else 0
 

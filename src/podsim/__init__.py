@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from podsim.verbs.emulate import emulate as emulate
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.fewest import fewest_gpus as fewest_gpus
+    from podsim.verbs.format import format as format
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
     from podsim.verbs.jobs import jobs as jobs
@@ -52,11 +53,13 @@ if TYPE_CHECKING:
     from podsim.verbs.mig import mig_show as mig_show
     from podsim.verbs.mig import mig_state as mig_state
     from podsim.verbs.mig_plan import mig_plan as mig_plan
+    from podsim.verbs.mlperf import mlperf as mlperf
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.power import cost as cost
     from podsim.verbs.power import power as power
     from podsim.verbs.predict import predict as predict
+    from podsim.verbs.prune import prune as prune
     from podsim.verbs.queue import pack as pack
     from podsim.verbs.queue import queue as queue
     from podsim.verbs.schedule import schedule as schedule
@@ -107,6 +110,7 @@ _PUBLIC = {
     "emulate": "verbs.emulate",
     "fabric": "verbs.fabric",
     "fewest_gpus": "verbs.fewest",
+    "format": "verbs.format",
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
     "goodput": "verbs.goodput",
@@ -128,9 +132,11 @@ _PUBLIC = {
     "measure_host": "verbs.measure_host",
     "models": "verbs.show",
     "pack": "verbs.queue",
+    "mlperf": "verbs.mlperf",
     "plan": "verbs.plan",
     "power": "verbs.power",
     "predict": "verbs.predict",
+    "prune": "verbs.prune",
     "queue": "verbs.queue",
     "replay": "verbs.plan",
     "scale_batch": "verbs.large_batch",

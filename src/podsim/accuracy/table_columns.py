@@ -48,6 +48,8 @@ class Kind:
     """The column that separates rows of one id; "" if ids are unique."""
     source: str = "source"
     """The column of the sources."""
+    packaged: str = ""
+    """The packaged file, as PACKAGE:NAME; "" is NAME.csv.gz of podsim.accuracy.tables."""
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
@@ -144,6 +146,27 @@ _ENGINES = """
     positive: latency
     text: reason tables
 """
+_MINUTES = """
+    role: role
+    text: id version submitter system accelerator
+    count: nodes accel_per_node n_accelerators
+    text: benchmark framework
+    count: global_batch
+    positive: batch_per_accel
+    count: grad_accum
+    amount: n_success
+    positive: minutes_score samples
+    text: source cluster reason tables
+"""
+_CONVERGENCE = """
+    role: role
+    text: id benchmark round
+    positive: batch
+    count: seeds
+    positive: mean
+    amount: scatter
+    text: unit source
+"""
 
 KINDS = (
     Kind(
@@ -221,5 +244,26 @@ KINDS = (
         sweep=(),
         classes=("collective",),
         series="size_bytes",
+    ),
+    Kind(
+        name="minutes",
+        title="MLPerf Training: minutes to the target",
+        cells=_MINUTES,
+        required=("version", "benchmark", "accelerator", "n_accelerators", "global_batch"),
+        measured=("minutes_score",),
+        what="seconds to train",
+        sweep=(),
+        classes=("benchmark",),
+    ),
+    Kind(
+        name="convergence",
+        title="MLPerf Training: samples to the target by batch",
+        cells=_CONVERGENCE,
+        required=("benchmark", "round", "batch", "unit"),
+        measured=("mean",),
+        what="samples to a target",
+        sweep=(),
+        classes=("benchmark",),
+        packaged="podsim.learning:convergence.csv",
     ),
 )

@@ -43,6 +43,13 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         brief="report.glance:plans_glance",
         progress=_SEARCHING,
     ),
+    "mlperf": Row(
+        help="Predict minutes to the targets of a round of MLPerf Training.",
+        options="mlperf_options:MlperfOptions",
+        verb="mlperf",
+        report="report.minutes_tables:minutes_report",
+        rows="rows",
+    ),
     "jobs": Row(
         help="Run jobs one after the other: pre-training, fine-tuning. Exit status 1: one does not fit.",
         options="study_options:JobsOptions",
@@ -102,6 +109,13 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         verb="kernel",
         report="report.kernel_table:kernel_report",
         rows="nearest",
+    ),
+    "format": Row(
+        help="Show number formats: range, precision, codes, speed and accuracy.",
+        options="format_options:FormatOptions",
+        verb="format",
+        report="report.format_tables:format_report",
+        rows="report.format_tables:format_rows",
     ),
     "schedule": Row(
         help="Show a pipeline schedule: order, bubble, memory.",
@@ -164,9 +178,10 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         picture="report.plot_runs:goodput_image",
     ),
     "serve": Row(
-        help="Predict inference by batch on a GPU or MIG slices. Exit status 1: no batch fits, or is in time.",
+        help="Predict inference by batch, or under load, on GPUs or MIG slices. Exit status 1: no batch fits.",
         options="serving_options:ServeOptions",
         verb="serve",
+        progress="simulating requests",
         output="output_options:PlotOutput",
         report="report.views:report_of",
         rows="report.views:rows_of",
@@ -258,6 +273,13 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         report="report.batch_tables:batch_report",
         rows="rows",
         picture="report.plot_batches:batch_image",
+    ),
+    "prune": Row(
+        help="Prune a file of weights 2:4: kept magnitude, compressed size.",
+        options="prune_options:PruneOptions",
+        verb="prune",
+        report="report.prune_tables:prune_report",
+        rows="tensors",
     ),
     "verify": Row(
         help="Compare this machine with what it should be. Exit status 1: it is not.",

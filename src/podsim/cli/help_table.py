@@ -17,12 +17,23 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 
 SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "Plan a training run": ("plan", "predict", "study", "jobs", "replay", "launch", "scale", "web"),
+        "Plan a training run": (
+            "plan",
+            "predict",
+            "study",
+            "jobs",
+            "replay",
+            "launch",
+            "scale",
+            "mlperf",
+            "web",
+        ),
         "Look closer": (
             "simulate",
             "collective",
             "schedule",
             "kernel",
+            "format",
             "graph",
             "capture",
             "workers",
@@ -31,7 +42,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "Run it for weeks": ("checkpoint", "goodput", "storage", "power", "cost", "queue", "pack"),
         "Serve": ("serve", "mig"),
         "What podsim knows": ("models", "clusters", "show", "validate", "calibrate"),
-        "On real machines": ("measure", "verify", "train", "compare", "emulate"),
+        "On real machines": ("measure", "verify", "train", "prune", "compare", "emulate"),
         "podsim itself": ("help", "completion"),
     }
 )
@@ -43,6 +54,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "predict": "predict llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1",
         "study": "study designs.toml --days 30",
         "jobs": "jobs assistant.toml",
+        "mlperf": "mlperf v0.7 --on selene-2020-06",
         "replay": "replay kept/experiment.toml",
         "launch": "launch llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1 --for torchtitan",
         "web": "web --port 9000",
@@ -50,6 +62,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "collective": "collective all-reduce --on h100 --ranks 64 --sizes 1M:1G:8",
         "schedule": "schedule 1f1b --pp 4 --micro-batches 8",
         "kernel": "kernel gemm 8192x8192x8192 --on h100",
+        "format": "format e4m3 0.3",
         "graph": "graph resnet50 --on h100",
         "capture": "capture net.py:build --input 8x3x224x224",
         "workers": "workers llama-3.1-8b --on h100 --gpus 16 --exchange ssp --staleness 2",
@@ -69,6 +82,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "verify": "verify --expect dgx-h100",
         "train": "train --dp 2 --steps 20",
         "compare": "compare run.json",
+        "prune": "prune model.safetensors --to pruned.safetensors",
         "scale batch": "scale batch zhang-151m --rate 3e-3 --base-batch 256",
         "emulate": "emulate dgx-a100:2 -- hostname",
         "help": "help plan",
@@ -107,8 +121,9 @@ MEANT: Mapping[str, str] = MappingProxyType(
         "megatron": "launch", "kubernetes": "launch", "script": "launch", "inference": "serve", "list": "models",
         "model": "models", "systems": "clusters", "gpus": "clusters", "gpu": "clusters", "cluster": "clusters",
         "accuracy": "validate", "check": "verify", "fio": "storage fio", "mdtest": "storage mdtest",
+        "precision": "format", "dtype": "format", "formats": "format",
         "version": "--version", "autocomplete": "completion", "browser": "web", "ui": "web", "gui": "web",
-        "server": "web",
+        "server": "web", "minutes": "mlperf", "benchmark": "mlperf", "benchmarks": "mlperf",
     }
 )  # fmt: skip
 """other words that users type for a command"""

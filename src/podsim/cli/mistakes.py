@@ -70,7 +70,7 @@ def unusable_text(error: PodsimError, options: Mapping[str, Option], given: Mapp
     if (
         command is None
         and isinstance(error, PlanError)
-        and {"tp", "recompute", "model", "on"} <= set(options)
+        and {"tp", "model", "on", "micro_batch"} <= set(options)
     ):
         command = _search(options, given)
     return mistake_lines(problems, command)

@@ -18,5 +18,5 @@ class ScenarioOptions:
     scenario: str = option(
         "", "As MLPerf Inference asks: offline, server, single-stream, multi-stream.", choices=SCENARIOS
     )
-    percentile: float | None = option(None, "Percentile of latency that --latency limits; default 99.")
+    percentile: float | None = option(None, "Percentile that --latency, --ttft and --tpot limit; default 99.")
     queue_delay: str = option("", "Longest wait of a request for a fuller batch, as 2ms; default none.")

@@ -26,6 +26,8 @@ QUANTITIES = {
     "seconds per step": ("s", False),
     "seconds": ("s", False),
     "seconds to train": ("s", False),
+    "seconds of own samples": ("s", False),
+    "samples to a target": ("1", False),
     "samples/s": ("1/s", True),
     "tokens/s per GPU": ("1/s", True),
     "FLOP/s per GPU": ("FLOP/s", True),

@@ -163,6 +163,7 @@ def plan_command(options: PlanOptions | SearchOptions, plan: Plan, cluster: Clus
         words += ["--sequence", str(options.sequence)]
     if options.train != "full":
         words += ["--train", options.train]
+    words += ["--sparse"] if getattr(options, "sparse", False) else []
     for key, value in (options.overrides or {}).items():
         words += ["--set", f"{key}={value}"]
     return shlex.join([*words, *_flags(options, fields, cluster)])

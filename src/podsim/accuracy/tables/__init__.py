@@ -219,7 +219,7 @@ def load(name: str) -> Rows:
         name=table.slug,
         title=table.title,
         kind=table.of,
-        rows=tuple(row for row in packaged if name in row.text("tables").split()),
+        rows=tuple(row for row in packaged if name in row.fields.get("tables", name).split()),
         what=table.what or kind.what,
         sweep=kind.sweep if table.sweep else (),
         classes=table.classes or kind.classes,
@@ -244,8 +244,10 @@ def make_row(kind: Kind, fields: dict[str, str], *, id: str = "", role: str = ""
 def _load_file(name: str) -> Rows:
     """Rows of one packaged file; an assert fails if a row has no source, or two have one id."""
     kind = find_kind(name)
-    packed = files(__package__).joinpath(f"{name}.csv.gz").read_bytes()
-    lines = csv.reader(io.StringIO(gzip.decompress(packed).decode("utf-8"), newline=""))
+    package, _, file = (kind.packaged or f"{__package__}:{name}.csv.gz").partition(":")
+    data = files(package).joinpath(file).read_bytes()
+    text = (gzip.decompress(data) if file.endswith(".gz") else data).decode("utf-8")
+    lines = csv.reader(io.StringIO(text, newline=""))
     header = next(lines)
     rows = tuple(make_row(kind, dict(zip(header, cells, strict=True))) for cells in lines)
     assert all(row.source and row.role for row in rows), f"{name}: a row without source or role"
@@ -308,6 +310,12 @@ def _collective_seconds(row: Row) -> float | None:
     return None if time is None else time * 1e-6
 
 
+def _seconds_of_samples(row: Row) -> float | None:
+    """Seconds to the target of a row that states the samples it needed."""
+    minutes = row.number("minutes_score")
+    return None if minutes is None or not row.text("samples") else minutes * 60.0
+
+
 _READERS: dict[tuple[str, str], Callable[[Row], float | None]] = {
     ("llm", "seconds per step"): _step_seconds,
     ("llm", "tokens/s per GPU"): _token_rate,
@@ -318,6 +326,9 @@ _READERS: dict[tuple[str, str], Callable[[Row], float | None]] = {
     ("vision", "seconds to train"): _scaled("time_to_train_h", 3600.0),
     ("mlperf", "samples/s"): _scaled("throughput_samples_s", 1.0),
     ("mlperf", "seconds to train"): _scaled("minutes_score", 60.0),
+    ("minutes", "seconds to train"): _scaled("minutes_score", 60.0),
+    ("minutes", "seconds of own samples"): _seconds_of_samples,
+    ("convergence", "samples to a target"): _scaled("mean", 1.0),
     ("kernels", "seconds"): _scaled("latency_ms", 1e-3),
     ("kernels", "FLOP/s per GPU"): _scaled("tflops", 1e12),
     ("kernels", "B/s"): _scaled("bus_gb_per_s", 1e9),
@@ -329,6 +340,8 @@ _MACHINE = {
     "llm": ("n_gpus", "gpu", "node_type", "interconnect"),
     "vision": ("n_gpus", "gpu", "node_type"),
     "mlperf": ("n_accelerators", "accelerator", "system"),
+    "minutes": ("n_accelerators", "accelerator", "system"),
+    "convergence": ("benchmark", "round"),
     "kernels": ("gpu",),
     "engines": ("device",),
     "collectives": ("gpus", "gpu", "system", "nics"),

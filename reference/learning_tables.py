@@ -1,0 +1,124 @@
+"""Points of convergence and minutes to a target, from the collected tables of MLPerf Training.
+
+`convergence_rows` gives each reference point once (repeats and second names of a benchmark are left out), and before
+v1.0, or without reference points, the mean of the submissions that are marked calibrate. `minutes_rows` gives every
+closed submission on GPUs with its samples to the target. Epochs that a round counts from 1 (DLRM) are counted from 0.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from podsim.errors import PodsimError
+from podsim.learning.benchmarks import Benchmark, find_benchmark
+
+Cells = Mapping[str, str]
+CONVERGENCE = ("role", "id", "benchmark", "round", "batch", "seeds", "mean", "scatter", "unit", "source")
+_COUNTED_FROM_1 = ("dlrm",)
+_SAMPLES = 1000.0
+"""More epochs than that are samples: logs of BERT and LoRA count them in the column of epochs."""
+_LEFT_OUT = ("hpc", "v0.5")
+"""HPC, and a round whose logs have the batch of one GPU."""
+
+
+def convergence_rows(directory: Path) -> list[dict[str, str]]:
+    """The rows of learning/convergence.csv."""
+    first = {
+        (cells["batch"], cells["mean"]): (cells["version"], cells["source"])
+        for cells in _read(directory / "learning" / "convergence.csv")
+        if cells["benchmark"] == "ssd" and not cells["version"].startswith("1.") and cells["repeat"] == "0"
+    }
+    rows = [
+        _reference_point(cells, first)
+        for cells in _read(directory / "learning" / "convergence.csv")
+        if cells["repeat"] == "0" and not _is_second_name(cells)
+    ]
+    rows += _means_of_submissions(directory, {row["benchmark"] for row in rows})
+    return [{**row, "id": f"{row['benchmark']}/{row['round']}/{row['batch']}"} for row in rows]
+
+
+def _is_second_name(cells: Cells) -> bool:
+    """Whether the same points stand under another name: rgat is gnn, sd stable_diffusion, ssd from v2.0 on retinanet."""
+    return cells["benchmark"] in ("rgat", "sd") or (
+        cells["benchmark"] == "ssd" and not cells["version"].startswith("1.")
+    )
+
+
+def _reference_point(cells: Cells, first: Mapping[tuple[str, str], tuple[str, str]]) -> dict[str, str]:
+    version, source = cells["version"], cells["source"]
+    if cells["benchmark"] == "retinanet":
+        version, source = first.get((cells["batch"], cells["mean"]), (version, source))
+    mean = float(cells["mean"]) - (cells["benchmark"] in _COUNTED_FROM_1)
+    prefix = "v" if cells["suite"] == "training" else "hpc_v"
+    return {
+        "role": cells["role"], "benchmark": cells["benchmark"], "round": prefix + version.removesuffix(".0"),
+        "batch": cells["batch"], "seeds": cells["n_seeds"], "mean": f"{mean:.7g}",
+        "scatter": f"{float(cells['sd'] or 0) / mean:.4f}", "unit": cells["unit"].split()[0], "source": source,
+    }  # fmt: skip
+
+
+def _means_of_submissions(directory: Path, known: set[str]) -> list[dict[str, str]]:
+    """A point for each round and batch of submissions marked calibrate, where no reference point is."""
+    groups: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
+    for row in minutes_rows(directory):
+        is_early = row["version"].startswith("v0.")
+        if row["role"] == "calibrate" and row["samples"] and (is_early or row["name"] not in known):
+            groups[row["name"], row["version"], row["global_batch"]].append(row)
+    return [
+        _mean_point(*key, rows)
+        for key, rows in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1], int(item[0][2])))
+    ]
+
+
+def _mean_point(name: str, round: str, batch: str, rows: list[dict[str, str]]) -> dict[str, str]:
+    seeds = sum(int(row["n_success"]) for row in rows)
+    samples = sum(int(row["n_success"]) * float(row["samples"]) for row in rows) / seeds
+    return {
+        "role": "calibrate", "benchmark": name, "round": round, "batch": batch, "seeds": str(seeds),
+        "mean": f"{samples:.7g}", "scatter": "", "unit": "samples",
+        "source": "; ".join(dict.fromkeys(row["source"] for row in rows)),
+    }  # fmt: skip
+
+
+def minutes_rows(directory: Path) -> Iterator[dict[str, str]]:
+    """The raw rows of the table "minutes"; `name` is podsim's name of the benchmark."""
+    for cells in _read(directory / "mlperf_training.csv"):
+        yield from _minutes({
+            **cells, "samples": cells["converge_mean"], "source": cells["path"],
+            "nodes": cells["n_nodes"], "interconnect": "", "networking": "",
+        })  # fmt: skip
+    for line, cells in enumerate(_read(directory / "learning" / "time_to_train.csv"), 2):
+        yield from _minutes({
+            **cells, "id": f"ttt{line:05}", "samples": cells["last_eval_mean"], "batch_per_accel": "", "grad_accum": "",
+        })  # fmt: skip
+
+
+def _minutes(cells: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The row of one submission, if it is of a known benchmark, in the closed division, and has a score."""
+    is_left_out, is_scored = cells["version"].startswith(_LEFT_OUT), bool(cells["minutes_score"])
+    if is_left_out or not is_scored or cells["division"] != "closed" or not int(cells["n_accelerators"] or 0):
+        return
+    try:
+        benchmark = find_benchmark(cells["benchmark"], cells["version"])
+    except PodsimError:
+        return
+    yield {**cells, "name": benchmark.name, "samples": _samples(cells, benchmark)}
+
+
+def _samples(cells: Cells, benchmark: Benchmark) -> str:
+    if not cells["samples"]:
+        return ""
+    count = float(cells["samples"])
+    if count >= _SAMPLES and benchmark.name != "unet3d":
+        return f"{count:.7g}"
+    is_from_1 = benchmark.name in _COUNTED_FROM_1
+    return f"{(count - is_from_1) * benchmark.epoch:.7g}"
+
+
+def _read(path: Path) -> Iterator[dict[str, str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for cells in csv.DictReader(file):
+            yield {column: (cell or "").strip() for column, cell in cells.items()}

@@ -1,0 +1,102 @@
+"""Runs of a benchmark to its target on a cluster: one batch, the best batch, and what submissions took."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from podsim.accuracy.benchmark_rates import BenchmarkRates
+from podsim.accuracy.own_words import find_node
+from podsim.accuracy.tables import Row, load
+from podsim.errors import PodsimError
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.learning.benchmarks import Benchmark, convergence_law, target_seconds
+from podsim.results.minutes import TargetRun
+
+_REACH = 2.0
+"""factor. How far from the published batches a batch is chosen."""
+_BATCHES = 9
+
+
+class Submission(NamedTuple):
+    """What a submission of MLPerf Training ran and took."""
+
+    gpus: int
+    batch: float
+    seconds: float
+    role: str
+    source: str
+
+
+def target_run(
+    benchmark: Benchmark, round: str, cluster: Cluster, batch: float, rates: BenchmarkRates,
+    samples: float | None = None,
+) -> TargetRun:  # fmt: skip
+    """The run with a batch on all GPUs of the cluster; `samples` replaces those of the law. Raises PodsimError."""
+    rate = rates.rate(benchmark, round, cluster, batch)
+    if samples is None:
+        points = convergence_law(benchmark, round)([batch])
+        expected, low, high = (float(part[0]) for part in (points.samples, points.low, points.high))
+    else:
+        expected = low = high = samples
+    times = [target_seconds(benchmark, count, rate.rate) for count in (expected, low, high)]
+    return TargetRun(
+        gpus=cluster.gpus, batch=batch, samples=expected, steps=expected / batch, epochs=expected / benchmark.epoch,
+        rate=rate.rate, startup=times[0].startup, training=times[0].steps, evaluation=times[0].evaluation,
+        seconds=times[0].total, seconds_low=times[1].total, seconds_high=times[2].total, how=rate.how,
+    )  # fmt: skip
+
+
+def fastest_run(benchmark: Benchmark, round: str, cluster: Cluster, rates: BenchmarkRates) -> TargetRun:
+    """The run with the batch that takes the least time on all GPUs; raises PodsimError where no batch can run."""
+    runs, problems = [], []
+    for batch in candidate_batches(benchmark, round, cluster.gpus):
+        try:
+            runs.append(target_run(benchmark, round, cluster, batch, rates))
+        except PodsimError as problem:
+            problems.append(problem)
+    if not runs:
+        raise problems[0]
+    return min(runs, key=lambda run: run.seconds)
+
+
+def candidate_batches(benchmark: Benchmark, round: str, gpus: int) -> tuple[float, ...]:
+    """Batches within reach of the published ones: those, and multiples of the GPUs between."""
+    law = convergence_law(benchmark, round)
+    low, high = law.smallest / _REACH, law.largest * _REACH
+    spread = np.geomspace(low, high, _BATCHES)
+    batches = {max(1.0, round_to(batch, gpus)) for batch in spread} | {point.batch for point in law.points}
+    return tuple(sorted(batch for batch in batches if low <= batch <= high))
+
+
+def round_to(batch: float, gpus: int) -> float:
+    """The multiple of the GPUs nearest to a batch; below one sample a GPU, a whole part of them."""
+    if batch >= gpus:
+        return float(round(batch / gpus) * gpus)
+    return float(2 ** round(math.log2(max(batch, 1.0))))
+
+
+def submissions(benchmark: Benchmark, round: str, cluster: Cluster) -> tuple[Submission, ...]:
+    """The published runs of a round on the cluster's kind of GPU, fastest first."""
+    names = {benchmark.name, *benchmark.also}
+    runs = [
+        _submission(row)
+        for row in load("minutes")
+        if row.text("version") == round and row.text("benchmark") in names and row.number("global_batch")
+        and _gpu_of(row) == cluster.gpu.name
+    ]  # fmt: skip
+    return tuple(sorted(runs, key=lambda run: run.seconds))
+
+
+def _submission(row: Row) -> Submission:
+    return Submission(
+        gpus=int(row.number("n_accelerators") or 0), batch=row.number("global_batch") or 0.0,
+        seconds=60.0 * (row.number("minutes_score") or math.inf), role=row.role, source=row.source,
+    )  # fmt: skip
+
+
+def _gpu_of(row: Row) -> str:
+    node = find_node(row.text("accelerator"), row.text("system"))
+    return load_cluster(f"{node}:1").gpu.name if node else ""

@@ -1,0 +1,34 @@
+"""Options about time to train: benchmarks of MLPerf Training on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass
+
+from podsim.options.question import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlperfOptions:
+    """A round of MLPerf Training, and where it runs."""
+
+    round: str = option(MISSING, "A round, v0.5 to v6.1.", argument=True, example="v0.7", also=("version",))
+    on: str = option(
+        MISSING, "GPU, system, cluster or TOML file: selene-2020-06, dgx-h100:8 (nodes).", example="dgx-h100:8",
+        complete="clusters", also=("cluster", "system", "hardware", "machine"),
+    )  # fmt: skip
+    benchmark: Sequence[str] = option(
+        (),
+        "A benchmark of the round: bert, resnet, llama2_70b_lora, … Repeatable; default all.",
+        also=("task", "model"),
+    )
+    gpus: int | None = option(
+        None,
+        "GPUs; default those of the fastest submission on this GPU, or else all.",
+        also=("ngpus", "num-gpus"),
+    )
+    batch: float | None = option(
+        None, "Samples of a step (tokens for transformer); default as submitted, or else the fastest.",
+        also=("global-batch", "batch-size"),
+    )  # fmt: skip
+    samples: float | None = option(None, "Samples to the target, in place of the law's.")

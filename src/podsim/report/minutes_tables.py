@@ -1,0 +1,61 @@
+"""Tables of times to a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podsim.report.columns import Column, Table
+from podsim.report.screen import Block, Rows, bold, dim, items
+from podsim.results.minutes import BenchmarkMinutes, MinutesTable
+
+
+def minutes_report(table: MinutesTable) -> Iterator[Block]:
+    """Each benchmark at scale and for one GPU, predicted and published."""
+    yield bold(f"MLPerf Training {table.round} on {table.cluster} ({table.gpu}): minutes to the target")
+    columns = [
+        Column("benchmark", "title"),
+        Column("GPUs", lambda row: f"{row.run.gpus:,}" if row.run else "-", align="r"),
+        Column("batch", lambda row: f"{row.run.batch:,.0f}" if row.run else "-", align="r"),
+        Column("epochs", lambda row: f"{row.run.epochs:.3g}" if row.run else "-", align="r"),
+        Column("minutes", lambda row: _time(row.run and row.run.seconds, 60), align="r"),
+        Column("8 of 10 runs", _band, align="r", drop=1),
+        Column("published", lambda row: _time(row.published, 60), align="r"),
+        Column("error", lambda row: _error(row.error), align="r"),
+    ]
+    if any(row.node for row in table.rows):
+        columns += [
+            Column("one GPU, h", lambda row: _time(_gpu_seconds(row), 3600), align="r"),
+            Column("published", lambda row: _time(_published_gpu_seconds(row), 3600), align="r"),
+            Column("error", lambda row: _error(row.node_error), align="r"),
+        ]
+    yield Rows(Table(columns=tuple(columns)), table.rows)
+    if table.mean_error is not None:
+        yield bold(f"Mean error of {table.compared} published times: {table.mean_error:.1%}")
+    notes = [f"{row.title}: {note}" for row in table.rows for note in row.notes]
+    yield from items("Notes", notes)
+    if any(row.node for row in table.rows):
+        yield dim("One GPU: hours on one node times its GPUs, as published tables count them.")
+
+
+def _time(seconds: float | None, unit: float) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds / unit:,.2f}" if seconds < 100 * unit else f"{seconds / unit:,.0f}"
+
+
+def _band(row: BenchmarkMinutes) -> str:
+    if row.run is None:
+        return "-"
+    return f"{_time(row.run.seconds_low, 60)} to {_time(row.run.seconds_high, 60)}"
+
+
+def _error(error: float | None) -> str:
+    return "" if error is None else f"{error:+.0%}"
+
+
+def _gpu_seconds(row: BenchmarkMinutes) -> float | None:
+    return None if row.node is None else row.node.gpu_seconds
+
+
+def _published_gpu_seconds(row: BenchmarkMinutes) -> float | None:
+    return None if row.node is None or row.node_published is None else row.node_published * row.node.gpus

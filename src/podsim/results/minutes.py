@@ -1,0 +1,95 @@
+"""Times to a target: benchmarks of a round on a cluster, and the batches and GPUs of one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podsim.results.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetRun:
+    """One training run to the target."""
+
+    gpus: int
+    batch: float
+    """count. The samples (or tokens) of a step."""
+    samples: float
+    """count. The samples to the target, in expectation."""
+    steps: float
+    """count. The steps to the target."""
+    epochs: float
+    """count. The samples over those of an epoch."""
+    rate: float
+    """1/s. The samples of all GPUs in a second."""
+    startup: float
+    """s. The time before the first step."""
+    training: float
+    """s. The time of the steps."""
+    evaluation: float
+    """s. The time of the evaluations."""
+    seconds: float
+    """s. The time to the target."""
+    seconds_low: float
+    """s. The time of a lucky run: one in ten is faster."""
+    seconds_high: float
+    """s. The time of an unlucky run: one in ten is slower."""
+    how: str
+    """The network, the plan or the published steps that were costed."""
+
+    @property
+    def gpu_seconds(self) -> float:
+        """s. The time of all GPUs together."""
+        return self.seconds * self.gpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkMinutes:
+    """A benchmark at scale and on one node, predicted and published."""
+
+    benchmark: str
+    title: str
+    target: str
+    sample: str
+    """The word for samples."""
+    run: TargetRun | None
+    """The run at scale; None where nothing can be predicted."""
+    published: float | None
+    """s. The time that was published for these GPUs."""
+    node: TargetRun | None
+    """The run on one node."""
+    node_published: float | None
+    """s. The time that was published for one node."""
+    source: str
+    """The sources of the published times."""
+    role: str
+    """The roles of the published times: constants may have been fitted to calibrate, never to test."""
+    notes: tuple[str, ...]
+
+    @property
+    def error(self) -> float | None:
+        """share. The predicted time over the published one, less 1."""
+        return None if self.run is None or not self.published else self.run.seconds / self.published - 1
+
+    @property
+    def node_error(self) -> float | None:
+        """share. The same on one node."""
+        return (
+            None
+            if self.node is None or not self.node_published
+            else self.node.seconds / self.node_published - 1
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinutesTable(Shown):
+    """The benchmarks of a round on a cluster."""
+
+    round: str
+    cluster: str
+    gpu: str
+    rows: tuple[BenchmarkMinutes, ...]
+    mean_error: float | None
+    """share. The mean of the errors of all times that were published, without their signs; None without any."""
+    compared: int
+    """count. The number of these times."""

@@ -1,0 +1,94 @@
+"""`podsim mlperf`: minutes to the targets of a round of MLPerf Training on a cluster, predicted and published."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from podsim.accuracy.benchmark_rates import BenchmarkRates
+from podsim.accuracy.target_runs import Submission, fastest_run, submissions, target_run
+from podsim.errors import PodsimError
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.learning.benchmarks import Benchmark, benchmarks_of, find_benchmark, round_number
+from podsim.options.mlperf_options import MlperfOptions
+from podsim.options.question import question
+from podsim.results.minutes import BenchmarkMinutes, MinutesTable, TargetRun
+
+_LARGEST = 1e12
+
+
+@question(MlperfOptions)
+def mlperf(options: MlperfOptions) -> MinutesTable:
+    """Predict the minutes to the target of each benchmark of a round, at scale and on one node.
+
+    Where submissions ran on the cluster's GPU, the fastest of them gives GPUs and batch, and its minutes stand beside
+    the prediction. Elsewhere the batch is the one with the shortest time. Raises PodsimError for anything unusable.
+    """
+    _check(options)
+    round = "v" + ".".join(str(number) for number in round_number(options.round))
+    names = (options.benchmark,) if isinstance(options.benchmark, str) else options.benchmark
+    asked = tuple(find_benchmark(name, round) for name in names) or benchmarks_of(round)
+    cluster = load_cluster(options.on, {}, options.gpus)
+    if options.gpus:
+        cluster = cluster.subset(options.gpus)
+    rates = BenchmarkRates()
+    rows = tuple(_row(each, round, cluster, options, rates) for each in asked)
+    errors = [error for row in rows for error in (row.error, row.node_error) if error is not None]
+    if all(row.run is None and row.node is None for row in rows):
+        raise PodsimError("; ".join(dict.fromkeys(note for row in rows for note in row.notes)))
+    return MinutesTable(
+        round=round, cluster=cluster.name, gpu=cluster.gpu.name, rows=rows, compared=len(errors),
+        mean_error=float(np.mean(np.abs(errors))) if errors else None,
+    )  # fmt: skip
+
+
+def _check(options: MlperfOptions) -> None:
+    for name in ("batch", "samples"):
+        value = getattr(options, name)
+        if value is not None and not (math.isfinite(value) and 0 < value <= _LARGEST):
+            raise PodsimError(f"{name}={value:g}: give a number above 0, such as 2048")
+
+
+def _row(
+    benchmark: Benchmark, round: str, cluster: Cluster, options: MlperfOptions, rates: BenchmarkRates
+) -> BenchmarkMinutes:
+    """A benchmark at scale and on a node."""
+    known = [run for run in submissions(benchmark, round, cluster) if run.gpus <= cluster.gpus]
+    if options.gpus:
+        known = [run for run in known if run.gpus == options.gpus]
+    if options.batch:
+        known = [run for run in known if run.batch == options.batch]
+    best = known[0] if known else None
+    node = next((run for run in known if run.gpus == cluster.gpus_per_node), None)
+    part = cluster.subset(best.gpus) if best else cluster
+    run, problem = _run(benchmark, round, part, best, options, rates)
+    on_node = None
+    if cluster.gpus > cluster.gpus_per_node and not options.gpus:
+        on_node, _ = _run(benchmark, round, cluster.subset(cluster.gpus_per_node), node, options, rates)
+    published = [each for each in (best, node) if each]
+    return BenchmarkMinutes(
+        benchmark=benchmark.name, title=benchmark.title, target=benchmark.target, sample=benchmark.sample,
+        run=run, published=_seconds(best, run), node=on_node, node_published=_seconds(node, on_node),
+        source="; ".join(dict.fromkeys(each.source for each in published)),
+        role=", ".join(dict.fromkeys(each.role for each in published)),
+        notes=tuple(filter(None, (problem, benchmark.note))),
+    )  # fmt: skip
+
+
+def _seconds(submission: Submission | None, run: TargetRun | None) -> float | None:
+    return submission.seconds if submission and run else None
+
+
+def _run(
+    benchmark: Benchmark, round: str, cluster: Cluster, submission: Submission | None, options: MlperfOptions,
+    rates: BenchmarkRates,
+) -> tuple[TargetRun | None, str]:  # fmt: skip
+    """(the run, "") or (None, why there is none)."""
+    batch = options.batch or (submission.batch if submission else None)
+    try:
+        if batch is None:
+            return fastest_run(benchmark, round, cluster, rates), ""
+        return target_run(benchmark, round, cluster, batch, rates, options.samples), ""
+    except PodsimError as problem:
+        return None, str(problem)
