@@ -30,11 +30,11 @@ AXES = {
     "rank": "pipeline ranks",
     "position": "some of the plans of a search, by their positions in it",
     "recompute": "ways of recomputing: none, selective, full",
-    "run": "training runs whose final losses are known",
     "run": "runs of neighbouring plans with equal degrees",
     "sharing": "numbers of pipeline stages that may share a node",
     "stage": "classes of equal pipeline stages, or the stages of schedule tables",
     "tensor": "ways of tensor parallelism: plain collectives, overlapped ones",
+    "trained": "training runs whose final losses are known",
     "timed": "the plans of a search that have a time",
     "work": "kinds of work in a schedule: forward, backward, input gradient, weight gradient",
 }

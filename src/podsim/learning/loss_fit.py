@@ -71,10 +71,10 @@ FORMS = {
 class _Problem:
     """What L-BFGS minimises, over the free coordinates, with parameters and tokens counted from their typical values."""
 
-    parameters: Shaped[Array, "run"]
-    tokens: Shaped[Array, "run"]
-    loss: Shaped[Array, "run"]
-    weights: Shaped[Array, "run"]
+    parameters: Shaped[Array, "trained"]
+    tokens: Shaped[Array, "trained"]
+    loss: Shaped[Array, "trained"]
+    weights: Shaped[Array, "trained"]
     form: Form
     centre: tuple[float, float]
     huber: float = _HUBER

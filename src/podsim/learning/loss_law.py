@@ -166,8 +166,8 @@ class LossLaw:
 
 
 def log_loss(
-    coordinates: Array, parameters: Shaped[Array, "run"], tokens: Shaped[Array, "run"]
-) -> Shaped[Array, "run"]:
+    coordinates: Array, parameters: Shaped[Array, "trained"], tokens: Shaped[Array, "trained"]
+) -> Shaped[Array, "trained"]:
     """The logarithm of the loss, from the logarithms of parameters and tokens."""
     irreducible, size, data, size_exponent, data_exponent, coupling = coordinates
     both = np.logaddexp(size - size_exponent * parameters, data - data_exponent * tokens)
@@ -195,7 +195,7 @@ def constants_of(coordinates: Array) -> dict[str, float]:
     }
 
 
-def _spread(drawn: Shaped[Array, "draw run"]) -> Array:
+def _spread(drawn: Shaped[Array, "draw trained"]) -> Array:
     """Half the distance between the 16th and the 84th percentile: outliers among bootstraps count little."""
     low, high = np.quantile(drawn, (0.1587, 0.8413), axis=0)
     return np.asarray((high - low) / 2)

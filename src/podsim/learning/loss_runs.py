@@ -22,17 +22,17 @@ MOST_RATIO = 1000.0
 class Runs:
     """Finished runs, one value a run in each array."""
 
-    parameters: Shaped[Array, "run"]
+    parameters: Shaped[Array, "trained"]
     """count. The parameters of each run."""
-    tokens: Shaped[Array, "run"]
+    tokens: Shaped[Array, "trained"]
     """count. The tokens of each run, repeated ones included."""
-    loss: Shaped[Array, "run"]
+    loss: Shaped[Array, "trained"]
     """nats. The final loss of each run."""
-    batch: Shaped[Array, "run"] | None = None
+    batch: Shaped[Array, "trained"] | None = None
     """count. The tokens of a batch of each run; None: not stated."""
-    rate: Shaped[Array, "run"] | None = None
+    rate: Shaped[Array, "trained"] | None = None
     """factor. The learning rate of each run; None: not stated."""
-    unique: Shaped[Array, "run"] | None = None
+    unique: Shaped[Array, "trained"] | None = None
     """count. The tokens that differ, of each run; None: no token is seen twice."""
 
     def __len__(self) -> int:
@@ -40,12 +40,12 @@ class Runs:
         return len(self.loss)
 
     @property
-    def compute(self) -> Shaped[Array, "run"]:
+    def compute(self) -> Shaped[Array, "trained"]:
         """FLOPs. What each run took, 6 for a parameter and a token."""
         return 6.0 * self.parameters * self.tokens
 
     @property
-    def ratio(self) -> Shaped[Array, "run"]:
+    def ratio(self) -> Shaped[Array, "trained"]:
         """count. Tokens a parameter of each run."""
         return self.tokens / self.parameters
 
