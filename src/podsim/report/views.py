@@ -82,6 +82,7 @@ VIEWS: Mapping[str, View] = {
     "Recipe": View("launches:launch_report"),
     "ScaleBest": View("scale_tables:best_report", "front", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScaleFit": View("scale_tables:fit_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleLadder": View("scale_tables:ladder_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScaleLaws": View("scale_tables:laws_report", "rows", "plot_scaling:scale_figure"),
     "ScaleLoss": View("scale_tables:loss_report", "", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScenarioRun": View(
