@@ -30,8 +30,7 @@ class EngineSum:
     bytes: Floats
     """B. The buffer of one GPU."""
     bus: Floats
-    """factor. The bus factor of an all-reduce: the bytes that a GPU sends and receives in rounds over those of its buffer.
-    """
+    """factor. The bus factor of an all-reduce: the bytes that a GPU passes on, over those of its buffer."""
 
 
 def sums_seconds(gpu: Gpu, run: EngineRun, shape: EngineSum) -> Floats:
