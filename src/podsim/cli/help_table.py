@@ -90,6 +90,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "scale fit": "scale fit runs.csv",
         "scale loss": "scale loss llama-3.1-8b --tokens 15T",
         "scale best": "scale best --on selene --gpus 1024 --days 30",
+        "scale ladder": "scale ladder runs --steps 300",
         "scale laws": "scale laws",
         "storage show": "storage show",
         "storage fio": "storage fio --on weka-ra:4",

@@ -71,6 +71,17 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         picture="report.plot_scaling:scale_image",
         progress=_SEARCHING,
     ),
+    "scale ladder": Row(
+        help="Train tiny GPTs of several sizes for real, and foretell the largest from the others.",
+        options="scale_options:ScaleLadderOptions",
+        verb="scale_ladder",
+        output="scale_options:ScaleOutput",
+        report="report.scale_tables:ladder_report",
+        rows="rows",
+        data="report.scale_tables:fit_data",
+        picture="report.plot_scaling:scale_image",
+        progress="training",
+    ),
     "scale laws": Row(
         help="Compare named scaling laws: where they disagree, and by how much.",
         options="scale_options:ScaleLawsOptions",

@@ -17,7 +17,7 @@ from podsim import __version__
 from podsim.cli.command import Charts
 from podsim.errors import PodsimError
 from podsim.hardware.fabrics.describe import Drawing
-from podsim.learning.loss_answers import ScaleBest, ScaleFit, ScaleLaws, ScaleLoss
+from podsim.learning.loss_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
 from podsim.report.fabric_svg import fabric_svg
 from podsim.report.pages import acceptance_page
 from podsim.report.plot_collectives import sweep_image
@@ -128,6 +128,7 @@ CHARTS: Mapping[type, Callable[[Any], list[Markup]]] = MappingProxyType({
     ScaleBest: _plot("IsoFLOP curves and days", scale_image),
     ScaleFit: _plot("Runs and the law", scale_image),
     ScaleLoss: _plot("Loss by tokens and parameters", scale_image),
+    ScaleLadder: _plot("Runs and the law", scale_image),
     ScaleLaws: _plot("Advice of named laws", scale_image),
     StudyResult: _study_charts,
     Tradeoff: _plot("Idle time against staleness", tradeoff_image),

@@ -243,3 +243,44 @@ class ScaleBest(Shown):
     command: str = field(default="", compare=False)
     """The command that plans the run again."""
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderRun:
+    """A moment of a tiny network's training, and what the law says of it."""
+
+    parameters: float
+    """count. The parameters of the network."""
+    tokens: float
+    """count. The tokens so far."""
+    loss: float
+    """nats. The measured loss."""
+    predicted: float
+    """nats. The loss by the law of the smaller networks."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    use: str
+    """The use of the moment: fitted, or held out."""
+
+    @property
+    def error(self) -> float:
+        """Relative error of the predicted loss."""
+        return self.predicted / self.loss - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleLadder(Shown):
+    """Tiny networks trained for real, the law of all but the largest, and its error on that one."""
+
+    law: LossLaw
+    data: str
+    """The name of the text."""
+    steps: int
+    """The number of steps of each network."""
+    seconds: float
+    """s. The time of all steps."""
+    held_out: HeldOut
+    """The errors on the largest network."""
+    rows: tuple[LadderRun, ...]

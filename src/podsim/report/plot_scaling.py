@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from podsim.learning.loss_answers import ScaleBest, ScaleFit, ScaleLaws, ScaleLoss, SizePoint
+from podsim.learning.loss_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.scale_tables import count_text, equation
 from podsim.results.shown import Shown
@@ -116,6 +116,28 @@ def _fit(left: Axes, right: Axes, answer: ScaleFit) -> tuple[str, str]:
     )
 
 
+def _ladder(left: Axes, right: Axes, answer: ScaleLadder) -> tuple[str, str]:
+    """Left the loss of each network by tokens, right predicted over measured losses."""
+    sizes = sorted({row.parameters for row in answer.rows})
+    for colour, size in zip((*COLOURS, INK), sizes, strict=False):
+        rows = [row for row in answer.rows if row.parameters == size]
+        is_largest = size == sizes[-1]
+        tokens = [row.tokens for row in rows]
+        label = f"{count_text(size)}{', held out' if is_largest else ''}"
+        left.plot(tokens, [row.loss for row in rows], "D" if is_largest else "o", color=colour, label=label)
+        left.plot(tokens, [row.predicted for row in rows], color=colour, lw=1.5)
+        right.plot(tokens, [100 * row.error for row in rows], "D" if is_largest else "o", color=colour)
+    _log_axes(left, "tokens", "loss (nats)")
+    left.legend(fontsize=8.5, title="parameters")
+    _log_axes(right, "tokens", "predicted over measured loss (%)")
+    right.axhline(0.0, color=MUTED, lw=1)
+    held = answer.held_out
+    return (
+        f"A ladder of {len(sizes)} networks: {equation(answer.law)}",
+        f"the largest is foretold within {held.error:.2%}",
+    )
+
+
 def _loss(left: Axes, right: Axes, answer: ScaleLoss) -> tuple[str, str]:
     """Left the loss by tokens with its band, right by parameters at the same tokens."""
     factors = [10 ** (step / 10) for step in range(-15, 16)]
@@ -164,9 +186,12 @@ def _laws(left: Axes, right: Axes, answer: ScaleLaws) -> tuple[str, str]:
 
 def _log_axes(axes: Axes, along: str, up: str, *, plain: bool = False) -> None:
     """Labels, a logarithmic axis of quantities, and a grid."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    if high < 100 * low:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.set_xlabel(along)
     axes.set_ylabel(up)
     if along in ("parameters", "tokens"):
@@ -178,6 +203,6 @@ def _log_axes(axes: Axes, along: str, up: str, *, plain: bool = False) -> None:
 
 
 _DRAWN: Mapping[type, Callable[[Any, Any, Any], tuple[str, str]]] = {
-    ScaleBest: _best, ScaleFit: _fit, ScaleLoss: _loss, ScaleLaws: _laws,
+    ScaleBest: _best, ScaleFit: _fit, ScaleLadder: _ladder, ScaleLoss: _loss, ScaleLaws: _laws,
 }  # fmt: skip
 """kind of answer -> draws both axes and gives title and subtitle"""

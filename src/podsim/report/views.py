@@ -82,6 +82,7 @@ VIEWS: Mapping[str, View] = {
     "Recipe": View("launches:launch_report"),
     "ScaleBest": View("scale_tables:best_report", "front", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScaleFit": View("scale_tables:fit_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleLadder": View("scale_tables:ladder_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScaleLaws": View("scale_tables:laws_report", "rows", "plot_scaling:scale_figure"),
     "ScaleLoss": View("scale_tables:loss_report", "", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScenarioRun": View(
@@ -98,6 +99,7 @@ VIEWS: Mapping[str, View] = {
     "StorageValidation": View("comparisons:summary_report"),
     "StudyResult": View("study_tables:study_report", "study_tables:flat_rows", "plot_study:study_figure"),
     "StudyRow": View("study_tables:row_report"),
+    "StreamRun": View("scenario_tables:streams_report", "points", "plot_serving:streams_figure"),
     "Sweep": View("collectives:sweep_report", "", "plot_collectives:sweep_figure"),
     "Traces": View("graph_tables:traces_report", "files"),
     "Tradeoff": View(

@@ -197,7 +197,9 @@ def _decode_seconds(passes: Passes, core: Core, sequences: Floats, keys: Floats)
     rows = passes.plan.draft_tokens + 1
     if rows > 1:  # the queries of a draft share the keys, as heads of a group do
         shape = replace(shape, heads=shape.heads * rows)
-    return decode_seconds(passes.engine_gpu, run, shape, law="mla-decode" if core.rank else "decode")
+    law = "mla-decode" if core.rank else "decode"
+    shares = passes.engine.shares_keys(passes.plan.cache, core.head_dim)
+    return decode_seconds(passes.engine_gpu, run, shape, law=law, shares_keys=shares)
 
 
 def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> Floats:
