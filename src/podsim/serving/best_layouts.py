@@ -40,6 +40,8 @@ class Choices:
     """share. The probability that a drafted token is accepted."""
     drafted: tuple[int, ...] = (0,)
     """count. The numbers of drafted tokens that are tried."""
+    is_split: bool = True
+    """Whether pools that read prompts and pools that decode are tried, too."""
     pins: Mapping[str, int] = field(default_factory=dict)
     """count. The user's values, by field of a plan, which alone are tried."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from podsim.errors import PodsimError
 from podsim.graphs.networks import is_captured
 from podsim.options.question import question
@@ -9,10 +11,12 @@ from podsim.options.serving_options import ServeOptions
 from podsim.results.best_serving import BestServing
 from podsim.results.scenario_run import ScenarioRun
 from podsim.results.served import Figure, Served
+from podsim.serving.deployments.deployments import with_serving_plan
 from podsim.serving.language_layers import is_language_model
 from podsim.serving.language_setup import is_language_engine, model_keys
 from podsim.serving.white_paper import figure
 from podsim.verbs.serve_best import serve_best
+from podsim.verbs.serve_launch import write_files
 from podsim.verbs.serve_network import serve_network
 from podsim.verbs.serve_static import serve_static
 from podsim.workload.catalog import load_model
@@ -22,7 +26,7 @@ _OTHER_FORMATS = ("fp32", "tf32")
 """number formats that no engine of language models runs"""
 
 
-@question(ServeOptions)
+@question(ServeOptions, fill=with_serving_plan)
 def serve(options: ServeOptions) -> Served | BestServing | ScenarioRun | Figure:
     """Predict a model's latency, throughput and memory by batch on a GPU or on MIG instances.
 
@@ -39,10 +43,17 @@ def serve(options: ServeOptions) -> Served | BestServing | ScenarioRun | Figure:
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
     if options.ttft or options.tpot:
-        return serve_best(options)
+        best = serve_best(options)
+        return replace(best, notes=(*best.notes, *_written(best, options)))
     if _is_static(options):
-        return serve_static(options)
+        served = serve_static(options)
+        return replace(served, assumptions=(*served.assumptions, *_written(served, options)))
     return serve_network(options)
+
+
+def _written(answer: BestServing | Served, options: ServeOptions) -> tuple[str, ...]:
+    """Lines about the files that start an answer, where the user wants them."""
+    return write_files(answer, options) if options.launch or options.save is not None else ()
 
 
 def _is_static(options: ServeOptions) -> bool:

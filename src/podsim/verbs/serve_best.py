@@ -16,6 +16,7 @@ from podsim.serving.benchmark_files import read_requests
 from podsim.serving.best_layouts import Choices
 from podsim.serving.best_search import Objective
 from podsim.serving.best_ways import ServingCase, search_best
+from podsim.serving.deployments.deployments import TRITON_ENGINES, read_targets, target_engine
 from podsim.serving.language_engines import language_engine_names, load_language_engine
 from podsim.serving.language_layers import check_language_model
 from podsim.serving.language_setup import OUTPUT, TOKENS, model_keys, read_format
@@ -110,6 +111,11 @@ def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
 def _choices(options: ServeOptions, cluster: Cluster) -> Choices:
     """What the user leaves open."""
     engines = language_engine_names()
+    targets = read_targets(options.launch)
+    if needed := target_engine(targets):
+        engines = (needed,)
+    elif "triton" in targets:
+        engines = TRITON_ENGINES
     if options.engine:
         engines = tuple(load_language_engine(name, cluster.gpu).name for name in _words(options.engine))
     usual = "fp16" if "fp16" in cluster.gpu.peaks else next(iter(cluster.gpu.peaks))
@@ -135,7 +141,8 @@ def _choices(options: ServeOptions, cluster: Cluster) -> Choices:
     drafted = (options.speculate,) if options.speculate else ((2, 4) if options.draft else ())
     return Choices(
         engines=engines, formats=pairs, draft=options.draft.strip().lower(), drafted=(0, *drafted),
-        acceptance=options.acceptance, pins={name: value for name, value in pins.items() if value is not None},
+        acceptance=options.acceptance, is_split="triton" not in targets and options.replicas is None,
+        pins={name: value for name, value in pins.items() if value is not None},
     )  # fmt: skip
 
 
