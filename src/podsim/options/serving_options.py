@@ -36,12 +36,12 @@ class ServeOptions(ScenarioOptions, LanguageOptions, LoadOptions, BestOptions):
     tokens: int | None = option(
         None,
         "Tokens of a sequence or a prompt; for an image, pixels of its side.",
-        also=("input", "input-tokens", "input-len", "isl", "prompt", "prompt-tokens"),
+        also=("input", "prompt"),
     )
     output: int | None = option(
         None,
         "Tokens that a language model produces.",
-        also=("output-tokens", "output-len", "osl", "max-tokens"),
+        also=("answer",),
     )
     latency: str = option("", "Answer each request within this, as 10ms.")
     triton: Path | None = option(None, "Model repository for Triton's config.pbtxt.")

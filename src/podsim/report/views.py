@@ -80,12 +80,18 @@ VIEWS: Mapping[str, View] = {
         "queue_tables:plain_result",
     ),
     "Recipe": View("launches:launch_report"),
+    "ScaleBest": View("scale_tables:best_report", "front", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleFit": View("scale_tables:fit_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleLadder": View("scale_tables:ladder_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleLaws": View("scale_tables:laws_report", "rows", "plot_scaling:scale_figure"),
+    "ScaleLoss": View("scale_tables:loss_report", "", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScenarioRun": View(
         "scenario_tables:scenario_report", "scenario_tables:scenario_rows", "plot_serving:scenario_figure"
     ),
     "ScheduleComparison": View("schedules:schedules_report", "rows"),
     "ScheduleSheet": View("schedules:schedule_report", "actions", "plot_schedule:schedule_figure"),
     "Served": View("serving:served_report", "rows", "plot_serving:served_figure"),
+    "ServedLoad": View("load_tables:load_report", "rows", "plot_load:load_figure"),
     "Sheet": View("sheets:sheet_report"),
     "SimulatedStep": View("simulation:simulated_report", "critical", data="simulation:simulated_data"),
     "SizeRun": View("storage_tables:size_report", "needs"),
@@ -93,6 +99,7 @@ VIEWS: Mapping[str, View] = {
     "StorageValidation": View("comparisons:summary_report"),
     "StudyResult": View("study_tables:study_report", "study_tables:flat_rows", "plot_study:study_figure"),
     "StudyRow": View("study_tables:row_report"),
+    "StreamRun": View("scenario_tables:streams_report", "points", "plot_serving:streams_figure"),
     "Sweep": View("collectives:sweep_report", "", "plot_collectives:sweep_figure"),
     "Traces": View("graph_tables:traces_report", "files"),
     "Tradeoff": View(

@@ -26,6 +26,7 @@ from podsim.serving.serving_gpus import read_serving_cluster
 from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS
 from podsim.serving.steady_load import workload_of
 from podsim.units import parse_quantity
+from podsim.verbs.load_inputs import read_rate
 from podsim.workload.catalog import load_model
 
 _REQUESTS = 5000
@@ -42,7 +43,7 @@ def serve_best(options: ServeOptions) -> BestServing:
     cluster = read_serving_cluster(options.on, options.overrides)
     objective = _objective(options)
     requests, notes = _requests(options)
-    load = replace(workload_of(requests, _rate(options)), prefix_share=options.prefix)
+    load = replace(workload_of(requests, _given_rate(options)), prefix_share=options.prefix)
     case = ServingCase(
         model=model, cluster=cluster, load=load, requests=requests, objective=objective, notes=notes,
         choices=_choices(options, cluster), offer=_offer(options.price, cluster),
@@ -68,20 +69,14 @@ def _objective(options: ServeOptions) -> Objective:
     )
 
 
-def _rate(options: ServeOptions) -> float:
-    if not options.rate:
-        return 0.0
-    rate = parse_quantity(options.rate.strip().removesuffix("/s"), what="rate")
-    if not 0 < rate <= 1e6:
-        raise UnitError(
-            f"rate: {options.rate[:40]!r} is out of reach; expected up to a million a second, such as 20/s"
-        )
-    return rate
+def _given_rate(options: ServeOptions) -> float:
+    """1/s. The user's rate of arrivals; 0 where a trace has its own."""
+    return read_rate(options.rate) if options.rate else 0.0
 
 
 def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
     """The requests of the simulations, and notes on them."""
-    count, rate = options.requests or _REQUESTS, _rate(options)
+    count, rate = options.requests or _REQUESTS, _given_rate(options)
     if options.trace is not None:
         table, notes = read_requests(options.trace)
         part = table.first(count)
