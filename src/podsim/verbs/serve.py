@@ -48,6 +48,8 @@ def serve(
         check_network(options)
         return serve_network(with_lengths(options))
     check_language(options)
+    if options.sparse or options.precision in _OTHER_FORMATS or not is_language_engine(options.engine):
+        return serve_network(with_lengths(options))
     answer = _language_answer(options, progress)
     if options.launch or options.save is not None:
         return with_files(answer, options)
@@ -60,7 +62,4 @@ def _language_answer(options: ServeOptions, progress: Progress | None) -> Served
         return serve_best(options)
     if is_under_load(options):
         return serve_load(options, progress=progress)
-    options = with_lengths(options)
-    if options.sparse or options.precision in _OTHER_FORMATS or not is_language_engine(options.engine):
-        return serve_network(options)
-    return serve_static(options)
+    return serve_static(with_lengths(options))

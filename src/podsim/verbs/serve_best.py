@@ -17,7 +17,7 @@ from podsim.serving.best_layouts import Choices
 from podsim.serving.best_search import Objective
 from podsim.serving.best_ways import ServingCase, search_best
 from podsim.serving.deployments.deployments import TRITON_ENGINES, read_targets, target_engine
-from podsim.serving.language_engines import language_engine_names, load_language_engine
+from podsim.serving.language_engines import engine_family, language_engine_names, load_language_engine
 from podsim.serving.language_layers import check_language_model
 from podsim.serving.language_setup import OUTPUT, TOKENS, model_keys, read_format
 from podsim.serving.load.request_streams import RequestStream, draw_requests
@@ -105,7 +105,7 @@ def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
 
 def _choices(options: ServeOptions, cluster: Cluster) -> Choices:
     """What the user leaves open."""
-    engines = language_engine_names()
+    engines = tuple(name for name in language_engine_names() if engine_family(name) == name)
     targets = read_targets(options.launch)
     if needed := target_engine(targets):
         engines = (needed,)
@@ -183,5 +183,5 @@ def _plan_words(plan: Mapping[str, object], prefill: Mapping[str, object] | None
         yield from ("--replicas", str(plan["replicas"]))
     else:
         yield from ("--disaggregate", f"{prefill['replicas']}:{plan['replicas']}")
-    if plan["engine"] == "tensorrt-llm":
+    if engine_family(str(plan["engine"])) == "tensorrt-llm":
         yield from ("--scheduler", "trtllm-chunked")

@@ -13,6 +13,7 @@ from podsim.results.served import Served
 from podsim.results.served_load import ServedLoad
 from podsim.serving.deployments.deployment import Deployment
 from podsim.serving.deployments.deployments import read_targets, write_deployment
+from podsim.serving.language_engines import engine_family
 from podsim.serving.language_setup import is_language_engine, model_keys, read_language_setup
 from podsim.serving.serving_gpus import read_serving_cluster
 from podsim.serving.serving_plan import ServingPlan
@@ -30,6 +31,8 @@ def with_files(
     Raises PodsimError where a target cannot run its plan, or the answer has none.
     """
     plan, prefill = _best_plans(answer) if isinstance(answer, BestServing) else _own_plans(options)
+    plan = replace(plan, engine=engine_family(plan.engine))
+    prefill = replace(prefill, engine=plan.engine) if prefill else None
     deployment = Deployment(
         model=load_model(options.model, model_keys(options.overrides)), plan=plan, prefill=prefill,
         cluster=read_serving_cluster(options.on, options.overrides), longest=_longest(answer),
