@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from podsim.cli import app, mistakes
+from podsim.cli import app
 
 ROOT = Path(__file__).parents[2]
 FIGURES = list(csv.DictReader((Path(__file__).parent / "figures.csv").read_text("utf-8").splitlines()))
