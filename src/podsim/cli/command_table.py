@@ -36,11 +36,12 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
     ),
     "plan": Row(
         help="Find the best plans among every legal one. Exit status 1: none fits.",
-        options="plan_options:SearchOptions",
-        verb="plan",
-        output="output_options:GlanceOutput",
-        report="report.predictions:plans_report",
-        brief="report.glance:plans_glance",
+        options="plan_options:TargetOptions",
+        verb="verbs.plan_target:plan_or_target",
+        output="output_options:GlancePlot",
+        report="cli.plan_output:plan_report",
+        brief="cli.plan_output:plan_brief",
+        picture="report.views:image_of",
         progress=_SEARCHING,
     ),
     "mlperf": Row(

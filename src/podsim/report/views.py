@@ -91,6 +91,7 @@ VIEWS: Mapping[str, View] = {
     "StudyRow": View("study_tables:row_report"),
     "Sweep": View("collectives:sweep_report", "", "plot_collectives:sweep_figure"),
     "Traces": View("graph_tables:traces_report", "files"),
+    "TargetPlan": View("minutes_tables:target_report", "choices", "plot_minutes:target_figure"),
     "Tradeoff": View(
         "worker_tables:tradeoff_report", "worker_tables:tradeoff_rows", "plot_workers:tradeoff_figure",
         "worker_tables:tradeoff_data",
