@@ -37,12 +37,19 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
     "plan": Row(
         help="Find the best plans among every legal one. Exit status 1: none fits.",
         options="plan_options:TargetOptions",
-        verb="verbs.plan_target:plan_or_target",
+        verb="verbs.plan:plan_or_target",
         output="output_options:GlancePlot",
-        report="cli.plan_output:plan_report",
-        brief="cli.plan_output:plan_brief",
+        report="report.predictions:plans_report",
+        brief="report.glance:plans_glance",
         picture="report.views:image_of",
         progress=_SEARCHING,
+    ),
+    "figure": Row(
+        help="Make figures and tables of the DGX A100 white paper again.",
+        options="mlperf_options:FigureOptions",
+        verb="figure",
+        report="report.serving:figures_report",
+        rows="rows",
     ),
     "mlperf": Row(
         help="Predict minutes to the targets of a round of MLPerf Training.",

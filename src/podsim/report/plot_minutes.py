@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_APART = 1.4
+"""factor between numbers of GPUs whose labels do not overlap"""
+
+
 def target_figure(plan: TargetPlan) -> Figure:
     """A figure: minutes against GPUs on logarithmic axes, with its band, ideal scaling, and the best choice."""
     matplotlib = load_matplotlib()
@@ -40,7 +44,12 @@ def _draw(axes: Axes, plan: TargetPlan) -> None:
     low, high = ([getattr(run, name) / 60 for run in runs] for name in ("seconds_low", "seconds_high"))
     axes.fill_between(gpus, low, high, color=BLUE, alpha=0.15, lw=0, label="8 of 10 runs")
     axes.plot(gpus, minutes, color=BLUE, marker="o", ms=4, lw=1.6, label="predicted")
-    for run in runs:
+    apart = [
+        run
+        for run, after in zip(runs, [*runs[1:], None], strict=True)
+        if after is None or after.gpus >= _APART * run.gpus
+    ]
+    for run in apart:
         axes.annotate(
             f"{run.batch:,.0f}", (run.gpus, run.seconds / 60), xytext=(0, 9), textcoords="offset points", ha="center",
             fontsize=7, color=INK,
@@ -55,7 +64,7 @@ def _draw(axes: Axes, plan: TargetPlan) -> None:
         )  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xticks(gpus, [f"{count:,}" for count in gpus], fontsize=8)
+    axes.set_xticks([run.gpus for run in apart], [f"{run.gpus:,}" for run in apart], fontsize=8)
     axes.minorticks_off()
     ticks = [10.0**power * step for power in range(-2, 6) for step in (1, 2, 5)]
     least, most = min(*low, *ideal), max(high)

@@ -48,6 +48,7 @@ VIEWS: Mapping[str, View] = {
     ),
     "FailRun": View("storage_tables:fail_report", "rows"),
     "Figure": View("serving:figure_report", "rows"),
+    "FigureList": View("serving:figures_report", "rows"),
     "FioRun": View("storage_tables:fio_report", "rows", "plot_storage:fio_figure"),
     "Goodput": View("run_tables:goodput_report", "", "plot_runs:goodput_figure"),
     "GraphCost": View("graph_tables:graph_report", "ops"),

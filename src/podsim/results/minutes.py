@@ -128,7 +128,7 @@ class TargetPlan(Shown):
     """The best run of each number of GPUs, fewest first."""
     best: TargetChoice
     end: TargetChoice
-    """The choice at which strong scaling ends: twice the GPUs save less than a tenth of the time."""
+    """The choice at which strong scaling ends: twice the GPUs save less than a quarter of the time."""
     critical_batch: float
     """count. The batch that needs twice the samples of a small one."""
     why: str

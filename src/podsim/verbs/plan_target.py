@@ -13,32 +13,19 @@ from podsim.errors import ClusterError, NoFitError, PlanError, PodsimError
 from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmark
-from podsim.options.plan_options import SearchOptions, TargetOptions
-from podsim.options.question import options_of, question, values_of
+from podsim.options.plan_options import TargetOptions
+from podsim.options.question import options_of
 from podsim.results.minutes import TargetChoice, TargetPlan, TargetRun
-from podsim.results.prediction import PlanResult
-from podsim.verbs.plan import plan
 from podsim.verbs.plan_trade import Progress
 from podsim.verbs.whole_run import usual_price
 
 _LATEST = "latest"
 _MOST = 4096
 """GPUs tried of a system whose number of nodes is left open"""
-_END = 0.1
-"""share of the time that twice the GPUs must save, or strong scaling has ended"""
+_END = 0.25
+"""share of the time that twice the GPUs must save, half of the ideal, or strong scaling has ended"""
 _MEANINGFUL = ("model", "on", "gpus", "batch", "objective", "price", "to_target", "overrides")
 _OBJECTIVES = ("time", "cost")
-
-
-@question(TargetOptions)
-def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) -> PlanResult | TargetPlan:
-    """The best plans, or with `to_target` ("latest" or a round) the best batch and GPUs of a benchmark.
-
-    Raises what `plan` raises.
-    """
-    if options.to_target:
-        return plan_target(options, progress)
-    return plan(**values_of(options, TargetOptions, SearchOptions), progress=progress)
 
 
 def plan_target(options: TargetOptions, progress: Progress | None = None) -> TargetPlan:
@@ -149,7 +136,7 @@ def _choices(runs: list[TargetRun], price: float) -> tuple[TargetChoice, ...]:
 
 
 def _end(choices: tuple[TargetChoice, ...]) -> TargetChoice:
-    """The first choice after which twice the GPUs would save less than a tenth of the time."""
+    """The first choice after which twice the GPUs would save less than a quarter of the time."""
     for before, after in pairwise(choices):
         doublings = math.log2(after.run.gpus / before.run.gpus)
         if 1 - (after.run.seconds / before.run.seconds) ** (1 / doublings) < _END:
