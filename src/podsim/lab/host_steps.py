@@ -15,6 +15,7 @@ from statistics import median
 from podsim.lab import usage
 from podsim.lab.ranks import Note
 from podsim.lab.training.batches import batches_of
+from podsim.lab.training.precision_run import Numerics
 from podsim.lab.training.rank_layout import make_layout
 from podsim.lab.training.steps import Stepper
 from podsim.lab.training.train_job import Training
@@ -61,7 +62,8 @@ def _seconds(job: Training, wires: Wires, clock: Callable[[], float]) -> list[di
     batches = batches_of(
         job.data, vocabulary=network.vocab, length=network.sequence, side=0, classes=0, seed=job.seed, images=False
     )  # fmt: skip
-    stepper = Stepper(job, wires, make_layout(job, wires), batches)
+    layout = make_layout(job, wires)
+    stepper = Stepper(job, wires, layout, batches, Numerics(job, wires, layout))
     rows = []
     for step in range(_FIRST + _STEPS):
         wires.barrier()

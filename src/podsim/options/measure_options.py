@@ -150,6 +150,14 @@ class TrainOptions(RanksOptions):
     all_reduce: str = option(
         "library", "Collective that adds gradients up: library, ring, tree, FILE.xml, FILE.py:FUNCTION."
     )
+    precision: str = option(
+        "fp32",
+        "Operands of products are rounded to it: fp32, tf32, bf16, fp16, fp8, mxfp8, mxfp6, mxfp4, nvfp4; several "
+        "with commas run one after the other.",
+        also=("dtype",),
+    )
+    loss_scale: str = option("none", "Factor on the loss: none, 1024, 2^16, dynamic; several with commas.")
+    seeds: int = option(1, "Runs of each precision, with the seeds from --seed on.")
     exchange: str = option(
         "bsp", "bsp (all-reduce), ps (server, in step), ssp (bounded), async; local or diloco (weights)."
     )
@@ -172,6 +180,8 @@ class TrainOptions(RanksOptions):
     rate_rule: str = option(
         "auto", "auto (linear for sgd and lars, sqrt for adamw and lamb), linear, sqrt, none."
     )
+    prune_at: int = option(0, "Steps after which weights are pruned 2:4, then trained on; 0: never.")
+    test_samples: int = option(0, "Samples on which accuracy is measured, before and after; 0: none.")
     noise_scale: bool = option(
         False, "Measure the gradient noise scale, for podsim scale batch.", flag="--noise-scale"
     )

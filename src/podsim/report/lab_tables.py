@@ -299,6 +299,8 @@ def training_report(
     if run.late:
         mean = sum(int(key) * count for key, count in run.late.items()) / sum(run.late.values())
         yield f"gradients were {mean:.2f} updates late in the mean, {max(map(int, run.late))} at most"
+    if run.accuracy:
+        yield Paragraph(_accuracy(run))
     if run.train != "full":
         yield from (Paragraph(text) for text in _tuned(run))
     for name, other in (others or {}).items():
@@ -307,6 +309,23 @@ def training_report(
         yield raw(
             f"losses of {len(pairs)} steps are within {most:.1e} of those of {name} ({run_name(other)})"
         )
+
+
+def _accuracy(run: MeasuredTraining) -> str:
+    """The accuracy on a sample, before and after pruning."""
+    shares = {name: f"{share:.2%}".replace("%", " %") for name, share in run.accuracy.items()}
+    kept = (
+        f"pruned 2:4 after step {run.prune_at}, {shares['kept']} of the magnitude kept"
+        if "kept" in shares
+        else ""
+    )
+    if "end" not in shares:
+        return kept
+    if "dense" not in shares:
+        return f"accuracy {shares['end']}" + f"; {kept}" * bool(kept)
+    points = 100 * (run.accuracy["end"] - run.accuracy["dense"])
+    end = f"{shares['end']} after retraining ({points:+.2f} points)"
+    return f"accuracy {shares['dense']} dense, {shares['pruned']} {kept}, {end}"
 
 
 def _tuned(run: MeasuredTraining) -> Iterator[str]:
@@ -331,9 +350,17 @@ def compared_training_report(compared: ComparedTraining) -> Iterator[Block]:
         ("predicted", short_seconds(compared.predicted)),
         ("off by", signed_percent(compared.difference)),
         *((f"  {kind}", short_seconds(seconds)) for kind, seconds in compared.parts.items()),
+        *_lateness(compared),
         ("processors", f"{percent(compared.cpu)} ranks, {percent(compared.others)} others"),
     ]
     yield from ("", Rows(Table(columns=_PAIRS.columns), rows), "", compared.verdict)
+
+
+def _lateness(compared: ComparedTraining) -> Iterator[tuple[str, str]]:
+    """How late gradients were, and were predicted to be."""
+    if compared.late_measured is not None and compared.late_predicted is not None:
+        yield "updates late, measured", f"{compared.late_measured:.2f}"
+        yield "updates late, predicted", f"{compared.late_predicted:.2f}"
 
 
 def ddp_report(run: MeasuredDdp) -> Iterator[Block]:

@@ -79,10 +79,30 @@ class MeasuredTraining(Shown):
     held: Mapping[str, float] = field(default_factory=dict)
     """B. The bytes of weights, gradients and optimizer on the first rank; by count its trained and frozen parameters; and
     frozen_unchanged, 1 if every bit of the frozen weights is as it was."""
+    precision: str = "fp32"
+    """The recipe that rounded the operands of products."""
+    loss_scale: str = "none"
+    """The loss scale that was asked for: none, dynamic, or a number."""
+    scales: tuple[float, ...] = ()
+    """factor. The loss scale of each step; empty for runs in fp32 without one."""
+    skipped: tuple[int, ...] = ()
+    """The steps whose gradients overflowed, so that a dynamic scale was halved and the weights stayed."""
+    lost: tuple[float, ...] = ()
+    """share. The share of the gradients before products that rounding made 0, by step."""
+    lost_by: Mapping[str, float] = field(default_factory=dict)
+    """share. The same over the whole run, by tensor, for the tensors that lost most."""
+    diverged: int | None = None
+    """The step at which loss or gradients were not finite, which ended the run; None for a run that ended well."""
+    overflow: str = ""
+    """The first tensor that was not finite."""
     optimizer: str = "adamw"
     """The name of the optimizer."""
     warmup: int = 0
     """The number of steps in which the learning rate grew."""
+    prune_at: int = 0
+    """The number of steps after which weights were pruned 2:4; 0 if they were not."""
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+    """share. The accuracy on a sample: dense, pruned, and end; and kept, the share of the magnitude that masks keep."""
     local_steps: int = 1
     """The number of steps of a replica between two exchanges of weights."""
     slow: Mapping[str, float] = field(default_factory=dict)
@@ -92,12 +112,12 @@ class MeasuredTraining(Shown):
     def step_time(self) -> float:
         """s of a step: the median since the run started or last resumed, without the first steps."""
         since = [row.seconds for row in self.rows if row.step >= max(self.resumed, default=0)]
-        return median(since[WARM:] or since or [row.seconds for row in self.rows])
+        return median(since[WARM:] or since or [row.seconds for row in self.rows] or [0.0])
 
     @property
     def samples(self) -> float:
         """Samples per second."""
-        return float(self.plan["global_batch"]) / self.step_time
+        return float(self.plan["global_batch"]) / self.step_time if self.rows else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +145,10 @@ class ComparedTraining(Shown):
     """share. The share of processor time that other programs used."""
     verdict: str
     """The verdict: comparable, or the reason why not."""
+    late_measured: float | None = field(default=None, metadata={"optional": True})
+    """count. The updates by which gradients were late, as a mean; None where all are in step."""
+    late_predicted: float | None = field(default=None, metadata={"optional": True})
+    """count. The predicted updates by which gradients are late, as a mean."""
 
 
 @dataclass(frozen=True, kw_only=True)

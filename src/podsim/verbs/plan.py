@@ -23,8 +23,8 @@ from podsim.storage.long_runs import Job, read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs
 from podsim.training.plan import Plan, precision_of, read_plan, software_of
 from podsim.training.search import SearchResult, search
-from podsim.training.search_limits import read_limits, spelled
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
+from podsim.training.search_space import read_limits, spelled
 from podsim.verbs.plan_target import plan_target
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe

@@ -68,7 +68,9 @@ def _adapt(linear: Any, name: str, rank: int, seed: int) -> None:
 
 
 def _adapted(linear: Any, given: tuple[Any, ...], output: Any) -> Any:
-    return output + _SCALE * (given[0] @ linear.lora_a.T) @ linear.lora_b.T
+    times = getattr(linear, "times", load_torch().matmul)
+    inner = times(given[0].flatten(0, -2), linear.lora_a.T)
+    return output + _SCALE * times(inner, linear.lora_b.T).view(output.shape)
 
 
 def frozen_digest(modules: Iterable[Any]) -> str:

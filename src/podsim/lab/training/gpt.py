@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from podsim.lab.wires import load_torch
@@ -107,6 +107,7 @@ def _layer_class() -> Any:
             self.k = nn.Linear(spec.hidden, keys, bias=spec.qkv_bias)
             self.v = nn.Linear(spec.hidden, keys, bias=spec.qkv_bias)
             self.out = nn.Linear(queries, spec.hidden, bias=spec.proj_bias)
+            self.mix = partial(functional.scaled_dot_product_attention, is_causal=True)
 
         def forward(self, x: Any) -> Any:
             q, k, v = (
@@ -117,8 +118,7 @@ def _layer_class() -> Any:
                 q, k = _rotated(torch, q), _rotated(torch, k)
             if len(k[0]) < len(q[0]):
                 k, v = (heads.repeat_interleave(len(q[0]) // len(heads[0]), dim=1) for heads in (k, v))
-            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            return self.out(mixed.transpose(1, 2).flatten(2))
+            return self.out(self.mix(q, k, v).transpose(1, 2).flatten(2))
 
     class Mlp(base):  # type: ignore[misc]
         """Up, activation (with an optional gate), down."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
-from podsim.errors import LabError, unknown_name
+from podsim.errors import LabError, PodsimError, unknown_name
 from podsim.lab.training.local_steps import OUTER
 from podsim.lab.training.optimizers import OPTIMIZERS
 from podsim.lab.wires import gpus_here
 from podsim.learning.batch_rules import RULE_OF, RULES, scaled_rate
+from podsim.learning.number_format_recipes import DYNAMIC, read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
 from podsim.schedules import ScheduleTable, torch_problems
 from podsim.schedules.actions import Work
@@ -28,6 +29,7 @@ def run_problems(
         *_gradient_problems(plan, options),
         *_server_problems(plan, options),
         *_optimizer_problems(plan, options),
+        *_precision_problems(options),
     ]
 
 
@@ -122,6 +124,16 @@ def _optimizer_problems(plan: Plan, options: TrainOptions) -> list[str]:
         problems.append(
             "--noise-scale compares gradients of whole replicas: tp, pp 1, zero 0 or 1, exchange bsp"
         )
+    if options.prune_at and (
+        tp * pp > 1 or zero >= 2 or options.exchange != "bsp" or options.train != "full"
+    ):
+        problems.append("--prune-at masks whole networks: tp, pp 1, zero 0 or 1, exchange bsp, train full")
+    if options.prune_at and not 0 < options.prune_at < options.steps:
+        problems.append(
+            f"--prune-at {options.prune_at}: from 1 to {options.steps - 1}, before the last of --steps"
+        )
+    if options.test_samples and (tp * pp > 1 or zero >= 2):
+        problems.append("--test-samples measures whole networks: tp, pp 1, zero 0 or 1")
     if options.noise_scale and int(plan.dp) * int(plan.micro_batches) < 2:
         problems.append(
             "--noise-scale needs two micro-batches or replicas in a batch: a smaller --micro-batch"
@@ -135,6 +147,25 @@ def rate_of(options: TrainOptions) -> float:
         return options.rate
     rule = RULE_OF[options.optimizer] if options.rate_rule == "auto" else options.rate_rule
     return scaled_rate(options.rate, options.base_batch, options.batch, rule)
+
+
+def _precision_problems(options: TrainOptions) -> list[str]:
+    """What does not go together with a precision or a loss scale."""
+    problems = []
+    for read, value in ((read_recipe, options.precision), (read_loss_scale, options.loss_scale)):
+        try:
+            read(value)
+        except PodsimError as error:
+            problems.append(str(error))
+    scale = options.loss_scale
+    if scale == DYNAMIC and options.exchange in ("ps", "ssp", "async"):
+        problems.append(
+            f"--loss-scale dynamic with --exchange {options.exchange}: replicas do not meet in each step, so they could "
+            "not agree on a scale; give a number, as 1024"
+        )
+    if scale != "none" and options.noise_scale:
+        problems.append("--loss-scale with --noise-scale: norms are of gradients without a scale; take bf16")
+    return problems
 
 
 def check_memory(plan: Plan, network: Transformer, backend: str) -> None:

@@ -27,9 +27,9 @@ from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 
 _AS_GIVEN = (
-    "exchange", "staleness", "local_steps", "steps", "optimizer", "warmup", "noise_scale", "seed",
-    "data", "image", "classes", "train", "checkpoint", "every", "keep",
-    "resume", "backend", "timeout",
+    "exchange", "staleness", "local_steps", "precision", "loss_scale", "steps", "optimizer", "warmup", "prune_at",
+    "test_samples", "noise_scale",
+    "seed", "data", "image", "classes", "train", "checkpoint", "every", "keep", "resume", "backend", "timeout",
 )  # fmt: skip
 """options that the ranks get as they are"""
 
@@ -95,6 +95,7 @@ def _plan(options: TrainOptions, ranks: int | None) -> tuple[Plan, Transformer |
     """The plan, and the network that a GPT is; None for a residual one."""
     given = values_of(options, PlanOptions)
     model = given.pop("model")
+    given.pop("precision")  # operands are rounded; the layout's rules are those of fp32
     return (residual_plan(given, ranks), None) if model in RESIDUAL else gpt_plan(model, given, ranks)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from podsim.lab.training.batches import Batches
 from podsim.lab.training.gradient_norms import GradientNorms
 from podsim.lab.training.optimizers import set_rate
+from podsim.lab.training.precision_run import Numerics
 from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Wires, load_part
@@ -18,9 +19,12 @@ from podsim.schedules.torch_csv import to_csv
 class Stepper:
     """This rank's part of each step."""
 
-    def __init__(self, job: Training, wires: Wires, layout: Layout, batches: Batches) -> None:
+    def __init__(
+        self, job: Training, wires: Wires, layout: Layout, batches: Batches, numerics: Numerics
+    ) -> None:
         """Nothing is computed yet."""
         self.job, self.wires, self.layout, self.batches = job, wires, layout, batches
+        self.numerics = numerics
         self.micro = int(job.plan.micro_batches)
         self.last = len(job.cut) - 1 in layout.runs
         self.pipeline = None if job.schedule is None else self._pipeline()
@@ -41,15 +45,23 @@ class Stepper:
             losses=losses if self.last else None,
             return_outputs=False,
         )
-        return sum(float(loss) for loss in losses) / self.micro if self.last else None
+        factor = self.numerics.scale.value * self.micro
+        return sum(float(loss) for loss in losses) / factor if self.last else None
 
-    def update(self, step: int) -> None:
-        """Add the gradients up over the replicas, where that is not done yet, and move the weights."""
+    def update(self, step: int, loss: float | None = None) -> None:
+        """Add the gradients up over the replicas, where that is not done yet, and move the weights.
+
+        The weights stay where a gradient is not finite in a precision that may overflow.
+        """
         parameters = [parameter for _, parameter in self.layout.parameters() if parameter.requires_grad]
         for parameter in parameters:
             _align_gradient(parameter)
         if self.layout.sums is not None:
             self.layout.sums.gradients(parameters)
+        self.numerics.unscale(parameters)
+        named = [pair for pair in self.layout.parameters() if pair[1].requires_grad]
+        if self.job.is_checked and not self.numerics.accept(named, loss):
+            return
         if self.norms is not None:
             self.norms.end_step(self.micro)
         for parameter in parameters:
@@ -76,7 +88,7 @@ class Stepper:
             if self.layout.hooked:
                 run.require_backward_grad_sync = number == self.micro - 1
             loss = self._loss(run(given), wanted) / self.micro
-            loss.backward()
+            (loss * self.numerics.scale.value).backward()
             if self.norms is not None:
                 self.norms.add_micro_batch()
             total += float(loss.detach())
@@ -85,6 +97,9 @@ class Stepper:
     def _loss(self, logits: Any, targets: Any) -> Any:
         cross_entropy = self.wires.torch.nn.functional.cross_entropy
         return cross_entropy(logits.flatten(0, -2).float(), targets.flatten())
+
+    def _scaled_loss(self, logits: Any, targets: Any) -> Any:
+        return self._loss(logits, targets) * self.numerics.scale.value
 
     def _pipeline(self) -> Any:
         """torch's runtime, given the schedule's table."""
@@ -95,7 +110,7 @@ class Stepper:
             pipelining.PipelineStage(run, stage, table.stages, self.wires.device, group=self.layout.pipe)
             for stage, run in self.layout.runs.items()
         ]
-        runtime = schedules._PipelineScheduleRuntime(stages, self.micro, loss_fn=self._loss)
+        runtime = schedules._PipelineScheduleRuntime(stages, self.micro, loss_fn=self._scaled_loss)
         with tempfile.TemporaryDirectory(prefix="podsim-") as folder:
             path = Path(folder, "schedule.csv")
             path.write_text(to_csv(table), "utf-8")

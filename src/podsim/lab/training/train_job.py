@@ -30,6 +30,10 @@ class Training:
     """The fields of the network that were changed."""
     train: str = "full"
     """The trained part: full, lora:16, frozen:2."""
+    precision: str = "fp32"
+    """The name of the recipe that rounds the operands of products."""
+    loss_scale: str = "none"
+    """The factor on the loss: none, dynamic, or a number."""
     residual: str = ""
     """The name of the residual network."""
     plan: Plan
@@ -54,6 +58,10 @@ class Training:
     """The number of steps in which the learning rate grows."""
     local_steps: int = 1
     """The number of steps of a replica between two exchanges of weights."""
+    prune_at: int = 0
+    """The number of steps after which weights are pruned 2:4; 0: never."""
+    test_samples: int = 0
+    """The number of samples on which accuracy is measured; 0: none."""
     noise_scale: bool = False
     """Whether the lengths of gradients are measured for the gradient noise scale."""
     seed: int
@@ -79,6 +87,11 @@ class Training:
         return self.exchange in SERVED
 
     @property
+    def is_checked(self) -> bool:
+        """Whether gradients are checked for overflow in each step, because of a precision or a loss scale."""
+        return self.precision != "fp32" or self.loss_scale != "none"
+
+    @property
     def ranks(self) -> int:
         """Processes that train."""
         return int(self.plan.gpus)
@@ -93,7 +106,8 @@ class Training:
         """What stays the same where a run goes on, as plain values: network, batch, seed and data, not the layout."""
         network = asdict(self.network) if self.network else {"image": self.image, "classes": self.classes}
         values = {name: value for name, value in network.items() if name not in ("name", "source")}
+        values |= {"precision": self.precision, "loss_scale": self.loss_scale} if self.is_checked else {}
         values |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
-        values |= {"optimizer": self.optimizer}
+        values |= {"optimizer": self.optimizer, "prune_at": self.prune_at}
         plain: dict[str, Any] = json.loads(json.dumps(values | {"data": Path(self.data).name}, default=int))
         return plain

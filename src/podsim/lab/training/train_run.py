@@ -14,9 +14,11 @@ from podsim.lab.measured_collectives import device_name
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.adapters import frozen_digest, held_bytes
-from podsim.lab.training.batches import batches_of
+from podsim.lab.training.batches import Batches, batches_of
 from podsim.lab.training.local_steps import OUTER, LocalSteps
 from podsim.lab.training.parameter_servers import Replica, serve
+from podsim.lab.training.precision_run import Numerics, merge_reports
+from podsim.lab.training.pruning import Masks, accuracy
 from podsim.lab.training.rank_layout import Layout, make_layout
 from podsim.lab.training.steps import Stepper
 from podsim.lab.training.train_job import Training
@@ -71,13 +73,14 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         sequence=network.sequence if network is not None else 0,
         all_reduce=job.all_reduce.name if job.all_reduce is not None else "library", exchange=job.exchange,
         staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, ranks=job.ranks,
-        optimizer=job.optimizer, warmup=job.warmup, local_steps=job.local_steps,
+        optimizer=job.optimizer, warmup=job.warmup, prune_at=job.prune_at,
+        accuracy=run.accuracy, local_steps=job.local_steps,
         slow={str(replica): factor for replica, factor in job.slow.items()},
         backend=wires.backend, device=device_name(wires),
         software=wires.software,
         hosts=tuple(hosts[: job.ranks]), cores=min(each["cores"] for each in processes), emulated=job.emulated,
         started=started,
-        resumed=tuple(run.resumed), cpu=cpu, others=others, train=job.train, held=run.held(),
+        resumed=tuple(run.resumed), cpu=cpu, others=others, train=job.train, held=run.held(), **run.numbers(ended[2]),
         rows=tuple(
             TrainedStep(step=step, loss=loss, seconds=seconds, micro_norm=norms[0], batch_norm=norms[1])
             for step, (loss, seconds, norms) in enumerate(
@@ -95,8 +98,11 @@ class _Run:
         self.losses: list[float | None] = []
         self.seconds: list[float] = []
         self.norms: list[tuple[float, float]] = []
+        self.accuracy: dict[str, float] = {}
+        self.masks: Masks | None = None
         self.past: dict[str, list[float]] = {"losses": [], "seconds": []}
         self.resumed: list[int] = []
+        self.numerics = Numerics(job, wires, layout)
         self.late: Mapping[str, int] = {}
         self.used: Mapping[str, float] = {}
         self.frozen = frozen_digest(layout.modules.values())
@@ -113,6 +119,7 @@ class _Run:
             self.note("the last checkpoint")
             step, history = self.keeper.load(job.same)
             if step:
+                self.numerics.resume(history, step)
                 self.past = {name: history[name][:step] for name in self.past}
                 self.resumed = [*history["resumed"], step]
         if step < job.steps:  # said now, and not when the first steps are lost
@@ -127,36 +134,72 @@ class _Run:
             job.data, vocabulary=network.vocab if network else 0, length=network.sequence if network else 0,
             side=job.image, classes=job.classes, seed=job.seed, images=network is None,
         )  # fmt: skip
-        stepper = Stepper(job, wires, self.layout, batches)
+        stepper = Stepper(job, wires, self.layout, batches, self.numerics)
         server = Replica(wires, self.layout, job.ranks) if job.served else None
         local = LocalSteps(job, wires, self.layout) if job.exchange in OUTER else None
         factor = job.slow.get(self.layout.replica, 1.0)
+        self.prune(first, batches)
         for step in range(first, job.steps):
             start = time.perf_counter()
+            self.numerics.start(step)
             loss = stepper.gradients(step)
             if factor > 1:
                 time.sleep((factor - 1) * (time.perf_counter() - start))
-            stepper.update(step) if server is None else server.exchange()
+            if server is None:
+                stepper.update(step, loss)
+            else:
+                self.numerics.unscale([parameter for _, parameter in self.layout.parameters()])
+                server.exchange()
             if local is not None:
                 local.exchange(step)
+            if self.masks is not None:
+                self.masks.apply()
             wires.settle()
+            if self.numerics.diverged is not None:
+                return
             self.seconds.append(time.perf_counter() - start)
             self.losses.append(loss)
             self.norms = stepper.norms.lengths if stepper.norms is not None else []
             if loss is not None and not math.isfinite(loss):
                 raise LabError(f"the loss of step {step} is {loss}: take a smaller --rate than {job.rate:g}")
             self.note(f"step {step}", done=step + 1, loss=loss)
+            self.prune(step + 1, batches)
             if job.checkpoint is not None and (
                 step + 1 == job.steps or (job.every and (step + 1) % job.every == 0)
             ):
                 self.keep(step + 1)
+        self.measure("end", batches)
+
+    def prune(self, done: int, batches: Batches) -> None:
+        """Prune the weights if the run has come to that step, or had come there when its checkpoint was written."""
+        prune_at = self.job.prune_at
+        if not prune_at or self.masks is not None or done < prune_at:
+            return
+        if done == prune_at:
+            self.measure("dense", batches)
+        self.masks = Masks(self.wires.torch, self.layout.modules.values())
+        if not self.masks.weights:
+            raise LabError("--prune-at: no layer has inputs in multiples of 16 and outputs in multiples of 8")
+        self.accuracy["kept"] = self.masks.kept()
+        self.masks.apply()
+        if done == prune_at:
+            self.measure("pruned", batches)
+
+    def measure(self, name: str, batches: Batches) -> None:
+        """Measure the accuracy of the network as it is, on the first replica."""
+        if self.job.test_samples and self.layout.replica == 0:
+            self.accuracy[name] = accuracy(self.wires, self.layout, batches, self.job.test_samples)
 
     def keep(self, count: int) -> None:
         """Write a checkpoint after `count` steps."""
         assert self.keeper is not None
         self.note(f"the checkpoint of step {count}")
         steps = self.gather()
-        history = None if steps is None else {**steps, "resumed": self.resumed, "same": self.job.same}
+        history = (
+            None
+            if steps is None
+            else {**steps, **self.numerics.history, "resumed": self.resumed, "same": self.job.same}
+        )
         self.keeper.save(count, self.job.plan.describe(), history)
 
     def gather(self) -> dict[str, Any] | None:
@@ -183,10 +226,24 @@ class _Run:
         unchanged = bool(self.frozen) and frozen_digest(modules) == self.frozen
         return {**held_bytes(modules, self.layout.moments), "frozen_unchanged": float(unchanged)}
 
-    def end(self) -> tuple[list[Mapping[str, float]], Mapping[str, int]] | None:
-        """(processor time of each rank, how late gradients were), at rank 0; None at the others."""
-        reports = self.board.gather({"used": self.used, "late": self.late})
-        return None if reports is None else ([report["used"] for report in reports], reports[-1]["late"])
+    def numbers(self, merged: Mapping[str, Any]) -> dict[str, Any]:
+        """What the precision did to the run, given what all ranks lost."""
+        job, numerics = self.job, self.numerics
+        if not job.is_checked:
+            return {}
+        return {
+            "precision": job.precision, "loss_scale": job.loss_scale, "scales": tuple(numerics.scales),
+            "skipped": tuple(numerics.skipped), "diverged": numerics.diverged, "lost": tuple(merged["lost"]),
+            "lost_by": merged["lost_by"], "overflow": merged["overflow"],
+        }  # fmt: skip
+
+    def end(self) -> tuple[list[Mapping[str, float]], Mapping[str, int], Mapping[str, Any]] | None:
+        """(processor time of each rank, how late gradients were, what rounding lost), at rank 0; None at the others."""
+        reports = self.board.gather({"used": self.used, "late": self.late, "numbers": self.numerics.report})
+        if reports is None:
+            return None
+        lost = merge_reports([report["numbers"] for report in reports[: self.job.ranks]])
+        return [report["used"] for report in reports], reports[-1]["late"], lost
 
 
 def _norms(reports: list[dict[str, Any]], steps: int) -> list[tuple[float, float]]:

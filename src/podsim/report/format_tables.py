@@ -1,0 +1,157 @@
+"""Number formats: a table of all, and one with its bits, its codes around numbers, its GPUs and its accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from podsim.report.columns import Column, Table, percent, signed_percent
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim, facts, raw
+from podsim.results.number_formats import FormatRow, FormatSheet, FormatTable
+
+
+def number_text(value: float | None) -> str:
+    """A number with four digits: 65504 as "65,504", 1e-9 as "1e-09"."""
+    if value is None:
+        return "-"
+    if value.is_integer() and abs(value) < 1e6:
+        return f"{int(value):,}"
+    return f"{value:.4g}"
+
+
+def _layout(row: FormatRow) -> str:
+    """The bits of a format in short: "1-8-10"."""
+    if not row.exponent:
+        return f"{row.sign + row.mantissa}-bit integer"
+    return "-".join(str(bits) for bits in (row.sign, row.exponent, row.mantissa))
+
+
+def _blocks(row: FormatRow) -> str:
+    return f"{row.block} x {row.scale}" if row.block else ""
+
+
+_ALL = Table(
+    indent=0,
+    columns=(
+        Column("format", "name"),
+        Column("bits", "bits", ":g"),
+        Column("s-e-m", _layout),
+        Column("largest", "largest", number_text),
+        Column("smallest", "smallest", number_text, drop=2),
+        Column("epsilon", "epsilon", number_text),
+        Column("block", _blocks, drop=1),
+        Column("GPUs", "gpus", ":d"),
+        Column("use", "use", wrap=True, drop=3),
+    ),
+)
+_GPUS = Table(
+    columns=(
+        Column("GPU", "gpu"),
+        Column("dense", "peak", "FLOP/s"),
+        Column("2:4 sparse", "sparse", "FLOP/s", missing="-"),
+        Column("over fp32", "gain", ":.1f", missing="-"),
+    )
+)
+_CODES = Table(
+    columns=(
+        Column("asked", "asked", ":.9g"),
+        Column("value", "value", ":.9g"),
+        Column("bits", "bits"),
+        Column("error", "error", percent),
+        Column("stochastic", "chance", percent),
+        Column("", lambda code: "nearest" if code.is_nearest else ""),
+    )
+)
+_ACCURACY = Table(
+    columns=(
+        Column("format", "format"),
+        Column("against", "baseline"),
+        Column("results", "count", ":d"),
+        Column("median", "median", signed_percent),
+        Column("size", "size", percent),
+        Column("p90", "p90", percent),
+        Column("phase", "phase", drop=1),
+        Column("source", "source", wrap=True),
+    )
+)
+
+
+def formats_report(table: FormatTable) -> Iterator[Block]:
+    """All formats."""
+    yield bold("Number formats")
+    yield Rows(_ALL, table.rows)
+    yield dim(
+        "s-e-m: bits of sign, exponent and mantissa. GPUs: of the catalog, with matrix products in the format."
+    )
+    yield dim("podsim format NAME says more of one, podsim format NAME 0.3 shows the codes around a number.")
+
+
+def format_report(answer: FormatTable | FormatSheet) -> Iterator[Block]:
+    """All formats, or one."""
+    yield from formats_report(answer) if isinstance(answer, FormatTable) else sheet_report(answer)
+
+
+def sheet_report(sheet: FormatSheet) -> Iterator[Block]:
+    """One format."""
+    row = sheet.row
+    yield bold(f"{row.name}: {row.use}")
+    yield from (raw(line, indent="  ") for line in _drawn([row, *sheet.peers]))
+    yield ""
+    yield facts(*_figures(sheet))
+    if sheet.codes:
+        yield from ("", Rows(_CODES, sheet.codes))
+    if sheet.gpus:
+        yield from ("", "Matrix products, by the peaks of the catalog:", Rows(_GPUS, sheet.gpus))
+    else:
+        yield from ("", "No GPU of the catalog multiplies it by itself.")
+    if sheet.accuracy:
+        yield from (
+            "",
+            "Changes for the worse of published models, as a share of the result:",
+            Rows(_ACCURACY, sheet.accuracy),
+        )
+    yield Paragraph(f"Source: {row.source}", "dim")
+
+
+def _figures(sheet: FormatSheet) -> Iterator[tuple[str, str, str]]:
+    row = sheet.row
+    element = " of an element" if row.block else ""
+    if row.block:
+        yield "bits of a value", f"{row.bits:g}", f"blocks of {row.block} with a scale in {row.scale}"
+    elif row.memory_bits != row.sign + row.exponent + row.mantissa:
+        yield (
+            "bits in memory",
+            str(row.memory_bits),
+            "the rest of the fp32 mantissa is dropped when operands are read",
+        )
+    yield f"largest{element}", number_text(row.largest), ""
+    if row.exponent:
+        yield "smallest normal", number_text(row.smallest_normal), ""
+        yield "smallest", number_text(row.smallest), "subnormal" * (row.smallest < row.smallest_normal)
+        yield "epsilon", number_text(row.epsilon), f"{row.decades:.1f} decimal orders of magnitude in all"
+    if sheet.overflow:
+        plain, saturated = sheet.overflow
+        yield (
+            "beyond it",
+            "NaN" if math.isnan(plain) else number_text(plain),
+            f"{number_text(saturated)} if it saturates",
+        )
+
+
+def _drawn(rows: list[FormatRow]) -> Iterator[str]:
+    """The bits of formats below each other: S sign, E exponent (range), M mantissa (precision)."""
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        letters = " ".join(filter(None, ("S" * row.sign, "E" * row.exponent, "M" * row.mantissa)))
+        if row.exponent + row.mantissa > 40:
+            letters = f"S {row.exponent} x E {row.mantissa} x M"
+        yield f"{row.name:{width}}  {letters}"
+    yield f"{'':{width}}  S sign, E exponent: range, M mantissa: precision"
+
+
+def format_rows(answer: FormatTable | FormatSheet) -> tuple[Any, ...]:
+    """The lines of CSV: formats, or the codes of one that was asked about numbers, else its GPUs."""
+    if isinstance(answer, FormatTable):
+        return answer.rows
+    return answer.codes or answer.gpus

@@ -1,0 +1,117 @@
+"""Number formats, their codes around a number, the GPUs that multiply them, and what they cost in accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podsim.results.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatRow:
+    """A number format, or the elements of a block format."""
+
+    name: str
+    bits: float
+    """count. The bits of a value, with its share of a block's scale."""
+    sign: int
+    exponent: int
+    mantissa: int
+    bias: int
+    special: str
+    """The codes besides numbers: ieee (infinities and NaNs), nan (one NaN) or none."""
+    largest: float
+    """factor. The largest finite number."""
+    smallest_normal: float
+    """factor. The smallest positive number with full precision."""
+    smallest: float
+    """factor. The smallest positive number."""
+    epsilon: float
+    """factor. The distance from 1 to the next larger number."""
+    decades: float
+    """count. The decimal orders of magnitude from the smallest to the largest positive number."""
+    block: int
+    """The number of values that share a scale; 0 without blocks."""
+    scale: str
+    """The format of a block's scale; empty without blocks."""
+    memory_bits: int
+    """count. The bits of a value in memory."""
+    gpus: int
+    """The number of GPUs of the catalog that multiply it."""
+    use: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatTable(Shown):
+    """All number formats."""
+
+    rows: tuple[FormatRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatCode:
+    """A number that a format holds, next to one that was asked for."""
+
+    asked: float
+    """factor. The number that was asked for."""
+    value: float
+    """factor. The number that the code stands for, times its block's scale."""
+    code: int
+    bits: str
+    """The code's bits: sign, exponent, mantissa."""
+    error: float | None
+    """share. The distance from the number that was asked for, over its size; None for 0 and infinities."""
+    chance: float
+    """share. The probability that stochastic rounding picks it."""
+    is_nearest: bool
+    """Whether rounding to nearest, ties to even, picks it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatGpu:
+    """A GPU that multiplies a format."""
+
+    gpu: str
+    peak: float
+    """FLOP/s. The dense peak."""
+    gain: float | None
+    """factor. The dense peak over that of fp32 without tensor cores; None where the catalog has none."""
+    sparse: float | None
+    """FLOP/s. The peak with 2:4 sparsity; None without it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatAccuracy:
+    """What published models lost or won in a format."""
+
+    format: str
+    baseline: str
+    """The format that it is compared with."""
+    phase: str
+    """The phase: training, or inference of a network that was trained in the baseline."""
+    count: int
+    """The number of pairs of results."""
+    median: float
+    """share. The median of the changes for the worse: negative where half of the models got better."""
+    size: float
+    """share. The median size of the changes."""
+    p90: float
+    """share. The 90th percentile of the sizes of the changes."""
+    source: str
+    licence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatSheet(Shown):
+    """One number format."""
+
+    row: FormatRow
+    peers: tuple[FormatRow, ...]
+    """The formats that it is drawn with."""
+    codes: tuple[FormatCode, ...]
+    """The numbers next to those that were asked for."""
+    overflow: tuple[float, ...]
+    """factor. The values that a number beyond the range becomes: plainly, and if the format saturates."""
+    gpus: tuple[FormatGpu, ...]
+    accuracy: tuple[FormatAccuracy, ...]
