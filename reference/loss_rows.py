@@ -58,10 +58,8 @@ def table_rows(collected: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """The rows of the shipped table."""
     best: dict[tuple[str, ...], dict[str, str]] = {}
     for row in collected:
-        if (
-            row["source"] not in _PARTS
-            or (row["metric"].startswith("val_loss:")
-            and row["metric"] != _ONE_OF_EIGHT)
+        if row["source"] not in _PARTS or (
+            row["metric"].startswith("val_loss:") and row["metric"] != _ONE_OF_EIGHT
         ):
             continue
         counts = "total" if row["params_total"] else "non-embedding"
