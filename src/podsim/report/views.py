@@ -75,7 +75,7 @@ VIEWS: Mapping[str, View] = {
     "PlanResult": View("glance:plans_glance", "", "plot_plans:plans_figure"),
     "PowerReport": View("expenses:power_report", "loads"),
     "Prediction": View("glance:prediction_glance", "", "plot_plans:prediction_figure"),
-    "Pruned": View("prune_tables:prune_report", "tensors"),
+    "Pruned": View("prune_tables:prune_report", "tensors", "plot_prune:prune_figure"),
     "QueueResult": View(
         "queue_tables:queue_report", "queue_tables:plain_rows", "plot_queue:queue_figure",
         "queue_tables:plain_result",
