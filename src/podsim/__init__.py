@@ -62,6 +62,10 @@ if TYPE_CHECKING:
     from podsim.verbs.prune import prune as prune
     from podsim.verbs.queue import pack as pack
     from podsim.verbs.queue import queue as queue
+    from podsim.verbs.scale_best import scale_best as scale_best
+    from podsim.verbs.scale_fit import scale_fit as scale_fit
+    from podsim.verbs.scale_loss import scale_laws as scale_laws
+    from podsim.verbs.scale_loss import scale_loss as scale_loss
     from podsim.verbs.schedule import schedule as schedule
     from podsim.verbs.serve import serve as serve
     from podsim.verbs.show import clusters as clusters
@@ -114,6 +118,10 @@ _PUBLIC = {
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
     "goodput": "verbs.goodput",
+    "scale_best": "verbs.scale_best",
+    "scale_fit": "verbs.scale_fit",
+    "scale_laws": "verbs.scale_loss",
+    "scale_loss": "verbs.scale_loss",
     "kernel": "verbs.kernel",
     "launch": "verbs.launch",
     "load_cluster": "hardware.cluster",

@@ -87,6 +87,10 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "emulate": "emulate dgx-a100:2 -- hostname",
         "help": "help plan",
         "completion": "completion bash > ~/.local/share/bash-completion/completions/podsim",
+        "scale fit": "scale fit runs.csv",
+        "scale loss": "scale loss llama-3.1-8b --tokens 15T",
+        "scale best": "scale best --on selene --gpus 1024 --days 30",
+        "scale laws": "scale laws",
         "storage show": "storage show",
         "storage fio": "storage fio --on weka-ra:4",
         "storage mdtest": "storage mdtest --on weka-ra:4",
@@ -123,7 +127,9 @@ MEANT: Mapping[str, str] = MappingProxyType(
         "accuracy": "validate", "check": "verify", "fio": "storage fio", "mdtest": "storage mdtest",
         "precision": "format", "dtype": "format", "formats": "format",
         "version": "--version", "autocomplete": "completion", "browser": "web", "ui": "web", "gui": "web",
-        "server": "web", "minutes": "mlperf", "benchmark": "mlperf", "benchmarks": "mlperf",
+        "server": "web", "scaling": "scale loss", "chinchilla": "scale laws", "loss": "scale loss",
+        "minutes": "mlperf", "benchmark": "mlperf",
+        "benchmarks": "mlperf",
     }
 )  # fmt: skip
 """other words that users type for a command"""

@@ -80,6 +80,10 @@ VIEWS: Mapping[str, View] = {
         "queue_tables:plain_result",
     ),
     "Recipe": View("launches:launch_report"),
+    "ScaleBest": View("scale_tables:best_report", "front", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleFit": View("scale_tables:fit_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleLaws": View("scale_tables:laws_report", "rows", "plot_scaling:scale_figure"),
+    "ScaleLoss": View("scale_tables:loss_report", "", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScenarioRun": View(
         "scenario_tables:scenario_report", "scenario_tables:scenario_rows", "plot_serving:scenario_figure"
     ),

@@ -33,7 +33,7 @@ from podsim.serving.language_layers import (
     check_language_model,
     plan_layers,
 )
-from podsim.serving.serving_plan import ServingPlan
+from podsim.serving.serving_plan import OWN_DRAFTS, ServingPlan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
@@ -279,7 +279,7 @@ def make_passes(model: Model, cluster: Cluster, plan: ServingPlan) -> Passes:
     """The passes of a plan, with its draft's. Raises CatalogError or ModelError for a name that is no model's."""
     engine = load_language_engine(plan.engine, cluster.gpu)
     draft = None
-    if plan.draft_tokens and plan.draft not in ("", "ngram"):
+    if plan.draft_tokens and plan.draft not in OWN_DRAFTS:
         alone = replace(plan, draft="", draft_tokens=0, expert=1, precision="fp16")
         draft = Passes(model=load_model(plan.draft), cluster=cluster, plan=alone, engine=engine)
         check_language_model(draft.model)
