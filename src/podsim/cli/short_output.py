@@ -13,6 +13,7 @@ from podsim.report.screen import Report
 from podsim.results.graphs import GraphCost
 from podsim.results.lab import ComparedCollectives
 from podsim.results.launched import PlanRead, Recipe
+from podsim.results.served_real import ComparedServing
 from podsim.results.trained import ComparedDdp, ComparedTraining
 
 
@@ -63,6 +64,8 @@ def compared_report(answer: Any) -> Report:
         kind = "compared_ddp_report"
     elif isinstance(answer, ComparedCollectives):
         kind = "collectives_report"
+    elif isinstance(answer, ComparedServing):
+        return load("report.serving_lab_tables:compared_serving_report")(answer)  # type: ignore[no-any-return]
     report: Report = load(f"report.lab_tables:{kind}")(answer)
     return report
 

@@ -129,6 +129,7 @@ class MeasureServingOptions:
     budget: int = option(128, "Tokens of a step.")
     layers: int = option(4, "Layers of the network.")
     hidden: int = option(256, "Width of the network.")
+    tries: int = option(2, "Runs at a load, until other programs take at most 5 % of the processors.")
     url: str = option("", "Instead: a server of others, http://HOST:PORT, with OpenAI's /v1/completions.")
     model: str = option("", "Model that requests to --url name.")
     rate: str = option("", "Requests to --url, as 5/s.")

@@ -57,7 +57,7 @@ def _check(options: MeasureServingOptions) -> None:
     wrong = outside((
         ("requests", options.requests, 1, 1_000_000), ("sequences", options.sequences, 1, 256),
         ("budget", options.budget, 1, 65_536), ("layers", options.layers, 1, 64), ("hidden", options.hidden, 16, 4096),
-        ("seed", options.seed, 0, 2**31),
+        ("seed", options.seed, 0, 2**31), ("tries", options.tries, 1, 10),
     ))  # fmt: skip
     if options.hidden % 16:
         wrong.append(f"--hidden {options.hidden}; it must be a multiple of 16")
@@ -78,9 +78,10 @@ def _own(
     shares = _shares(options.loads)
     few = draw(inf, max(options.requests, 1000), options.seed)
     longest = max(int(np.max(np.add(few.prompts, few.outputs))) * 2, 64)
+    heads = 4 if options.hidden >= 64 else options.hidden // 16
     spec = resolve(Transformer(
-        name="served-gpt", layers=options.layers, hidden=options.hidden, heads=options.hidden // 16 if options.hidden < 64 else 4,
-        vocab=_VOCAB, sequence=longest, ffn=4 * options.hidden, positions=longest, tied=False,
+        name="served-gpt", layers=options.layers, hidden=options.hidden, heads=heads, vocab=_VOCAB, sequence=longest,
+        ffn=4 * options.hidden, positions=longest, tied=False,
     ))  # fmt: skip
     job = ServerJob(spec=spec, sequences=options.sequences, budget=options.budget)
     asked = ServingMeasurement(

@@ -1,4 +1,4 @@
-"""A load generator: sends completions to an HTTP server at given times, or from clients in a loop, and times the tokens."""
+"""A load generator: completions of an HTTP server, asked for at given times or by clients in a loop, timed by token."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from podsim.lab import usage
 from podsim.lab.serving.load_generator import SentRequest, Server, send_requests
 from podsim.lab.serving.served_run import SentLoad, ServerJob, ServerRun, run_server
@@ -16,8 +18,6 @@ Draw = Callable[[float, int, int], SentLoad]
 """gives requests at (1/s, number, seed); infinity: without times"""
 Progress = Callable[[int, int], None]
 """is called with (requests that were answered, all)"""
-TRIES = 3
-"""runs at a load, until other programs take little enough"""
 QUIET = 0.05
 """share of the processors' time that other programs may take"""
 _CLIENTS = (1, 2, 4, 8)
@@ -35,28 +35,30 @@ class ServingMeasurement:
     """The requests of each load."""
     draw: Draw
     seed: int
+    tries: int = 1
+    """The runs at a load, until other programs take little enough."""
 
 
 def measure_server(
     asked: ServingMeasurement, progress: Progress = lambda _done, _all: None
 ) -> MeasuredServing:
-    """The runs of podsim's own server. A run in which other programs take over 5 % is repeated, twice at most."""
+    """The runs of podsim's own server. A run in which other programs take over 5 % is repeated."""
     job, runs, started = asked.job, list[ServerRun](), usage.now_text()
     calibration, saturation = _calibrated(asked)
     total = asked.requests * len(asked.shares)
     for number, share in enumerate(asked.shares):
         load = asked.draw(share * saturation, asked.requests, asked.seed + number)
-        best: ServerRun | None = None
-        for _ in range(TRIES):
-            run = run_server(
-                job, load, lambda done, before=number: progress(before * asked.requests + done, total)
-            )  # type: ignore[misc]
-            best = run if best is None or run.others < best.others else best
-            if best.others <= QUIET:
-                break
-        assert best is not None
-        runs.append(best)
-    columns = list(zip(*(row for run in (*runs, calibration) for row in run.steps), strict=True))
+        before = number * asked.requests
+
+        def count(done: int, before: int = before) -> None:
+            progress(before + done, total)
+
+        tried: list[ServerRun] = []
+        while len(tried) < asked.tries and not any(run.others <= QUIET for run in tried):
+            tried.append(run_server(job, load, count))
+        runs.append(min(tried, key=lambda run: run.others))
+    rows = np.array([row for run in (*runs, calibration) for row in run.steps], np.float64)
+    columns = [tuple(column.tolist()) for column in rows.T]
     torch, spec = load_torch(), job.spec
     return MeasuredServing(
         server=f"podsim's own: {spec.layers} layers of width {spec.hidden}, random weights, one core", url="",

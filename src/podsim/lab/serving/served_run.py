@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -76,15 +77,13 @@ def run_server(
         os.waitpid(pid, 0)
     if failed := [row.error for row in rows if row.error]:
         raise LabError(f"{len(failed)} of {len(rows)} requests failed: {failed[0]}")
-    first = _first_step(steps, count)
+    first = _first_step(steps)
     return ServerRun(requests=rows, steps=steps[first:], others=usage.others_since(before))
 
 
-def _first_step(steps: Sequence[Sequence[float]], chunks: int) -> int:
-    """The first step after the warm-up: that many prompts, whole or in chunks, and their answers came before."""
-    del chunks
-    gaps = [later[0] - later[1] - sooner[0] for sooner, later in zip(steps[:-1], steps[1:], strict=True)]
-    # the generator pauses for 50 ms between the warm-up and the requests
+def _first_step(steps: Sequence[Sequence[float]]) -> int:
+    """The first step after the warm-up, at whose end the generator pauses for 50 ms."""
+    gaps = [later[0] - later[1] - sooner[0] for sooner, later in pairwise(steps)]
     return next((k + 1 for k, gap in enumerate(gaps) if gap > 0.03), 0)
 
 
