@@ -1,7 +1,7 @@
 """Continuous batching on a real network: the scheduler "vllm" of the simulator, a slot for each running request.
 
-Running requests come first: each gets one token, or the next chunk of its prompt. Waiting ones join in their order, as long
-as slots and the token budget of the step last.
+Running requests come first: each gets one token, or the next chunk of its prompt. Waiting ones join in their order, as
+long as slots and the token budget of the step last.
 """
 
 from __future__ import annotations
