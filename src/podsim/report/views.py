@@ -41,6 +41,7 @@ VIEWS: Mapping[str, View] = {
     "CheckpointTime": View("run_tables:checkpoint_report"),
     "ComparedCollectives": View("lab_tables:collectives_report", "rows"),
     "ComparedDdp": View("lab_tables:compared_ddp_report"),
+    "ComparedServer": View("compared_servers:compared_server_report", "rows"),
     "ComparedStorage": View("lab_tables:storage_report", "rows"),
     "ComparedTraining": View("lab_tables:compared_training_report"),
     "Comparison": View("collectives:log_report", "rows", "plots:plot"),
