@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from podsim.verbs.emulate import emulate as emulate
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.fewest import fewest_gpus as fewest_gpus
+    from podsim.verbs.figure import figure as figure
     from podsim.verbs.format import format as format
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from podsim.verbs.queue import queue as queue
     from podsim.verbs.scale_best import scale_best as scale_best
     from podsim.verbs.scale_fit import scale_fit as scale_fit
+    from podsim.verbs.scale_ladder import scale_ladder as scale_ladder
     from podsim.verbs.scale_loss import scale_laws as scale_laws
     from podsim.verbs.scale_loss import scale_loss as scale_loss
     from podsim.verbs.schedule import schedule as schedule
@@ -114,6 +116,7 @@ _PUBLIC = {
     "compare": "verbs.compare",
     "emulate": "verbs.emulate",
     "fabric": "verbs.fabric",
+    "figure": "verbs.figure",
     "fewest_gpus": "verbs.fewest",
     "format": "verbs.format",
     "graph": "verbs.graph",
@@ -121,6 +124,7 @@ _PUBLIC = {
     "goodput": "verbs.goodput",
     "scale_best": "verbs.scale_best",
     "scale_fit": "verbs.scale_fit",
+    "scale_ladder": "verbs.scale_ladder",
     "scale_laws": "verbs.scale_loss",
     "scale_loss": "verbs.scale_loss",
     "kernel": "verbs.kernel",

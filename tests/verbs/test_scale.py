@@ -124,3 +124,27 @@ def test_pictures_are_drawn(podsim: Run, runs: Path, tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         assert b"<svg" in (tmp_path / "plot.svg").read_bytes()
         assert "<svg" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.torch
+def test_a_ladder_foretells_its_largest_network(podsim: Run, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    words = ("scale", "ladder", tmp_path / "runs", "--widths", "16,32,48", "--steps", "30", "--batch", "8")
+    result = podsim(*words, "--sequence", "32", "--json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert [row["use"] for row in answer["rows"]] == ["fitted"] * 10 + ["held out"] * 5
+    assert answer["held_out"]["error"] < 0.1
+    again = podsim(*words, "--sequence", "32", "--json", "--plot", tmp_path / "ladder.svg")
+    assert json.loads(again.stdout)["rows"] == answer["rows"], "finished runs are read again"
+
+
+def test_a_ladder_needs_three_widths(podsim: Run, tmp_path: Path) -> None:
+    for widths, said in (
+        ("16,32", "three or more"),
+        ("16,20,32", "multiple of 16"),
+        ("a", "expected numbers"),
+    ):
+        result = podsim("scale", "ladder", tmp_path, "--widths", widths)
+        assert result.exit_code == 2
+        assert said in result.stderr

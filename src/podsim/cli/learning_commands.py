@@ -10,6 +10,13 @@ from podsim.cli.command import Row
 _SEARCHING = "searching plans"
 
 LEARNING: Mapping[str, Row] = MappingProxyType({
+    "figure": Row(
+        help="Make figures and tables of the DGX A100 white paper again.",
+        options="mlperf_options:FigureOptions",
+        verb="figure",
+        report="report.serving:figures_report",
+        rows="rows",
+    ),
     "mlperf": Row(
         help="Predict minutes to the targets of a round of MLPerf Training.",
         options="mlperf_options:MlperfOptions",
@@ -70,6 +77,17 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         data="report.scale_tables:fit_data",
         picture="report.plot_scaling:scale_image",
         progress=_SEARCHING,
+    ),
+    "scale ladder": Row(
+        help="Train tiny GPTs of several sizes for real, and foretell the largest from the others.",
+        options="scale_options:ScaleLadderOptions",
+        verb="scale_ladder",
+        output="scale_options:ScaleOutput",
+        report="report.scale_tables:ladder_report",
+        rows="rows",
+        data="report.scale_tables:fit_data",
+        picture="report.plot_scaling:scale_image",
+        progress="training",
     ),
     "scale laws": Row(
         help="Compare named scaling laws: where they disagree, and by how much.",

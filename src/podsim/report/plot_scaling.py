@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from podsim.learning.loss_answers import ScaleBest, ScaleFit, ScaleLaws, ScaleLoss, SizePoint
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.scale_tables import count_text, equation
+from podsim.results.scaling import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
 from podsim.results.shown import Shown
 
 if TYPE_CHECKING:
@@ -92,18 +92,12 @@ def _fit(left: Axes, right: Axes, answer: ScaleFit) -> tuple[str, str]:
     for row in rows[:: max(1, len(rows) // _MANY)]:
         left.plot(row.parameters, row.loss, ".", color=BLUE, alpha=0.6)
         right.plot(6 * row.parameters * row.tokens, 100 * row.error, ".", color=BLUE, alpha=0.6)
-    fitted = answer.law.fitted
-    assert fitted is not None
-    low, high = fitted.tokens
-    sizes = [
-        fitted.parameters[0] * (fitted.parameters[1] / fitted.parameters[0]) ** (step / 60)
-        for step in range(61)
-    ]
-    for index, colour in enumerate(COLOURS[1:5]):
-        tokens = low * (high / low) ** (index / 3)
-        left.plot(
-            sizes, answer.law.loss(sizes, tokens), color=colour, lw=1.5, label=f"{count_text(tokens)} tokens"
-        )
+    for colour, (tokens, group) in zip(
+        COLOURS[1:], groupby(answer.curves, key=lambda point: point.tokens), strict=False
+    ):
+        points = list(group)
+        sizes, losses = [point.parameters for point in points], [point.loss for point in points]
+        left.plot(sizes, losses, color=colour, lw=1.5, label=f"{count_text(tokens)} tokens")
     _log_axes(left, "parameters", "loss (nats)")
     left.legend(fontsize=8.5)
     _log_axes(right, "FLOPs of training", "predicted over measured loss (%)")
@@ -116,28 +110,43 @@ def _fit(left: Axes, right: Axes, answer: ScaleFit) -> tuple[str, str]:
     )
 
 
+def _ladder(left: Axes, right: Axes, answer: ScaleLadder) -> tuple[str, str]:
+    """Left the loss of each network by tokens, right predicted over measured losses."""
+    sizes = sorted({row.parameters for row in answer.rows})
+    for colour, size in zip((*COLOURS, INK), sizes, strict=False):
+        rows = [row for row in answer.rows if row.parameters == size]
+        is_largest = size == sizes[-1]
+        tokens = [row.tokens for row in rows]
+        label = f"{count_text(size)}{', held out' if is_largest else ''}"
+        left.plot(tokens, [row.loss for row in rows], "D" if is_largest else "o", color=colour, label=label)
+        left.plot(tokens, [row.predicted for row in rows], color=colour, lw=1.5)
+        right.plot(tokens, [100 * row.error for row in rows], "D" if is_largest else "o", color=colour)
+    _log_axes(left, "tokens", "loss (nats)")
+    left.legend(fontsize=8.5, title="parameters")
+    _log_axes(right, "tokens", "predicted over measured loss (%)")
+    right.axhline(0.0, color=MUTED, lw=1)
+    held = answer.held_out
+    return (
+        f"A ladder of {len(sizes)} networks: {equation(answer.law)}",
+        f"the largest is foretold within {held.error:.2%}",
+    )
+
+
 def _loss(left: Axes, right: Axes, answer: ScaleLoss) -> tuple[str, str]:
     """Left the loss by tokens with its band, right by parameters at the same tokens."""
-    factors = [10 ** (step / 10) for step in range(-15, 16)]
-    for axes, label, sizes, tokens in (
-        (left, "tokens", [answer.parameters] * len(factors), [answer.tokens * factor for factor in factors]),
-        (
-            right,
-            "parameters",
-            [answer.parameters * factor for factor in factors],
-            [answer.tokens] * len(factors),
-        ),
-    ):
-        unique = None if answer.unique is None else [min(answer.unique, each) for each in tokens]
-        band = answer.law.band(sizes, tokens, unique)
-        along = tokens if label == "tokens" else sizes
+    half = len(answer.curves) // 2
+    for axes, label, points in (
+        (left, "tokens", answer.curves[:half]), (right, "parameters", answer.curves[half:]),
+    ):  # fmt: skip
+        along = [getattr(point, label) for point in points]
         if answer.law.fitted is not None:
-            axes.fill_between(along, band.low, band.high, color=BLUE, alpha=0.12, lw=0, label="80 % band")
+            lows, highs = [point.low for point in points], [point.high for point in points]
+            axes.fill_between(along, lows, highs, color=BLUE, alpha=0.12, lw=0, label="80 % band")
             for end in getattr(answer.law.fitted, label):
                 if along[0] < end < along[-1]:
                     axes.axvline(end, color=MUTED, lw=1, ls="--")
-        axes.plot(along, band.loss, color=BLUE, lw=2)
-        axes.plot(answer.tokens if label == "tokens" else answer.parameters, answer.loss, "D", color=INK)
+        axes.plot(along, [point.loss for point in points], color=BLUE, lw=2)
+        axes.plot(getattr(answer, label), answer.loss, "D", color=INK)
         _log_axes(axes, label, "loss (nats)")
     return (
         f"{answer.model}, {count_text(answer.tokens)} tokens: loss {answer.loss:.3f} nats",
@@ -164,9 +173,12 @@ def _laws(left: Axes, right: Axes, answer: ScaleLaws) -> tuple[str, str]:
 
 def _log_axes(axes: Axes, along: str, up: str, *, plain: bool = False) -> None:
     """Labels, a logarithmic axis of quantities, and a grid."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    if high < 100 * low:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.set_xlabel(along)
     axes.set_ylabel(up)
     if along in ("parameters", "tokens"):
@@ -178,6 +190,6 @@ def _log_axes(axes: Axes, along: str, up: str, *, plain: bool = False) -> None:
 
 
 _DRAWN: Mapping[type, Callable[[Any, Any, Any], tuple[str, str]]] = {
-    ScaleBest: _best, ScaleFit: _fit, ScaleLoss: _loss, ScaleLaws: _laws,
+    ScaleBest: _best, ScaleFit: _fit, ScaleLadder: _ladder, ScaleLoss: _loss, ScaleLaws: _laws,
 }  # fmt: skip
 """kind of answer -> draws both axes and gives title and subtitle"""

@@ -7,11 +7,18 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from podsim.learning.loss_answers import LawAdvice, ScaleBest, ScaleFit, ScaleLaws, ScaleLoss
-from podsim.learning.loss_law import LossLaw
 from podsim.report.columns import Column, Table, days
 from podsim.report.predictions import cluster_name, layout
 from podsim.report.screen import Block, Rows, bold, facts, items
+from podsim.results.scaling import (
+    LawAdvice,
+    LossConstants,
+    ScaleBest,
+    ScaleFit,
+    ScaleLadder,
+    ScaleLaws,
+    ScaleLoss,
+)
 from podsim.units import format_quantity
 
 _SYMBOLS = {
@@ -67,6 +74,14 @@ _KNOWN = Table(
         Column("tokens each", lambda row: row.tokens / row.parameters, ":.3g"), Column("loss", "loss", ":.3f"),
     )
 )  # fmt: skip
+_LADDER = Table(
+    columns=(
+        Column("parameters", "parameters", count_text), Column("tokens", "tokens", count_text),
+        Column("loss", "loss", ":.3f"), Column("by the law", "predicted", ":.3f"),
+        Column("80 % band", lambda row: f"{row.low:.3f} to {row.high:.3f}"),
+        Column("error", "error", lambda value: f"{value:+.1%}", align="r"), Column("", "use"),
+    )
+)  # fmt: skip
 _FRONT = Table(
     columns=(
         Column("days", "days", ":.3g"), Column("parameters", "parameters", count_text),
@@ -77,7 +92,7 @@ _FRONT = Table(
 )  # fmt: skip
 
 
-def equation(law: LossLaw) -> str:
+def equation(law: LossConstants) -> str:
     """The law with its constants."""
     value = law.constants
     inner = f"{value['size']:.5g} / N^{value['size_exponent']:.4g} + {value['data']:.5g} / D^{value['data_exponent']:.4g}"
@@ -201,9 +216,31 @@ def _best_facts(answer: ScaleBest) -> Iterator[tuple[str, str, str]]:
     yield "type", "", answer.command
 
 
-def _comparable(law: LossLaw) -> str:
+def _comparable(law: LossConstants) -> str:
     """What a loss may be compared with."""
     return f"a loss is comparable within one tokenizer and validation set: {law.source}"
+
+
+def ladder_report(answer: ScaleLadder) -> Iterator[Block]:
+    """Tiny networks: the law of the small ones, and the largest, foretold."""
+    largest, held = answer.rows[-1], answer.held_out
+    yield bold(
+        f"{count_text(largest.parameters)} parameters foretold by {_sizes(answer)} smaller networks: "
+        f"loss {largest.predicted:.3f}, measured {largest.loss:.3f}"
+    )
+    yield from (f"{equation(answer.law)} nats", "", Rows(_LADDER, answer.rows), "")
+    yield facts(
+        (
+            "held out",
+            f"{held.error:.2%}",
+            f"mean error of the largest network; 80 % bands hold {held.covered:.0%}",
+        ),
+        ("trained", days(answer.seconds), f"{answer.steps} steps each, on {answer.data}"),
+    )
+
+
+def _sizes(answer: ScaleLadder) -> int:
+    return len({row.parameters for row in answer.rows}) - 1
 
 
 def laws_report(answer: ScaleLaws) -> Iterator[Block]:

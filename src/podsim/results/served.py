@@ -78,6 +78,8 @@ class Served(Shown):
     """share. The share of the throughput that busy neighbours on the GPU cost."""
     bottleneck: str
     """The part of the latency that takes longest."""
+    audio: float = 0.0
+    """s. The audio of a sample, of speech; 0 for other samples."""
     assumptions: tuple[str, ...]
     """The assumptions."""
     warnings: tuple[str, ...] = ()
@@ -86,6 +88,24 @@ class Served(Shown):
     """The plan of a language model by field: its degrees, formats and limits; empty for other networks."""
     layout: str = ""
     """The division of a language model in words, such as "tp=4"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureName:
+    """A figure or table that a command makes again."""
+
+    name: str
+    about: str
+    """The content, in words."""
+    command: str
+    """The command that makes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureList(Shown):
+    """The figures and tables of the white paper that podsim makes again."""
+
+    rows: tuple[FigureName, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,3 +144,5 @@ class Figure(Shown):
     """The statements that are reproduced."""
     not_reproduced: tuple[str, ...]
     """The statements that are not reproduced, with the reason."""
+    parts: tuple[Figure, ...] = ()
+    """The further panels of the figure."""
