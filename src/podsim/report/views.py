@@ -44,6 +44,7 @@ VIEWS: Mapping[str, View] = {
     "ComparedStorage": View("lab_tables:storage_report", "rows"),
     "ComparedTraining": View("lab_tables:compared_training_report"),
     "Comparison": View("collectives:log_report", "rows", "plots:plot"),
+    "EnsembleRun": View("scenario_tables:ensemble_report", "steps", "plot_serving:ensemble_figure"),
     "ExchangeRun": View(
         "worker_tables:exchange_report", "worker_tables:exchange_rows", data="worker_tables:exchange_data"
     ),
