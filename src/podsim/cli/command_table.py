@@ -255,9 +255,9 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         ),
     ),
     "train": Row(
-        help="Train a small network for real under a plan.",
+        help="Train a small network for real under a plan, in one number format or several.",
         options="measure_options:TrainOptions",
-        verb="train",
+        verb="verbs.train_precisions:train_all",
         output="output_options:TrainOutput",
         check="cli.train_output:check_train",
         show="cli.train_output:show_trained",

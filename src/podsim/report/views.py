@@ -97,6 +97,7 @@ VIEWS: Mapping[str, View] = {
         "worker_tables:tradeoff_report", "worker_tables:tradeoff_rows", "plot_workers:tradeoff_figure",
         "worker_tables:tradeoff_data",
     ),
+    "TrainedPrecisions": View("precision_tables:precisions_report", "rows", "plot_precisions:precision_figure"),
     "Validation": View("comparisons:summary_report"),
 }  # fmt: skip
 """by the name of the class"""
