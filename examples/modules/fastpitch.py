@@ -136,3 +136,29 @@ class FastPitch(nn.Module):
 def training() -> nn.Module:
     """The module as it is trained."""
     return FastPitch().train()
+
+
+class Speech(nn.Module):
+    """Symbols and the share of each in the frames (batch, frames, symbols), to mel frames: what synthesis computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.symbols = nn.Embedding(SYMBOLS, HIDDEN)
+        self.encoder, self.decoder = Stack(), Stack()
+        self.durations, self.pitch, self.energy = Predictor(), Predictor(), Predictor()
+        self.pitched = nn.Conv1d(1, HIDDEN, 3, padding=1)
+        self.powered = nn.Conv1d(1, HIDDEN, 3, padding=1)
+        self.bands = nn.Linear(HIDDEN, BANDS)
+
+    def forward(self, symbols: Tensor, chosen: Tensor) -> Tensor:
+        said = (symbols != 0).float()[:, :, None]
+        x = self.encoder(self.symbols(symbols), said)
+        lasting = torch.exp(self.durations(x, said))
+        x = x + self.pitched(self.pitch(x, said)).transpose(1, 2)
+        x = x + self.powered(self.energy(x, said)).transpose(1, 2) + 0.0 * lasting.transpose(1, 2)
+        return self.bands(self.decoder(chosen @ x, chosen.sum(dim=2, keepdim=True)))
+
+
+def speech() -> nn.Module:
+    """The module as it speaks."""
+    return Speech().eval()

@@ -59,8 +59,14 @@ if TYPE_CHECKING:
     from podsim.verbs.power import cost as cost
     from podsim.verbs.power import power as power
     from podsim.verbs.predict import predict as predict
+    from podsim.verbs.prune import prune as prune
     from podsim.verbs.queue import pack as pack
     from podsim.verbs.queue import queue as queue
+    from podsim.verbs.scale_best import scale_best as scale_best
+    from podsim.verbs.scale_fit import scale_fit as scale_fit
+    from podsim.verbs.scale_ladder import scale_ladder as scale_ladder
+    from podsim.verbs.scale_loss import scale_laws as scale_laws
+    from podsim.verbs.scale_loss import scale_loss as scale_loss
     from podsim.verbs.schedule import schedule as schedule
     from podsim.verbs.serve import serve as serve
     from podsim.verbs.show import clusters as clusters
@@ -114,6 +120,11 @@ _PUBLIC = {
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
     "goodput": "verbs.goodput",
+    "scale_best": "verbs.scale_best",
+    "scale_fit": "verbs.scale_fit",
+    "scale_ladder": "verbs.scale_ladder",
+    "scale_laws": "verbs.scale_loss",
+    "scale_loss": "verbs.scale_loss",
     "kernel": "verbs.kernel",
     "launch": "verbs.launch",
     "load_cluster": "hardware.cluster",
@@ -136,6 +147,7 @@ _PUBLIC = {
     "plan": "verbs.plan",
     "power": "verbs.power",
     "predict": "verbs.predict",
+    "prune": "verbs.prune",
     "queue": "verbs.queue",
     "replay": "verbs.plan",
     "scale_batch": "verbs.large_batch",

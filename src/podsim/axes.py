@@ -14,6 +14,7 @@ AXES = {
     "action": "actions of all schedule tables at hand, or those on the paths through them",
     "block": "distinct blocks of a model: embedding, kinds of layer, head",
     "count": "what is counted along a path",
+    "draw": "bootstraps of a fit",
     "direction": "forward and backward",
     "duration": "sets of typical durations that a schedule is played with",
     "field": "fields of a plan",
@@ -27,10 +28,14 @@ AXES = {
     "path": "paths through the table of a pipeline",
     "plan": "plans: all of a search, some of them, or one for each distinct key",
     "rank": "pipeline ranks",
+    "position": "some of the plans of a search, by their positions in it",
     "recompute": "ways of recomputing: none, selective, full",
+    "run": "runs of neighbouring plans with equal degrees",
     "sharing": "numbers of pipeline stages that may share a node",
     "stage": "classes of equal pipeline stages, or the stages of schedule tables",
     "tensor": "ways of tensor parallelism: plain collectives, overlapped ones",
+    "trained": "training runs whose final losses are known",
+    "timed": "the plans of a search that have a time",
     "work": "kinds of work in a schedule: forward, backward, input gradient, weight gradient",
 }
 """word -> what lies along the axis"""

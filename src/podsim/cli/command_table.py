@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from podsim.cli.command import Row
+from podsim.cli.learning_commands import LEARNING
 
 _SEARCHING = "searching plans"
 
 COMMANDS: Mapping[str, Row] = MappingProxyType({
+    **LEARNING,
     "show": Row(
         help="Show the sheet of anything in the catalogs.",
         options="machine_options:ShowOptions",
@@ -42,13 +44,6 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         report="report.predictions:plans_report",
         brief="report.glance:plans_glance",
         progress=_SEARCHING,
-    ),
-    "mlperf": Row(
-        help="Predict minutes to the targets of a round of MLPerf Training.",
-        options="mlperf_options:MlperfOptions",
-        verb="mlperf",
-        report="report.minutes_tables:minutes_report",
-        rows="rows",
     ),
     "jobs": Row(
         help="Run jobs one after the other: pre-training, fine-tuning. Exit status 1: one does not fit.",
@@ -109,13 +104,6 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         verb="kernel",
         report="report.kernel_table:kernel_report",
         rows="nearest",
-    ),
-    "format": Row(
-        help="Show number formats: range, precision, codes, speed and accuracy.",
-        options="format_options:FormatOptions",
-        verb="format",
-        report="report.format_tables:format_report",
-        rows="report.format_tables:format_rows",
     ),
     "schedule": Row(
         help="Show a pipeline schedule: order, bubble, memory.",
@@ -178,9 +166,10 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         picture="report.plot_runs:goodput_image",
     ),
     "serve": Row(
-        help="Predict inference by batch on a GPU or MIG slices. Exit status 1: no batch fits, or is in time.",
+        help="Predict inference by batch, or under load, on GPUs or MIG slices. Exit status 1: no batch fits.",
         options="serving_options:ServeOptions",
         verb="serve",
+        progress="simulating requests",
         output="output_options:PlotOutput",
         report="report.views:report_of",
         rows="report.views:rows_of",
@@ -253,25 +242,6 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         status=lambda compared: (
             int(compared.verdict != "comparable") if hasattr(compared, "verdict") else int(compared.mean is None)
         ),
-    ),
-    "train": Row(
-        help="Train a small network for real under a plan, in one number format or several.",
-        options="measure_options:TrainOptions",
-        verb="verbs.train_precisions:train_all",
-        output="output_options:TrainOutput",
-        check="cli.train_output:check_train",
-        show="cli.train_output:show_trained",
-        progress="training",
-        ranked=True,
-    ),
-    "scale batch": Row(
-        help="Find the critical batch: what larger batches cost in steps and samples.",
-        options="batch_options:BatchOptions",
-        verb="scale_batch",
-        output="output_options:PlotOutput",
-        report="report.batch_tables:batch_report",
-        rows="rows",
-        picture="report.plot_batches:batch_image",
     ),
     "verify": Row(
         help="Compare this machine with what it should be. Exit status 1: it is not.",

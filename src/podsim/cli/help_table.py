@@ -42,7 +42,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "Run it for weeks": ("checkpoint", "goodput", "storage", "power", "cost", "queue", "pack"),
         "Serve": ("serve", "mig"),
         "What podsim knows": ("models", "clusters", "show", "validate", "calibrate"),
-        "On real machines": ("measure", "verify", "train", "compare", "emulate"),
+        "On real machines": ("measure", "verify", "train", "prune", "compare", "emulate"),
         "podsim itself": ("help", "completion"),
     }
 )
@@ -82,10 +82,16 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "verify": "verify --expect dgx-h100",
         "train": "train --dp 2 --steps 20",
         "compare": "compare run.json",
+        "prune": "prune model.safetensors --to pruned.safetensors",
         "scale batch": "scale batch zhang-151m --rate 3e-3 --base-batch 256",
         "emulate": "emulate dgx-a100:2 -- hostname",
         "help": "help plan",
         "completion": "completion bash > ~/.local/share/bash-completion/completions/podsim",
+        "scale fit": "scale fit runs.csv",
+        "scale loss": "scale loss llama-3.1-8b --tokens 15T",
+        "scale best": "scale best --on selene --gpus 1024 --days 30",
+        "scale ladder": "scale ladder runs --steps 300",
+        "scale laws": "scale laws",
         "storage show": "storage show",
         "storage fio": "storage fio --on weka-ra:4",
         "storage mdtest": "storage mdtest --on weka-ra:4",
@@ -122,7 +128,9 @@ MEANT: Mapping[str, str] = MappingProxyType(
         "accuracy": "validate", "check": "verify", "fio": "storage fio", "mdtest": "storage mdtest",
         "precision": "format", "dtype": "format", "formats": "format",
         "version": "--version", "autocomplete": "completion", "browser": "web", "ui": "web", "gui": "web",
-        "server": "web", "minutes": "mlperf", "benchmark": "mlperf", "benchmarks": "mlperf",
+        "server": "web", "scaling": "scale loss", "chinchilla": "scale laws", "loss": "scale loss",
+        "minutes": "mlperf", "benchmark": "mlperf",
+        "benchmarks": "mlperf",
     }
 )  # fmt: skip
 """other words that users type for a command"""

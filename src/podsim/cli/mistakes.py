@@ -67,7 +67,11 @@ def unusable_text(error: PodsimError, options: Mapping[str, Option], given: Mapp
     command = None if isinstance(error, NoFitError) else _closer(problems, arguments)
     if error.instead and arguments:
         command = corrected(arguments, error.instead, options, given)
-    if command is None and isinstance(error, PlanError) and {"tp", "model", "on"} <= set(options):
+    if (
+        command is None
+        and isinstance(error, PlanError)
+        and {"tp", "model", "on", "micro_batch"} <= set(options)
+    ):
         command = _search(options, given)
     return mistake_lines(problems, command)
 

@@ -17,12 +17,14 @@ from podsim import __version__
 from podsim.cli.command import Charts
 from podsim.errors import PodsimError
 from podsim.hardware.fabrics.describe import Drawing
+from podsim.learning.loss_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
 from podsim.report.fabric_svg import fabric_svg
 from podsim.report.pages import acceptance_page
 from podsim.report.plot_collectives import sweep_image
 from podsim.report.plot_predictions import plans_charts, prediction_charts
 from podsim.report.plot_queue import pack_image, queue_image
 from podsim.report.plot_runs import goodput_image
+from podsim.report.plot_scaling import scale_image
 from podsim.report.plot_schedule import schedule_image
 from podsim.report.plot_storage import fio_image
 from podsim.report.plot_study import study_charts
@@ -123,6 +125,11 @@ CHARTS: Mapping[type, Callable[[Any], list[Markup]]] = MappingProxyType({
     ScheduleSheet: _plot("Schedule", schedule_image),
     Sweep: _plot("Time and bandwidth", sweep_image),
     FioRun: _plot("Scaling over clients", fio_image),
+    ScaleBest: _plot("IsoFLOP curves and days", scale_image),
+    ScaleFit: _plot("Runs and the law", scale_image),
+    ScaleLoss: _plot("Loss by tokens and parameters", scale_image),
+    ScaleLadder: _plot("Runs and the law", scale_image),
+    ScaleLaws: _plot("Advice of named laws", scale_image),
     StudyResult: _study_charts,
     Tradeoff: _plot("Idle time against staleness", tradeoff_image),
     ExchangeRun: _plot("Timeline", gantt_image, field="timeline"),

@@ -38,6 +38,8 @@ class GraphCase:
     """The loader of images."""
     loading: float
     """s. The time in which a node prepares the images of a step."""
+    dense: OpCosts
+    """The costs with dense weights, which are those of the case unless weights are pruned."""
 
 
 def graph_cost(

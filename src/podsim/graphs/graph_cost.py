@@ -13,7 +13,7 @@ host, which launches kernel after kernel. Axes: O ops, D numbers of a shape, A t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ from podsim.kernels.elementwise import memory_seconds, optimizer_seconds
 from podsim.kernels.gemm import peak_of
 from podsim.kernels.narrow import product_seconds
 from podsim.kernels.recurrent import recurrent_seconds
+from podsim.kernels.sparse_products import saved_seconds
 from podsim.training.plan_values import Array
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
@@ -95,6 +96,14 @@ def graph_costs(
     """The costs of each op. Raises PlanError for a precision that the GPU lacks."""
     plain = plain_costs(graph, gpu, precision, software.flash, channels_first=channels_first)
     return scaled_costs(graph, plain, software)
+
+
+def sparse_costs(graph: OpGraph, costs: OpCosts) -> OpCosts:
+    """The costs with weights pruned 2:4: the forward pass of their products and convolutions is faster."""
+    pruned = np.isin(graph.kind, (_GEMM, _CONV)) & (graph.parameters > 0)
+    return replace(
+        costs, forward=np.where(pruned, costs.forward - saved_seconds(1.0) * costs.forward, costs.forward)
+    )
 
 
 def plain_costs(

@@ -15,7 +15,6 @@ request, no decoding loop, no search, no post-processing such as non-maximum sup
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -28,10 +27,10 @@ import numpy as np
 from podsim.errors import CatalogError, PlanError, unknown_name
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import plain_costs
-from podsim.graphs.networks import load_network, networks
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch
+from podsim.graphs.served_graph import ServedGraph, packaged_graph
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import kernel_constants
 from podsim.kernels.gemm import peak_of
@@ -161,8 +160,9 @@ def served_batch(batch: int, concurrency: int, serving: Serving) -> int:
     return max(1, round(merged))
 
 
-def served_work(network: str, batch: int, gpu: Gpu, precision: str, rule: str) -> ServedWork:
+def served_work(network: str | ServedGraph, batch: int, gpu: Gpu, precision: str, rule: str) -> ServedWork:
     """The kernel laws' costs of the forward pass. Raises PlanError for a precision that the GPU cannot compute."""
+    network = packaged_graph(network) if isinstance(network, str) else network
     while precision in _FALLBACK and PRECISIONS[precision].matmul not in gpu.peaks:
         precision = _FALLBACK[precision]
     check_batch(batch)
@@ -177,7 +177,7 @@ def served_work(network: str, batch: int, gpu: Gpu, precision: str, rule: str) -
     return ServedWork(
         products=tuple(spent.values()),
         memory=float(plain.moved[~is_product].sum()) / gpu.memory_bandwidth, kernels=float(graph.kernels.sum()),
-        bytes=batch * _sample_bytes(network), is_int8=precision == "int8", flops=float(graph.flops.sum()),
+        bytes=batch * network.sample_bytes, is_int8=precision == "int8", flops=float(graph.flops.sum()),
         peak=peak_of(gpu, precision),
     )  # fmt: skip
 
@@ -216,29 +216,17 @@ def served_seconds(
 
 
 @lru_cache(maxsize=512)
-def _merged_graph(network: str, rule: str, batch: int) -> OpGraph:
+def _merged_graph(network: ServedGraph, rule: str, batch: int) -> OpGraph:
     """The forward pass of a network: no gradient is wanted. Where fusion depends on the batch, it starts again."""
     single, double = _merged_ends(network, rule)
     if len(single) == len(double):
         graph = interpolate_batch(single, double, batch)
     else:
-        graph = fuse(load_network(network, batch), FUSIONS[rule])
+        graph = fuse(network.graph(batch), FUSIONS[rule])
     return replace(graph, gradient_OA=np.zeros_like(graph.gradient_OA))
 
 
-@cache
-def _merged_ends(network: str, rule: str) -> tuple[OpGraph, OpGraph]:
+@lru_cache(maxsize=128)
+def _merged_ends(network: ServedGraph, rule: str) -> tuple[OpGraph, OpGraph]:
     """The graphs of a network for one and two samples, their ops merged by a rule of fusion."""
-    single, double = (fuse(load_network(network, batch), FUSIONS[rule]) for batch in (1, 2))
-    return single, double
-
-
-@cache
-def _sample_bytes(network: str) -> float:
-    """B of the inputs of one sample, with the targets, which are as large as results."""
-    total = 0.0
-    for text in networks()[network].inputs:
-        shape, _, number = text.partition(":")
-        elements = math.prod(int(size) for size in shape.split("x")[1:])
-        total += elements * (8.0 if number.startswith("int64") else 4.0)
-    return total
+    return fuse(network.single, FUSIONS[rule]), fuse(network.double, FUSIONS[rule])

@@ -99,9 +99,16 @@ def prefill_law(c: Values, gpu: Gpu, run: EngineRun, shape: EngineAttention) -> 
     return np.asarray(c["launch"] + core + tokens * around)
 
 
-def decode_seconds(gpu: Gpu, run: EngineRun, shape: EngineAttention, *, law: str = "decode") -> Floats:
-    """Seconds of one new token a sequence against its keys; PodsimError for an architecture that was not measured."""
+def decode_seconds(
+    gpu: Gpu, run: EngineRun, shape: EngineAttention, *, law: str = "decode", shares_keys: bool = True
+) -> Floats:
+    """Seconds of one new token a sequence against its keys; PodsimError for an architecture that was not measured.
+
+    Without `shares_keys` each head of a group walks over the keys by itself, as in releases without the grouped kernel.
+    """
     alone = is_alone(gpu, run, shape.group) if law == "decode" else np.zeros(shape.group.shape, bool)
+    if not shares_keys and law == "decode":
+        alone = np.ones(shape.group.shape, bool)
     seconds = np.empty(shape.batch.shape)
     for family, where in (("grouped", ~alone), ("alone", alone)):
         if where.any():

@@ -15,7 +15,8 @@ class ValidateOptions:
 
     tables: Sequence[str] = option(
         (),
-        "A packaged table, or kernels-all (every raw row of kernels); repeatable. Default: all packaged.",
+        "A packaged table, serving (language models), or kernels-all (every raw row of kernels); repeatable. Default: "
+        "all packaged.",
         flag="--table",
         argument=True,
     )

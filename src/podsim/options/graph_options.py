@@ -45,6 +45,9 @@ class GraphOptions:
     devices: int = option(1, "Devices that the graph is divided over.")
     tolerance: float = option(0.1, "Share by which a device may exceed the mean work.")
     precision: str | None = option(None, "fp32, tf32, fp16, bf16; default bf16, or fp16 on GPUs without it.")
+    sparse: bool = option(
+        False, "Weights pruned 2:4: forward products gain what was measured.", flag="--sparse"
+    )
     optimizer: str = option("sgd", "sgd (with momentum), adam or none.")
     software: str = like(TrainedFields, "software", default="dle-pytorch")
     fuse: str = option("none", "none (eager), attention, chains (element-wise ops), all.")

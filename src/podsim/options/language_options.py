@@ -16,7 +16,8 @@ class LanguageOptions:
 
     engine: str = option(
         "",
-        "tensorrt-llm (default), vllm, sglang; of other models tensorrt-2026 or tensorrt-2021.",
+        "tensorrt-llm (default), vllm, sglang, or with a release, as tensorrt-llm-0.5; of other models tensorrt-2026 or "
+        "tensorrt-2021.",
         also=("backend", "server", "framework"),
     )
     tp: int | None = option(

@@ -180,6 +180,8 @@ class TrainOptions(RanksOptions):
     rate_rule: str = option(
         "auto", "auto (linear for sgd and lars, sqrt for adamw and lamb), linear, sqrt, none."
     )
+    prune_at: int = option(0, "Steps after which weights are pruned 2:4, then trained on; 0: never.")
+    test_samples: int = option(0, "Samples on which accuracy is measured, before and after; 0: none.")
     noise_scale: bool = option(
         False, "Measure the gradient noise scale, for podsim scale batch.", flag="--noise-scale"
     )

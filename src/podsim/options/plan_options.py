@@ -185,6 +185,9 @@ class PredictOptions(FiledPlanOptions):
         choices=("", "ops"),
         bare="ops",
     )
+    sparse: bool = option(
+        False, "Weights pruned 2:4: forward products gain what was measured.", flag="--sparse"
+    )
     measured: str = option("", "A measured step of this plan, as 12.3s: corrects the prediction.")
     price: str | float = option(
         "",

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from podsim.options.best_options import BestOptions
 from podsim.options.language_options import LanguageOptions
+from podsim.options.load_options import LoadOptions
 from podsim.options.plan_options import overrides_option
 from podsim.options.question import option
 from podsim.options.scenario_options import ScenarioOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(ScenarioOptions, LanguageOptions):
+class ServeOptions(ScenarioOptions, LanguageOptions, LoadOptions, BestOptions):
     """A model that answers requests on GPUs or instances."""
 
     model: str = option("", "A model that `podsim models` lists, a config.json, or resnet-50.", argument=True)
@@ -34,12 +36,12 @@ class ServeOptions(ScenarioOptions, LanguageOptions):
     tokens: int | None = option(
         None,
         "Tokens of a sequence or a prompt; for an image, pixels of its side.",
-        also=("input", "input-tokens", "input-len", "isl", "prompt", "prompt-tokens"),
+        also=("input", "prompt"),
     )
     output: int | None = option(
         None,
         "Tokens that a language model produces.",
-        also=("output-tokens", "output-len", "osl", "max-tokens"),
+        also=("answer",),
     )
     latency: str = option("", "Answer each request within this, as 10ms.")
     triton: Path | None = option(None, "Model repository for Triton's config.pbtxt.")

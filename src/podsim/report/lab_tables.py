@@ -301,6 +301,8 @@ def training_report(
         mean = sum(int(key) * count for key, count in run.late.items()) / sum(run.late.values())
         yield f"gradients were {mean:.2f} updates late in the mean, {max(map(int, run.late))} at most"
     yield from precision_report(run)
+    if run.accuracy:
+        yield Paragraph(_accuracy(run))
     if run.train != "full":
         yield from (Paragraph(text) for text in _tuned(run))
     for name, other in (others or {}).items():
@@ -309,6 +311,23 @@ def training_report(
         yield raw(
             f"losses of {len(pairs)} steps are within {most:.1e} of those of {name} ({run_name(other)})"
         )
+
+
+def _accuracy(run: MeasuredTraining) -> str:
+    """The accuracy on a sample, before and after pruning."""
+    shares = {name: f"{share:.2%}".replace("%", " %") for name, share in run.accuracy.items()}
+    kept = (
+        f"pruned 2:4 after step {run.prune_at}, {shares['kept']} of the magnitude kept"
+        if "kept" in shares
+        else ""
+    )
+    if "end" not in shares:
+        return kept
+    if "dense" not in shares:
+        return f"accuracy {shares['end']}" + f"; {kept}" * bool(kept)
+    points = 100 * (run.accuracy["end"] - run.accuracy["dense"])
+    end = f"{shares['end']} after retraining ({points:+.2f} points)"
+    return f"accuracy {shares['dense']} dense, {shares['pruned']} {kept}, {end}"
 
 
 def _tuned(run: MeasuredTraining) -> Iterator[str]:

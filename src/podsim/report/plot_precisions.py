@@ -26,7 +26,7 @@ _COLOURS = (
 
 
 def precision_figure(runs: TrainedPrecisions) -> Figure:
-    """A figure: the mean loss of each precision over the steps, the range of its seeds, and differences from the first."""
+    """A figure: the mean loss of each precision, the range of its seeds, and differences from the first precision."""
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
-from podsim.results.scenario_run import ScenarioRun
+from podsim.results.scenario_run import LoadPoint, ScenarioRun, StreamRun
 from podsim.results.served import Served, ServedBatch
 
 if TYPE_CHECKING:
@@ -65,15 +65,29 @@ def scenario_figure(run: ScenarioRun) -> Figure:
         if not run.points:
             _batches(axes, run.rows)
             return figure
-        rates = [point.rate for point in run.points]
-        for name, colour in (("p99", _ORANGE), ("p90", _GREEN), ("p50", BLUE)):
-            axes.plot(
-                rates, [1e3 * getattr(point, name) for point in run.points], "o-", color=colour, label=name
-            )
-        if run.limit is not None:
-            axes.axhline(1e3 * run.limit, color=INK, lw=1.0, ls="--", label="limit")
+        _percentiles(axes, [point.rate for point in run.points], run.points, run.limit)
         axes.set_xlabel(f"{run.sample}/s")
-        axes.set_ylabel("latency, ms")
-        axes.set_ylim(bottom=0.0)
-        axes.legend(loc="upper left", fontsize=8.5)
         return figure
+
+
+def streams_figure(run: StreamRun) -> Figure:
+    """A figure: percentiles of the latency over the number of streams, with the limit."""
+    matplotlib = load_matplotlib()
+    with matplotlib.rc_context(STYLE):
+        figure, axes = blank_figure(f"{run.model} on {run.instances} x {run.gpu}: {run.title}")
+        _percentiles(axes, [point.share * run.most for point in run.points], run.points, run.limit)
+        axes.set_xlabel("streams")
+        return figure
+
+
+def _percentiles(
+    axes: Axes, loads: Sequence[float], points: Sequence[LoadPoint], limit: float | None
+) -> None:
+    """Three percentiles of the latency over the load, and the limit."""
+    for name, colour in (("p99", _ORANGE), ("p90", _GREEN), ("p50", BLUE)):
+        axes.plot(loads, [1e3 * getattr(point, name) for point in points], "o-", color=colour, label=name)
+    if limit is not None:
+        axes.axhline(1e3 * limit, color=INK, lw=1.0, ls="--", label="limit")
+    axes.set_ylabel("latency, ms")
+    axes.set_ylim(bottom=0.0)
+    axes.legend(loc="upper left", fontsize=8.5)

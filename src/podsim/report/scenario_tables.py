@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from podsim.report.columns import Column, Table
-from podsim.report.screen import Block, Rows, bold, items, warnings
-from podsim.results.scenario_run import ScenarioRun
+from podsim.report.screen import Block, Paragraph, Rows, bold, items, warnings
+from podsim.results.scenario_run import LoadPoint, ScenarioRun, StreamRun
 from podsim.units import format_quantity
 
 _LOADS = Table(
@@ -48,10 +48,12 @@ def _offline(run: ScenarioRun) -> Iterator[Block]:
 
 
 def _server(run: ScenarioRun) -> Iterator[Block]:
-    limit = format_quantity(run.limit or 0.0, "s")
+    limit = format_quantity(run.latency if run.is_given else run.limit or run.latency, "s", digits=3)
     yield bold(
         f"{rate_text(run.rate)} {run.sample}/s, {100 * run.percentile:.4g} % of them answered within {limit}"
     )
+    if run.is_given and run.limit is not None and run.latency > run.limit:
+        yield Paragraph(f"That is later than the limit of {format_quantity(run.limit, 's')}.", "alarm")
     offline = f"{run.rate / run.offline:.0%} of the offline rate, {rate_text(run.offline)}/s"
     yield f"{offline}; batches of {run.batch:,.0f} on average"
 
@@ -65,3 +67,31 @@ def _stream(run: ScenarioRun) -> Iterator[Block]:
 
 
 _RESULTS = {"offline": _offline, "server": _server, "single-stream": _stream, "multi-stream": _stream}
+
+
+def streams_report(run: StreamRun) -> Iterator[Block]:
+    """The streams that are carried, what carries them, and what requests see at lower loads."""
+    count = f"{run.instances} x " if run.instances > 1 else ""
+    yield bold(f"{run.model} on {count}{run.gpu}: {run.title}, {run.precision}, {run.engine}")
+    limit, latency = (format_quantity(seconds, "s", digits=3) for seconds in (run.limit, run.p99))
+    answered = f"{100 * run.percentile:.4g} % of their requests answered within"
+    if run.streams == run.most:
+        yield bold(f"{run.most:,} streams, {answered} {limit}: {run.speed:,.0f} x real time")
+    elif run.is_carried:
+        yield bold(f"{run.streams:,} of at most {run.most:,} streams: {answered} {latency}")
+    else:
+        yield Paragraph(f"{run.streams:,} streams are too many: at most {run.most:,} within {limit}", "alarm")
+    units = ", ".join(f"{name} {int(streams):,}" for name, streams in run.units.items())
+    yield f"Streams by unit: {units}; batches of {run.batch:,.0f} on average"
+    yield from ("", Rows(_streams(run), run.points), "")
+    yield from warnings(run.warnings)
+    yield from items("Assumptions", run.assumptions)
+
+
+def _streams(run: StreamRun) -> Table:
+    """The columns of loads in streams."""
+
+    def streams(point: LoadPoint) -> int:
+        return round(point.share * run.most)
+
+    return Table(columns=(Column("streams", streams, ":,d"), *_LOADS.columns[1:]))

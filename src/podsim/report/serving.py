@@ -65,7 +65,8 @@ def _best(served: Served) -> Paragraph:
     limit = "" if served.limit is None else f" within {format_quantity(served.limit, 's')}"
     if served.best is None:
         return Paragraph(f"No batch answers{limit} in the memory there is.", "alarm")
-    instances = f" on {served.instances} instances" if served.instances > 1 else ""
+    copies = "replicas" if served.layout else "instances"
+    instances = f" on {served.instances} {copies}" if served.instances > 1 else ""
     in_time = f", answered{limit}" if limit else ""
     return bold(
         f"Best: batch {served.best.batch}, {_rate_text(served.total)} {_UNIT[served.kind]}{instances}{in_time}; most of "

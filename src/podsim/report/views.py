@@ -35,6 +35,7 @@ class View(NamedTuple):
 VIEWS: Mapping[str, View] = {
     "Acceptance": View("acceptance_tables:acceptance_report", "checks"),
     "BatchAdvice": View("batch_tables:batch_report", "rows", "plot_batches:batch_figure"),
+    "BestServing": View("best_tables:best_report", "ways", "plot_best:best_figure"),
     "Bill": View("expenses:bill_report", "rows"),
     "Captured": View("graph_tables:captured_report"),
     "CheckpointTime": View("run_tables:checkpoint_report"),
@@ -52,6 +53,7 @@ VIEWS: Mapping[str, View] = {
     "Goodput": View("run_tables:goodput_report", "", "plot_runs:goodput_figure"),
     "FormatSheet": View("format_tables:format_report", "format_tables:format_rows"),
     "FormatTable": View("format_tables:format_report", "rows"),
+    "FormatTrade": View("format_tables:format_report", "rows"),
     "GraphCost": View("graph_tables:graph_report", "ops"),
     "InputRun": View("storage_tables:input_report", "stages"),
     "JobChain": View("job_tables:jobs_report", "rows"),
@@ -73,17 +75,24 @@ VIEWS: Mapping[str, View] = {
     "PlanResult": View("glance:plans_glance", "", "plot_plans:plans_figure"),
     "PowerReport": View("expenses:power_report", "loads"),
     "Prediction": View("glance:prediction_glance", "", "plot_plans:prediction_figure"),
+    "Pruned": View("prune_tables:prune_report", "tensors"),
     "QueueResult": View(
         "queue_tables:queue_report", "queue_tables:plain_rows", "plot_queue:queue_figure",
         "queue_tables:plain_result",
     ),
     "Recipe": View("launches:launch_report"),
+    "ScaleBest": View("scale_tables:best_report", "front", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleFit": View("scale_tables:fit_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleLadder": View("scale_tables:ladder_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleLaws": View("scale_tables:laws_report", "rows", "plot_scaling:scale_figure"),
+    "ScaleLoss": View("scale_tables:loss_report", "", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScenarioRun": View(
         "scenario_tables:scenario_report", "scenario_tables:scenario_rows", "plot_serving:scenario_figure"
     ),
     "ScheduleComparison": View("schedules:schedules_report", "rows"),
     "ScheduleSheet": View("schedules:schedule_report", "actions", "plot_schedule:schedule_figure"),
     "Served": View("serving:served_report", "rows", "plot_serving:served_figure"),
+    "ServedLoad": View("load_tables:load_report", "rows", "plot_load:load_figure"),
     "Sheet": View("sheets:sheet_report"),
     "SimulatedStep": View("simulation:simulated_report", "critical", data="simulation:simulated_data"),
     "SizeRun": View("storage_tables:size_report", "needs"),
@@ -91,6 +100,7 @@ VIEWS: Mapping[str, View] = {
     "StorageValidation": View("comparisons:summary_report"),
     "StudyResult": View("study_tables:study_report", "study_tables:flat_rows", "plot_study:study_figure"),
     "StudyRow": View("study_tables:row_report"),
+    "StreamRun": View("scenario_tables:streams_report", "points", "plot_serving:streams_figure"),
     "Sweep": View("collectives:sweep_report", "", "plot_collectives:sweep_figure"),
     "Traces": View("graph_tables:traces_report", "files"),
     "Tradeoff": View(

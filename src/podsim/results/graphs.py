@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from podsim.results.prediction import Band
 from podsim.results.shown import Shown
+from podsim.results.sparse_gain import SparseGain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +203,8 @@ class GraphCost(Shown):
     """s. The time in which a node prepares the images of a step; 0 if nothing is known to limit it."""
     cut: Cut | None = None
     data_parallel: DataParallel | None = None
+    sparse: SparseGain | None = field(default=None, metadata={"optional": True})
+    """The gain of weights pruned 2:4 on one GPU; None: they are dense."""
     notes: tuple[str, ...] = ()
     simulated: float | None = None
     """s. The time of the simulated step on all GPUs, or on all devices of the cut; None if not requested."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from podsim.results.expense import Expense, Trade
 from podsim.results.shown import Shown
+from podsim.results.sparse_gain import SparseGain
 
 PARTS = {
     "compute": "matrix arithmetic and attention",
@@ -226,6 +227,8 @@ class Prediction(Shown):
     """s. The time of the plan's step under each calibrated software of the GPU's family, if it was asked for."""
     correction: Correction | None = field(default=None, metadata={"optional": True})
     """The correction by a measured step; None: none was given."""
+    sparse: SparseGain | None = field(default=None, metadata={"optional": True})
+    """The gain of weights pruned 2:4; None: they are dense."""
     command: str = field(default="", compare=False)
     """The command that predicts the plan again."""
     notes: tuple[str, ...] = field(default=(), compare=False)

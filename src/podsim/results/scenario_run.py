@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podsim.results.served import ServedBatch
@@ -60,10 +61,64 @@ class ScenarioRun(Shown):
     """count. The mean number of samples of a batch."""
     largest: int
     """The largest batch that is formed."""
+    is_given: bool = False
+    """Whether the user gave the rate."""
     points: tuple[LoadPoint, ...] = ()
     """The loads of the server scenario, and what requests see there."""
     rows: tuple[ServedBatch, ...] = ()
     """The row of each batch, on one GPU or instance."""
+    assumptions: tuple[str, ...] = ()
+    """The assumptions."""
+    warnings: tuple[str, ...] = ()
+    """The doubts about the result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRun(Shown):
+    """A network that answers streams: of speech in chunks, of video in frames."""
+
+    model: str
+    """The name of the model."""
+    kind: str
+    """The kind of streams: speech or video."""
+    gpu: str
+    """The name of the GPU or instance."""
+    instances: int
+    """The number of GPUs or instances."""
+    precision: str
+    """The precision."""
+    engine: str
+    """The name of the engine."""
+    period: float
+    """s. The time between two requests of a stream."""
+    limit: float
+    """s. The limit of the latency at the percentile."""
+    percentile: float
+    """share. The share of requests that the limit covers."""
+    streams: int
+    """The number of streams: those asked for, or the most that are carried."""
+    most: int
+    """The most streams that all units carry within the limit."""
+    units: Mapping[str, float]
+    """count. The streams that each unit carries: inference, decoding, tracking."""
+    bottleneck: str
+    """The unit that carries the fewest streams."""
+    rate: float
+    """1/s. The rate of requests of these streams."""
+    speed: float
+    """factor. The seconds of streams that are answered in a second: the real-time factor of all streams."""
+    p50: float
+    """s. The median latency of a request with these streams."""
+    p99: float
+    """s. The latency at the percentile with these streams."""
+    batch: float
+    """count. The mean number of requests of a batch."""
+    is_carried: bool
+    """Whether these streams are within the limit."""
+    title: str
+    """The streams in words."""
+    points: tuple[LoadPoint, ...] = ()
+    """The shares of the most streams, and what requests see there."""
     assumptions: tuple[str, ...] = ()
     """The assumptions."""
     warnings: tuple[str, ...] = ()

@@ -78,6 +78,8 @@ class Served(Shown):
     """share. The share of the throughput that busy neighbours on the GPU cost."""
     bottleneck: str
     """The part of the latency that takes longest."""
+    audio: float = 0.0
+    """s. The audio of a sample, of speech; 0 for other samples."""
     assumptions: tuple[str, ...]
     """The assumptions."""
     warnings: tuple[str, ...] = ()

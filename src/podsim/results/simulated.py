@@ -77,7 +77,7 @@ class SimulatedStep(Shown):
     represented: int
     """The number of ops of all ranks that they stand for."""
     make_timeline: Callable[[], Timeline]
-    """Makes the timeline, of which an unfolded step has tens of millions of spans."""
+    """The maker of the timeline, which has tens of millions of spans for an unfolded step."""
     links: tuple[LinkUse, ...]
     critical: tuple[CriticalOps, ...]
     """The ops of the critical path, longest first."""

@@ -99,6 +99,10 @@ class MeasuredTraining(Shown):
     """The name of the optimizer."""
     warmup: int = 0
     """The number of steps in which the learning rate grew."""
+    prune_at: int = 0
+    """The number of steps after which weights were pruned 2:4; 0 if they were not."""
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+    """share. The accuracy on a sample: dense, pruned, and end; and kept, the share of the magnitude that masks keep."""
     local_steps: int = 1
     """The number of steps of a replica between two exchanges of weights."""
     slow: Mapping[str, float] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +13,7 @@ from podsim.errors import CatalogError, unknown_name
 from podsim.hardware.parts import Gpu
 
 _GIB = 2.0**30
+_RELEASED = re.compile(r"([a-z-]+?)[-=:@]*v?(\d+(?:\.\d+)+)[a-z0-9.]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,15 @@ class LanguageEngine:
     """The formats of weights with which keys and values are in fp8 by default."""
     also: tuple[str, ...] = ()
     """The other names that users give it."""
+    grouped_caches: tuple[str, ...] = ()
+    """The formats of keys and values in which the heads of a group share one walk over the keys; () for all."""
+    grouped_width: int = 0
+    """count. The head width with which they do; 0 for all."""
+
+    def shares_keys(self, cache: str, head_dim: float) -> bool:
+        """Whether the heads of a group share one walk over the keys in a decoding step."""
+        is_format = not self.grouped_caches or cache in self.grouped_caches
+        return is_format and self.grouped_width in (0, head_dim)
 
 
 @cache
@@ -70,13 +81,32 @@ def language_engine_names() -> tuple[str, ...]:
     return tuple(_tables())
 
 
-def load_language_engine(name: str, gpu: Gpu) -> LanguageEngine:
-    """The engine of that name with its limits on a GPU. Raises CatalogError for an unknown name."""
-    wanted = name.strip().lower()
+def _engine_key(name: str) -> str:
+    """The entry of a name, with or without a release: "vLLM 0.33.0", "tensorrt-llm==0.5.0"; CatalogError for another."""
+    wanted = re.sub(r"[\s_]+", "-", name.strip().lower())
+    release = ""
+    if match := _RELEASED.fullmatch(wanted):
+        wanted, release = match.groups()
     key = next((key for key, table in _tables().items() if wanted in (key, *table["also"])), None)
     if key is None:
         raise CatalogError(unknown_name("engine", name[:40], _tables()))
-    table = dict(_tables()[key])
+    older = [
+        other
+        for other, table in _tables().items()
+        if release and table.get("of") == key and _numbers(release) < _numbers(table["before"])
+    ]
+    return older[0] if older else key
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    """The numbers of a release, to compare them."""
+    return tuple(int(part) for part in release.split(".") if len(part) < 6)
+
+
+def load_language_engine(name: str, gpu: Gpu) -> LanguageEngine:
+    """The engine of that name with its limits on a GPU. Raises CatalogError for an unknown name."""
+    key = _engine_key(name)
+    table = {key: value for key, value in _tables()[key].items() if key not in ("of", "before")}
     small, large = (table.pop(size, {}) for size in ("small", "large"))
     table["launch"] = (
         table["launch"].get(gpu.name) or table["launch"].get(gpu.architecture) or table["launch"]["other"]
@@ -85,5 +115,5 @@ def load_language_engine(name: str, gpu: Gpu) -> LanguageEngine:
         table |= small
     elif gpu.memory >= 140e9:
         table |= large
-    table |= {name: tuple(table.get(name, ())) for name in ("also", "cache_follows")}
+    table |= {name: tuple(table.get(name, ())) for name in ("also", "cache_follows", "grouped_caches")}
     return LanguageEngine(name=key, **table)

@@ -13,9 +13,9 @@ from podsim.options.serving_options import ServeOptions
 from podsim.serving.engines import engine_names
 from podsim.serving.language_engines import LanguageEngine, language_engine_names, load_language_engine
 from podsim.serving.language_layers import check_language_model
-from podsim.serving.plan_rules import check_plan, fewest_gpus
+from podsim.serving.plan_rules import check_limits, check_plan, fewest_gpus
 from podsim.serving.serving_gpus import read_serving_cluster
-from podsim.serving.serving_plan import WEIGHT_FORMATS, ServingPlan
+from podsim.serving.serving_plan import OWN_DRAFTS, WEIGHT_FORMATS, ServingPlan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
@@ -63,6 +63,8 @@ def read_language_setup(options: ServeOptions, sequences: int = _ROOM, length: i
     check_language_model(model)
     cluster = read_serving_cluster(options.on, options.overrides)
     engine = load_language_engine(options.engine or language_engine_names()[0], cluster.gpu)
+    if options.speculate and options.draft.strip().lower() not in OWN_DRAFTS:
+        check_language_model(load_model(options.draft))
     tokens, output = _length(options.tokens, TOKENS, "tokens"), _length(options.output, OUTPUT, "output")
     plan = divided_plan(
         model, cluster, _formats(options, cluster, engine), options, (length or tokens + output, sequences)
@@ -101,7 +103,7 @@ def _formats(options: ServeOptions, cluster: Cluster, engine: LanguageEngine) ->
         block_tokens=_positive(options.block_tokens, "block_tokens"), max_batch=_positive(options.max_batch, "max_batch"),
         max_batched_tokens=_positive(options.max_batched_tokens, "max_batched_tokens"),
         chunked_prefill=options.chunked is not False, draft_tokens=options.speculate, acceptance=options.acceptance,
-        draft=options.draft.strip().lower(), memory_share=_share(options.memory_share),
+        draft=_draft(options.draft), memory_share=_share(options.memory_share),
     )  # fmt: skip
 
 
@@ -109,6 +111,12 @@ def read_format(text: str) -> str:
     """The name of a number format that a user or an engine writes; "" for none."""
     word = text.strip().lower().replace("-", "_")
     return _FORMATS.get(word, word)
+
+
+def _draft(text: str) -> str:
+    """The name of a draft: a model's as it stands, "" for a layer of the served one."""
+    word = text.strip().lower()
+    return text.strip() if word not in OWN_DRAFTS else "ngram" * (word == "ngram")
 
 
 def _positive(value: int | None, name: str) -> int:
@@ -127,15 +135,23 @@ def divided_plan(
     model: Model, cluster: Cluster, plan: ServingPlan, options: ServeOptions, room: tuple[int, int]
 ) -> ServingPlan:
     """The plan with the user's degrees; those left open follow from the fewest GPUs with room for (tokens, sequences)."""
-    said = {
-        "tensor": options.tp, "pipeline": options.pp, "expert": options.ep, "context": options.cp,
-        "data_attention": options.attention_dp,
-    }  # fmt: skip
-    problems = [f"{name}={value}: 1 or more" for name, value in (*said.items(), ("replicas", options.replicas))
-                if value is not None and value < 1]  # fmt: skip
+    fields = {
+        "tp": "tensor",
+        "pp": "pipeline",
+        "ep": "expert",
+        "cp": "context",
+        "attention_dp": "data_attention",
+    }
+    said = {name: getattr(options, name) for name in (*fields, "replicas")}
+    problems = [
+        f"{name}={value}: 1 or more" for name, value in said.items() if value is not None and value < 1
+    ]
     if problems:
         raise PlanError(problems)
-    degrees: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    degrees: dict[str, Any] = {
+        fields[name]: value for name, value in said.items() if name in fields and value
+    }
+    check_limits(replace(plan, **degrees))
     if options.tp is None and options.pp is None and not options.attention_dp and not options.ep:
         plan = fewest_gpus(model, cluster, replace(plan, **degrees), *room)
     else:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from podsim.errors import NoFitError, PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.serving.language_engines import load_language_engine
+from podsim.serving.language_layers import is_attention, text_layers
 from podsim.serving.replica_memory import fixed_bytes, sequence_bytes, token_bytes, usable_bytes, weight_bytes
 from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS, ServingPlan
 from podsim.serving.step_cost import cache_room
@@ -18,25 +19,28 @@ _MOST_GPUS = 4096
 
 def check_plan(model: Model, cluster: Cluster, plan: ServingPlan) -> None:
     """Raise PlanError with all that makes the plan impossible for the model on the cluster."""
-    problems = [*_division_problems(model, plan), *_format_problems(plan)]
+    problems = [*_limit_problems(plan), *_division_problems(model, plan)]
     if plan.gpus * plan.replicas > cluster.gpus:
+        copies = f"{plan.replicas} replicas of {plan.gpus} GPUs" if plan.replicas > 1 else f"{plan.gpus} GPUs"
         problems.append(
-            f"{plan.replicas} x {plan.gpus} GPUs (tp={plan.tensor} x pp={plan.pipeline} x cp={plan.context}) are more"
-            f" than the {cluster.gpus} of {cluster.name}"
+            f"{copies} (tp={plan.tensor} x pp={plan.pipeline} x cp={plan.context}) are more than the {cluster.gpus} of"
+            f" {cluster.name}"
         )
     if plan.gpus > 1 and cluster.gpu.fraction < 1:
         problems.append(
             f"{cluster.gpu.name}: instances do not reach each other's memory; a model stays in one"
         )
     if problems:
-        raise PlanError(problems)
+        degrees = [d for d in tensor_degrees(model, cluster.gpus) if d <= plan.tensor]
+        error = PlanError(problems)
+        raise error.offer(tp=degrees[-1]) if plan.tensor > 1 and degrees else error
 
 
 def _division_problems(model: Model, plan: ServingPlan) -> Iterator[str]:
     if plan.data_attention < 1 or plan.tensor % plan.data_attention:
         yield f"attention_dp={plan.data_attention} must divide tp={plan.tensor}"
         return
-    heads = sorted({op.heads for block in model.layers for op in block.ops if op.kind == "attention"})
+    heads = _head_counts(model)
     if wrong := [count for count in heads if count % plan.attention_degree]:
         degrees = [d for d in range(1, wrong[0] + 1) if not any(count % d for count in heads)]
         yield (
@@ -46,13 +50,25 @@ def _division_problems(model: Model, plan: ServingPlan) -> Iterator[str]:
     experts = {block.experts for block in model.layers if block.experts}
     if plan.expert > 1 and not experts:
         yield f"ep={plan.expert}: {model.name} has no experts"
-    elif plan.expert < 1 or plan.layer_degree % plan.expert or any(count % plan.expert for count in experts):
+    elif plan.layer_degree % plan.expert or any(count % plan.expert for count in experts):
         yield f"ep={plan.expert} must divide tp x cp = {plan.layer_degree} and the {max(experts, default=0)} experts"
-    if not 1 <= plan.pipeline <= model.layer_count:
+    if plan.pipeline > model.layer_count:
         yield f"pp={plan.pipeline}: {model.name} has {model.layer_count} layers"
 
 
-def _format_problems(plan: ServingPlan) -> Iterator[str]:
+def _head_counts(model: Model) -> list[int]:
+    """The numbers of heads of the attention that every token passes, each once."""
+    ops = [op for block in text_layers(model) for op in block.ops]
+    return sorted({op.heads for op in ops if op.kind == "attention" and is_attention(op)})
+
+
+def check_limits(plan: ServingPlan) -> None:
+    """Raise PlanError with every field that is out of its range or is no number format."""
+    if problems := list(_limit_problems(plan)):
+        raise PlanError(problems)
+
+
+def _limit_problems(plan: ServingPlan) -> Iterator[str]:
     if plan.precision not in WEIGHT_FORMATS:
         yield f"precision={plan.precision[:40]!r}: engines of language models run {', '.join(WEIGHT_FORMATS)}"
     if plan.cache not in CACHE_FORMATS:
@@ -62,22 +78,24 @@ def _format_problems(plan: ServingPlan) -> Iterator[str]:
         "memory_share": (plan.memory_share, 0.0, 1.0), "speculate": (plan.draft_tokens, 0, 64),
         "block_tokens": (plan.block_tokens, 0, 4096), "max_batch": (plan.max_batch, 0, 65536),
         "max_batched_tokens": (plan.max_batched_tokens, 0, 2**22), "replicas": (plan.replicas, 1, 100_000),
-        "cp": (plan.context, 1, 4096), "tp": (plan.tensor, 1, 4096),
+        "cp": (plan.context, 1, 4096), "tp": (plan.tensor, 1, 4096), "pp": (plan.pipeline, 1, 4096),
+        "ep": (plan.expert, 1, 4096),
     }  # fmt: skip
     for name, (value, low, high) in limits.items():
         if not low <= value <= high:
-            yield f"{name}={value:g} must be from {low} to {high:g}"
+            yield f"{name}={value:g} must be from {low:g} to {high:g}"
 
 
 def tensor_degrees(model: Model, most: int) -> tuple[int, ...]:
     """Degrees up to `most` that divide all heads of the model, ascending."""
-    heads = [op.heads for block in model.layers for op in block.ops if op.kind == "attention"]
+    heads = _head_counts(model)
     return tuple(d for d in range(1, most + 1) if d & (d - 1) == 0 and not any(count % d for count in heads))
 
 
 def divisions(model: Model, cluster: Cluster, most: int) -> Iterator[tuple[int, int]]:
     """(tensor, pipeline) degrees of growing numbers of GPUs: tensor parallelism in a node, stages over nodes."""
-    per = cluster.gpus_per_node
+    per = cluster.gpus_per_node if cluster.gpu.fraction == 1 else 1
+    most = most if cluster.gpu.fraction == 1 else 1
     counts = [1 << at for at in range(13) if 1 << at <= min(most, per)]
     counts += [nodes * per for nodes in range(2, most // per + 1)] if per in counts else [per] * (most >= per)
     for gpus in counts:
@@ -104,6 +122,8 @@ def fewest_gpus(
             return divided
         if room:
             holding = divided
+    if plan.context > cluster.gpus:
+        raise PlanError([f"cp={plan.context}: {cluster.name} has {cluster.gpus} GPUs"])
     if holding is None:
         raise NoFitError([too_large(model, cluster, plan, tokens)])
     return holding
@@ -129,6 +149,7 @@ def too_large(model: Model, cluster: Cluster, plan: ServingPlan, tokens: int) ->
 def _what_holds(model: Model, cluster: Cluster, plan: ServingPlan, tokens: int) -> str:
     """The number of such GPUs, or the format of weights, with which one sequence fits."""
     options = []
+    divided = cluster.gpus if cluster.gpu.fraction == 1 else 1
     engine = load_language_engine(plan.engine, cluster.gpu)
     share = plan.memory_share or engine.memory_share
     if cluster.gpu.fraction == 1:
@@ -139,7 +160,7 @@ def _what_holds(model: Model, cluster: Cluster, plan: ServingPlan, tokens: int) 
         if count > cluster.gpus:
             options.append(f"{count} such GPUs")
     for precision in ("fp8", "int8", "int4_wo"):
-        narrow = weight_bytes(model, replace(plan, precision=precision)) / cluster.gpus
+        narrow = weight_bytes(model, replace(plan, precision=precision)) / divided
         is_run = plan.precision in ("fp16", "bf16") and (
             precision == "int4_wo" or precision in cluster.gpu.peaks
         )

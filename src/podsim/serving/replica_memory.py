@@ -17,7 +17,7 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_run import format_bytes
 from podsim.serving.language_engines import LanguageEngine
 from podsim.serving.language_layers import Layers, op_degree, plan_layers
-from podsim.serving.serving_plan import ServingPlan
+from podsim.serving.serving_plan import OWN_DRAFTS, ServingPlan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model, TensorOp
 
@@ -94,7 +94,7 @@ def fixed_bytes(
 ) -> float:
     """B of one GPU that are no cache: weights, the engine itself, activations of a step of so many tokens."""
     total = weight_bytes(model, plan) + engine.memory + activation_bytes(model, plan, tokens, sequences)
-    if plan.draft_tokens and plan.draft not in ("", "ngram"):
+    if plan.draft_tokens and plan.draft not in OWN_DRAFTS:
         total += weight_bytes(load_model(plan.draft), replace(plan, precision="fp16"))
     return total
 

@@ -67,6 +67,8 @@ class Ask:
     """s. The longest wait for a fuller batch."""
     spread: float = 0.0
     """factor. The standard deviation of the logarithm of a sample's work."""
+    rate: float | None = None
+    """1/s. The rate of requests of the server scenario; None: the largest within the limit."""
 
 
 @cache
@@ -139,11 +141,13 @@ def _multi(served: Served, ask: Ask) -> ScenarioRun:
 
 
 def _server(served: Served, ask: Ask) -> ScenarioRun:
-    limit = ask.limit
-    assert limit is not None
     percentile = ask.percentile or _tables()["settings"]["percentile"]
     server = queue_server(served, ask)
-    run = poisson_runs(server, limit, ask.spread)
+    run = poisson_runs(server, ask.limit or 0.0, ask.spread)
+    if ask.rate is not None:
+        return _at_rate(served, replace(ask, percentile=percentile), server, run)
+    limit = ask.limit
+    assert limit is not None
     best = largest_rate(run, server.capacity, percentile=percentile, limit=limit)
     if best is None:
         _check(served, limit, float(server.seconds[0]), percentile)
@@ -152,6 +156,23 @@ def _server(served: Served, ask: Ask) -> ScenarioRun:
     return replace(
         _made(served, ask), latency=best.percentile(percentile), rate=best.rate, batch=best.batch,
         percentile=percentile, points=points, largest=server.largest,
+    )  # fmt: skip
+
+
+def _at_rate(served: Served, ask: Ask, server: BatchServer, run: Callable[[float], QueueRun]) -> ScenarioRun:
+    """What requests see at the rate of the user, and at others. Raises NoFitError for a rate above the capacity."""
+    rate, percentile = ask.rate or 0.0, ask.percentile or 0.0
+    if rate > server.capacity:
+        enough = math.ceil(rate / server.capacity * served.instances)
+        raise NoFitError([
+            f"{served.model}: {rate:,.4g} requests/s are more than the {server.capacity:,.4g}/s of {served.instances} x "
+            f"{served.gpu}, so they would wait ever longer; {enough:,} would do"
+        ])  # fmt: skip
+    own, others = run(rate), (run(rate * share) for share in _LOADS[:-1])
+    points = (*map(load_point, others, _LOADS), load_point(own, 1.0))
+    return replace(
+        _made(served, ask), latency=own.percentile(percentile), rate=rate, batch=own.batch, points=points,
+        largest=server.largest, is_given=True,
     )  # fmt: skip
 
 

@@ -9,6 +9,9 @@ WEIGHT_FORMATS = ("fp16", "bf16", "fp8", "fp8_block", "int8", "int8_wo", "int4_w
 CACHE_FORMATS = ("fp16", "bf16", "fp8", "int8")
 """Number formats of keys and values."""
 
+OWN_DRAFTS = ("", "eagle", "mtp", "ngram")
+"""Drafts without a model of their own: a layer of the served model, or a look-up in the text."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServingPlan:

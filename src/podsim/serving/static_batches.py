@@ -35,6 +35,8 @@ from podsim.serving.step_laws import (
     tokens_parts,
 )
 
+LARGEST_BATCH = 65_536
+"""The largest number of concurrent sequences, above any engine's limit."""
 _CONTEXTS = 9
 """lengths of the cache at which decoding steps are averaged"""
 _ARITHMETIC = {"int8_wo": "fp16", "int4_wo": "fp16", "fp8_block": "fp8", "nvfp4": "nvfp4"}
@@ -117,7 +119,10 @@ def _totals(parts: dict[str, Floats]) -> dict[str, float]:
 
 
 def _memory(passes: Passes, request: StaticRequest, batch: int) -> tuple[float, bool]:
-    """(B on one GPU, whether they fit): weights, the engine, activations, and blocks of all sequences."""
+    """(B on one GPU, whether they fit): weights, the engine, activations, and blocks of all sequences.
+
+    An engine whose share is of what weights leave gives a batch of known lengths all of it.
+    """
     plan, engine = passes.plan, passes.engine
     limit = plan.max_batched_tokens or engine.max_batched_tokens
     fixed = fixed_bytes(passes.model, plan, engine, min(limit, batch * request.tokens), batch)
@@ -126,7 +131,21 @@ def _memory(passes: Passes, request: StaticRequest, batch: int) -> tuple[float, 
     each = -(-length // block) * block * token_bytes(passes.model, plan, length)
     used = batch / plan.data_attention * (each + sequence_bytes(passes.model, plan, length))
     has = cache_bytes(passes.cluster.gpu, plan, engine, fixed)
-    return fixed + used, used <= has and fixed + used <= usable_bytes(passes.cluster.gpu)
+    if engine.is_share_of_free and not plan.memory_share:
+        has = usable_bytes(passes.cluster.gpu) - fixed
+    return fixed + used, used <= has
+
+
+def largest_batch(passes: Passes, request: StaticRequest) -> int:
+    """The sequences of a replica that fit at once; by bisection."""
+    low, high = 0, LARGEST_BATCH
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _memory(passes, request, middle)[1]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _flops(passes: Passes, request: StaticRequest) -> float:

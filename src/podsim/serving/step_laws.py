@@ -33,7 +33,7 @@ from podsim.serving.language_layers import (
     check_language_model,
     plan_layers,
 )
-from podsim.serving.serving_plan import ServingPlan
+from podsim.serving.serving_plan import OWN_DRAFTS, ServingPlan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
@@ -197,7 +197,9 @@ def _decode_seconds(passes: Passes, core: Core, sequences: Floats, keys: Floats)
     rows = passes.plan.draft_tokens + 1
     if rows > 1:  # the queries of a draft share the keys, as heads of a group do
         shape = replace(shape, heads=shape.heads * rows)
-    return decode_seconds(passes.engine_gpu, run, shape, law="mla-decode" if core.rank else "decode")
+    law = "mla-decode" if core.rank else "decode"
+    shares = passes.engine.shares_keys(passes.plan.cache, core.head_dim)
+    return decode_seconds(passes.engine_gpu, run, shape, law=law, shares_keys=shares)
 
 
 def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> Floats:
@@ -279,7 +281,7 @@ def make_passes(model: Model, cluster: Cluster, plan: ServingPlan) -> Passes:
     """The passes of a plan, with its draft's. Raises CatalogError or ModelError for a name that is no model's."""
     engine = load_language_engine(plan.engine, cluster.gpu)
     draft = None
-    if plan.draft_tokens and plan.draft not in ("", "ngram"):
+    if plan.draft_tokens and plan.draft not in OWN_DRAFTS:
         alone = replace(plan, draft="", draft_tokens=0, expert=1, precision="fp16")
         draft = Passes(model=load_model(plan.draft), cluster=cluster, plan=alone, engine=engine)
         check_language_model(draft.model)

@@ -71,7 +71,7 @@ def play_servers(compute_RW: Floats, exchange: Exchange, settings: RunInputs) ->
     """Rounds over parameter servers."""
     rounds = lower_servers(compute_RW, exchange, _tail_seconds(compute_RW, settings))
     played = play(rounds.ops)
-    moments = _moments(rounds, played)
+    moments = server_moments(rounds, played)
     spans = [
         (COMPUTE, moments.begun, moments.computed), (PUSH, moments.computed, moments.written),
         (WAIT, moments.written, moments.read), (PULL, moments.read, moments.done),
@@ -85,7 +85,8 @@ def _tail_seconds(compute_RW: Floats, settings: RunInputs) -> Floats:
     return compute_RW * (settings.overlap / settings.every)
 
 
-def _moments(rounds: Rounds, played: Played) -> Moments:
+def server_moments(rounds: Rounds, played: Played) -> Moments:
+    """When each worker computed, wrote and read, of played rounds over servers."""
     start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
     written = rounds.parts + 2
     return Moments(

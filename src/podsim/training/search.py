@@ -118,7 +118,7 @@ class _Bounds:
     room: float
     """B. The memory of a GPU that a plan may use."""
     least_seconds: Shaped[Array, "plan"]
-    """s. Infinite where a plan does not fit."""
+    """s. The least time of each plan; infinite where it does not fit."""
     memory_bytes: Shaped[Array, "plan"]
     step_seconds: Shaped[Array, "flags plan"] | None
     """s. The times of all plans; None where only contenders get one."""
@@ -202,7 +202,6 @@ def search(
     *,
     gpus: int | None = None,
     wanted: Space | None = None,
-    memory: float | None = None,
     progress: Callable[[int, int], None] | None = None,
     jobs: int = 1,
     every: bool = False,
@@ -212,10 +211,9 @@ def search(
     Times are of those that may be the fastest of their degrees (tp, pp, cp, ep, dp) or on the front of memory against
     time, by `podsim.training.contenders`; with `every`, of all.
 
-    `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `memory` is the room on a GPU
-    in B (default: the GPU's less the head-room).  `progress` is called with (evaluated, all) combinations; a
-    KeyboardInterrupt gives the best so far.  `jobs` threads share the work; 0: one a processor.  PlanError when no
-    combination is legal, saying what cut them.
+    `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `progress` is called with
+    (evaluated, all) combinations; a KeyboardInterrupt gives the best so far.  `jobs` threads share the work; 0: one a
+    processor.  PlanError when no combination is legal, saying what cut them.
     """
     count = gpus or cluster.gpus
     wanted = wanted or {}
@@ -233,7 +231,7 @@ def search(
             tables=tables,
             divisions=divisions,
             flags=flags,
-            room=memory or usable_bytes(cluster.gpu, software),
+            room=usable_bytes(cluster.gpu, software),
             least_seconds=np.full(total, np.inf),
             memory_bytes=np.full(total, np.inf),
             step_seconds=np.full((len(flags), total), np.inf) if every else None,

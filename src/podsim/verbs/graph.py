@@ -13,7 +13,7 @@ from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
 from podsim.graphs.graph_answer import GraphCase, cut_graph, graph_cost
-from podsim.graphs.graph_cost import OpCosts, graph_costs, update_seconds
+from podsim.graphs.graph_cost import OpCosts, graph_costs, sparse_costs, update_seconds
 from podsim.graphs.graph_step import Reduction, replicas_step
 from podsim.graphs.graph_trace import step_trace
 from podsim.graphs.loading import fed_step, loader_of_software, loading_seconds
@@ -23,6 +23,7 @@ from podsim.graphs.op_graph_json import check_batch, read_graph
 from podsim.hardware.catalog import find, load_gpu
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import Gpu
+from podsim.kernels.sparse_products import check_sparse, gain_note, saved_seconds, sparse_gain
 from podsim.network.nccl import send_seconds
 from podsim.options.graph_options import GraphOptions
 from podsim.options.question import question
@@ -65,6 +66,10 @@ def graph(options: GraphOptions) -> GraphCost:
             case.graph, case.costs, step.update, step.reduction, case.software, case.gpus, options.chakra
         )
     cost = replace(graph_cost(case, options, cut, division), simulated=simulated)
+    if options.sparse:
+        saved = sum(case.dense.passes) - sum(case.costs.passes)
+        gain = sparse_gain(saved / saved_seconds(1.0), cost.step_time + saved)
+        cost = replace(cost, sparse=gain, notes=(*cost.notes, gain_note(gain)))
     return _with_band(cost, case, options.file)
 
 
@@ -75,13 +80,17 @@ def _case(options: GraphOptions) -> GraphCase:
     precision = options.precision or default_precision(gpu)
     software = load_software(software_of(options.software, gpu), gpu, precision)
     costs = graph_costs(merged, gpu, precision, software, channels_first=options.layout == LAYOUTS[1])
+    dense = costs
+    if options.sparse:
+        check_sparse(gpu, precision)
+        costs = sparse_costs(merged, costs)
     update = update_seconds(merged, gpu, precision, options.optimizer, software)
     step = replicas_step(merged, costs, cluster, precision, software, update=update, gpus=gpus)
     loader = options.loader or loader_of_software(software.name)
     loading = loading_seconds(options.file, merged.batch, cluster, gpus, loader)
     return GraphCase(
         graph=merged, gpu=gpu, cluster=cluster, gpus=gpus, precision=precision, software=software, costs=costs,
-        step=fed_step(step, loading), loader=loader, loading=loading,
+        step=fed_step(step, loading), loader=loader, loading=loading, dense=dense,
     )  # fmt: skip
 
 

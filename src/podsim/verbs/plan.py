@@ -22,8 +22,8 @@ from podsim.storage.long_runs import Job, read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs
 from podsim.training.plan import Plan, precision_of, read_plan, software_of
 from podsim.training.search import SearchResult, search
-from podsim.training.search_limits import read_limits, spelled
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
+from podsim.training.search_space import read_limits, spelled
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_saving, read_experiment, save_plans, texts_of_tools

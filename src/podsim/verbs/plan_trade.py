@@ -25,7 +25,7 @@ from podsim.results.expense import Offer, Trade
 from podsim.results.prediction import Correction, Prediction, Ranked
 from podsim.training.plan import Plan
 from podsim.training.search import SearchResult, search
-from podsim.training.search_limits import read_limits
+from podsim.training.search_space import read_limits
 from podsim.verbs.power import expense_of
 from podsim.verbs.predict import describe
 from podsim.workload.model import Model

@@ -23,6 +23,7 @@ from podsim.results.prediction import Correction, Prediction
 from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import law_seconds, predict_with_gains
+from podsim.verbs.sparse_step import with_sparsity
 from podsim.verbs.whole_run import plan_command, read_length, with_expense, with_run
 from podsim.workload.model import Model
 
@@ -52,6 +53,8 @@ def predict(options: PredictOptions) -> Prediction:
         default_batch=setting.default_batch,
         correction=correction,
     )
+    if options.sparse:
+        prediction = with_sparsity(prediction, setting.model, setting.cluster, setting.plan)
     prediction = replace(
         changed(prediction, options.overrides), notes=setting.notes,
         command=plan_command(options, setting.plan, setting.cluster),

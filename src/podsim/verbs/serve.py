@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from podsim.errors import PodsimError
-from podsim.graphs.networks import is_captured
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
-from podsim.results.scenario_run import ScenarioRun
+from podsim.results.best_serving import BestServing
+from podsim.results.scenario_run import ScenarioRun, StreamRun
 from podsim.results.served import Figure, Served
-from podsim.serving.language_layers import is_language_model
-from podsim.serving.language_setup import is_language_engine, model_keys
+from podsim.results.served_load import ServedLoad
+from podsim.serving.language_setup import is_language_engine
 from podsim.serving.white_paper import figure
+from podsim.verbs.load_inputs import is_under_load, with_lengths
+from podsim.verbs.serve_best import serve_best
+from podsim.verbs.serve_load import Progress, serve_load
 from podsim.verbs.serve_network import serve_network
 from podsim.verbs.serve_static import serve_static
-from podsim.workload.catalog import load_model
-from podsim.workload.convolution import CONVOLUTIONAL
+from podsim.verbs.serving_kind import check_language, check_network, is_network
 
 _OTHER_FORMATS = ("fp32", "tf32")
 """number formats that no engine of language models runs"""
 
 
 @question(ServeOptions)
-def serve(options: ServeOptions) -> Served | ScenarioRun | Figure:
-    """Predict a model's latency, throughput and memory by batch on a GPU or on MIG instances.
+def serve(
+    options: ServeOptions, *, progress: Progress | None = None
+) -> Served | ServedLoad | BestServing | ScenarioRun | StreamRun | Figure:
+    """Predict a model's latency, throughput and memory by batch on GPUs or MIG instances, or simulate it under load.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
     "8xa100-40gb"), or a system or cluster for all its GPUs ("dgx-a100-40gb/7x1g.5gb"). A figure of the white paper is
-    made instead of a prediction, and takes no model and no GPU.
+    made instead of a prediction, and takes no model and no GPU. With a rate, a load, a trace or clients a server of a
+    language model is simulated request by request; `progress` is called with (requests that have ended, all). Networks
+    that write no text take MLPerf's scenarios, a rate, streams of speech and of video, and ensembles.
 
     Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
     """
@@ -36,15 +42,15 @@ def serve(options: ServeOptions) -> Served | ScenarioRun | Figure:
         return figure(options.figure)
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
-    if _is_static(options):
-        return serve_static(options)
-    return serve_network(options)
-
-
-def _is_static(options: ServeOptions) -> bool:
-    """Whether a language model is asked for, in an engine of such models."""
-    if is_captured(options.model) or options.model.lower() in CONVOLUTIONAL:
-        return False
+    if is_network(options):
+        check_network(options)
+        return serve_network(with_lengths(options))
+    check_language(options)
+    if options.ttft or options.tpot:
+        return serve_best(options)
+    if is_under_load(options):
+        return serve_load(options, progress=progress)
+    options = with_lengths(options)
     if options.sparse or options.precision in _OTHER_FORMATS or not is_language_engine(options.engine):
-        return False
-    return is_language_model(load_model(options.model, model_keys(options.overrides)))
+        return serve_network(options)
+    return serve_static(options)

@@ -12,7 +12,6 @@ from podsim.errors import (
     PodsimError,
     UnitError,
 )
-from podsim.graphs.networks import is_captured
 from podsim.hardware.mig.measured_slices import interference
 from podsim.hardware.parts import Gpu
 from podsim.options.serving_options import ServeOptions
@@ -25,7 +24,7 @@ from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.serving_notes import serving_assumptions, serving_warnings
 from podsim.serving.triton import write_config
 from podsim.units import parse_quantity
-from podsim.verbs.network_answers import served_network
+from podsim.verbs.serve_captured import is_graph, serve_captured
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import CONVOLUTIONAL, ConvNet
 from podsim.workload.model import Model
@@ -36,40 +35,41 @@ _OUTPUT = 128
 _LONGEST = 2**22
 
 
-def serve_batches(options: ServeOptions) -> Served:
+def serve_batches(options: ServeOptions, portion: float = 1.0) -> Served:
     """The answer of `podsim serve` for a network in static batches on each GPU or instance.
 
     Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
     """
     chip, each, gpus = read_serving_gpu(options.on, options.overrides)
     limit = read_limit(options.latency)
-    if is_captured(options.model) and options.model.lower() not in CONVOLUTIONAL:
-        return _served_network(options, chip, limit, each * gpus)
-    task = _task(options, chip)
-    cost = _neighbours(chip, each)
-    answer = serve_on(
-        task, chip, batches=read_batches(options.batch), limit=limit, instances=each * gpus, neighbours=cost
-    )
-    answer = replace(
-        answer, assumptions=serving_assumptions(task, chip, cost), warnings=serving_warnings(task, chip)
-    )
+    cost, batches = _neighbours(chip, each), read_batches(options.batch)
+    if is_graph(options.model) and options.model.lower() not in CONVOLUTIONAL:
+        answer, floor = (
+            serve_captured(options, chip, batches, limit, gpus=each * gpus, neighbours=cost, portion=portion), 0.0,
+        )  # fmt: skip
+    else:
+        answer, floor = _served_model(options, chip, batches, limit, each * gpus, cost)
     if not any(row.fits for row in answer.rows):
-        raise NoFitError([_too_large(answer, task.engine.memory_floor)])
+        raise NoFitError([_too_large(answer, floor)])
     if options.triton is not None:
         write_config(answer, options.triton)
     return answer
 
 
-def _served_network(options: ServeOptions, chip: Gpu, limit: float | None, instances: int) -> Served:
-    """A captured network; it has no configuration for Triton."""
-    if options.triton is not None:
+def _served_model(
+    options: ServeOptions, chip: Gpu, batches: tuple[int, ...], limit: float | None, gpus: int, cost: float
+) -> tuple[Served, float]:
+    """A transformer or a convolutional network, and B of its engine."""
+    if options.input:
+        raise PodsimError("--input: shapes are those of a module, FILE.py:FUNCTION")
+    if options.tables:
         raise PodsimError(
-            f"triton: {options.model} is a captured network; configured are transformers and resnet-50"
+            f"tables: {options.model[-60:]} has no large embedding tables, as dlrm and dcnv2 have"
         )
-    answer = served_network(options, chip, read_batches(options.batch), limit, instances)
-    if not any(row.fits for row in answer.rows):
-        raise NoFitError([_too_large(answer, 0.0)])
-    return answer
+    task = _task(options, chip)
+    answer = serve_on(task, chip, batches=batches, limit=limit, instances=gpus, neighbours=cost)
+    notes, doubts = serving_assumptions(task, chip, cost), serving_warnings(task, chip)
+    return replace(answer, assumptions=notes, warnings=doubts), task.engine.memory_floor
 
 
 def _too_large(answer: Served, floor: float) -> str:

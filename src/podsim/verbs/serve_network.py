@@ -1,23 +1,43 @@
-"""What `podsim serve` answers for a network that writes no text: batches, or a scenario."""
+"""What `podsim serve` answers for a network that writes no text: batches, a scenario, or streams."""
 
 from __future__ import annotations
 
 from podsim.errors import PodsimError
 from podsim.options.question import wrong_choices
 from podsim.options.serving_options import ServeOptions
-from podsim.results.scenario_run import ScenarioRun
+from podsim.results.scenario_run import ScenarioRun, StreamRun
 from podsim.results.served import Served
 from podsim.verbs.serve_batches import serve_batches
 from podsim.verbs.serve_scenario import serve_scenario
+from podsim.verbs.serve_streams import serve_streams
+
+_STREAMS = ("context", "tracker")
+"""options that only streams read"""
 
 
-def serve_network(options: ServeOptions) -> Served | ScenarioRun:
+def serve_network(options: ServeOptions) -> Served | ScenarioRun | StreamRun:
     """The answer of `podsim serve` for a network on each GPU or instance.
 
     Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
     """
     if wrong := wrong_choices(options, "scenario"):
         raise PodsimError("; ".join(wrong))
-    if options.scenario:
+    is_stream = bool(options.chunk or options.video or options.streams is not None)
+    has_load = bool(options.scenario or options.rate)
+    if has_load and is_stream:
+        raise PodsimError(
+            "scenario, rate: streams of speech or video have a load of their own; leave them away"
+        )
+    if options.triton is not None and (has_load or is_stream):
+        raise PodsimError(
+            "triton: config.pbtxt is of the best batch within --latency; leave scenario and streams away"
+        )
+    if has_load:
         return serve_scenario(options)
+    if is_stream:
+        return serve_streams(options)
+    if unread := [name for name in _STREAMS if getattr(options, name)]:
+        raise PodsimError(
+            f"{', '.join(unread)}: for streams, which --chunk 160ms or --video 1080p30 asks for"
+        )
     return serve_batches(options)

@@ -12,6 +12,7 @@ from podsim.results.served import Served
 from podsim.serving.scenarios import Ask, Benchmark, benchmark_of, scenario_run
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.units import format_quantity, parse_quantity
+from podsim.verbs.load_inputs import read_rate
 from podsim.verbs.serve_batches import read_limit, serve_batches
 
 BATCHES = "1,2,4,8,12,16,24,32,48,64,96,128,192,256,384,512,768,1024,2048"
@@ -20,20 +21,31 @@ BATCHES = "1,2,4,8,12,16,24,32,48,64,96,128,192,256,384,512,768,1024,2048"
 
 def serve_scenario(options: ServeOptions) -> ScenarioRun:
     """The answer of `podsim serve --scenario`. Raises PodsimError for options that contradict each other."""
-    bench = benchmark_of(options.model)
+    bench = benchmark_of(options.model) if options.scenario else None
     limit = read_limit(options.latency) or (bench.latency if bench else None)
-    if options.scenario == "server" and limit is None:
+    rate = _rate(options)
+    scenario = "server" if rate else options.scenario
+    if scenario == "server" and limit is None and rate is None:
         raise PodsimError(
             f"scenario server: {options.model} has no limit in MLPerf Inference; give one: --latency 100ms"
         )
     ask = Ask(
-        scenario=options.scenario, limit=None if options.scenario == "offline" else limit,
+        scenario=scenario, limit=None if scenario == "offline" else limit, rate=rate,
         percentile=read_percentile(options.percentile), delay=read_delay(options.queue_delay),
         spread=bench.spread if bench and options.tokens is None else 0.0,
     )  # fmt: skip
     served = batches_of(benchmark_options(options, bench))
     made = scenario_run(served, ask)
     return replace(made, assumptions=(*_assumptions(options, ask, bench, served), *made.assumptions))
+
+
+def _rate(options: ServeOptions) -> float | None:
+    """1/s of the user's requests. Raises PodsimError for a scenario without a rate."""
+    if not options.rate:
+        return None
+    if options.scenario not in ("", "server"):
+        raise PodsimError(f"rate: the scenario {options.scenario} sends its requests without one")
+    return read_rate(options.rate)
 
 
 def benchmark_options(options: ServeOptions, bench: Benchmark | None) -> ServeOptions:
@@ -52,13 +64,10 @@ def _native(chip: Gpu, bench: Benchmark) -> str | None:
     return next((each for each in bench.precisions if PRECISIONS[each].is_native(chip)), None)
 
 
-def batches_of(options: ServeOptions) -> Served:
-    """The seconds of many batches of a network, those that fit."""
-    return serve_batches(
-        replace(
-            options, batch=(options.batch and _with_one(options.batch)) or BATCHES, latency="", triton=None
-        )
-    )
+def batches_of(options: ServeOptions, portion: float = 1.0) -> Served:
+    """The seconds of many batches of a network, of which each request holds a portion of a sample."""
+    batch = _with_one(options.batch) if options.batch else BATCHES
+    return serve_batches(replace(options, batch=batch, latency="", triton=None), portion)
 
 
 def _with_one(batch: str) -> str:

@@ -12,8 +12,7 @@ from podsim.results.served import Served, ServedBatch
 from podsim.serving.language_notes import language_assumptions, language_warnings, plan_words
 from podsim.serving.language_setup import LanguageSetup, read_language_setup
 from podsim.serving.replica_memory import sequence_bytes, token_bytes, usable_bytes, weight_bytes
-from podsim.serving.static_batches import StaticRequest, static_row
-from podsim.serving.step_cost import cache_room
+from podsim.serving.static_batches import StaticRequest, largest_batch, static_row
 from podsim.serving.step_laws import Passes, make_passes
 from podsim.serving.triton import write_config
 from podsim.verbs.serve_batches import read_batches, read_limit
@@ -40,7 +39,7 @@ def _served(setup: LanguageSetup, passes: Passes, request: StaticRequest, batche
     model, plan, gpu = setup.model, setup.plan, setup.cluster.gpu
     length = request.tokens + request.output
     rows = tuple(static_row(passes, request, batch) for batch in batches)
-    largest = _largest(setup, request)
+    largest = largest_batch(passes, request)
     usable = [row for row in rows if row.fits and row.in_time]
     if request.limit is not None and usable:
         usable.append(_last_in_time(passes, request, usable[-1].batch, min(max(batches), largest)))
@@ -58,12 +57,6 @@ def _served(setup: LanguageSetup, passes: Passes, request: StaticRequest, batche
         assumptions=language_assumptions(setup, neighbours), warnings=language_warnings(setup), plan=asdict(plan),
         layout=plan_words(plan),
     )  # fmt: skip
-
-
-def _largest(setup: LanguageSetup, request: StaticRequest) -> int:
-    """The sequences of a replica that fit at once."""
-    length = request.tokens + request.output
-    return cache_room(setup.model, setup.cluster, setup.plan, longest=length).sequences(length)
 
 
 def _last_in_time(passes: Passes, request: StaticRequest, low: int, high: int) -> ServedBatch:

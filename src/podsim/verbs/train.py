@@ -19,7 +19,7 @@ from podsim.options.question import question
 from podsim.results.trained import MeasuredTraining
 
 _BOUNDS = (
-    ("steps", 1, 1e7), ("warmup", 0, 1e7), ("local_steps", 1, 1e6),
+    ("steps", 1, 1e7), ("warmup", 0, 1e7), ("local_steps", 1, 1e6), ("prune_at", 0, 1e7), ("test_samples", 0, 100_000),
     ("rate", 1e-9, 100), ("seed", 0, 2**31), ("image", 8, 512), ("classes", 2, 10_000),
     ("every", 0, 1e7), ("keep", 0, 1e6), ("timeout", 1, 1e6),
 )  # fmt: skip

@@ -8,6 +8,7 @@ that podsim cannot express are listed with the reason.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from podsim.accuracy.bars import verdicts, worse_figures
 from podsim.accuracy.pricing import compare_rows
@@ -18,6 +19,8 @@ from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
 from podsim.results.comparison import Comparison, Verdict
 from podsim.results.shown import Shown
+from podsim.serving.serving_rows import TABLE as SERVING
+from podsim.serving.serving_rows import is_serving_table, packaged_serving, read_serving
 from podsim.verbs.measured_rows import read_measured
 
 _PARTS = {
@@ -79,14 +82,15 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
     if options.raw is not None and ALL not in tables:
         raise PodsimError(f"--raw is the folder of the raw tables of --table {ALL}")
     if options.rows is not None:
-        read = read_measured(options.rows)
-        comparisons = [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read)]
+        comparisons = _own_comparisons(Path(options.rows))
     else:
         comparisons = [
             compare_rows(rows, cross_validate=cross_validate)
             for name in tables or TABLES
+            if name != SERVING
             for rows in (read_raw_kernels(options.raw) if name == ALL else (load(name),))
         ]
+        comparisons += packaged_serving() if SERVING in tables else ()
     judged = verdicts(comparisons)
     worsened = () if options.rows is not None else worse_figures(comparisons, options.role)
     if options.role:
@@ -94,6 +98,22 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
         judged = tuple(verdict for verdict in judged if verdict.role == options.role)
     judged = () if options.rows is not None else judged
     return Validation(comparisons=tuple(comparisons), verdicts=judged, worsened=worsened)
+
+
+def _own_comparisons(path: Path) -> list[Comparison]:
+    """A user's measurements against predictions; TableError for a file that holds none."""
+    if is_serving_table(_start_of(path)):
+        return list(read_serving(path))
+    return [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read_measured(path))]
+
+
+def _start_of(path: Path) -> str:
+    """The first line of a file, "" where there is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:

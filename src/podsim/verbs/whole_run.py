@@ -55,7 +55,7 @@ def read_length(options: PredictOptions | SearchOptions, model: Model) -> RunLen
     """The tokens of a run, or the days it may take, as a user gave them, or the default; None: fine-tuning has none."""
     days = None
     if options.days is not None:
-        days = _read_days(options.days)
+        days = read_days(options.days)
     if options.tokens is not None:
         return RunLength(read_tokens(options.tokens), days=days)
     if options.train != "full" and days is None:
@@ -63,7 +63,7 @@ def read_length(options: PredictOptions | SearchOptions, model: Model) -> RunLen
     return RunLength(float(TOKENS_PER_PARAMETER * model.parameters), True, days)
 
 
-def _read_days(days: str | float) -> float:
+def read_days(days: str | float) -> float:
     """Seconds of a time in days (a number), or with another unit, as 36h."""
     text = str(days).strip().lower().removesuffix("days").removesuffix("day").strip()
     seconds = parse_quantity(f"{text}d" if text.replace(".", "", 1).isdigit() else text, "s", what="days")
@@ -163,6 +163,7 @@ def plan_command(options: PlanOptions | SearchOptions, plan: Plan, cluster: Clus
         words += ["--sequence", str(options.sequence)]
     if options.train != "full":
         words += ["--train", options.train]
+    words += ["--sparse"] if getattr(options, "sparse", False) else []
     for key, value in (options.overrides or {}).items():
         words += ["--set", f"{key}={value}"]
     return shlex.join([*words, *_flags(options, fields, cluster)])

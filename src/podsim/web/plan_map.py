@@ -14,7 +14,7 @@ from podsim.options.plan_options import LayoutFields, SearchOptions
 from podsim.options.question import option, options_of, question
 from podsim.training.memory import usable_bytes
 from podsim.training.search import SearchResult, search
-from podsim.training.search_limits import read_limits
+from podsim.training.search_space import read_limits
 from podsim.training.software import load_software
 from podsim.verbs.plan import read_case
 from podsim.verbs.plan_trade import Case, Progress

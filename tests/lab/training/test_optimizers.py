@@ -123,3 +123,27 @@ def test_what_cannot_run() -> None:
     ):  # fmt: skip
         with pytest.raises(PlanError, match=why):
             train(**SHORT | given)
+
+
+def test_pruned_and_trained_on(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"batch": 32, "steps": 150, "overrides": {"model.layers": "1"}, "sequence": 32}
+    kept = tmp_path / "kept"
+    run = train(**SHORT | given | {"prune_at": 90, "test_samples": 256, "checkpoint": kept, "keep": 1})
+    assert run is not None
+    shares = run.accuracy
+    assert abs(shares["end"] - shares["dense"]) < 0.005  # the bar: half a point
+    assert 0.7 < shares["kept"] < 0.8  # of a normal distribution 0.763
+    (file,) = kept.rglob("rank-0.safetensors")
+    weights = safetensors_numpy().load_file(file)
+    matrix = weights["weights.layers.0.mlp.up.weight"]
+    assert ((matrix.reshape(-1, 4) != 0).sum(axis=1) == 2).all()
+    assert (weights["weights.tokens.weight"] != 0).mean() > 0.9
+    again = train(**SHORT | given | {"prune_at": 90, "steps": 152, "checkpoint": kept, "resume": True})
+    assert again is not None  # the mask is that of the weights
+    (file,) = kept.rglob("step-152/rank-0.safetensors")
+    after = safetensors_numpy().load_file(file)["weights.layers.0.mlp.up.weight"]
+    assert ((after != 0) == (matrix != 0)).all()
+
+
+def safetensors_numpy() -> Any:
+    return pytest.importorskip("safetensors.numpy")

@@ -17,6 +17,7 @@ from podsim.errors import ModelError, unknown_name
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch, graph_of, read_value
+from podsim.units import parse_quantity
 
 __all__ = ["Network", "is_captured", "load_network", "networks"]
 
@@ -39,6 +40,8 @@ class Network:
     """share. The tolerance of the captured count."""
     source: str
     """The publication of the network, and the source of its checked figures."""
+    audio: float = 0.0
+    """s. The audio of a sample, of speech; 0 for other samples."""
 
 
 @cache
@@ -51,7 +54,8 @@ def networks() -> Mapping[str, Network]:
             wrong = entry.keys() - known
             assert not wrong, f"{file.name}: {name}: unknown keys {sorted(wrong)}"
             assert name not in entries, f"{file.name}: {name} is in another file, too"
-            entries[name] = Network(name=name, **{**entry, "inputs": tuple(entry["inputs"])})
+            audio = parse_quantity(entry["audio"], "s") if "audio" in entry else 0.0
+            entries[name] = Network(name=name, **{**entry, "inputs": tuple(entry["inputs"]), "audio": audio})
     return dict(sorted(entries.items()))
 
 

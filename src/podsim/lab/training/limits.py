@@ -124,6 +124,16 @@ def _optimizer_problems(plan: Plan, options: TrainOptions) -> list[str]:
         problems.append(
             "--noise-scale compares gradients of whole replicas: tp, pp 1, zero 0 or 1, exchange bsp"
         )
+    if options.prune_at and (
+        tp * pp > 1 or zero >= 2 or options.exchange != "bsp" or options.train != "full"
+    ):
+        problems.append("--prune-at masks whole networks: tp, pp 1, zero 0 or 1, exchange bsp, train full")
+    if options.prune_at and not 0 < options.prune_at < options.steps:
+        problems.append(
+            f"--prune-at {options.prune_at}: from 1 to {options.steps - 1}, before the last of --steps"
+        )
+    if options.test_samples and (tp * pp > 1 or zero >= 2):
+        problems.append("--test-samples measures whole networks: tp, pp 1, zero 0 or 1")
     if options.noise_scale and int(plan.dp) * int(plan.micro_batches) < 2:
         problems.append(
             "--noise-scale needs two micro-batches or replicas in a batch: a smaller --micro-batch"

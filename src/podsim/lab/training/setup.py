@@ -27,7 +27,8 @@ from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 
 _AS_GIVEN = (
-    "exchange", "staleness", "local_steps", "precision", "loss_scale", "steps", "optimizer", "warmup", "noise_scale",
+    "exchange", "staleness", "local_steps", "precision", "loss_scale", "steps", "optimizer", "warmup", "prune_at",
+    "test_samples", "noise_scale",
     "seed", "data", "image", "classes", "train", "checkpoint", "every", "keep", "resume", "backend", "timeout",
 )  # fmt: skip
 """options that the ranks get as they are"""

@@ -58,6 +58,10 @@ class Training:
     """The number of steps in which the learning rate grows."""
     local_steps: int = 1
     """The number of steps of a replica between two exchanges of weights."""
+    prune_at: int = 0
+    """The number of steps after which weights are pruned 2:4; 0: never."""
+    test_samples: int = 0
+    """The number of samples on which accuracy is measured; 0: none."""
     noise_scale: bool = False
     """Whether the lengths of gradients are measured for the gradient noise scale."""
     seed: int
@@ -104,6 +108,6 @@ class Training:
         values = {name: value for name, value in network.items() if name not in ("name", "source")}
         values |= {"precision": self.precision, "loss_scale": self.loss_scale} if self.is_checked else {}
         values |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
-        values |= {"optimizer": self.optimizer}
+        values |= {"optimizer": self.optimizer, "prune_at": self.prune_at}
         plain: dict[str, Any] = json.loads(json.dumps(values | {"data": Path(self.data).name}, default=int))
         return plain

@@ -14,10 +14,11 @@ from podsim.lab.measured_collectives import device_name
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.adapters import frozen_digest, held_bytes
-from podsim.lab.training.batches import batches_of
+from podsim.lab.training.batches import Batches, batches_of
 from podsim.lab.training.local_steps import OUTER, LocalSteps
 from podsim.lab.training.parameter_servers import Replica, serve
 from podsim.lab.training.precision_run import Numerics, merge_reports
+from podsim.lab.training.pruning import Masks, accuracy
 from podsim.lab.training.rank_layout import Layout, make_layout
 from podsim.lab.training.steps import Stepper
 from podsim.lab.training.train_job import Training
@@ -72,7 +73,8 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         sequence=network.sequence if network is not None else 0,
         all_reduce=job.all_reduce.name if job.all_reduce is not None else "library", exchange=job.exchange,
         staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, ranks=job.ranks,
-        optimizer=job.optimizer, warmup=job.warmup, local_steps=job.local_steps,
+        optimizer=job.optimizer, warmup=job.warmup, prune_at=job.prune_at,
+        accuracy=run.accuracy, local_steps=job.local_steps,
         slow={str(replica): factor for replica, factor in job.slow.items()},
         backend=wires.backend, device=device_name(wires),
         software=wires.software,
@@ -96,6 +98,8 @@ class _Run:
         self.losses: list[float | None] = []
         self.seconds: list[float] = []
         self.norms: list[tuple[float, float]] = []
+        self.accuracy: dict[str, float] = {}
+        self.masks: Masks | None = None
         self.past: dict[str, list[float]] = {"losses": [], "seconds": []}
         self.resumed: list[int] = []
         self.numerics = Numerics(job, wires, layout)
@@ -134,6 +138,7 @@ class _Run:
         server = Replica(wires, self.layout, job.ranks) if job.served else None
         local = LocalSteps(job, wires, self.layout) if job.exchange in OUTER else None
         factor = job.slow.get(self.layout.replica, 1.0)
+        self.prune(first, batches)
         for step in range(first, job.steps):
             start = time.perf_counter()
             self.numerics.start(step)
@@ -147,6 +152,8 @@ class _Run:
                 server.exchange()
             if local is not None:
                 local.exchange(step)
+            if self.masks is not None:
+                self.masks.apply()
             wires.settle()
             if self.numerics.diverged is not None:
                 return
@@ -156,10 +163,32 @@ class _Run:
             if loss is not None and not math.isfinite(loss):
                 raise LabError(f"the loss of step {step} is {loss}: take a smaller --rate than {job.rate:g}")
             self.note(f"step {step}", done=step + 1, loss=loss)
+            self.prune(step + 1, batches)
             if job.checkpoint is not None and (
                 step + 1 == job.steps or (job.every and (step + 1) % job.every == 0)
             ):
                 self.keep(step + 1)
+        self.measure("end", batches)
+
+    def prune(self, done: int, batches: Batches) -> None:
+        """Prune the weights if the run has come to that step, or had come there when its checkpoint was written."""
+        prune_at = self.job.prune_at
+        if not prune_at or self.masks is not None or done < prune_at:
+            return
+        if done == prune_at:
+            self.measure("dense", batches)
+        self.masks = Masks(self.wires.torch, self.layout.modules.values())
+        if not self.masks.weights:
+            raise LabError("--prune-at: no layer has inputs in multiples of 16 and outputs in multiples of 8")
+        self.accuracy["kept"] = self.masks.kept()
+        self.masks.apply()
+        if done == prune_at:
+            self.measure("pruned", batches)
+
+    def measure(self, name: str, batches: Batches) -> None:
+        """Measure the accuracy of the network as it is, on the first replica."""
+        if self.job.test_samples and self.layout.replica == 0:
+            self.accuracy[name] = accuracy(self.wires, self.layout, batches, self.job.test_samples)
 
     def keep(self, count: int) -> None:
         """Write a checkpoint after `count` steps."""

@@ -27,25 +27,27 @@ class Scheduler:
 SCHEDULERS = {
     "vllm": Scheduler(
         chunked=True, mixed=True, reserve=0.0,
-        source="vLLM V1, v1/core/sched/scheduler.py: running requests first, chunks of prompts fill the token budget",
+        source="vLLM V1: running requests first, chunks of prompts fill the token budget (v1/core/sched/scheduler.py)",
     ),
     "prefill-first": Scheduler(
         chunked=False, mixed=False, reserve=0.0,
-        source="vLLM V0, core/scheduler.py without chunked prefill: steps of prompts come before steps of decoding",
+        source="vLLM V0 without chunked prefill: steps of prompts come first (core/scheduler.py)",
     ),
     "trtllm": Scheduler(
         chunked=False, mixed=True, reserve=1.0,
-        source="TensorRT-LLM, in-flight batching with capacity policy GUARANTEED_NO_EVICT; chunked context is off",
+        source="TensorRT-LLM: in-flight batching, GUARANTEED_NO_EVICT, prompts in one piece",
     ),
     "trtllm-chunked": Scheduler(
-        chunked=True, mixed=True, reserve=1.0, source="TensorRT-LLM with --enable_chunked_prefill"
+        chunked=True, mixed=True, reserve=1.0,
+        source="TensorRT-LLM: in-flight batching, GUARANTEED_NO_EVICT, --enable_chunked_prefill"
     ),
     "sglang": Scheduler(
         chunked=True, mixed=False, reserve=0.7,
-        source="SGLang, managers/schedule_policy.py: prefill first, new-token ratio 0.7 at the start, no mixed chunks",
+        source="SGLang: prefill first, new-token ratio 0.7, no mixed chunks (managers/schedule_policy.py)",
     ),
     "static": Scheduler(
-        chunked=False, mixed=False, reserve=1.0, together=True, source="a batch is answered before the next begins"
+        chunked=False, mixed=False, reserve=1.0, together=True,
+        source="static batches: one is answered before the next begins"
     ),
 }  # fmt: skip
 """name -> how steps are filled"""

@@ -1,0 +1,286 @@
+"""What `podsim scale` answers about losses, as values with their bands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from podsim.learning.loss_choice import HeldOut
+from podsim.learning.loss_law import LossLaw
+from podsim.results.prediction import Prediction
+from podsim.results.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedRun:
+    """A finished run, and what the fitted law says of it."""
+
+    line: int
+    """The line of the run in its file."""
+    parameters: float
+    """count. The parameters of the network."""
+    tokens: float
+    """count. The tokens of training."""
+    loss: float
+    """nats. The measured loss."""
+    predicted: float
+    """nats. The loss by the law."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    use: str
+    """The use of the run: fitted, undertrained, overtrained, or tuned worse than another of its size and length."""
+
+    @property
+    def error(self) -> float:
+        """Relative error of the predicted loss."""
+        return self.predicted / self.loss - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantRange:
+    """A constant of a law with the range of its bootstraps."""
+
+    name: str
+    value: float
+    """nats. The fitted value; of exponents a pure number."""
+    low: float
+    """nats. The 10th percentile of the bootstraps."""
+    high: float
+    """nats. The 90th percentile of the bootstraps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvisedSize:
+    """The parameters and tokens with the least loss for some compute."""
+
+    flops: float
+    """FLOP. The compute of training, 6 FLOPs for a parameter and a token."""
+    parameters: float
+    """count. The best number of parameters."""
+    tokens: float
+    """count. The best number of tokens."""
+    loss: float
+    """nats. The loss that is reached."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleFit(Shown):
+    """A law of the loss, fitted to the runs of a file."""
+
+    file: str
+    law: LossLaw
+    unit: str
+    """The unit of the losses in the file; those here are nats."""
+    constants: tuple[ConstantRange, ...]
+    rows: tuple[FittedRun, ...]
+    error: float
+    """share. The mean absolute error of the fitted runs."""
+    held_out: HeldOut | None
+    """The check on the runs of most compute, by a fit to the others; None where too few would be left."""
+    forms: Mapping[str, float]
+    """share. The mean error of each form on the compute held out from it."""
+    advice: tuple[AdvisedSize, ...]
+    """The best sizes for the compute of the runs, and ten and a hundred times as much."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleLoss(Shown):
+    """The loss that a network reaches with some tokens."""
+
+    model: str
+    law: LossLaw
+    parameters: float
+    """count. The parameters that the law counts."""
+    tokens: float
+    """count. The tokens of training."""
+    loss: float
+    """nats. The predicted loss."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    flops: float
+    """FLOP. The compute of training."""
+    best: AdvisedSize
+    """The size with the least loss for the same compute."""
+    unique: float | None = None
+    """count. The tokens that differ, where some repeat."""
+    others: Mapping[str, float] = field(default_factory=dict)
+    """nats. The loss by other named laws, of other tokenizers and data."""
+    rate: Mapping[str, float] = field(default_factory=dict)
+    """factor. The best learning rate, by the named laws that state one."""
+    batch: Mapping[str, float] = field(default_factory=dict)
+    """count. The best batch in tokens, by the named laws that state one."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawAdvice:
+    """What one law advises for some compute."""
+
+    law: str
+    flops: float
+    """FLOP. The compute of training."""
+    parameters: float
+    """count. The parameters that it advises."""
+    tokens: float
+    """count. The tokens that it advises."""
+    against: float | None
+    """factor. The parameters, relative to those that podsim's own law advises; None: it advises no size, these are
+    podsim's.
+    """
+    lost: float | None
+    """share. The loss above the least, by podsim's own law, for taking this advice."""
+    rate: float | None
+    """factor. The learning rate that it advises; None: it states none."""
+    batch: float | None
+    """count. The batch in tokens that it advises; None: it states none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleLaws(Shown):
+    """The named laws, and where they disagree."""
+
+    rows: tuple[LawAdvice, ...]
+    titles: Mapping[str, str]
+    """The publication of each law."""
+    notes: Mapping[str, str]
+    """The remarks on laws."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizePoint:
+    """A network that spends the budget of some days, on an IsoFLOP curve."""
+
+    days: float
+    """count. The days of the budget."""
+    parameters: float
+    """count. The parameters of the network."""
+    tokens: float
+    """count. The tokens that it trains on."""
+    loss: float
+    """nats. The loss that it reaches."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    name: str = ""
+    """The model of the catalog with about this size; "" for none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaysPoint:
+    """The best network for some days on the same machine."""
+
+    days: float
+    """count. The days of training."""
+    parameters: float
+    """count. The best number of parameters."""
+    tokens: float
+    """count. The tokens of training."""
+    loss: float
+    """nats. The loss that is reached."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    money: float | None
+    """USD. The cost of the GPUs, low; None: no price is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleBest(Shown):
+    """The network that learns most on a machine in some days."""
+
+    cluster: str
+    gpus: int
+    law: LossLaw
+    model: str
+    """The model of the catalog, or the one that a generated network changes."""
+    overrides: Mapping[str, str]
+    """The changes of a generated network; empty for one of the catalog."""
+    shape: Mapping[str, int]
+    """The layers, hidden, heads, kv_heads and ffn of the network."""
+    parameters: float
+    """count. The parameters of the network."""
+    tokens: float
+    """count. The tokens that it trains on in the days."""
+    loss: float
+    """nats. The loss that it reaches."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    seconds: float
+    """s. The time of training with failures."""
+    flops: float
+    """FLOP. The compute of training."""
+    inference: float
+    """count. The tokens to infer out of the same compute."""
+    unique: float | None
+    """count. The tokens that differ; None: no token repeats."""
+    prediction: Prediction
+    """The plan and its prediction, with days, money and energy."""
+    curve: tuple[SizePoint, ...]
+    """The networks of other sizes that spend the compute of a quarter of the days, of the days, and of four times
+    these.
+    """
+    known: tuple[SizePoint, ...]
+    """The models of the catalog nearest in size that spend the same compute."""
+    front: tuple[DaysPoint, ...]
+    """The best network for fewer and for more days."""
+    rate: Mapping[str, float]
+    """factor. The best learning rate, by the named laws that state one."""
+    batch: Mapping[str, float]
+    """count. The best batch in tokens, by the named laws that state one."""
+    command: str = field(default="", compare=False)
+    """The command that plans the run again."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderRun:
+    """A moment of a tiny network's training, and what the law says of it."""
+
+    parameters: float
+    """count. The parameters of the network."""
+    tokens: float
+    """count. The tokens so far."""
+    loss: float
+    """nats. The measured loss."""
+    predicted: float
+    """nats. The loss by the law of the smaller networks."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+    use: str
+    """The use of the moment: fitted, or held out."""
+
+    @property
+    def error(self) -> float:
+        """Relative error of the predicted loss."""
+        return self.predicted / self.loss - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleLadder(Shown):
+    """Tiny networks trained for real, the law of all but the largest, and its error on that one."""
+
+    law: LossLaw
+    data: str
+    """The name of the text."""
+    steps: int
+    """The number of steps of each network."""
+    seconds: float
+    """s. The time of all steps."""
+    held_out: HeldOut
+    """The errors on the largest network."""
+    rows: tuple[LadderRun, ...]

@@ -1,0 +1,141 @@
+"""`podsim prune`: weights of a file pruned 2:4, dense or compressed, and how much of their magnitude stays."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from podsim.errors import PodsimError
+from podsim.learning.sparsity_files import (
+    Choice,
+    Pruning,
+    new_entries,
+    new_parts,
+    packed_bytes,
+    packed_metadata,
+    permutations,
+    restored_entries,
+    restored_metadata,
+    restored_part,
+)
+from podsim.learning.tensor_files import TensorEntry, TensorFile, read_tensor_file, write_tensor_file
+from podsim.options.prune_options import PruneOptions
+from podsim.options.question import question, wrong_choices
+from podsim.results.pruned import Pruned, PrunedTensor
+
+
+@question(PruneOptions)
+def prune(options: PruneOptions) -> Pruned:
+    """Prune the weights of a safetensors file 2:4 by magnitude, and write them with `to`.
+
+    Dense, the file keeps its names and shapes, with zeros. Compressed, a tensor becomes values and 2-bit indices;
+    `restore` writes such a file dense again, bit for bit. `permute` moves hidden channels of MLPs, which changes no
+    output but lets masks keep more.
+
+    Raises PodsimError for a file that is damaged or no safetensors file, and where nothing can be pruned.
+    """
+    if problems := _problems(options):
+        raise PodsimError("; ".join(problems))
+    file = read_tensor_file(options.file)
+    if options.restore:
+        return _restored(file, options)
+    choice = Choice(
+        only=tuple(options.only.split(",")),
+        skip=tuple(options.skip.split(",")),
+        is_first=options.inputs == "first",
+    )
+    if all(choice.reason(entry) for entry in file.entries):
+        reasons = ", ".join(sorted({choice.reason(entry) for entry in file.entries})[:4]) or "no tensors"
+        raise PodsimError(
+            f"{options.file.name}: nothing to prune ({reasons}); --only, --skip and --inputs choose tensors"
+        )
+    plain = Pruning(file=file, choice=choice)
+    orders = permutations(file, choice) if options.permute else {}
+    pruning = Pruning(file=file, choice=choice, orders=orders)
+    answer = _summed(plain, pruning, options)
+    if options.to is not None:
+        metadata = packed_metadata(pruning) if options.compressed else dict(file.metadata)
+        names = new_entries(pruning, packed=options.compressed)
+        write_tensor_file(options.to, names, new_parts(pruning, packed=options.compressed), metadata)
+    return answer
+
+
+def _problems(options: PruneOptions) -> list[str]:
+    problems = wrong_choices(options, "inputs")
+    if options.to is not None and options.to.resolve() == options.file.resolve():
+        problems.append("--to is the file itself; give another name")
+    if options.to is not None and not options.to.resolve().parent.is_dir():
+        problems.append(f"--to {options.to}: no such folder")
+    if options.restore and (options.compressed or options.permute or options.to is None):
+        problems.append(
+            "--restore writes a compressed file dense again: give --to, but no --compressed or --permute"
+        )
+    if options.compressed and options.to is None:
+        problems.append("--compressed says how to write: give --to, too")
+    return problems
+
+
+def _summed(plain: Pruning, pruning: Pruning, options: PruneOptions) -> Pruned:
+    """All tensors, and their sums."""
+    tensors, sums = [], [0.0, 0.0, 0.0]
+    for entry in pruning.file.entries:
+        reason = pruning.choice.reason(entry)
+        kept = moved = None
+        if not reason:
+            kept_first, total = plain.kept(entry)
+            kept_last = pruning.kept(entry)[0] if entry.name in pruning.orders else kept_first
+            kept, moved = kept_first / (total or 1.0), kept_last / (total or 1.0)
+            sums = [
+                first + second for first, second in zip(sums, (kept_first, kept_last, total), strict=True)
+            ]
+        tensors.append(_row(entry, pruning.choice, reason, kept, moved if options.permute else None))
+    return Pruned(
+        file=options.file.name, to=str(options.to or ""), compressed=options.compressed, tensors=tuple(tensors),
+        weights=sum(math.prod(each.shape) for each in tensors),
+        pruned=sum(math.prod(each.shape) for each in tensors if not each.reason),
+        kept=sums[1] / (sums[2] or 1.0), before=sums[0] / (sums[2] or 1.0) if options.permute else None,
+        dense_bytes=sum(each.dense_bytes for each in tensors),
+        compressed_bytes=sum(each.compressed_bytes for each in tensors),
+    )  # fmt: skip
+
+
+def _row(
+    entry: TensorEntry, choice: Choice, reason: str, kept: float | None, moved: float | None
+) -> PrunedTensor:
+    size = entry.end - entry.begin
+    return PrunedTensor(
+        name=entry.name, kind=entry.kind, shape=entry.shape, reason=reason, kept=kept, permuted=moved, dense_bytes=size,
+        compressed_bytes=size if reason else packed_bytes(entry, choice),
+    )  # fmt: skip
+
+
+def _restored(file: TensorFile, options: PruneOptions) -> Pruned:
+    """A compressed file, written dense."""
+    pieces = restored_entries(file)
+    names = [
+        entry.name if indices is None else entry.name.rpartition(".")[0] for entry, indices, *_ in pieces
+    ]
+    assert options.to is not None
+    write_tensor_file(
+        options.to,
+        [(name, entry.kind, shape) for name, (entry, _, shape, _) in zip(names, pieces, strict=True)],
+        (restored_part(file, *piece) for piece in pieces), restored_metadata(file),
+    )  # fmt: skip
+    tensors = []
+    for name, (entry, indices, shape, _) in zip(names, pieces, strict=True):
+        packed = entry.end - entry.begin + (indices.end - indices.begin if indices else 0)
+        dense = math.prod(shape) * (entry.end - entry.begin) // max(1, math.prod(entry.shape))
+        kept = 1.0 if indices else None
+        tensors.append(
+            PrunedTensor(
+                name=name, kind=entry.kind, shape=shape, reason="" if indices else "as it was", kept=kept, permuted=None,
+                dense_bytes=dense, compressed_bytes=packed,
+            )
+        )  # fmt: skip
+    return Pruned(
+        file=options.file.name, to=str(Path(options.to)), compressed=False, tensors=tuple(tensors),
+        weights=sum(math.prod(each.shape) for each in tensors),
+        pruned=sum(math.prod(each.shape) for each in tensors if not each.reason), kept=1.0, before=None,
+        dense_bytes=sum(each.dense_bytes for each in tensors),
+        compressed_bytes=sum(each.compressed_bytes for each in tensors),
+    )  # fmt: skip

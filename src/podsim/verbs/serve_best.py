@@ -1,0 +1,185 @@
+"""`podsim serve --ttft --tpot`: the best way to serve a language model under a load."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from podsim.errors import CatalogError, PodsimError, UnitError, unknown_name
+from podsim.fleet.power_cost import find_offer, list_offers, read_site
+from podsim.hardware.cluster import Cluster
+from podsim.options.serving_options import ServeOptions
+from podsim.results.best_serving import BestServing, ServingWay
+from podsim.results.expense import Offer
+from podsim.serving.benchmark_files import read_requests
+from podsim.serving.best_layouts import Choices
+from podsim.serving.best_search import Objective
+from podsim.serving.best_ways import ServingCase, search_best
+from podsim.serving.language_engines import language_engine_names, load_language_engine
+from podsim.serving.language_layers import check_language_model
+from podsim.serving.language_setup import OUTPUT, TOKENS, model_keys, read_format
+from podsim.serving.load.request_streams import RequestStream, draw_requests
+from podsim.serving.load.request_table import RequestTable
+from podsim.serving.serving_gpus import read_serving_cluster
+from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS
+from podsim.serving.steady_load import workload_of
+from podsim.units import parse_quantity
+from podsim.workload.catalog import load_model
+
+_REQUESTS = 5000
+"""requests of a simulation"""
+_PERCENTILES = (50, 90, 95, 99)
+_EIGHT_BITS = ("fp8", "fp8_block", "mxfp8", "nvfp4")
+"""formats of weights with which caches in fp8 are tried, too"""
+
+
+def serve_best(options: ServeOptions) -> BestServing:
+    """The best way to serve within limits of latency. Raises NoFitError where nothing fits or no law allows it."""
+    model = load_model(options.model, model_keys(options.overrides))
+    check_language_model(model)
+    cluster = read_serving_cluster(options.on, options.overrides)
+    objective = _objective(options)
+    requests, notes = _requests(options)
+    load = replace(workload_of(requests, _rate(options)), prefix_share=options.prefix)
+    case = ServingCase(
+        model=model, cluster=cluster, load=load, requests=requests, objective=objective, notes=notes,
+        choices=_choices(options, cluster), offer=_offer(options.price, cluster),
+    )  # fmt: skip
+    answer = search_best(case)
+    return replace(answer, ways=tuple(replace(way, command=_command(options, way)) for way in answer.ways))
+
+
+def _objective(options: ServeOptions) -> Objective:
+    limits = {}
+    for name, text in (("ttft", options.ttft), ("tpot", options.tpot)):
+        if not text:
+            continue
+        limits[name] = parse_quantity(text, "s", what=name)
+        if not 0 < limits[name] <= 86_400:
+            raise UnitError(f"{name}: {text[:40]!r} is out of reach; expected up to a day, such as 500ms")
+    percentile = 99 if options.percentile is None else options.percentile
+    if percentile not in _PERCENTILES:
+        raise PodsimError(f"percentile={percentile:g}: one of 50, 90, 95, 99")
+    infinite = float("inf")
+    return Objective(
+        first=limits.get("ttft", infinite), each=limits.get("tpot", infinite), percentile=int(percentile)
+    )
+
+
+def _rate(options: ServeOptions) -> float:
+    if not options.rate:
+        return 0.0
+    rate = parse_quantity(options.rate.strip().removesuffix("/s"), what="rate")
+    if not 0 < rate <= 1e6:
+        raise UnitError(
+            f"rate: {options.rate[:40]!r} is out of reach; expected up to a million a second, such as 20/s"
+        )
+    return rate
+
+
+def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
+    """The requests of the simulations, and notes on them."""
+    count, rate = options.requests or _REQUESTS, _rate(options)
+    if options.trace is not None:
+        table, notes = read_requests(options.trace)
+        part = table.first(count)
+        if len(part) < len(table):
+            notes = (
+                *notes,
+                f"{options.trace.name}: the first {len(part):,} of {len(table):,} requests are simulated",
+            )
+        own = float(part.arrival[-1])
+        if rate and own > 0:
+            part = replace(part, arrival=part.arrival * ((len(part) - 1) / own / rate))
+        elif own <= 0:
+            raise PodsimError(f"{options.trace.name}: all requests arrive at once; give --rate, such as 20/s")
+        return part, notes
+    if not rate:
+        raise PodsimError(
+            "--ttft and --tpot need a load: --rate 20/s (with --input-tokens and --output-tokens), or --trace FILE"
+        ).offer(rate="20/s")
+    stream = RequestStream(
+        requests=count, rate=rate, arrivals=options.arrivals, seed=options.seed,
+        input_tokens=options.input_tokens or str(options.tokens or TOKENS),
+        output_tokens=options.output_tokens or str(options.output or OUTPUT),
+    )  # fmt: skip
+    return draw_requests(stream), ()
+
+
+def _choices(options: ServeOptions, cluster: Cluster) -> Choices:
+    """What the user leaves open."""
+    engines = language_engine_names()
+    if options.engine:
+        engines = tuple(load_language_engine(name, cluster.gpu).name for name in _words(options.engine))
+    usual = "fp16" if "fp16" in cluster.gpu.peaks else next(iter(cluster.gpu.peaks))
+    weights = [read_format(name) for name in _words(options.precision or "")] or [usual]
+    for name in weights:
+        if name not in WEIGHT_FORMATS:
+            raise CatalogError(unknown_name("precision", name[:40], WEIGHT_FORMATS))
+    caches = [read_format(name) for name in _words(options.kv)]
+    for name in caches:
+        if name not in CACHE_FORMATS:
+            raise CatalogError(unknown_name("format of keys and values", name[:40], CACHE_FORMATS))
+    pairs = tuple(
+        (name, cache)
+        for name in weights
+        for cache in caches or (("fp16", "fp8") if name in _EIGHT_BITS else ("fp16",))
+    )
+    pins = {
+        "tensor": options.tp, "pipeline": options.pp, "expert": options.ep, "data_attention": options.attention_dp,
+        "replicas": options.replicas, "max_batch": options.max_batch, "max_batched_tokens": options.max_batched_tokens,
+    }  # fmt: skip
+    if wrong := [f"{name}={value}" for name, value in pins.items() if value is not None and value < 1]:
+        raise PodsimError(f"{', '.join(wrong)}: 1 or more")
+    drafted = (options.speculate,) if options.speculate else ((2, 4) if options.draft else ())
+    return Choices(
+        engines=engines, formats=pairs, draft=options.draft.strip().lower(), drafted=(0, *drafted),
+        acceptance=options.acceptance, pins={name: value for name, value in pins.items() if value is not None},
+    )  # fmt: skip
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _offer(text: str, cluster: Cluster) -> Offer | None:
+    """The price of a GPU: the user's, or the lowest that is known."""
+    site = read_site(None, None, None)
+    if text:
+        return find_offer(text, cluster, site)
+    return min(list_offers(cluster, site), key=lambda offer: offer.low, default=None)
+
+
+def _command(options: ServeOptions, way: ServingWay) -> str:
+    """The command that simulates a way under the same load; empty where its pools differ in layout."""
+    same = ("tensor", "pipeline", "expert", "data_attention")
+    if way.prefill is not None and any(way.prefill[name] != way.plan[name] for name in same):
+        return ""
+    words = ["podsim", "serve", str(options.model), "--on", str(options.on)]
+    loads = {
+        "rate": options.rate, "trace": options.trace, "input-tokens": options.input_tokens or options.tokens,
+        "output-tokens": options.output_tokens or options.output,
+    }  # fmt: skip
+    for name, value in loads.items():
+        if value:
+            words += [f"--{name}", str(value)]
+    return shlex.join([*words, *_plan_words(way.plan, way.prefill)])
+
+
+def _plan_words(plan: Mapping[str, object], prefill: Mapping[str, object] | None) -> Iterator[str]:
+    flags = {
+        "engine": "--engine", "precision": "--precision", "cache": "--kv", "tensor": "--tp", "pipeline": "--pp",
+        "expert": "--ep", "data_attention": "--attention-dp", "draft_tokens": "--speculate", "draft": "--draft",
+        "max_batch": "--max-batch", "max_batched_tokens": "--max-batched-tokens",
+    }  # fmt: skip
+    plain = {"pipeline": 1, "expert": 1, "data_attention": 1, "draft_tokens": 0, "draft": ""}
+    for name, flag in flags.items():
+        if plan[name] != plain.get(name):
+            yield from (flag, str(plan[name]))
+    if prefill is None:
+        yield from ("--replicas", str(plan["replicas"]))
+    else:
+        yield from ("--disaggregate", f"{prefill['replicas']}:{plan['replicas']}")
+    if plan["engine"] == "tensorrt-llm":
+        yield from ("--scheduler", "trtllm-chunked")
