@@ -1,8 +1,8 @@
 """Measure how staleness slows learning, and write learning/staleness_runs.csv: python scripts/staleness_runs.py
 
 A small GPT is trained in one process, while its workers' reads and writes come in the order that `podsim workers` plays:
-bounds of 0, 1, 2, 4 and none, for several numbers of workers, with and without one that is three times slower; and
-local SGD. Each run sees the same data. A row is a loss on held-out sequences after some samples. Needs PyTorch and
+bounds of 0, 1, 2, 4 and none, for several numbers of workers, with and without one that is three times slower; and local
+SGD and DiLoCo. Each run sees the same data. A row is a loss on held-out sequences after some samples. Needs PyTorch and
 some minutes; the table follows from the seeds, but for the rounding of another machine.
 """
 
@@ -19,6 +19,7 @@ import torch
 
 from podsim.lab.training.batches import Synthetic
 from podsim.lab.training.gpt import gpt, pieces
+from podsim.lab.training.local_steps import OUTER
 from podsim.lab.training.optimizers import make_optimizer
 from podsim.simulation.events import play
 from podsim.simulation.workers import Exchange, lower_servers
@@ -39,6 +40,7 @@ LOCAL_STEPS = (4, 16)
 class Run(NamedTuple):
     """What is varied."""
 
+    exchange: str
     workers: int
     bound: int | None
     slow: float
@@ -119,8 +121,7 @@ def served_curve(run: Run) -> Iterator[tuple[int, float, float]]:
     if run.bound == 0:
         optimizer = make_optimizer("adamw", weights, RATE)
         for step in range(ROUNDS):
-            parts = [network.gradients(weights, step, 0, 1)]
-            moved(optimizer, weights, parts[0])
+            moved(optimizer, weights, network.gradients(weights, step, 0, 1))
             yield BATCH * (step + 1), 0.0, network.held_out_loss(weights) if is_point(step) else 0.0
         return
     optimizer = make_optimizer("adamw", weights, RATE / run.workers)
@@ -139,19 +140,24 @@ def served_curve(run: Run) -> Iterator[tuple[int, float, float]]:
 
 
 def local_curve(run: Run) -> Iterator[tuple[int, float, float]]:
-    """(samples, 0, held-out loss) of local SGD."""
+    """(samples, 0, held-out loss) of local SGD, or of DiLoCo."""
     network = Network(run.seed)
     held = [[torch.nn.Parameter(each) for each in copied(network.tensors)] for _ in range(run.workers)]
     optimizers = [make_optimizer("adamw", weights, RATE) for weights in held]
+    rate, momentum = OUTER[run.exchange]
+    common = copied(network.tensors)
+    speed = [torch.zeros_like(each) for each in common]
     for step in range(ROUNDS):
         for worker, weights in enumerate(held):
             moved(optimizers[worker], weights, network.gradients(weights, step, worker, run.workers))
         if (step + 1) % run.local_steps == 0:
             with torch.no_grad():
-                for parts in zip(*held, strict=True):
-                    mean = torch.stack(list(parts)).mean(dim=0)
+                for weight, velocity, *parts in zip(common, speed, *held, strict=True):
+                    outer = weight - torch.stack(list(parts)).mean(dim=0)
+                    velocity.mul_(momentum).add_(outer)
+                    weight.sub_(outer + momentum * velocity, alpha=rate)
                     for part in parts:
-                        part.copy_(mean)
+                        part.copy_(weight)
             yield BATCH * (step + 1), 0.0, network.held_out_loss(held[0])
 
 
@@ -163,24 +169,31 @@ def is_point(step: int) -> bool:
 def all_runs() -> Iterator[Run]:
     """All runs, those of a seed together."""
     for seed in SEEDS:
-        yield Run(1, 0, 1.0, 1, seed)
+        yield Run("server", 1, 0, 1.0, 1, seed)
         for workers, bound, slow in product(WORKERS, BOUNDS, SLOW):
             if bound != 0:
-                yield Run(workers, bound, slow, 1, seed)
-        for workers, steps in product(WORKERS, LOCAL_STEPS):
-            yield Run(workers, 0, 1.0, steps, seed)
+                yield Run("server", workers, bound, slow, 1, seed)
+        for exchange, workers, steps in product(OUTER, WORKERS, LOCAL_STEPS):
+            yield Run(exchange, workers, 0, 1.0, steps, seed)
 
 
 def main() -> int:
     """Run all, and write the table."""
     torch.set_num_threads(1)
-    lines = [["workers", "bound", "slow", "local_steps", "seed", "staleness", "samples", "loss"]]
+    lines = [["exchange", "workers", "bound", "slow", "local_steps", "seed", "staleness", "samples", "loss"]]
     for run in all_runs():
         curve = local_curve(run) if run.local_steps > 1 else served_curve(run)
         bound = "none" if run.bound is None else str(run.bound)
         for samples, stale, loss in curve:
             if loss and samples % (BATCH * ROUNDS // POINTS) == 0:
-                names = [str(run.workers), bound, f"{run.slow:g}", str(run.local_steps), str(run.seed)]
+                names = [
+                    run.exchange,
+                    str(run.workers),
+                    bound,
+                    f"{run.slow:g}",
+                    str(run.local_steps),
+                    str(run.seed),
+                ]
                 lines.append([*names, f"{stale:.3g}", str(samples), f"{loss:.4f}"])
         print(*lines[-1], flush=True)
     write_whole(TABLE, "".join(",".join(line) + "\n" for line in lines))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from podsim.verbs.emulate import emulate as emulate
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.fewest import fewest_gpus as fewest_gpus
+    from podsim.verbs.figure import figure as figure
     from podsim.verbs.format import format as format
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
@@ -115,6 +116,7 @@ _PUBLIC = {
     "compare": "verbs.compare",
     "emulate": "verbs.emulate",
     "fabric": "verbs.fabric",
+    "figure": "verbs.figure",
     "fewest_gpus": "verbs.fewest",
     "format": "verbs.format",
     "graph": "verbs.graph",

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from podsim.accuracy import tables
 from podsim.errors import PodsimError, TableError
+from podsim.learning import loss_catalog
 from podsim.learning.loss_catalog import OWN, find_law, named_laws, read_law, write_law
 from podsim.learning.loss_choice import choose_form, score
 from podsim.learning.loss_fit import FORMS, _problem, fit_law, fit_offset
@@ -33,7 +33,7 @@ def drawn_runs(law: LossLaw, count: int, noise: float, seed: int = 3) -> Runs:
 
 
 def chinchilla(role: str = "") -> Runs:
-    packed = (Path(tables.__path__[0]) / "losses.csv.gz").read_bytes()
+    packed = Path(loss_catalog.__file__).with_name("losses.csv.gz").read_bytes()
     rows = [
         row
         for row in csv.DictReader(io.StringIO(gzip.decompress(packed).decode()))

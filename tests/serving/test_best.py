@@ -119,7 +119,7 @@ def test_more_load_than_the_cluster_carries_names_the_gpus() -> None:
         ({"ttft": "x"}, PodsimError, "ttft"),
         ({"ttft": "1s", "percentile": 42}, PodsimError, "one of 50"),
         ({"ttft": "1s", "precision": "fp9"}, PodsimError, "unknown precision"),
-        ({"ttft": "1s", "model": "bert-large"}, PodsimError, "no tokens"),
+        ({"ttft": "1s", "model": "bert-large"}, PodsimError, "of language models"),
         ({"ttft": "1s", "rate": "-3"}, PodsimError, "rate"),
     ],
 )

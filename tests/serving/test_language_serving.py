@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import podsim
+from podsim.accuracy.price_engines import engine_sum
 from podsim.errors import ModelError, NoFitError, PlanError, PodsimError, TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.kernels.engine_run import EngineRun
-from podsim.kernels.engine_sums import EngineSum, sums_seconds
+from podsim.kernels.engine_sums import sums_seconds
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.language_engines import load_language_engine
 from podsim.serving.language_setup import read_language_setup
@@ -86,7 +87,7 @@ def test_experts_of_a_wide_group_read_fewer_weights() -> None:
 def test_an_engines_all_reduce_beats_none_and_approaches_nvlink() -> None:
     gpu, run = load_gpu("h100"), EngineRun(engine="vllm", kernel="vLLM_custom_graph")
     sizes = np.array([256.0, 2.0**20, 2.0**30])
-    seconds = sums_seconds(gpu, run, EngineSum(ranks=np.full(3, 8.0), bytes=sizes))
+    seconds = sums_seconds(gpu, run, engine_sum(np.full(3, 8.0), sizes))
     assert 2e-6 < seconds[0] < 2e-5
     assert 0.5 < 1.75 * sizes[2] / gpu.nvlink / seconds[2] < 1
 

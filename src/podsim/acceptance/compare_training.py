@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST
+from podsim.acceptance.compare_exchange import ExchangeTimes, exchange_times
 from podsim.errors import LabError
 from podsim.options.plan_options import PlanOptions
 from podsim.results.trained import ComparedTraining, MeasuredTraining
@@ -24,14 +25,13 @@ def compare_training(
 ) -> ComparedTraining:
     """The median step of a run against the prediction of its plan on a cluster.
 
-    Raises LabError for a run that no prediction is of: without a cluster, of a residual network, or with a parameter
-    server.
+    A run with a parameter server, or of weights that are exchanged after some steps, is compared as it is played.
+    Raises LabError for a run that no prediction is of: without a cluster, or of a residual network.
     """
     if not on:
         raise LabError(f"{name} says nothing of its machine; name it with --on: --on host.toml")
-    if run.exchange != "bsp" or not run.sequence:
-        what = f"exchange {run.exchange}" if run.sequence else f"{run.model}, a residual network,"
-        raise LabError(f"{name}: {what} is not what podsim predict knows; a GPT that all-reduces is")
+    if not run.sequence:
+        raise LabError(f"{name}: {run.model}, a residual network, is not what podsim predict knows; a GPT is")
     plan: dict[str, Any] = {field: run.plan[field] for field in _PLAN if field in run.plan}
     given = {**run.changes, **(overrides or {})}
     setting = read_plan(
@@ -41,11 +41,14 @@ def compare_training(
         )
     )  # fmt: skip
     prediction = predict_plan(setting.model, setting.cluster, setting.plan)
-    measured = run.step_time
+    times = ExchangeTimes(run.step_time, prediction.step_time, None, None)
+    if run.exchange != "bsp":
+        times = exchange_times(run, setting.model, setting.cluster, prediction)
+    measured = times.measured
     busy = run.backend == "gloo" and run.others > OTHERS_MOST
     return ComparedTraining(
         run=name, model=run.model, cluster=prediction.cluster, plan=run.plan, measured=measured,
-        predicted=prediction.step_time,
-        difference=prediction.step_time / measured - 1.0, parts=prediction.parts, cpu=run.cpu, others=run.others,
+        predicted=times.predicted, late_measured=times.late_measured, late_predicted=times.late_predicted,
+        difference=times.predicted / measured - 1.0, parts=prediction.parts, cpu=run.cpu, others=run.others,
         verdict="busy with other programs, not comparable" if busy else COMPARABLE,
     )  # fmt: skip

@@ -23,6 +23,7 @@ from podsim.kernels.engine_attention import MLA_DIMS, EngineAttention, decode_se
 from podsim.kernels.engine_experts import EngineExperts, experts_seconds
 from podsim.kernels.engine_run import EngineRun, engine_gemm_seconds, precision_name
 from podsim.kernels.engine_sums import EngineSum, sums_seconds
+from podsim.network.bus import bus_factor
 
 Sizes = Mapping[str, Floats]
 """Column -> its numbers, shape (rows,)."""
@@ -89,7 +90,12 @@ def attention_shape(law: str, sizes: Sizes) -> EngineAttention:
 
 def sum_shape(sizes: Sizes) -> EngineSum:
     """The sizes of all-reduces from their columns."""
-    return EngineSum(ranks=sizes["num_gpus"], bytes=sizes["bytes"])
+    return engine_sum(sizes["num_gpus"], sizes["bytes"])
+
+
+def engine_sum(ranks: Floats, sizes: Floats) -> EngineSum:
+    """All-reduces of buffers of some sizes, B, over numbers of GPUs."""
+    return EngineSum(ranks=ranks, bytes=sizes, bus=bus_factor("all_reduce", ranks))
 
 
 def expert_shape(sizes: Sizes) -> EngineExperts:

@@ -38,11 +38,12 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
     ),
     "plan": Row(
         help="Find the best plans among every legal one. Exit status 1: none fits.",
-        options="plan_options:SearchOptions",
-        verb="plan",
-        output="output_options:GlanceOutput",
+        options="plan_options:TargetOptions",
+        verb="verbs.plan:plan_or_target",
+        output="output_options:GlancePlot",
         report="report.predictions:plans_report",
         brief="report.glance:plans_glance",
+        picture="report.views:image_of",
         progress=_SEARCHING,
     ),
     "jobs": Row(

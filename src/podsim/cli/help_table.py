@@ -41,7 +41,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "Run it for weeks": ("checkpoint", "goodput", "storage", "power", "cost", "queue", "pack"),
         "Serve": ("serve", "mig"),
-        "What podsim knows": ("models", "clusters", "show", "validate", "calibrate"),
+        "What podsim knows": ("models", "clusters", "show", "figure", "validate", "calibrate"),
         "On real machines": ("measure", "verify", "train", "prune", "compare", "emulate"),
         "podsim itself": ("help", "completion"),
     }
@@ -54,6 +54,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "predict": "predict llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1",
         "study": "study designs.toml --days 30",
         "jobs": "jobs assistant.toml",
+        "figure": "figure 12",
         "mlperf": "mlperf v0.7 --on selene-2020-06",
         "replay": "replay kept/experiment.toml",
         "launch": "launch llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1 --for torchtitan",

@@ -10,6 +10,13 @@ from podsim.cli.command import Row
 _SEARCHING = "searching plans"
 
 LEARNING: Mapping[str, Row] = MappingProxyType({
+    "figure": Row(
+        help="Make figures and tables of the DGX A100 white paper again.",
+        options="mlperf_options:FigureOptions",
+        verb="figure",
+        report="report.serving:figures_report",
+        rows="rows",
+    ),
     "mlperf": Row(
         help="Predict minutes to the targets of a round of MLPerf Training.",
         options="mlperf_options:MlperfOptions",

@@ -1,8 +1,8 @@
 """Seconds of the all-reduce that inference engines run in place of NCCL's, over NVLink in one node.
 
-    one shot   reads the buffers of all others      first  + rank x ranks + (ranks - 1) x bytes / (NVLink x share)
-    two shots  a reduce-scatter, an all-gather      second + rank x ranks + 2 (ranks - 1) / ranks x bytes / (NVLink x far)
-    beyond     NCCL's ring or tree                  third  + 2 (ranks - 1) / ranks x bytes / (NVLink x large)
+    one shot   reads the buffers of all others      first + rank x ranks + (ranks - 1) x bytes / (NVLink x share)
+    two shots  a reduce-scatter, an all-gather      second + rank x ranks + bus factor x bytes / (NVLink x far)
+    beyond     NCCL's ring or tree                  third + bus factor x bytes / (NVLink x large)
 
 The fastest counts, as the engines' own rules choose nearly. Source: aiconfigurator's tables of TensorRT-LLM and vLLM
 (reference/raw/kernels, *_custom_allreduce_*), fitted on 2 and 4 GPUs. Known error: the evidence of each entry of
@@ -29,6 +29,8 @@ class EngineSum:
     ranks: Floats
     bytes: Floats
     """B. The buffer of one GPU."""
+    bus: Floats
+    """factor. The bus factor of an all-reduce: the bytes that a GPU passes on, over those of its buffer."""
 
 
 def sums_seconds(gpu: Gpu, run: EngineRun, shape: EngineSum) -> Floats:
@@ -39,7 +41,7 @@ def sums_seconds(gpu: Gpu, run: EngineRun, shape: EngineSum) -> Floats:
 def sums_law(c: Values, gpu: Gpu, shape: EngineSum) -> Floats:
     """Seconds by the law alone."""
     ranks, link = shape.ranks, gpu.nvlink
-    divided = 2 * (ranks - 1) / ranks * shape.bytes
+    divided = shape.bus * shape.bytes
     single = c["first"] + (ranks - 1) * shape.bytes / (link * c["share"])
     double = c["second"] + divided / (link * c["far"])
     waiting = c["rank"] * ranks

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from podsim.axes import Shaped
 from podsim.errors import PodsimError
-from podsim.learning.loss_law import FittedRange, LossLaw, constants_of
+from podsim.learning.loss_law import LossLaw, constants_of
 from podsim.learning.loss_runs import Runs
+from podsim.results.scaling import FittedRange
 
 Array: TypeAlias = NDArray[np.float64]
 

@@ -30,7 +30,9 @@ class BestOptions:
     )
     save: Path | None = option(None, "Directory for these files; default the model's name.")
     plan: str = option(
-        "", "FILE that --save wrote: takes its engine, layout and limits.", also=("plan-file",)
+        "",
+        "FILE that --launch wrote, or another that starts a server: takes its engine, layout and limits.",
+        also=("plan-file",),
     )
     measured: Path | None = option(
         None,

@@ -9,6 +9,13 @@ from podsim.options.question import option
 
 
 @dataclass(frozen=True, kw_only=True)
+class FigureOptions:
+    """A figure of the DGX A100 white paper."""
+
+    number: int | None = option(None, "4, 5, 7 or 12; default the list of them.", argument=True)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MlperfOptions:
     """A round of MLPerf Training, and where it runs."""
 

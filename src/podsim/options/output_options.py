@@ -48,6 +48,11 @@ class PlotOutput(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GlancePlot(GlanceOutput, PlotOutput):
+    """The answer at a glance, and a picture."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueuePlot(PlotOutput):
     """A picture of a queue."""
 

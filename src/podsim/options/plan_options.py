@@ -229,6 +229,16 @@ class SearchOptions(TrainedFields, JobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetOptions(SearchOptions):
+    """A search, or the batch and the GPUs that take a benchmark to its target."""
+
+    to_target: str = option(
+        "", "MODEL is a benchmark of MLPerf Training: choose batch and GPUs for the least time, or money with "
+        "--objective cost. A round may follow: --to-target=v4.1.", bare="latest",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
     """A search that was saved."""
 

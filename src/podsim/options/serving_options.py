@@ -45,5 +45,7 @@ class ServeOptions(ScenarioOptions, LanguageOptions, LoadOptions, BestOptions):
     )
     latency: str = option("", "Answer each request within this, as 10ms.")
     triton: Path | None = option(None, "Model repository for Triton's config.pbtxt.")
-    figure: int | None = option(None, "Make figure 7 or 12 of the DGX A100 white paper.")
+    figure: int | None = option(
+        None, "Make figure 4, 5, 7 or 12 of the white paper, as `podsim figure` does."
+    )
     overrides: Mapping[str, str] | None = overrides_option("gpu.memory=64GB, model.layers=12")

@@ -16,7 +16,7 @@ from podsim.options.plan_options import (
 )
 from podsim.options.question import factors, like, option, servers, throttles
 
-EXCHANGES = ("bsp", "ps", "ssp", "async")
+EXCHANGES = ("bsp", "ps", "ssp", "async", "local", "diloco")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,9 @@ class WorkersOptions:
     bandwidth: str | float = option("", "Bandwidth of a worker's adapter, as 25GB/s.")
     latency: str | float = option("", "Latency of a push or a pull, as 5us.")
     exchange: str = option(
-        "bsp", "bsp (all-reduce), ps (servers, in step), ssp (bounded), async.", choices=EXCHANGES
+        "bsp",
+        "bsp (all-reduce), ps (servers, in step), ssp (bounded), async; local, diloco (weights, see --every).",
+        choices=EXCHANGES,
     )
     staleness: int | None = option(
         None, "For ssp: rounds that the fastest worker may be ahead of the slowest."
@@ -128,5 +130,10 @@ class WorkersOptions:
     )  # fmt: skip
     steps: int = option(200, "Steps of each worker.")
     seed: int = option(0, "Seed of the noise.")
+    to_loss: float | None = option(None, "Loss: which exchange reaches it first, and when.")
+    curve: Path | None = option(
+        None,
+        "RUN.jsonl of `podsim train --save` whose losses count; default a model's law, or podsim's own small run.",
+    )
     compare: bool = option(False, "All-reduce, and bounds of 0, 1, 2, 4, 8 and none.", flag="--compare")
     overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")

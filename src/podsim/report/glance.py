@@ -8,8 +8,10 @@ from textwrap import wrap
 
 from podsim.report.columns import Column, Table, duration
 from podsim.report.expenses import energy_text, hourly_price, mass_text
+from podsim.report.minutes_tables import target_report
 from podsim.report.predictions import cluster_name, shared_choices
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, dim
+from podsim.results.minutes import TargetPlan
 from podsim.results.prediction import PlanResult, Prediction, Ranked, StageMemory
 from podsim.units import format_quantity
 
@@ -29,8 +31,11 @@ def prediction_glance(prediction: Prediction) -> Iterator[Block]:
     yield from _answer(prediction)
 
 
-def plans_glance(result: PlanResult) -> Iterator[Block]:
-    """The best plan at a glance, and the others in a table."""
+def plans_glance(result: PlanResult | TargetPlan) -> Iterator[Block]:
+    """The best plan at a glance, and the others in a table; or the runs of a benchmark."""
+    if isinstance(result, TargetPlan):
+        yield from target_report(result)
+        return
     best = result.ranked[0].prediction
     title = _title(result.model, result.gpus, result.cluster, result.notes)
     yield bold(f"{title.text}; best on {best.gpus:,}") if best.gpus != result.gpus else title

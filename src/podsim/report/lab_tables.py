@@ -352,9 +352,17 @@ def compared_training_report(compared: ComparedTraining) -> Iterator[Block]:
         ("predicted", short_seconds(compared.predicted)),
         ("off by", signed_percent(compared.difference)),
         *((f"  {kind}", short_seconds(seconds)) for kind, seconds in compared.parts.items()),
+        *_lateness(compared),
         ("processors", f"{percent(compared.cpu)} ranks, {percent(compared.others)} others"),
     ]
     yield from ("", Rows(Table(columns=_PAIRS.columns), rows), "", compared.verdict)
+
+
+def _lateness(compared: ComparedTraining) -> Iterator[tuple[str, str]]:
+    """How late gradients were, and were predicted to be."""
+    if compared.late_measured is not None and compared.late_predicted is not None:
+        yield "updates late, measured", f"{compared.late_measured:.2f}"
+        yield "updates late, predicted", f"{compared.late_predicted:.2f}"
 
 
 def ddp_report(run: MeasuredDdp) -> Iterator[Block]:

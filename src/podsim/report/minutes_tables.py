@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table
-from podsim.report.screen import Block, Rows, bold, dim, items
-from podsim.results.minutes import BenchmarkMinutes, MinutesTable
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
+from podsim.results.minutes import BenchmarkMinutes, MinutesTable, TargetPlan, TargetRun
 
 
 def minutes_report(table: MinutesTable) -> Iterator[Block]:
@@ -59,3 +59,45 @@ def _gpu_seconds(row: BenchmarkMinutes) -> float | None:
 
 def _published_gpu_seconds(row: BenchmarkMinutes) -> float | None:
     return None if row.node is None or row.node_published is None else row.node_published * row.node.gpus
+
+
+def target_report(plan: TargetPlan) -> Iterator[Block]:
+    """The best batch and GPUs to a target, and the best run of each number of GPUs."""
+    best, unit = plan.best.run, "tokens" if plan.benchmark == "transformer" else plan.sample
+    goal = "the least time" if plan.objective == "time" else "the least money"
+    yield bold(f"{plan.title} to {plan.target} on {plan.cluster} ({plan.gpu}), MLPerf {plan.round}")
+    money = "" if plan.best.usd is None else f", {_money(plan.best.usd)} USD ({plan.price})"
+    count = f"{best.gpus:,} GPU{'s' if best.gpus > 1 else ''}, batch {best.batch:,.0f} {unit}"
+    yield Paragraph(
+        f"For {goal}: {count}: {_time(best.seconds, 60)} minutes, "
+        f"8 of 10 runs {_time(best.seconds_low, 60)} to {_time(best.seconds_high, 60)}{money}"
+    )
+    end, is_last = plan.end.run, plan.end is plan.choices[-1]
+    start = "Strong scaling has not ended" if is_last else "Strong scaling ends"
+    yield Paragraph(
+        f"{start} at {end.gpus:,} GPUs, batch {end.batch:,.0f}: {plan.why}."
+        + ("" if is_last else " Twice the GPUs save less than a quarter of the time, not half.")
+    )
+    columns = (
+        Column("GPUs", lambda row: f"{row.run.gpus:,}", align="r"),
+        Column("batch", lambda row: f"{row.run.batch:,.0f}", align="r"),
+        Column("steps", lambda row: f"{row.run.steps:,.0f}", align="r"),
+        Column("epochs", lambda row: f"{row.run.epochs:.3g}", align="r"),
+        Column("minutes", lambda row: _time(row.run.seconds, 60), align="r"),
+        Column("saves", lambda row: "" if row.saved is None else f"{row.saved:.0%}", align="r"),
+        Column("startup, evaluation", lambda row: _share(row.run), align="r", drop=2),
+        Column("GPU efficiency", lambda row: f"{row.efficiency:.0%}", align="r", drop=1),
+        Column("USD", lambda row: "" if row.usd is None else _money(row.usd), align="r"),
+        Column("", lambda row: "best" if row is plan.best else "end" if row is plan.end else ""),
+    )
+    yield Rows(Table(columns=columns), plan.choices)
+    yield dim(f"Costed: {best.how}.")
+    yield from items("Notes", plan.notes)
+
+
+def _money(usd: float) -> str:
+    return f"{usd:,.0f}" if usd >= 100 else f"{usd:.3g}"
+
+
+def _share(run: TargetRun) -> str:
+    return f"{(run.startup + run.evaluation) / run.seconds:.0%}"

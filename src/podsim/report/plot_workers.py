@@ -56,7 +56,7 @@ def tradeoff_figure(compared: Tradeoff) -> Figure:
 
 
 def _subtitle(compared: Tradeoff) -> str:
-    run = compared.runs[-1]
+    run = [run for run in compared.runs if run.servers][-1]
     servers = f"{run.servers:,} parameter server{'s' if run.servers > 1 else ''}"
     return (
         f"{run.workers:,} workers, {format_quantity(run.compute, 's')} of compute a step; {servers}; each sends "

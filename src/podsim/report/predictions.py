@@ -7,7 +7,9 @@ from functools import partial
 
 from podsim.report.columns import BAR, Column, Table, days, duration
 from podsim.report.expenses import expense_report, trade_report
+from podsim.report.minutes_tables import target_report
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, raw, warnings
+from podsim.results.minutes import TargetPlan
 from podsim.results.prediction import (
     PARTS,
     OpReport,
@@ -237,8 +239,11 @@ def _ops(ops: tuple[OpReport, ...]) -> Iterator[Block]:
         )
 
 
-def plans_report(result: PlanResult) -> Iterator[Block]:
-    """A ranking: the plans in order with their reasons, then the first in full."""
+def plans_report(result: PlanResult | TargetPlan) -> Iterator[Block]:
+    """A ranking: the plans in order with their reasons, then the first in full; or the runs of a benchmark."""
+    if isinstance(result, TargetPlan):
+        yield from target_report(result)
+        return
     partly = "" if result.complete else " (interrupted: the best so far)"
     yield bold(_title(result))
     yield from map(dim, result.notes)

@@ -7,11 +7,18 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from podsim.learning.loss_answers import LawAdvice, ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
-from podsim.learning.loss_law import LossLaw
 from podsim.report.columns import Column, Table, days
 from podsim.report.predictions import cluster_name, layout
 from podsim.report.screen import Block, Rows, bold, facts, items
+from podsim.results.scaling import (
+    LawAdvice,
+    LossConstants,
+    ScaleBest,
+    ScaleFit,
+    ScaleLadder,
+    ScaleLaws,
+    ScaleLoss,
+)
 from podsim.units import format_quantity
 
 _SYMBOLS = {
@@ -85,7 +92,7 @@ _FRONT = Table(
 )  # fmt: skip
 
 
-def equation(law: LossLaw) -> str:
+def equation(law: LossConstants) -> str:
     """The law with its constants."""
     value = law.constants
     inner = f"{value['size']:.5g} / N^{value['size_exponent']:.4g} + {value['data']:.5g} / D^{value['data_exponent']:.4g}"
@@ -209,7 +216,7 @@ def _best_facts(answer: ScaleBest) -> Iterator[tuple[str, str, str]]:
     yield "type", "", answer.command
 
 
-def _comparable(law: LossLaw) -> str:
+def _comparable(law: LossConstants) -> str:
     """What a loss may be compared with."""
     return f"a loss is comparable within one tokenizer and validation set: {law.source}"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, warnings
-from podsim.results.served import Figure, FigureRow, Served, ServedBatch
+from podsim.results.served import Figure, FigureList, FigureRow, Served, ServedBatch
 from podsim.units import format_quantity
 
 _UNIT = {"encoder": "sequences/s", "generator": "requests/s", "images": "images/s", "samples": "samples/s"}
@@ -74,6 +74,16 @@ def _best(served: Served) -> Paragraph:
     )
 
 
+def figures_report(answer: Figure | FigureList) -> Iterator[Block]:
+    """A figure of the white paper, or the list of them."""
+    if isinstance(answer, Figure):
+        yield from figure_report(answer)
+        return
+    yield bold("Figures and tables of NVIDIA's DGX A100 System Architecture white paper, made again")
+    columns = (Column("", "name"), Column("content", "about", wrap=True), Column("command"))
+    yield Rows(Table(columns=columns), answer.rows)
+
+
 def figure_report(figure: Figure) -> Iterator[Block]:
     """A figure of the white paper, predicted."""
 
@@ -94,6 +104,9 @@ def figure_report(figure: Figure) -> Iterator[Block]:
     yield from items("Reproduced", figure.reproduced, "bold")
     yield from items("Not reproduced", figure.not_reproduced, "bold")
     yield from ("", dim(f"Source: {figure.source}"))
+    for part in figure.parts:
+        yield ""
+        yield from figure_report(part)
 
 
 def _printed_text(row: FigureRow) -> str:

@@ -41,6 +41,7 @@ VIEWS: Mapping[str, View] = {
     "CheckpointTime": View("run_tables:checkpoint_report"),
     "ComparedCollectives": View("lab_tables:collectives_report", "rows"),
     "ComparedDdp": View("lab_tables:compared_ddp_report"),
+    "ComparedServer": View("compared_servers:compared_server_report", "rows"),
     "ComparedStorage": View("lab_tables:storage_report", "rows"),
     "ComparedTraining": View("lab_tables:compared_training_report"),
     "Comparison": View("collectives:log_report", "rows", "plots:plot"),
@@ -49,6 +50,7 @@ VIEWS: Mapping[str, View] = {
     ),
     "FailRun": View("storage_tables:fail_report", "rows"),
     "Figure": View("serving:figure_report", "rows"),
+    "FigureList": View("serving:figures_report", "rows"),
     "FioRun": View("storage_tables:fio_report", "rows", "plot_storage:fio_figure"),
     "Goodput": View("run_tables:goodput_report", "", "plot_runs:goodput_figure"),
     "FormatSheet": View("format_tables:format_report", "format_tables:format_rows"),
@@ -103,6 +105,7 @@ VIEWS: Mapping[str, View] = {
     "StreamRun": View("scenario_tables:streams_report", "points", "plot_serving:streams_figure"),
     "Sweep": View("collectives:sweep_report", "", "plot_collectives:sweep_figure"),
     "Traces": View("graph_tables:traces_report", "files"),
+    "TargetPlan": View("minutes_tables:target_report", "choices", "plot_minutes:target_figure"),
     "Tradeoff": View(
         "worker_tables:tradeoff_report", "worker_tables:tradeoff_rows", "plot_workers:tradeoff_figure",
         "worker_tables:tradeoff_data",

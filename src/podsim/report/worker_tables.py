@@ -8,11 +8,12 @@ from typing import Any
 
 from podsim.report.columns import BAR, Column, Table, percent
 from podsim.report.plain_data import plain_value
-from podsim.report.screen import Block, Rows, bold, dim
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
 
 _BINS = 10
+_WEIGHTS = {"local": "local SGD", "diloco": "DiLoCo"}
 _ALIKE = 0.0005
 """The difference below which shares of idle time print alike."""
 _SHARES = Table(columns=(Column("", "0"), Column("", "1", percent), Column("", "1", BAR)))
@@ -24,7 +25,7 @@ def exchange_data(run: ExchangeRun) -> dict[str, Any]:
     held = {
         field.name: getattr(run, field.name)
         for field in fields(run)
-        if field.name not in ("links", "timeline")
+        if field.name not in ("links", "timeline") and (field.name != "to_loss" or run.to_loss is not None)
     }
     data: dict[str, Any] = plain_value(held)
     for use in run.links:
@@ -38,7 +39,7 @@ def exchange_data(run: ExchangeRun) -> dict[str, Any]:
 def bound_name(run: ExchangeRun) -> str:
     """ "all-reduce", "0", "4", "none": the name of a run's bound."""
     if not run.servers:
-        return "all-reduce"
+        return f"{_WEIGHTS[run.exchange]} {run.every}" if run.exchange in _WEIGHTS else "all-reduce"
     return "none" if run.bound is None else f"{run.bound:,}"
 
 
@@ -54,6 +55,8 @@ def _servers(run: ExchangeRun) -> str:
 def _exchange_text(run: ExchangeRun) -> str:
     """How the workers exchange, in words."""
     each = "step" if run.every == 1 else f"{run.every} steps"
+    if run.exchange in _WEIGHTS:
+        return f"{_WEIGHTS[run.exchange]}, weights after every {each}"
     if not run.servers:
         return f"all-reduce after every {each}"
     servers = _servers(run)
@@ -80,6 +83,8 @@ def exchange_report(run: ExchangeRun) -> Iterator[Block]:
         "" if run.samples_per_second is None else f", {_rate_text(run.samples_per_second)} samples/s of all"
     )
     yield bold(f"{_rate_text(run.steps_per_second)} steps/s of a worker{samples}")
+    if run.to_loss is not None:
+        yield from _to_loss(run)
     yield f"{format_quantity(run.seconds, 's')} looked at, until the first worker finished step {run.steps:,}"
     shares = [("compute", 1.0 - run.idle), ("exchange", run.moving), ("wait for others", run.waiting)]
     yield from ("", bold("What a worker does with its time, mean"), Rows(_SHARES, shares))
@@ -90,6 +95,18 @@ def exchange_report(run: ExchangeRun) -> Iterator[Block]:
     yield ""
     yield from _staleness(run)
     yield from _links(run)
+
+
+def _to_loss(run: ExchangeRun) -> Iterator[Block]:
+    """When the run reaches its loss, and what that rests on."""
+    time = run.to_loss
+    if time is None:
+        return
+    yield bold(f"loss {time.loss:g} after {format_quantity(time.seconds, 's')}")
+    error = f" (within {percent(time.error)} on podsim's own runs)" if time.growth != 1 else ""
+    yield Paragraph(
+        f"{time.in_step:,.0f} rounds in step {time.source}, times {time.growth:.2f}{error}", indent="  "
+    )
 
 
 def _staleness(run: ExchangeRun) -> Iterator[Block]:
@@ -137,17 +154,29 @@ _TRADEOFF = Table(
         Column("stale", "staleness", ":.1f"),
         Column("p99", "staleness_p99", ":.0f"),
         Column("ahead", "", ":,"),
-        Column("server busy", _busiest, percent, missing="-"),
+        Column("server busy", _busiest, percent, missing="-", drop=1),
+        Column("to loss", lambda run: run.to_loss and run.to_loss.seconds, "s", optional=True),
     )
 )
 
 
 def tradeoff_report(compared: Tradeoff) -> Iterator[Block]:
     """A comparison of exchanges."""
-    served = compared.runs[-1]
+    served = [run for run in compared.runs if run.servers][-1]
     yield from (bold(f"{compared.name}: idle time against staleness"), _workers_text(served))
     yield f"By all-reduce, or over {_servers(served)}; bound: rounds ahead of the slowest"
     yield from ("", Rows(_TRADEOFF, compared.runs))
+    if compared.first is not None and compared.first.to_loss is not None:
+        time = compared.first.to_loss
+        yield bold(
+            f"Loss {time.loss:g} first: bound {bound_name(compared.first)}, after {format_quantity(time.seconds, 's')}"
+        )
+        errors = [run.to_loss.error for run in compared.runs if run.to_loss is not None]
+        yield Paragraph(
+            f"{time.in_step:,.0f} rounds in step {time.source}; the growth of rounds by staleness is podsim's own "
+            f"measurement of a small GPT, within {percent(max(errors))}",
+            indent="  ",
+        )
     yield dim(
         "stale: others' updates between a worker's read and its write, mean; the same durations in every row"
     )

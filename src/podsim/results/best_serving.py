@@ -112,6 +112,8 @@ class BestServing(Shown):
     """The price of a GPU-hour, in words; empty if none is known."""
     other_format: str = ""
     """The phrase that says what another number format of the weights would give; empty if none was tried."""
+    longest: int = 0
+    """count. The most tokens of a prompt and its answer."""
     notes: tuple[str, ...] = ()
     """The notes on the requests and on layouts that do not fit."""
 

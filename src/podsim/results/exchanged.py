@@ -10,6 +10,24 @@ from podsim.results.timeline import Timeline
 
 
 @dataclass(frozen=True, kw_only=True)
+class LossTime:
+    """The time in which workers reach a loss."""
+
+    loss: float
+    """factor. The loss that was asked for."""
+    source: str
+    """The origin of the rounds in step, in words."""
+    in_step: float
+    """count. The rounds of all workers' batches to the loss, in step."""
+    growth: float
+    """factor. The rounds of this exchange over those in step."""
+    error: float
+    """share. The mean error of the growth on the runs that it was fitted to."""
+    seconds: float
+    """s. The time to the loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExchangeRun(Shown):
     """Many steps of data-parallel workers, played out.
 
@@ -20,7 +38,7 @@ class ExchangeRun(Shown):
     name: str
     """The model and the cluster."""
     exchange: str
-    """The exchange: bsp, ps, ssp or async."""
+    """The exchange: bsp, ps, ssp, async, local or diloco."""
     bound: int | None
     """The number of rounds that the fastest worker may be ahead of the slowest; None: any."""
     workers: int
@@ -73,6 +91,8 @@ class ExchangeRun(Shown):
     """The traffic of one server."""
     timeline: Timeline
     """The computing, exchanging and waiting of each worker."""
+    to_loss: LossTime | None = None
+    """The time to a loss; None if none was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,3 +103,9 @@ class Tradeoff(Shown):
     """The model and the cluster."""
     runs: tuple[ExchangeRun, ...]
     """The runs: all-reduce first, then servers from the tightest bound on."""
+
+    @property
+    def first(self) -> ExchangeRun | None:
+        """The run that reaches the loss first; None if no loss was asked for."""
+        timed = [run for run in self.runs if run.to_loss is not None]
+        return min(timed, key=lambda run: run.to_loss.seconds if run.to_loss else 0.0, default=None)

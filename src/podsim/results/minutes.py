@@ -93,3 +93,44 @@ class MinutesTable(Shown):
     """share. The mean of the errors of all times that were published, without their signs; None without any."""
     compared: int
     """count. The number of these times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetChoice:
+    """The best run on some GPUs."""
+
+    run: TargetRun
+    usd: float | None
+    """USD. The money for the GPUs' time; None without a price."""
+    saved: float | None
+    """share. The time that it saves over the next fewer GPUs."""
+    efficiency: float
+    """share. The GPU time of the run that takes least of it, over that of this run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetPlan(Shown):
+    """Batch and GPUs that take a benchmark to its target."""
+
+    benchmark: str
+    title: str
+    target: str
+    dataset: str
+    sample: str
+    """The word for samples."""
+    round: str
+    cluster: str
+    gpu: str
+    objective: str
+    price: str
+    """The name of the price; "" without any."""
+    choices: tuple[TargetChoice, ...]
+    """The best run of each number of GPUs, fewest first."""
+    best: TargetChoice
+    end: TargetChoice
+    """The choice at which strong scaling ends: twice the GPUs save less than a quarter of the time."""
+    critical_batch: float
+    """count. The batch that needs twice the samples of a small one."""
+    why: str
+    """The reason why strong scaling ends, in words."""
+    notes: tuple[str, ...]

@@ -91,6 +91,24 @@ class Served(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FigureName:
+    """A figure or table that a command makes again."""
+
+    name: str
+    about: str
+    """The content, in words."""
+    command: str
+    """The command that makes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureList(Shown):
+    """The figures and tables of the white paper that podsim makes again."""
+
+    rows: tuple[FigureName, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class FigureRow:
     """One bar of a published figure."""
 
@@ -126,3 +144,5 @@ class Figure(Shown):
     """The statements that are reproduced."""
     not_reproduced: tuple[str, ...]
     """The statements that are not reproduced, with the reason."""
+    parts: tuple[Figure, ...] = ()
+    """The further panels of the figure."""

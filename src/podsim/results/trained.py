@@ -145,6 +145,10 @@ class ComparedTraining(Shown):
     """share. The share of processor time that other programs used."""
     verdict: str
     """The verdict: comparable, or the reason why not."""
+    late_measured: float | None = field(default=None, metadata={"optional": True})
+    """count. The updates by which gradients were late, as a mean; None where all are in step."""
+    late_predicted: float | None = field(default=None, metadata={"optional": True})
+    """count. The predicted updates by which gradients are late, as a mean."""
 
 
 @dataclass(frozen=True, kw_only=True)

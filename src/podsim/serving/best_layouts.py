@@ -13,7 +13,7 @@ from podsim.axes import Shaped
 from podsim.errors import NoFitError, PodsimError
 from podsim.fitting import Floats
 from podsim.hardware.cluster import Cluster
-from podsim.serving.language_engines import load_language_engine
+from podsim.serving.language_engines import engine_family, load_language_engine
 from podsim.serving.load.replica_pool import SCHEDULERS, Scheduler
 from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.steady_load import BUDGETS, Workload, most_sequences
@@ -40,6 +40,8 @@ class Choices:
     """share. The probability that a drafted token is accepted."""
     drafted: tuple[int, ...] = (0,)
     """count. The numbers of drafted tokens that are tried."""
+    is_split: bool = True
+    """Whether pools that read prompts and pools that decode are tried, too."""
     pins: Mapping[str, int] = field(default_factory=dict)
     """count. The user's values, by field of a plan, which alone are tried."""
 
@@ -128,5 +130,5 @@ def _layout(model: Model, cluster: Cluster, plan: ServingPlan, load: Workload) -
         raise NoFitError([f"the caches of {plan.gpus} GPUs hold no sequence of {longest:,.0f} tokens"])
     return Layout(
         plan=plan, cost=step_cost(model, cluster, plan), room=rooms[0], sequences=sequences,
-        max_batch=engine.max_batch, scheduler=SCHEDULERS[_SCHEDULED[engine.name]],
+        max_batch=engine.max_batch, scheduler=SCHEDULERS[_SCHEDULED[engine_family(engine.name)]],
     )  # fmt: skip

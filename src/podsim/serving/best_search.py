@@ -6,7 +6,7 @@ that reads prompts, and another that decodes. Candidates are columns of numbers,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -95,6 +95,22 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
     """Candidates of several parts in one."""
     names = vars(parts[0])
     return Candidates(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+def pinned(candidates: Candidates, pins: Mapping[str, int]) -> Candidates:
+    """The candidates with the user's replicas, and those limits of a step that are nearest to the user's."""
+    keep = np.ones(len(candidates), bool)
+    if "replicas" in pins:
+        keep &= candidates.replicas == pins["replicas"]
+    if "max_batch" in pins:
+        keep &= candidates.limit == _nearest(LIMITS, pins["max_batch"])
+    if "max_batched_tokens" in pins:
+        keep &= BUDGETS[candidates.budget] == _nearest(BUDGETS, pins["max_batched_tokens"])
+    return candidates.where(keep)
+
+
+def _nearest(values: Floats, wanted: float) -> float:
+    return float(values[np.argmin(np.abs(values - wanted))])
 
 
 def one_pool(layouts: Sequence[Layout], load: Workload, objective: Objective, gpus: int) -> Candidates:

@@ -21,6 +21,7 @@ from podsim.serving.best_search import (
     front_points,
     joined,
     one_pool,
+    pinned,
     split_pools,
     way_of,
 )
@@ -84,6 +85,7 @@ def search_best(case: ServingCase) -> BestServing:
         percentile=case.objective.percentile, ways=ways, front=_front(case, search.layouts), fewest=fewest,
         candidates=inside, simulated=len(rows), requests=len(case.requests), least=least,
         price=_price_words(case.offer), other_format=_other_format(case, fewest), notes=(*case.notes, *search.notes),
+        longest=int((case.requests.input_tokens + case.requests.output_tokens).max()),
         seconds=time.perf_counter() - started,
     )  # fmt: skip
 
@@ -102,11 +104,13 @@ def _priced(case: ServingCase, choices: Choices) -> _Search:
         raise shortage(case.model, case.cluster, choices, WEIGHT_FORMATS)
     parts = [one_pool(layouts, case.load, case.objective, case.cluster.gpus)]
     link = _link_rate(case.cluster)
-    if split := split_pools(layouts, case.load, case.objective, case.cluster.gpus, link):
-        parts.append(split)
+    split = (
+        split_pools(layouts, case.load, case.objective, case.cluster.gpus, link) if choices.is_split else None
+    )
+    candidates = pinned(joined(parts if split is None else [*parts, split]), choices.pins)
     count = len(layouts) + len(reasons)
     notes = (f"{len(reasons)} of {count} layouts do not fit or cannot run",) if reasons else ()
-    return _Search(layouts=layouts, candidates=joined(parts), notes=notes)
+    return _Search(layouts=layouts, candidates=candidates, notes=notes)
 
 
 def _link_rate(cluster: Cluster) -> float:

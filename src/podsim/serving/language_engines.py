@@ -13,6 +13,7 @@ from podsim.errors import CatalogError, unknown_name
 from podsim.hardware.parts import Gpu
 
 _GIB = 2.0**30
+_YEAR = re.compile(r"-20\d\d$")
 _RELEASED = re.compile(r"([a-z-]+?)[-=:@]*v?(\d+(?:\.\d+)+)[a-z0-9.]*")
 
 
@@ -101,6 +102,11 @@ def _engine_key(name: str) -> str:
 def _numbers(release: str) -> tuple[int, ...]:
     """The numbers of a release, to compare them."""
     return tuple(int(part) for part in release.split(".") if len(part) < 6)
+
+
+def engine_family(name: str) -> str:
+    """The engine of a release: tensorrt-llm of tensorrt-llm-2023."""
+    return _YEAR.sub("", name)
 
 
 def load_language_engine(name: str, gpu: Gpu) -> LanguageEngine:

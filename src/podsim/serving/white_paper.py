@@ -1,9 +1,10 @@
-"""Figures 7 and 12 of the DGX A100 white paper, reproduced from the catalog and the laws."""
+"""Figures 4, 5, 7 and 12 of the DGX A100 white paper, reproduced from the catalog and the laws."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, TypeAlias
@@ -15,10 +16,11 @@ from podsim.results.served import Figure, FigureRow
 from podsim.serving.engines import load_engine
 from podsim.serving.latencies import REVISIONS, latency_rows
 from podsim.serving.latency import Task, rows_of
+from podsim.serving.white_paper_training import training_figure
 from podsim.units import format_quantity, parse_quantity
 from podsim.workload.catalog import load_model
 
-FIGURES = (7, 12)
+FIGURES = (4, 5, 7, 12)
 _LENGTHS = (32, 64, 128, 256, 384)
 """The sequence lengths, in tokens, at which figure 7 is evaluated."""
 Bar: TypeAlias = tuple[str, str, str, str, bool, int, str]
@@ -31,12 +33,17 @@ def _read_figures() -> dict[str, dict[str, Any]]:
 
 
 def figure(number: int) -> Figure:
-    """One figure of the white paper. Raises CatalogError for another number than 7 and 12."""
+    """One figure of the white paper. Raises CatalogError for a number that is not in FIGURES."""
     if number not in FIGURES:
-        raise CatalogError(
-            f"figure {number}: made again are {' and '.join(map(str, FIGURES))} of the white paper"
+        known = ", ".join(map(str, FIGURES))
+        raise CatalogError(f"figure {number}: made again are {known} of the white paper").offer(
+            figure=12, number=12
         )
-    return _figure_7() if number == 7 else _figure_12()
+    if number in (4, 5):
+        return training_figure(_read_figures()[f"figure-{number}"])
+    if number == 7:
+        return _figure_7()
+    return replace(_figure_12(), parts=(training_figure(_read_figures()["figure-12-training"]),))
 
 
 def _rate(gpu: str, precision: str, sparse: bool, batch: int, tokens: int, engine: str) -> float:

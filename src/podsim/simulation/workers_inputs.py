@@ -32,6 +32,8 @@ class Workforce(NamedTuple):
     """s. The time in which the members of a worker add up their gradients."""
     all_reduce: float
     """s. The time in which all replicas add up their gradients."""
+    reduce_weights: float
+    """s. The time in which all replicas add up their weights."""
     gradients: float
     """B. The gradients of a replica, and of a worker."""
     weights: float
@@ -41,6 +43,8 @@ class Workforce(NamedTuple):
     server_bandwidth: float
     samples: float | None
     """count. The samples of a replica's step."""
+    tokens: float | None = None
+    """count. The tokens of a step of all replicas; None without a model."""
 
 
 class Given(NamedTuple):
@@ -90,16 +94,18 @@ def read_workers(
     compute, gradients = given.read("compute", "s"), given.read("gradients", "B")
     bandwidth = given.read("bandwidth", "B/s", own)
     latency = given.read("latency", "s", cluster.network.latency if cluster else 0.0, zero=True)
-    if cluster:
-        part = cluster.subset(count)
-        seconds = _nccl(part, gradients)
-    else:
-        seconds = ring_all_reduce_seconds(gradients, count, bandwidth, latency)
+    weights = given.read("weights", "B", gradients)
+
+    def seconds(size: float) -> float:
+        if cluster:
+            return _nccl(cluster.subset(count), size)
+        return float(ring_all_reduce_seconds(size, count, bandwidth, latency))
+
     return Workforce(
         name=f"{count:,} worker{'s' if count > 1 else ''}" + (f" on GPUs of {cluster.name}" if cluster else ""),
         replicas=count, members=1,
-        compute=compute, inside=0.0, all_reduce=seconds, gradients=gradients,
-        weights=given.read("weights", "B", gradients), bandwidth=bandwidth, latency=latency,
+        compute=compute, inside=0.0, all_reduce=seconds(gradients), reduce_weights=seconds(weights),
+        gradients=gradients, weights=weights, bandwidth=bandwidth, latency=latency,
         server_bandwidth=given.read("server_bandwidth", "B/s", node_bandwidth or bandwidth), samples=samples,
     )  # fmt: skip
 
@@ -139,14 +145,16 @@ def plan_workers(setting: Setting, given: Given, hierarchical: bool) -> Workforc
     inside = group_seconds(
         "all_reduce", held, cluster, era, ranks=members, members=members  # type: ignore[arg-type]
     )  # fmt: skip
+    all_reduce = float(group_table(model, cluster, plan.arrays(), era).reduce[0])
+    share = element_bytes(plan.precision) / era.gradient_bytes
     return Workforce(
         name=f"{model.name} on {int(plan.gpus):,} GPUs of {cluster.name}".removesuffix(f" ({int(plan.gpus)} GPUs)"),
         replicas=replicas, members=members, compute=prediction.step_time - prediction.parts["dp"],
-        inside=float(inside), all_reduce=float(group_table(model, cluster, plan.arrays(), era).reduce[0]),
+        inside=float(inside), all_reduce=all_reduce, reduce_weights=all_reduce * share,
         gradients=model.parameters * era.gradient_bytes, weights=model.parameters * element_bytes(plan.precision),
         bandwidth=bandwidth, latency=given.read("latency", "s", cluster.network.latency, zero=True),
         server_bandwidth=given.read("server_bandwidth", "B/s", cluster.node_bandwidth or bandwidth),
-        samples=float(plan.global_batch) / replicas,
+        samples=float(plan.global_batch) / replicas, tokens=float(plan.global_batch) * plan.length(model),
     )  # fmt: skip
 
 

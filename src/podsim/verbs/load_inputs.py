@@ -12,6 +12,7 @@ import numpy as np
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
 from podsim.hardware.cluster import Cluster
 from podsim.options.serving_options import ServeOptions
+from podsim.serving.benchmark_files import read_requests
 from podsim.serving.language_notes import plan_words
 from podsim.serving.language_setup import LanguageSetup, read_language_setup
 from podsim.serving.load.load_layout import ReplicaOptions, for_requests, replica_kind
@@ -19,7 +20,6 @@ from podsim.serving.load.replica_pool import SCHEDULERS, Autoscaling, ReplicaKin
 from podsim.serving.load.request_streams import RequestStream, draw_requests
 from podsim.serving.load.request_table import MOST, RequestTable
 from podsim.serving.load.server_state import ROUTINGS
-from podsim.serving.trace_file import read_request_trace
 from podsim.units import parse_quantity
 
 REQUESTS = 20_000
@@ -149,7 +149,7 @@ def _trace(options: ServeOptions) -> tuple[RequestTable | None, tuple[str, ...]]
     """(the requests of a file, what is worth saying of it); (None, ()) without one."""
     if options.trace is None:
         return None, ()
-    table, notes = read_request_trace(options.trace)
+    table, notes = read_requests(options.trace)
     return (table if options.requests is None else table.first(max(options.requests, 1))), tuple(notes)
 
 

@@ -14,8 +14,9 @@ from podsim.accuracy.own_step import own_correction, read_measured
 from podsim.errors import NoFitError, PlanError, PodsimError
 from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import SavedJobOptions
-from podsim.options.plan_options import PlanOptions, ReplayOptions, SearchOptions
+from podsim.options.plan_options import PlanOptions, ReplayOptions, SearchOptions, TargetOptions
 from podsim.options.question import question, values_of, wrong_choices
+from podsim.results.minutes import TargetPlan
 from podsim.results.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import Job, read_tokens
@@ -24,6 +25,7 @@ from podsim.training.plan import Plan, precision_of, read_plan, software_of
 from podsim.training.search import SearchResult, search
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
 from podsim.training.search_space import read_limits, spelled
+from podsim.verbs.plan_target import plan_target
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_saving, read_experiment, save_plans, texts_of_tools
@@ -55,6 +57,17 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     if options.save is not None:
         save_plans(result, Path(options.save), texts_of_tools(case.model, case.cluster, options, result))
     return result
+
+
+@question(TargetOptions)
+def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) -> PlanResult | TargetPlan:
+    """The best plans, or with `to_target` ("latest" or a round) the best batch and GPUs of a benchmark.
+
+    Raises what `plan` raises.
+    """
+    if options.to_target:
+        return plan_target(options, progress)
+    return plan(**values_of(options, TargetOptions, SearchOptions), progress=progress)
 
 
 def _whole_runs(case: Case, ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from podsim.errors import PodsimError, UnitError
-from podsim.learning.loss_answers import LawAdvice, ScaleLaws, ScaleLoss
 from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions
+from podsim.results.scaling import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
 from podsim.units import format_quantity
-from podsim.verbs.scale_fit import advised
+from podsim.verbs.scale_fit import advised, loss_points
 from podsim.workload.catalog import load_model
 
 _COUNT = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
@@ -41,11 +43,19 @@ def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     }
     return ScaleLoss(
         model=name, law=law, parameters=parameters, tokens=tokens, loss=float(band.loss), low=float(band.low),
-        high=float(band.high), flops=flops, best=advised(law, flops), unique=unique, others=others,
-        rate={key: each.rate.value(parameters, tokens) for key, each in laws.items() if each.rate},
-        batch={key: each.batch.value(parameters, tokens) for key, each in laws.items() if each.batch},
+        high=float(band.high), flops=flops, curves=_curves(law, parameters, tokens, unique), best=advised(law, flops),
+        unique=unique, others=others, rate={key: each.rate.value(parameters, tokens) for key, each in laws.items() if
+        each.rate}, batch={key: each.batch.value(parameters, tokens) for key, each in laws.items() if each.batch},
         notes=(*remarks, *range_notes(law, parameters, tokens)),
     )  # fmt: skip
+
+
+def _curves(law: LossLaw, parameters: float, tokens: float, unique: float | None) -> tuple[LossPoint, ...]:
+    """The losses around a run: by tokens, then by parameters."""
+    factors, same = np.geomspace(1 / 30, 30, 31), np.ones(31)
+    every = np.concatenate([tokens * factors, tokens * same])
+    sizes = np.concatenate([parameters * same, parameters * factors])
+    return loss_points(law, sizes, every, None if unique is None else np.minimum(unique, every))
 
 
 @question(ScaleLawsOptions)

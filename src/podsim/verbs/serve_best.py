@@ -16,7 +16,8 @@ from podsim.serving.benchmark_files import read_requests
 from podsim.serving.best_layouts import Choices
 from podsim.serving.best_search import Objective
 from podsim.serving.best_ways import ServingCase, search_best
-from podsim.serving.language_engines import language_engine_names, load_language_engine
+from podsim.serving.deployments.deployments import TRITON_ENGINES, read_targets, target_engine
+from podsim.serving.language_engines import engine_family, language_engine_names, load_language_engine
 from podsim.serving.language_layers import check_language_model
 from podsim.serving.language_setup import OUTPUT, TOKENS, model_keys, read_format
 from podsim.serving.load.request_streams import RequestStream, draw_requests
@@ -25,6 +26,7 @@ from podsim.serving.serving_gpus import read_serving_cluster
 from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS
 from podsim.serving.steady_load import workload_of
 from podsim.units import parse_quantity
+from podsim.verbs.load_inputs import read_rate
 from podsim.workload.catalog import load_model
 
 _REQUESTS = 5000
@@ -41,7 +43,7 @@ def serve_best(options: ServeOptions) -> BestServing:
     cluster = read_serving_cluster(options.on, options.overrides)
     objective = _objective(options)
     requests, notes = _requests(options)
-    load = replace(workload_of(requests, _rate(options)), prefix_share=options.prefix)
+    load = replace(workload_of(requests, _given_rate(options)), prefix_share=options.prefix)
     case = ServingCase(
         model=model, cluster=cluster, load=load, requests=requests, objective=objective, notes=notes,
         choices=_choices(options, cluster), offer=_offer(options.price, cluster),
@@ -67,20 +69,14 @@ def _objective(options: ServeOptions) -> Objective:
     )
 
 
-def _rate(options: ServeOptions) -> float:
-    if not options.rate:
-        return 0.0
-    rate = parse_quantity(options.rate.strip().removesuffix("/s"), what="rate")
-    if not 0 < rate <= 1e6:
-        raise UnitError(
-            f"rate: {options.rate[:40]!r} is out of reach; expected up to a million a second, such as 20/s"
-        )
-    return rate
+def _given_rate(options: ServeOptions) -> float:
+    """1/s. The user's rate of arrivals; 0 where a trace has its own."""
+    return read_rate(options.rate) if options.rate else 0.0
 
 
 def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
     """The requests of the simulations, and notes on them."""
-    count, rate = options.requests or _REQUESTS, _rate(options)
+    count, rate = options.requests or _REQUESTS, _given_rate(options)
     if options.trace is not None:
         table, notes = read_requests(options.trace)
         part = table.first(count)
@@ -109,7 +105,12 @@ def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
 
 def _choices(options: ServeOptions, cluster: Cluster) -> Choices:
     """What the user leaves open."""
-    engines = language_engine_names()
+    engines = tuple(name for name in language_engine_names() if engine_family(name) == name)
+    targets = read_targets(options.launch)
+    if needed := target_engine(targets):
+        engines = (needed,)
+    elif "triton" in targets:
+        engines = TRITON_ENGINES
     if options.engine:
         engines = tuple(load_language_engine(name, cluster.gpu).name for name in _words(options.engine))
     usual = "fp16" if "fp16" in cluster.gpu.peaks else next(iter(cluster.gpu.peaks))
@@ -135,7 +136,8 @@ def _choices(options: ServeOptions, cluster: Cluster) -> Choices:
     drafted = (options.speculate,) if options.speculate else ((2, 4) if options.draft else ())
     return Choices(
         engines=engines, formats=pairs, draft=options.draft.strip().lower(), drafted=(0, *drafted),
-        acceptance=options.acceptance, pins={name: value for name, value in pins.items() if value is not None},
+        acceptance=options.acceptance, is_split="triton" not in targets and options.replicas is None,
+        pins={name: value for name, value in pins.items() if value is not None},
     )  # fmt: skip
 
 
@@ -181,5 +183,5 @@ def _plan_words(plan: Mapping[str, object], prefill: Mapping[str, object] | None
         yield from ("--replicas", str(plan["replicas"]))
     else:
         yield from ("--disaggregate", f"{prefill['replicas']}:{plan['replicas']}")
-    if plan["engine"] == "tensorrt-llm":
+    if engine_family(str(plan["engine"])) == "tensorrt-llm":
         yield from ("--scheduler", "trtllm-chunked")

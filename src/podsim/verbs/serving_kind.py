@@ -40,7 +40,7 @@ def check_network(options: ServeOptions) -> None:
 
 def check_language(options: ServeOptions) -> None:
     """Raise PodsimError for options of a language model that only networks read."""
-    wrong = _given(options, ScenarioOptions)
+    wrong = [name for name in _given(options, ScenarioOptions) if name != "percentile"]
     if wrong:
         raise PodsimError(
             f"{_flags(wrong)}: of networks; {options.model[-60:]} is a language model: --rate, --ttft, --tpot"

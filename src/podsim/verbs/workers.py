@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from podsim.errors import PodsimError
 from podsim.options.plan_options import PlanOptions
@@ -13,7 +14,10 @@ from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan
+from podsim.verbs.loss_time import loss_time, read_target
 
+OUTER = ("local", "diloco")
+"""exchanges of weights after some steps"""
 BOUNDS = (0, 1, 2, 4, 8, None)
 """that a comparison plays; None: no bound"""
 _OF_A_PLAN = (
@@ -27,6 +31,8 @@ _OF_A_PLAN = (
     "software",
     "hierarchical",
 )
+_LOCAL_STEPS = 8
+"""steps between exchanges of weights that a comparison of losses plays"""
 MOST_STEPS, MOST_SERVERS, MOST_FACTOR = 100_000, 100_000, 1e6
 
 
@@ -82,10 +88,18 @@ def _exchange_problems(options: WorkersOptions) -> Iterator[str]:
         yield "exchange=ssp needs staleness: the rounds that a worker may be ahead of the slowest, as 4"
     elif exchange != "ssp" and staleness is not None:
         yield f"staleness={staleness}: only ssp has a bound; ps is ssp with 0, async has none"
+    if exchange in OUTER and options.every == 1:
+        yield f"exchange={exchange} needs every: steps of a worker between exchanges of weights, as 8"
+    if options.curve is not None and options.to_loss is None:
+        yield "curve is the run whose losses count: give to_loss, too"
     if staleness is not None and (isinstance(staleness, bool) or staleness < 0):
         yield f"staleness={staleness}; it must be 0 or more (async: no bound)"
-    if exchange == "bsp" and not compare and (servers is not None or server_bandwidth != "" or beside):
-        yield "bsp adds up by all-reduce and has no server; exchange=ps, ssp or async has"
+    if (
+        exchange in ("bsp", *OUTER)
+        and not compare
+        and (servers is not None or server_bandwidth != "" or beside)
+    ):
+        yield f"{exchange} adds up by all-reduce and has no server; exchange=ps, ssp or async has"
     if beside and server_bandwidth != "":
         yield "servers beside workers share their adapters; server_bandwidth cannot be given"
 
@@ -150,18 +164,23 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
     for worker, share in slow_link.items():
         bandwidth[worker] *= share
 
-    def run(kind: str, bound: int | None) -> ExchangeRun:
+    target = read_target(options, force.tokens)
+
+    def run(kind: str, bound: int | None, every: int = options.every) -> ExchangeRun:
+        played = run_alone(kind, bound, every)
+        return played if target is None else replace(played, to_loss=loss_time(played, target))
+
+    def run_alone(kind: str, bound: int | None, every: int) -> ExchangeRun:
         labels = RunInputs(
-            name=force.name, exchange=kind, members=force.members, every=options.every, gradients=force.gradients,
+            name=force.name, exchange=kind, members=force.members, every=every, gradients=force.gradients,
             weights=force.weights, overlap=options.overlap,
             samples=None if force.samples is None else force.samples * force.members,
         )  # fmt: skip
-        inside = 0.0 if kind == "bsp" else force.inside
-        compute_RW = round_seconds(seconds_TM, options.every, force.members, inside)
-        if kind == "bsp":
-            return play_all_reduce(
-                compute_RW, force.all_reduce / float(min(slow_link.values(), default=1.0)), labels
-            )
+        is_reduced = kind == "bsp" or kind in OUTER
+        compute_RW = round_seconds(seconds_TM, every, force.members, 0.0 if is_reduced else force.inside)
+        if is_reduced:
+            seconds = force.reduce_weights if kind in OUTER else force.all_reduce
+            return play_all_reduce(compute_RW, seconds / float(min(slow_link.values(), default=1.0)), labels)
         how = Exchange(
             gradients=force.gradients, weights=force.weights, bandwidth=bandwidth, latency=force.latency,
             servers=servers, server_bandwidth=force.server_bandwidth, bound=bound, beside=options.beside,
@@ -169,10 +188,13 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
         return play_servers(compute_RW, how, labels)
 
     if not options.compare:
-        bounds = {"bsp": 0, "ps": 0, "ssp": options.staleness, "async": None}
+        bounds = {**dict.fromkeys(("bsp", "ps", *OUTER), 0), "ssp": options.staleness, "async": None}
         return run(options.exchange, bounds[options.exchange])
     kinds = [
         ("bsp", 0),
         *(("async" if bound is None else "ssp" if bound else "ps", bound) for bound in BOUNDS),
     ]
-    return Tradeoff(name=force.name, runs=tuple(run(*kind) for kind in kinds))
+    runs = [run(*kind) for kind in kinds]
+    if target is not None and options.every == 1 and options.steps % _LOCAL_STEPS == 0:
+        runs += [run(kind, 0, _LOCAL_STEPS) for kind in OUTER]
+    return Tradeoff(name=force.name, runs=tuple(runs))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from podsim.hardware.cluster import Cluster
-from podsim.serving.language_engines import load_language_engine
+from podsim.serving.language_engines import engine_family, load_language_engine
 from podsim.serving.load.replica_pool import SCHEDULERS, ReplicaKind
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.replica_memory import weight_bytes
@@ -71,7 +71,7 @@ def replica_kind(
 
 def _scheduler_name(plan: ServingPlan) -> str:
     """The scheduler of a plan's engine; a plan without chunks never divides a prompt."""
-    name = _SCHEDULERS[plan.engine]
+    name = _SCHEDULERS[engine_family(plan.engine)]
     return name if plan.chunked_prefill or name != "vllm" else "prefill-first"
 
 

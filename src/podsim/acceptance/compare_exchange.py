@@ -1,0 +1,79 @@
+"""A run whose replicas exchanged through a parameter server, or weights after some steps, against its prediction.
+
+A server's exchange is played as `podsim workers` plays it: replicas take the predicted step without its all-reduce, slow
+ones longer, over the links of the machine. Compared are the median step of the slowest replica, and the mean staleness
+of gradients. Weights that are exchanged after H steps cost an all-reduce in each round; compared is the mean step of a
+round, as a median over rounds.
+Known error: a server's own work is counted in the replicas' steps, so replicas that meet at it wait longer than that.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean, median
+from typing import NamedTuple
+
+import numpy as np
+
+from podsim.errors import LabError
+from podsim.hardware.cluster import Cluster
+from podsim.results.prediction import Prediction
+from podsim.results.trained import WARM, MeasuredTraining
+from podsim.simulation.events import play
+from podsim.simulation.workers import Exchange, lower_servers
+from podsim.simulation.workers_outcome import server_moments, staleness_of
+from podsim.simulation.workers_times import Pace, step_seconds
+from podsim.workload.model import Model
+
+_ELEMENT = 4.0
+"""B. The size of a number that replicas send: the lab trains in fp32."""
+
+
+class ExchangeTimes(NamedTuple):
+    """A step of a run, measured and predicted, and the staleness of its gradients."""
+
+    measured: float
+    predicted: float
+    late_measured: float | None
+    late_predicted: float | None
+
+
+def exchange_times(
+    run: MeasuredTraining, model: Model, cluster: Cluster, prediction: Prediction
+) -> ExchangeTimes:
+    """The step and the staleness of a run that is not in step by all-reduces."""
+    compute = prediction.step_time - prediction.parts["dp"]
+    if run.local_steps > 1:
+        rows = [row.seconds for row in run.rows]
+        slowest = max(run.slow.values(), default=1.0)
+        predicted = compute * slowest + prediction.parts["dp"] / run.local_steps
+        rounds = [
+            fmean(rows[first : first + run.local_steps]) for first in range(0, len(rows), run.local_steps)
+        ]
+        return ExchangeTimes(median(rounds[1:] or rounds), predicted, None, None)
+    link = cluster.network if cluster.nodes > 1 else cluster.nvlink
+    bandwidth = cluster.node_bandwidth / cluster.gpus_per_node if cluster.nodes > 1 else link.bandwidth
+    if not bandwidth > 0:
+        raise LabError(
+            f"{cluster.name} says no bandwidth between its ranks; give one with --set nvlink.bandwidth=10GB/s"
+        )
+    size, replicas = model.parameters * _ELEMENT, int(run.plan["dp"])
+    bound = {"ps": 0, "ssp": run.staleness, "async": None}[run.exchange]
+    played = lower_servers(
+        step_seconds(
+            Pace(compute=compute, slow={int(replica): factor for replica, factor in run.slow.items()}),
+            len(run.rows), replicas, np.random.default_rng(0),
+        ),
+        Exchange(
+            gradients=size, weights=size, bandwidth=np.full(replicas, bandwidth), latency=link.latency, servers=1,
+            server_bandwidth=bandwidth, bound=bound,
+        ),
+        np.zeros((len(run.rows), replicas)),
+    )  # fmt: skip
+    moments = server_moments(played, play(played.ops))
+    slowest_steps = (moments.done - moments.begun).max(axis=1)[WARM:]
+    late = 0.0 if bound == 0 else float(staleness_of(moments.written, moments.read).mean())
+    count = sum(run.late.values())
+    return ExchangeTimes(
+        run.step_time, float(np.median(slowest_steps)),
+        sum(int(key) * number for key, number in run.late.items()) / count if count else None, late,
+    )  # fmt: skip

@@ -1,0 +1,226 @@
+"""What starts a served model, for each target: files written, and read back as the options of `podsim serve`.
+
+The last line of a file is a comment, `# podsim: {...}`, with the plan of each pool and the user's words for model and
+cluster. What somebody changed in a command's options since then has priority over the comment.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import PodsimError, unknown_name
+from podsim.launching.shell import commands
+from podsim.options.question import options_of
+from podsim.safe_yaml import YamlError, read_documents
+from podsim.serving.deployments.deployment import Deployment, DeploymentFiles
+from podsim.serving.deployments.engine_flags import read_server
+from podsim.serving.deployments.server_kubernetes import server_manifests
+from podsim.serving.deployments.server_scripts import server_script
+from podsim.serving.deployments.server_triton import triton_repository
+from podsim.serving.serving_plan import ServingPlan
+from podsim.whole_files import write_whole
+
+LARGEST = 1 << 20
+"""B of the largest file that is read"""
+_ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"}
+"""target -> its engine"""
+TARGETS: Mapping[str, Callable[[Deployment], DeploymentFiles]] = {
+    **dict.fromkeys(_ENGINES, server_script), "triton": triton_repository, "kubernetes": server_manifests,
+}  # fmt: skip
+TRITON_ENGINES = ("tensorrt-llm", "vllm")
+_ALSO = {"tensorrt-llm": "trtllm", "trt-llm": "trtllm", "k8s": "kubernetes", "lws": "kubernetes"}
+_COMMENT = re.compile(r"(?m)^# podsim: (\{.{0,65536}\})[ \t]*$")
+_OPTIONS = {
+    "engine": "engine", "precision": "precision", "cache": "kv", "tensor": "tp", "pipeline": "pp", "expert": "ep",
+    "context": "cp", "data_attention": "attention_dp", "replicas": "replicas", "block_tokens": "block_tokens",
+    "max_batch": "max_batch", "max_batched_tokens": "max_batched_tokens", "chunked_prefill": "chunked",
+    "draft_tokens": "speculate", "acceptance": "acceptance", "draft": "draft", "memory_share": "memory_share",
+    "prefix_share": "prefix",
+}  # fmt: skip
+"""field of a serving plan -> the option of `podsim serve`"""
+
+
+def read_targets(text: str) -> tuple[str, ...]:
+    """The targets that a user names. Raises PodsimError for an unknown one."""
+    names = [
+        _ALSO.get(word.strip().lower(), word.strip().lower()) for word in text.split(",") if word.strip()
+    ]
+    for name in names:
+        if name not in TARGETS:
+            raise PodsimError(unknown_name("launch", name[:40], TARGETS))
+    return tuple(dict.fromkeys(names))
+
+
+def target_engine(targets: tuple[str, ...]) -> str:
+    """The engine that targets need, "" for any. Raises PodsimError where they need several."""
+    engines = {_ENGINES[name] for name in targets if name in _ENGINES}
+    if len(engines) > 1:
+        raise PodsimError(
+            f"launch: {', '.join(sorted(engines))} are different engines; write for one of them"
+        )
+    return next(iter(engines), "")
+
+
+def write_deployment(
+    deployment: Deployment, targets: tuple[str, ...], directory: Path
+) -> tuple[list[str], list[str]]:
+    """(paths of the files that start a deployment, notes). Raises PodsimError for what a target cannot run."""
+    wrong = [name for name in targets if _ENGINES.get(name, deployment.plan.engine) != deployment.plan.engine]
+    if wrong:
+        raise PodsimError(f"launch={wrong[0]}: the plan has --engine {deployment.plan.engine}")
+    made = {name: TARGETS[name](deployment) for name in targets}
+    paths, notes = [], []
+    comment = f"# podsim: {json.dumps(_record(deployment))}\n"
+    for each in made.values():
+        for name, text in each.files.items():
+            path = directory / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, text if name.endswith(".json") else text + comment)
+            except OSError as problem:
+                raise PodsimError(f"{path}: cannot be written: {problem.strerror}") from None
+            paths.append(str(path))
+        notes += [note for note in each.notes if note not in notes]
+    return paths, notes
+
+
+def _record(deployment: Deployment) -> dict[str, Any]:
+    record: dict[str, Any] = {**deployment.names, "plan": _changed_fields(deployment.plan)}
+    return record if deployment.prefill is None else record | {"prefill": _changed_fields(deployment.prefill)}
+
+
+def _changed_fields(plan: ServingPlan) -> dict[str, Any]:
+    """The fields of a plan that are not their defaults."""
+    plain = asdict(ServingPlan(engine=""))
+    return {name: value for name, value in asdict(plan).items() if value != plain[name]}
+
+
+def with_serving_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a group: those that the user gave, and the others as the file `plan` has them."""
+    known = options_of(group)
+    values = read_serving_plan(Path(str(said["plan"])))
+    return {**{name: value for name, value in values.items() if name in known}, **dict(said)}
+
+
+def read_serving_plan(path: Path) -> dict[str, Any]:
+    """The options of `podsim serve` that a file states: model, on, engine, degrees, formats, limits.
+
+    The file is one that `--save` wrote, or a script that starts vllm serve, sglang.launch_server or trtllm-serve. Raises
+    PodsimError, naming it, for one that cannot be read or starts no server.
+    """
+    text = _text(path)
+    try:
+        servers = [server for words in _commands(text) if (server := read_server(words)) is not None]
+        record = _comment(text)
+    except PodsimError as problem:
+        raise PodsimError(f"{str(path)[-200:]}: {problem}") from None
+    if not servers and not record:
+        raise PodsimError(
+            f"{str(path)[-200:]}: it starts no server that is known: vllm serve, sglang.launch_server, trtllm-serve"
+        )
+    said: dict[str, Any] = {name: record[name] for name in ("model", "on") if name in record}
+    if not record:
+        return said | _from_servers(servers)
+    plan, prefill = record.get("plan", {}), record.get("prefill")
+    said |= {_OPTIONS[name]: value for name, value in plan.items() if name in _OPTIONS}
+    if prefill:
+        said.pop("replicas", None)
+        said["disaggregate"] = f"{prefill.get('replicas', 1)}:{plan.get('replicas', 1)}"
+    elif servers:
+        said |= {_OPTIONS[name]: value for name, value in _changes(servers, plan).items() if name in _OPTIONS}
+    return said
+
+
+def _from_servers(servers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The options of equal servers that somebody else's file starts."""
+    first = dict(servers[0])
+    weights = first.pop("weights")
+    if any(server != servers[0] for server in servers[1:]):
+        raise PodsimError("its servers differ; give a file of one pool")
+    first["replicas"] = int(first.get("replicas", 1)) * len(servers)
+    return {"model": weights} | {_OPTIONS[name]: value for name, value in first.items() if name in _OPTIONS}
+
+
+def _changes(servers: list[dict[str, Any]], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a server's command that differ from the plan of the comment."""
+    full = asdict(replace(ServingPlan(engine=""), **plan))
+    said = {name: value for name, value in servers[0].items() if name in full and name != "replicas"}
+    same = {"fp8_block": "fp8"}
+    return {
+        name: value
+        for name, value in said.items()
+        if value != full[name] and full[name] not in (0, 0.0) and same.get(full[name]) != value
+    }
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            path = next((path / name for name in ("serve.sh", "serve.yaml") if (path / name).is_file()), path)
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        raise PodsimError(f"{str(path)[-200:]}: cannot be read: {why}") from None
+    if len(data) > LARGEST:
+        raise PodsimError(f"{str(path)[-200:]}: larger than 1 MiB, so it starts no server")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise PodsimError(f"{str(path)[-200:]} is not UTF-8 text: byte {problem.start}") from None
+
+
+def _comment(text: str) -> dict[str, Any]:
+    """The record of the last comment; PodsimError for one that podsim did not write."""
+    lines = _COMMENT.findall(text)
+    if not lines:
+        return {}
+    kinds = {field.name: type(field.default) for field in fields(ServingPlan)} | {"engine": str}
+    try:
+        record = json.loads(lines[-1])
+        pools = [record["plan"], *([record["prefill"]] if record.get("prefill") else [])]
+        right = all(
+            name in kinds and isinstance(value, (kinds[name], int) if kinds[name] is float else kinds[name])
+            for pool in pools
+            for name, value in pool.items()
+        )
+        right = right and all(isinstance(record.get(name, ""), str) for name in ("model", "on"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        right = False
+    if not right:
+        raise PodsimError("its comment `# podsim:` is none that podsim wrote; mend or remove it")
+    made: dict[str, Any] = record
+    return made
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    """The words of every command of a script, or of the containers of manifests."""
+    if re.search(r"(?m)^apiVersion:", text):
+        try:
+            documents = read_documents(text)
+        except YamlError as problem:
+            raise PodsimError(f"not YAML: {problem}") from None
+        for document in documents:
+            yield from _container_words(document, 0)
+    elif "instance_group" not in text:
+        yield from commands(text)
+
+
+def _container_words(value: object, depth: int) -> Iterator[list[str]]:
+    """The words of containers anywhere in a manifest."""
+    if depth > 16:
+        return
+    if isinstance(value, dict):
+        parts = [value.get(key) for key in ("command", "args")]
+        if any(isinstance(part, list) for part in parts):
+            yield [str(word) for part in parts if isinstance(part, list) for word in part]
+        for inner in value.values():
+            yield from _container_words(inner, depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _container_words(inner, depth + 1)
