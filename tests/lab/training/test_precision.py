@@ -117,7 +117,15 @@ def test_precisions_side_by_side(podsim: Callable[..., Result], tmp_path: Path) 
     picture = tmp_path / "losses.svg"
     given = ("--batch", 32, "--set", "model.layers=1", "--backend", "gloo", "--steps", 3, "--seeds", 2)
     result = podsim(
-        "train", *given, "--precision", "fp32,tf32,fp16", "--loss-scale", "none,dynamic", "--plot", picture, "--json"
+        "train",
+        *given,
+        "--precision",
+        "fp32,tf32,fp16",
+        "--loss-scale",
+        "none,dynamic",
+        "--plot",
+        picture,
+        "--json",
     )
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
