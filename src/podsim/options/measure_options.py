@@ -217,7 +217,11 @@ class EmulateOptions:
 class CompareOptions:
     """A run that was measured, and where."""
 
-    run: Path = option(MISSING, "A file that --save of podsim measure or train wrote.", argument=True)
+    run: Path = option(
+        MISSING,
+        "A file that --save of podsim measure or train wrote, or a benchmark of servers.",
+        argument=True,
+    )
     on: str = option(
         "", "Cluster or storage that it ran on, or a TOML file; an emulated run knows its cluster."
     )
