@@ -56,6 +56,7 @@ VIEWS: Mapping[str, View] = {
     "Goodput": View("run_tables:goodput_report", "", "plot_runs:goodput_figure"),
     "FormatSheet": View("format_tables:format_report", "format_tables:format_rows"),
     "FormatTable": View("format_tables:format_report", "rows"),
+    "FormatTrade": View("format_tables:format_report", "rows"),
     "GraphCost": View("graph_tables:graph_report", "ops"),
     "InputRun": View("storage_tables:input_report", "stages"),
     "JobChain": View("job_tables:jobs_report", "rows"),
@@ -110,6 +111,7 @@ VIEWS: Mapping[str, View] = {
         "worker_tables:tradeoff_report", "worker_tables:tradeoff_rows", "plot_workers:tradeoff_figure",
         "worker_tables:tradeoff_data",
     ),
+    "TrainedPrecisions": View("precision_tables:precisions_report", "rows", "plot_precisions:precision_figure"),
     "Validation": View("comparisons:summary_report"),
 }  # fmt: skip
 """by the name of the class"""
