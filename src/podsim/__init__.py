@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from podsim.verbs.storage_validate import storage_validate as storage_validate
     from podsim.verbs.study import study as study
     from podsim.verbs.train import train as train
+    from podsim.verbs.train_precisions import train_precisions as train_precisions
     from podsim.verbs.validate import validate as validate
     from podsim.verbs.verify import verify_machine as verify_machine
     from podsim.verbs.workers import workers as workers
@@ -168,6 +169,7 @@ _PUBLIC = {
     "jobs": "verbs.jobs",
     "study": "verbs.study",
     "train": "verbs.train",
+    "train_precisions": "verbs.train_precisions",
     "validate": "verbs.validate",
     "verify_machine": "verbs.verify",
     "workers": "verbs.workers",
