@@ -210,7 +210,7 @@ def search(
 ) -> SearchResult:
     """Weigh every legal plan on exactly `gpus` GPUs (default: the whole cluster).
 
-    Times are of those that may be the fastest of their degrees (tp, pp, cp, ep, dp) or on the front of memory against
+    Plans get a time that may be the fastest of their degrees (tp, pp, cp, ep, dp) or on the front of memory against
     time, by `podsim.training.contenders`; with `every`, of all.
 
     `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `progress` is called with
