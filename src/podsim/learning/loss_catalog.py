@@ -143,7 +143,8 @@ def read_law_text(text: str, name: str) -> LossLaw:
             raise ValueError
         fitted = content.pop("fitted")
         ranged = None if fitted is None else FittedRange(
-            runs=int(fitted["runs"]), parameters=_pair(fitted["parameters"]), tokens=_pair(fitted["tokens"])
+            runs=int(fitted["runs"]), parameters=_pair(fitted["parameters"]), tokens=_pair(fitted["tokens"]),
+            compute=_finite(fitted["compute"]),
         )  # fmt: skip
         law = LossLaw(
             **{
@@ -154,6 +155,7 @@ def read_law_text(text: str, name: str) -> LossLaw:
                 "covariance": _rows(content["covariance"]),
                 "scatter": _finite(content["scatter"]),
                 "drift": _finite(content["drift"]),
+                "climb": _finite(content["climb"]),
                 "notes": tuple(map(str, content["notes"])),
             }
         )
