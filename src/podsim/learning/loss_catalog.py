@@ -74,7 +74,9 @@ def named_laws() -> Mapping[str, NamedLaw]:
     """All named laws, podsim's own first."""
     text = files(__package__).joinpath("loss_laws.toml").read_text("utf-8")
     own = read_law_text(files(__package__).joinpath("own_laws.json").read_text("utf-8"), OWN)
-    first = NamedLaw(name=OWN, title=own.source, source="docs/scaling.md", counts=own.counts, loss=own)
+    first = NamedLaw(
+        name=OWN, title=f"fitted to {own.source}", source="docs/scaling.md", counts=own.counts, loss=own
+    )
     return {OWN: first} | {name: _named(name, entry) for name, entry in tomllib.loads(text).items()}
 
 
