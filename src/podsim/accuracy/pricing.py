@@ -34,10 +34,10 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
         from podsim.accuracy.price_collectives import price_collectives
 
         return price_collectives(rows, cross_validate=cross_validate)
-    if rows.kind in ("minutes", "convergence"):
+    if rows.kind in ("minutes", "convergence") or (rows.kind, rows.what) == ("mlperf", "seconds to train"):
         from podsim.accuracy.price_minutes import price_convergence, price_minutes
 
-        return price_minutes(rows) if rows.kind == "minutes" else price_convergence(rows)
+        return price_convergence(rows) if rows.kind == "convergence" else price_minutes(rows)
     from podsim.accuracy.price_networks import price_networks
 
     return price_networks(rows)

@@ -160,12 +160,12 @@ _MINUTES = """
 """
 _CONVERGENCE = """
     role: role
-    text: id benchmark round
+    text: id benchmark version
     positive: batch
-    count: seeds
+    count: n_seeds
     positive: mean
-    amount: scatter
-    text: unit source
+    amount: sd
+    text: unit source tables
 """
 
 KINDS = (
@@ -259,7 +259,7 @@ KINDS = (
         name="convergence",
         title="MLPerf Training: samples to the target by batch",
         cells=_CONVERGENCE,
-        required=("benchmark", "round", "batch", "unit"),
+        required=("benchmark", "version", "batch", "unit"),
         measured=("mean",),
         what="samples to a target",
         sweep=(),
