@@ -52,7 +52,8 @@ def _draw_minutes(axes: Axes, rows: list[BenchmarkMinutes]) -> None:
     axes.set_xscale("log")
     axes.set_xlabel("minutes")
     axes.grid(axis="x", color=MUTED, lw=0.4, alpha=0.5)
-    axes.legend(fontsize=8, loc="lower right")
+    axes.xaxis.set_major_formatter(lambda minutes, _: f"{minutes:g}")
+    axes.figure.legend(fontsize=8, loc="outside lower right", ncols=2)
 
 
 def target_figure(plan: TargetPlan) -> Figure:
