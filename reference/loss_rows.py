@@ -21,25 +21,27 @@ from pathlib import Path
 
 import numpy as np
 
-import podsim.accuracy.tables as shipped
 import podsim.learning.loss_catalog as laws
 from podsim.learning.loss_catalog import OWN, law_text
 from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_runs import Runs
 
-TABLE = Path(shipped.__path__[0]) / "losses.csv.gz"
 LAW = Path(laws.__file__).with_name("own_laws.json")
+TABLE = LAW.with_name("losses.csv.gz")
 COLUMNS = (
     "id", "role", "tables", "setting", "parameters", "counts", "tokens", "batch_tokens", "learning_rate", "loss",
     "confirmed", "source",
 )  # fmt: skip
 _PARTS = {
-    "chinchilla_epoch": "losses-chinchilla", "porian": "losses-porian", "open_lm_overtrain": "losses-open-lm",
-    "steplaw_dense": "losses-step-law", "misfitting": "losses-misfitting", "xlstm_llama": "losses-xlstm",
+    "chinchilla_epoch": "losses-chinchilla", "porian": "losses-porian",
+    "open_lm_overtrain": "losses-open-lm losses-four", "steplaw_dense": "losses-step-law losses-four",
+    "misfitting": "losses-misfitting losses-four", "xlstm_llama": "losses-xlstm losses-four",
 }  # fmt: skip
 _OWN_PART = "losses-chinchilla"
 """the part whose calibrate rows podsim's own law is fitted to: the widest range of compute"""
 _DRAWS = 40
+_ONE_OF_EIGHT = "val_loss:c4_val/shard-{0000000..0000010}.tar"
+"""the validation set that is kept of runs scored on eight: that of C4, as in misfitting"""
 
 
 def setting(row: Mapping[str, str]) -> str:
@@ -56,7 +58,9 @@ def table_rows(collected: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """The rows of the shipped table."""
     best: dict[tuple[str, ...], dict[str, str]] = {}
     for row in collected:
-        if row["source"] not in _PARTS:
+        if row["source"] not in _PARTS or (
+            row["metric"].startswith("val_loss:") and row["metric"] != _ONE_OF_EIGHT
+        ):
             continue
         counts = "total" if row["params_total"] else "non-embedding"
         size = float(row["params_total"] or row["params_nonembed"])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from podsim import PodsimError, workers
+from podsim import PodsimError, scale_loss, workers
 from podsim.learning.staleness import curve_of, measured_growth, own_curve, staleness_law
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 
@@ -64,6 +64,17 @@ def test_who_reaches_a_loss_first() -> None:
     assert run.to_loss is not None
     assert run.to_loss.growth == 1.0
     assert run.to_loss.seconds == pytest.approx(own_curve().steps_to(1.2) / run.steps_per_second)
+
+
+def test_a_model_reaches_a_loss_by_its_law() -> None:
+    given = {"model": "gpt2", "on": "dgx-a100:1", "batch": 64, "micro_batch": 8, "steps": 16}
+    run = workers(to_loss=3.5, **given)
+    assert isinstance(run, ExchangeRun)
+    assert run.to_loss is not None
+    tokens = run.to_loss.in_step * 64 * 1024
+    assert scale_loss("gpt2", tokens=tokens).loss == pytest.approx(3.5, rel=1e-3)
+    with pytest.raises(PodsimError, match="no number of tokens"):
+        workers(to_loss=1.0, **given)
 
 
 def test_weights_are_exchanged_less_often() -> None:

@@ -34,13 +34,25 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
         from podsim.accuracy.price_collectives import price_collectives
 
         return price_collectives(rows, cross_validate=cross_validate)
-    if rows.kind in ("minutes", "convergence") or (rows.kind, rows.what) == ("mlperf", "seconds to train"):
-        from podsim.accuracy.price_minutes import price_convergence, price_minutes
-
-        return price_convergence(rows) if rows.kind == "convergence" else price_minutes(rows)
+    if rows.kind in ("losses", "minutes", "convergence") or (rows.kind, rows.what) == (
+        "mlperf",
+        "seconds to train",
+    ):
+        return _price_learning(rows)
     from podsim.accuracy.price_networks import price_networks
 
     return price_networks(rows)
+
+
+def _price_learning(rows: Rows) -> Priced:
+    """Predictions of what networks learn: losses, minutes and samples to a target."""
+    if rows.kind == "losses":
+        from podsim.accuracy.price_losses import price_losses
+
+        return price_losses(rows)
+    from podsim.accuracy.price_minutes import price_convergence, price_minutes
+
+    return price_convergence(rows) if rows.kind == "convergence" else price_minutes(rows)
 
 
 def compare_rows(rows: Rows, *, cross_validate: bool = True) -> Comparison:

@@ -158,6 +158,14 @@ _MINUTES = """
     positive: minutes_score samples
     text: source cluster reason tables
 """
+_LOSSES = """
+    role: role
+    text: id setting
+    positive: parameters
+    text: counts
+    positive: tokens batch_tokens learning_rate loss
+    text: confirmed source tables
+"""
 _CONVERGENCE = """
     role: role
     text: id benchmark version
@@ -254,6 +262,17 @@ KINDS = (
         what="seconds to train",
         sweep=(),
         classes=("benchmark",),
+    ),
+    Kind(
+        name="losses",
+        title="Losses of language models by parameters and tokens",
+        cells=_LOSSES,
+        required=("setting", "parameters", "tokens"),
+        measured=("loss",),
+        what="nats",
+        sweep=(),
+        classes=("setting",),
+        packaged="podsim.learning:losses.csv.gz",
     ),
     Kind(
         name="convergence",

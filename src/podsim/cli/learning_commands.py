@@ -39,8 +39,10 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         help="Prune a file of weights 2:4: kept magnitude, compressed size.",
         options="prune_options:PruneOptions",
         verb="prune",
+        output="output_options:PlotOutput",
         report="report.prune_tables:prune_report",
         rows="tensors",
+        picture="report.plot_prune:prune_image",
     ),
     "scale batch": Row(
         help="Find the critical batch: what larger batches cost in steps and samples.",
@@ -103,14 +105,15 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         picture="report.plot_scaling:scale_image",
     ),
     "train": Row(
-        help="Train a small network for real under a plan.",
+        help="Train a small network for real under a plan, in one number format or several. Exit status 1: it diverged.",
         options="measure_options:TrainOptions",
-        verb="train",
+        verb="verbs.train_precisions:train_all",
         output="output_options:TrainOutput",
         check="cli.train_output:check_train",
         show="cli.train_output:show_trained",
         progress="training",
         ranked=True,
+        status=lambda run: int(getattr(run, "diverged", None) is not None),
     ),
 })  # fmt: skip
 """by name; of two words, the first is the group"""

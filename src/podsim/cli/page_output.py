@@ -17,7 +17,6 @@ from podsim import __version__
 from podsim.cli.command import Charts
 from podsim.errors import PodsimError
 from podsim.hardware.fabrics.describe import Drawing
-from podsim.learning.loss_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
 from podsim.report.fabric_svg import fabric_svg
 from podsim.report.pages import acceptance_page
 from podsim.report.plot_collectives import sweep_image
@@ -38,6 +37,7 @@ from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.results.prediction import PlanResult, Prediction
 from podsim.results.queued import PackResult, QueueResult
 from podsim.results.runs import Goodput
+from podsim.results.scaling import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
 from podsim.results.scheduled import ScheduleSheet
 from podsim.results.simulated import SimulatedStep
 from podsim.results.storage import FioRun

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from podsim.cli.command import print_answer
 from podsim.cli.late_import import load
 from podsim.options.output_options import FioOutput, GlanceOutput, Output
 from podsim.report.screen import Report
+from podsim.results.compared_server import ComparedServer
 from podsim.results.graphs import GraphCost
 from podsim.results.lab import ComparedCollectives
 from podsim.results.launched import PlanRead, Recipe
+from podsim.results.served_real import ComparedServing
 from podsim.results.trained import ComparedDdp, ComparedTraining
 
 
@@ -56,6 +58,8 @@ def show_fio(run: Any, output: FioOutput, options: Mapping[str, Any]) -> None:
 
 def compared_report(answer: Any) -> Report:
     """The report of a measured run and its prediction."""
+    if isinstance(answer, ComparedServer):
+        return cast("Report", load("report.compared_servers:compared_server_report")(answer))
     kind = "storage_report"
     if isinstance(answer, ComparedTraining):
         kind = "compared_training_report"
@@ -63,8 +67,9 @@ def compared_report(answer: Any) -> Report:
         kind = "compared_ddp_report"
     elif isinstance(answer, ComparedCollectives):
         kind = "collectives_report"
-    report: Report = load(f"report.lab_tables:{kind}")(answer)
-    return report
+    elif isinstance(answer, ComparedServing):
+        return cast("Report", load("report.serving_lab_tables:compared_serving_report")(answer))
+    return cast("Report", load(f"report.lab_tables:{kind}")(answer))
 
 
 def compared_rows(answer: Any) -> Any:

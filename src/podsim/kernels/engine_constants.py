@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -56,13 +56,18 @@ def engine_constants(law: str, gpu: Gpu, run: EngineRun, family: str = "") -> En
         raise PodsimError(
             f"{law} was measured on {', '.join(known)} GPUs only; {gpu.name} is {gpu.architecture}"
         )
-    entries = known[gpu.architecture]
-    wanted = engine_key(run, family)
+    return _nearest_constants(law, gpu.architecture, engine_key(run, family))
+
+
+@lru_cache(maxsize=1024)
+def _nearest_constants(law: str, architecture: str, wanted: str) -> EngineConstants:
+    """The constants of the kernel that is most like the wanted one."""
+    entries = engine_file(law)["architecture"][architecture]
     key = max(entries, key=lambda key: _likeness(key, wanted))
     entry = entries[key]
     values = {name: float(value) for name, value in entry.items() if name != "evidence"}
     sources = tuple(entry["evidence"]["sources"])
-    return EngineConstants(values=values, key=key, architecture=gpu.architecture, sources=sources)
+    return EngineConstants(values=values, key=key, architecture=architecture, sources=sources)
 
 
 def _likeness(key: str, wanted: str) -> tuple[float, ...]:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
-from podsim.learning.loss_law import NAMES, FittedRange, LossLaw
+from podsim.learning.loss_law import NAMES, LossLaw
+from podsim.results.scaling import FittedRange
 from podsim.whole_files import write_whole
 
 OWN = "podsim"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,26 +10,13 @@ from podsim.errors import PodsimError
 from podsim.learning.loss_fit import FORMS, fit_law
 from podsim.learning.loss_law import LossLaw
 from podsim.learning.loss_runs import Runs
+from podsim.results.scaling import HeldOut
 
 _CUTS = (0.8, 0.65)
 """share. The parts of compute from below that a form is fitted to, to foretell the rest."""
 _MARGIN = 0.8
 """factor. The error, relative to that of the usual form, below which another form is taken."""
 _USUAL = "coupled"
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """A law fitted to the runs of less compute, and its errors on the others."""
-
-    share: float
-    """share. The part of the runs, by compute, that was held out."""
-    runs: int
-    """The number of runs held out."""
-    error: float
-    """share. The mean absolute error of the loss of these runs."""
-    covered: float
-    """share. The part of these runs within the 80 % band."""
 
 
 def hold_out(runs: Runs, form: str, *, share: float, bootstraps: int) -> HeldOut | None:

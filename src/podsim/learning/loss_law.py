@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.axes import Shaped
+from podsim.results.scaling import FittedRange, LossConstants
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -48,46 +49,8 @@ class Band(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedRange:
-    """The runs that a law was fitted to."""
-
-    runs: int
-    parameters: tuple[float, float]
-    """count. The fewest and the most parameters."""
-    tokens: tuple[float, float]
-    """count. The fewest and the most tokens."""
-
-    def excess(self, parameters: Array, tokens: Array) -> Array:
-        """How far outside the range a run lies: logarithms of factors below or above it, of both quantities together."""
-        outside = np.zeros(np.broadcast(parameters, tokens).shape)
-        for value, (low, high) in ((parameters, self.parameters), (tokens, self.tokens)):
-            outside = outside + np.log(np.maximum(value / high, 1.0)) + np.log(np.maximum(low / value, 1.0))
-        return outside
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossLaw:
-    """A law of the loss, its constants, what it was fitted to, and how sure it is."""
-
-    name: str
-    form: str
-    """The form: additive, coupled or kaplan."""
-    constants: Mapping[str, float]
-    """nats. The constants by name, exponents without a unit; `repeat` and `excess`, where fitted, for repeated tokens."""
-    counts: str = "total"
-    """The parameters that it counts: total, or non-embedding."""
-    source: str = ""
-    fitted: FittedRange | None = None
-    """The fitted range; None: the source does not state it."""
-    covariance: tuple[tuple[float, ...], ...] = ()
-    """The covariance of the coordinates over bootstraps."""
-    draws: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
-    """The coordinates of each bootstrap."""
-    scatter: float = 0.0
-    """share. The typical error of a run within the fitted range."""
-    drift: float = 0.0
-    """share. The growth of the error for each factor e outside the fitted range."""
-    notes: tuple[str, ...] = ()
+class LossLaw(LossConstants):
+    """A law of the loss: what its constants say of runs."""
 
     def loss(self, parameters: ArrayLike, tokens: ArrayLike, unique: ArrayLike | None = None) -> Array:
         """nats. The loss; `unique` is the number of tokens that differ, where others repeat them."""
@@ -110,7 +73,7 @@ class LossLaw:
             drawn = np.stack([log_loss(draw, np.log(network), np.log(data)) for draw in np.array(self.draws)])
             variance = variance + np.minimum(_DRAWN * _spread(drawn), 1.0) ** 2
         if self.fitted is not None:
-            variance = variance + (self.drift * self.fitted.excess(network, data)) ** 2
+            variance = variance + (self.drift * _excess(self.fitted, network, data)) ** 2
         half = deviations * np.sqrt(variance)
         return Band(np.exp(middle - half), np.exp(middle), np.exp(middle + half))
 
@@ -199,3 +162,11 @@ def _spread(drawn: Shaped[Array, "draw trained"]) -> Array:
     """Half the distance between the 16th and the 84th percentile: outliers among bootstraps count little."""
     low, high = np.quantile(drawn, (0.1587, 0.8413), axis=0)
     return np.asarray((high - low) / 2)
+
+
+def _excess(fitted: FittedRange, parameters: Array, tokens: Array) -> Array:
+    """How far outside the range a run lies: logarithms of factors below or above it, of both quantities together."""
+    outside = np.zeros(np.broadcast(parameters, tokens).shape)
+    for value, (low, high) in ((parameters, fitted.parameters), (tokens, fitted.tokens)):
+        outside = outside + np.log(np.maximum(value / high, 1.0)) + np.log(np.maximum(low / value, 1.0))
+    return outside

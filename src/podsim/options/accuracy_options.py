@@ -24,8 +24,12 @@ class ValidateOptions:
         None, "With --table kernels-all: the folder of the raw tables; default that of the checkout."
     )
     rows: str | Path | None = option(
-        None, "CSV with the columns of a reference table, log of nccl-tests, or run of the lab.", kind=Path
+        None,
+        "CSV with the columns of a reference table, log of nccl-tests, run of the lab, or result of a benchmark of "
+        "servers (vllm bench, SGLang, genai-perf, aiperf, trtllm-bench, MLPerf inference).",
+        kind=Path,
     )
+    on: str = option("", "With the result of a benchmark of servers: the GPUs, as dgx-h100:1.")
     role: str = option("", "test or calibrate: only the rows of that role.")
 
 

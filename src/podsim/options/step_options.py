@@ -132,7 +132,8 @@ class WorkersOptions:
     seed: int = option(0, "Seed of the noise.")
     to_loss: float | None = option(None, "Loss: which exchange reaches it first, and when.")
     curve: Path | None = option(
-        None, "RUN.jsonl of `podsim train --save` whose losses count; default podsim's own small run."
+        None,
+        "RUN.jsonl of `podsim train --save` whose losses count; default a model's law, or podsim's own small run.",
     )
     compare: bool = option(False, "All-reduce, and bounds of 0, 1, 2, 4, 8 and none.", flag="--compare")
     overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from podsim.learning.loss_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.scale_tables import count_text, equation
+from podsim.results.scaling import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
 from podsim.results.shown import Shown
 
 if TYPE_CHECKING:
@@ -92,18 +92,12 @@ def _fit(left: Axes, right: Axes, answer: ScaleFit) -> tuple[str, str]:
     for row in rows[:: max(1, len(rows) // _MANY)]:
         left.plot(row.parameters, row.loss, ".", color=BLUE, alpha=0.6)
         right.plot(6 * row.parameters * row.tokens, 100 * row.error, ".", color=BLUE, alpha=0.6)
-    fitted = answer.law.fitted
-    assert fitted is not None
-    low, high = fitted.tokens
-    sizes = [
-        fitted.parameters[0] * (fitted.parameters[1] / fitted.parameters[0]) ** (step / 60)
-        for step in range(61)
-    ]
-    for index, colour in enumerate(COLOURS[1:5]):
-        tokens = low * (high / low) ** (index / 3)
-        left.plot(
-            sizes, answer.law.loss(sizes, tokens), color=colour, lw=1.5, label=f"{count_text(tokens)} tokens"
-        )
+    for colour, (tokens, group) in zip(
+        COLOURS[1:], groupby(answer.curves, key=lambda point: point.tokens), strict=False
+    ):
+        points = list(group)
+        sizes, losses = [point.parameters for point in points], [point.loss for point in points]
+        left.plot(sizes, losses, color=colour, lw=1.5, label=f"{count_text(tokens)} tokens")
     _log_axes(left, "parameters", "loss (nats)")
     left.legend(fontsize=8.5)
     _log_axes(right, "FLOPs of training", "predicted over measured loss (%)")
@@ -140,26 +134,19 @@ def _ladder(left: Axes, right: Axes, answer: ScaleLadder) -> tuple[str, str]:
 
 def _loss(left: Axes, right: Axes, answer: ScaleLoss) -> tuple[str, str]:
     """Left the loss by tokens with its band, right by parameters at the same tokens."""
-    factors = [10 ** (step / 10) for step in range(-15, 16)]
-    for axes, label, sizes, tokens in (
-        (left, "tokens", [answer.parameters] * len(factors), [answer.tokens * factor for factor in factors]),
-        (
-            right,
-            "parameters",
-            [answer.parameters * factor for factor in factors],
-            [answer.tokens] * len(factors),
-        ),
-    ):
-        unique = None if answer.unique is None else [min(answer.unique, each) for each in tokens]
-        band = answer.law.band(sizes, tokens, unique)
-        along = tokens if label == "tokens" else sizes
+    half = len(answer.curves) // 2
+    for axes, label, points in (
+        (left, "tokens", answer.curves[:half]), (right, "parameters", answer.curves[half:]),
+    ):  # fmt: skip
+        along = [getattr(point, label) for point in points]
         if answer.law.fitted is not None:
-            axes.fill_between(along, band.low, band.high, color=BLUE, alpha=0.12, lw=0, label="80 % band")
+            lows, highs = [point.low for point in points], [point.high for point in points]
+            axes.fill_between(along, lows, highs, color=BLUE, alpha=0.12, lw=0, label="80 % band")
             for end in getattr(answer.law.fitted, label):
                 if along[0] < end < along[-1]:
                     axes.axvline(end, color=MUTED, lw=1, ls="--")
-        axes.plot(along, band.loss, color=BLUE, lw=2)
-        axes.plot(answer.tokens if label == "tokens" else answer.parameters, answer.loss, "D", color=INK)
+        axes.plot(along, [point.loss for point in points], color=BLUE, lw=2)
+        axes.plot(getattr(answer, label), answer.loss, "D", color=INK)
         _log_axes(axes, label, "loss (nats)")
     return (
         f"{answer.model}, {count_text(answer.tokens)} tokens: loss {answer.loss:.3f} nats",

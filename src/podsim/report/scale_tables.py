@@ -7,11 +7,19 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from podsim.learning.loss_answers import LawAdvice, ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
-from podsim.learning.loss_law import LossLaw
 from podsim.report.columns import Column, Table, days
 from podsim.report.predictions import cluster_name, layout
 from podsim.report.screen import Block, Rows, bold, facts, items
+from podsim.results.scaling import (
+    LawAdvice,
+    LossConstants,
+    ScaleBest,
+    ScaleFit,
+    ScaleLadder,
+    ScaleLaws,
+    ScaleLoss,
+    Tuning,
+)
 from podsim.units import format_quantity
 
 _SYMBOLS = {
@@ -85,7 +93,7 @@ _FRONT = Table(
 )  # fmt: skip
 
 
-def equation(law: LossLaw) -> str:
+def equation(law: LossConstants) -> str:
     """The law with its constants."""
     value = law.constants
     inner = f"{value['size']:.5g} / N^{value['size_exponent']:.4g} + {value['data']:.5g} / D^{value['data_exponent']:.4g}"
@@ -108,6 +116,8 @@ def fit_report(fit: ScaleFit) -> Iterator[Block]:
     )
     yield from (f"{equation(fit.law)} nats", "", Rows(_CONSTANTS, fit.constants), "")
     yield facts(*_error_facts(fit))
+    if fit.tuning is not None:
+        yield facts(*_tuning_facts(fit.tuning))
     yield from ("", bold("Best size for some compute"), Rows(_ADVICE, fit.advice))
     yield from items("Remarks", fit.notes)
 
@@ -129,6 +139,14 @@ def _error_facts(fit: ScaleFit) -> Iterator[tuple[str, str, str]]:
     if fit.forms:
         texts = ", ".join(f"{name} {error:.2%}" for name, error in fit.forms.items())
         yield "form", fit.law.form, f"chosen by the error on larger runs: {texts}"
+
+
+def _tuning_facts(tuning: Tuning) -> Iterator[tuple[str, str, str]]:
+    """The best learning rate and batch."""
+    for name, power in (("learning rate", tuning.rate), ("batch", tuning.batch)):
+        if power is not None:
+            best = f"best at {power.factor:.3g} N^{power.parameters:.3g} D^{power.tokens:.3g}"
+            yield name, "", f"{best}; twice or half of it costs {power.cost:.2%} of loss ({tuning.runs} runs)"
 
 
 def loss_report(answer: ScaleLoss) -> Iterator[Block]:
@@ -209,7 +227,7 @@ def _best_facts(answer: ScaleBest) -> Iterator[tuple[str, str, str]]:
     yield "type", "", answer.command
 
 
-def _comparable(law: LossLaw) -> str:
+def _comparable(law: LossConstants) -> str:
     """What a loss may be compared with."""
     return f"a loss is comparable within one tokenizer and validation set: {law.source}"
 

@@ -105,7 +105,7 @@ def _to_loss(run: ExchangeRun) -> Iterator[Block]:
     yield bold(f"loss {time.loss:g} after {format_quantity(time.seconds, 's')}")
     error = f" (within {percent(time.error)} on podsim's own runs)" if time.growth != 1 else ""
     yield Paragraph(
-        f"{time.in_step:,.0f} rounds in step, by {time.curve}, times {time.growth:.2f}{error}", indent="  "
+        f"{time.in_step:,.0f} rounds in step {time.source}, times {time.growth:.2f}{error}", indent="  "
     )
 
 
@@ -173,7 +173,7 @@ def tradeoff_report(compared: Tradeoff) -> Iterator[Block]:
         )
         errors = [run.to_loss.error for run in compared.runs if run.to_loss is not None]
         yield Paragraph(
-            f"{time.in_step:,.0f} rounds in step by {time.curve}; the growth of rounds by staleness is podsim's own "
+            f"{time.in_step:,.0f} rounds in step {time.source}; the growth of rounds by staleness is podsim's own "
             f"measurement of a small GPT, within {percent(max(errors))}",
             indent="  ",
         )

@@ -28,6 +28,7 @@ QUANTITIES = {
     "seconds to train": ("s", False),
     "seconds of own samples": ("s", False),
     "samples to a target": ("1", False),
+    "nats": ("nats", False),
     "samples/s": ("1/s", True),
     "tokens/s per GPU": ("1/s", True),
     "FLOP/s per GPU": ("FLOP/s", True),

@@ -15,8 +15,8 @@ class LossTime:
 
     loss: float
     """factor. The loss that was asked for."""
-    curve: str
-    """The run whose losses are taken, in words."""
+    source: str
+    """The origin of the rounds in step, in words."""
     in_step: float
     """count. The rounds of all workers' batches to the loss, in step."""
     growth: float

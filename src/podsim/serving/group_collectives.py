@@ -23,13 +23,13 @@ def _group_seconds(cluster: Cluster, collective: str, sizes: Floats, ranks: int)
     return collective_seconds(collective, sizes, cluster, members)
 
 
-def sum_seconds(cluster: Cluster, plan: ServingPlan, run: EngineRun, sizes: Floats) -> Floats:
-    """s of one sum of tensors of each size over the GPUs of a stage: the engine's own all-reduce, or else NCCL's.
+def sum_seconds(cluster: Cluster, ranks: int, run: EngineRun, sizes: Floats) -> Floats:
+    """s of one sum of tensors of each size over GPUs of a stage: the engine's own all-reduce, or else NCCL's.
 
-    With groups that do attention for their own sequences it is a gather before and a scatter after a layer: the same
-    bytes.
+    With groups that do attention for their own sequences, that of an MLP is a gather before and a scatter after: the
+    same bytes.
     """
-    ranks, gpu = plan.layer_degree, cluster.gpu
+    gpu = cluster.gpu
     if ranks > 1 and ranks <= cluster.gpus_per_node and has_own_sum(cluster):
         return sums_seconds(gpu, run, engine_sum(np.full_like(sizes, ranks), sizes))
     return _group_seconds(cluster, "all_reduce", sizes, ranks)

@@ -93,6 +93,8 @@ class Layers:
     """The kernels that only move bytes: (how many, the elements of a token)."""
     syncs: float
     """count. The sums of a token's hidden state over the GPUs of a stage."""
+    attention_syncs: float
+    """count. The sums after attention alone, over the GPUs that divide its heads."""
     logits: Product | None
     """The product that gives the logits of one token."""
 
@@ -138,7 +140,8 @@ def language_layers(model: Model, tensor: int, expert: int, context: int, data_a
         experts=tuple(_experts(model, kinds)),
         scans=tuple(_scans(model, kinds, degrees)),
         moved=tuple(_moved(kinds, degrees)),
-        syncs=float(sum(block.syncs * block.count for block in kinds)),
+        syncs=float(sum((block.syncs - _attention_syncs(block)) * block.count for block in kinds)),
+        attention_syncs=float(sum(_attention_syncs(block) * block.count for block in kinds)),
         logits=next(
             (Product(count=1, n=max(op.n // degrees.layer_degree, 1), k=op.k, is_quantised=False)
              for op in model.head.ops if op.name == "head.logits"), None,
@@ -163,6 +166,11 @@ def op_degree(op: TensorOp, degrees: ServingPlan) -> int:
     if not is_attention(op):
         return degrees.layer_degree
     return degrees.attention_degree * (degrees.context if op.split == "row" else 1)
+
+
+def _attention_syncs(block: Block) -> int:
+    """The sums of a layer after its attention; none where attention and MLP are added before one sum."""
+    return int(block.syncs > 1 and any(op.kind == "attention" for op in block.ops))
 
 
 def _products(kinds: list[Block], degrees: ServingPlan) -> Iterator[Product]:

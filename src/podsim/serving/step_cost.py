@@ -17,6 +17,7 @@ from podsim.serving.replica_memory import (
     sequence_bytes,
     stage_share,
     token_bytes,
+    usable_bytes,
 )
 from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.step_laws import (
@@ -176,9 +177,10 @@ def cache_room(model: Model, cluster: Cluster, plan: ServingPlan, *, longest: in
     fixed = fixed_bytes(model, plan, engine, plan.max_batched_tokens or engine.max_batched_tokens, sequences)
     room = cache_bytes(cluster.gpu, plan, engine, fixed)
     if room <= 0:
+        where = f"on each of {plan.gpus} GPUs" if plan.gpus > 1 else "on one GPU"
         raise NoFitError(
-            [f"{model.name} needs {fixed / 1e9:.2f} GB on each of {plan.gpus} GPUs before any sequence;"
-             f" {cluster.gpu.name} has {cluster.gpu.memory / 1e9:.2f} GB"]
+            [f"{model.name} needs {fixed / 1e9:.2f} GB {where} before any sequence; {cluster.gpu.name} has"
+             f" {usable_bytes(cluster.gpu) / 1e9:.2f} GB"]
         )  # fmt: skip
     each, state = token_bytes(model, plan, longest), sequence_bytes(model, plan, longest)
     copies = plan.attention_degree * plan.context * plan.pipeline

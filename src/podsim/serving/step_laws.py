@@ -115,7 +115,11 @@ def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> 
     sizes = 2.0 * np.array([size for _, size in layers.moved])[:, None] * tokens
     memory = (counts * memory_seconds(gpu, sizes)).sum(axis=0) + memory_seconds(gpu, 2 * hidden)
     cluster, plan = passes.cluster, passes.plan
-    collectives = layers.syncs * sum_seconds(cluster, plan, passes.sum_run, hidden)
+    collectives = layers.syncs * sum_seconds(cluster, plan.layer_degree, passes.sum_run, hidden)
+    own = hidden / plan.data_attention
+    collectives = collectives + layers.attention_syncs * sum_seconds(
+        cluster, plan.attention_degree * plan.context, passes.sum_run, own
+    )
     collectives = collectives + layers.core_count * exchange_seconds(cluster, plan, hidden)
     return {
         "products": products, "memory": memory, "collectives": collectives + send_seconds(cluster, plan, hidden),

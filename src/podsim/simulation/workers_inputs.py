@@ -43,6 +43,8 @@ class Workforce(NamedTuple):
     server_bandwidth: float
     samples: float | None
     """count. The samples of a replica's step."""
+    tokens: float | None = None
+    """count. The tokens of a step of all replicas; None without a model."""
 
 
 class Given(NamedTuple):
@@ -152,7 +154,7 @@ def plan_workers(setting: Setting, given: Given, hierarchical: bool) -> Workforc
         gradients=model.parameters * era.gradient_bytes, weights=model.parameters * element_bytes(plan.precision),
         bandwidth=bandwidth, latency=given.read("latency", "s", cluster.network.latency, zero=True),
         server_bandwidth=given.read("server_bandwidth", "B/s", cluster.node_bandwidth or bandwidth),
-        samples=float(plan.global_batch) / replicas,
+        samples=float(plan.global_batch) / replicas, tokens=float(plan.global_batch) * plan.length(model),
     )  # fmt: skip
 
 

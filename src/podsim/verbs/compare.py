@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from podsim.acceptance.compare_collectives import compare_collectives
 from podsim.acceptance.compare_ddp import compare_ddp
+from podsim.acceptance.compare_serving import compare_serving
 from podsim.acceptance.compare_storage import compare_storage
 from podsim.acceptance.compare_training import compare_training
 from podsim.errors import LabError
@@ -12,21 +17,35 @@ from podsim.launching.plan_file import read_plan_file, with_plan
 from podsim.network.collectives import Table
 from podsim.options.measure_options import CompareOptions
 from podsim.options.question import question
+from podsim.options.serving_options import ServeOptions
+from podsim.results.compared_server import ComparedServer
 from podsim.results.lab import ComparedCollectives
 from podsim.results.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
+from podsim.results.served_real import ComparedServing, MeasuredServing
 from podsim.results.sweep import Sweep
 from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
+from podsim.serving.deployments.deployments import read_serving_plan
 from podsim.verbs.collective import collective
+from podsim.verbs.serve_measured import is_benchmark_file, serve_measured
 
 
-@question(CompareOptions, fill=with_plan)
+def _with_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with those of a training plan; that of a server is read with its run."""
+    return dict(said) if is_benchmark_file(Path(str(said["run"]))) else with_plan(group, said)
+
+
+@question(CompareOptions, fill=_with_plan)
 def compare(
     options: CompareOptions,
-) -> ComparedCollectives | ComparedStorage | ComparedTraining | ComparedDdp:
-    """A measured run (--save of podsim measure or train) and its predictions, side by side.
+) -> (
+    ComparedCollectives | ComparedStorage | ComparedTraining | ComparedDdp | ComparedServing | ComparedServer
+):
+    """A measured run (--save of podsim measure or train, or of a benchmark of servers) and its predictions, side by side.
 
     `on` is the cluster that collectives or training ran on (a run on emulated links needs none), or the storage system
     that was read and written; podsim.acceptance.compare_storage says what is predicted of these.
+
+    A server's recorded arrivals and lengths are simulated again, with the step that a run of its own measured.
 
     Of collectives measured is the rank that took longest. A prediction is made of links (the table played on them),
     messages (a latency for each transfer that waits for another, as measured at the start of the run), burst (what the
@@ -35,6 +54,10 @@ def compare(
     processors, or other programs more than a tenth. Raises LabError for a file that is no run, or one that says nothing
     of its links.
     """
+    if is_benchmark_file(options.run):
+        plan = read_serving_plan(Path(options.plan)) if options.plan else {}
+        asked = {"overrides": options.overrides} | plan | ({"on": options.on} if options.on else {})
+        return serve_measured(options.run, ServeOptions(**asked))
     run, name, where = read_run(options.run), options.run.name, (options.on, options.overrides)
     if isinstance(run, (MeasuredCheckpoints, MeasuredLoader)):
         return compare_storage(
@@ -42,6 +65,8 @@ def compare(
         )
     if options.cache_on:
         raise LabError(f"--cache-on is for runs of podsim measure loader; {name} is of another kind")
+    if isinstance(run, MeasuredServing):
+        return compare_serving(run, name)
     if isinstance(run, MeasuredTraining):
         if options.plan:
             check_plan(run, name, options.plan)

@@ -15,13 +15,13 @@ import numpy as np
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.parts import matmul_peak
-from podsim.learning.loss_answers import DaysPoint, ScaleBest, SizePoint
 from podsim.learning.loss_catalog import find_law, named_laws
 from podsim.learning.loss_law import FLOPS_PER_PARAMETER, LossLaw
 from podsim.learning.loss_optimum import Budget, best_parameters
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleBestOptions
 from podsim.results.prediction import Prediction
+from podsim.results.scaling import DaysPoint, ScaleBest, SizePoint
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan, precision_of
 from podsim.verbs.plan import plan

@@ -9,17 +9,20 @@ from dataclasses import replace
 import numpy as np
 
 from podsim.errors import PodsimError
-from podsim.learning.loss_answers import AdvisedSize, ConstantRange, FittedRun, ScaleFit
 from podsim.learning.loss_catalog import find_law, write_law
 from podsim.learning.loss_choice import choose_form, hold_out
 from podsim.learning.loss_fit import fit_law, fit_offset
-from podsim.learning.loss_law import NAMES, LossLaw, constants_of
+from podsim.learning.loss_law import NAMES, Array, LossLaw, constants_of
 from podsim.learning.loss_runs import Runs
 from podsim.learning.loss_table import RunTable, mixed_lines, read_runs
+from podsim.learning.loss_tuning import tune
 from podsim.options.question import question, wrong_choices
 from podsim.options.scale_options import ScaleFitOptions
+from podsim.results.scaling import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
 from podsim.units import parse_quantity
 
+_ALONG, _LINES = 41, 4
+"""The number of points of a curve, and of curves."""
 FITTED, UNDERTRAINED, OVERTRAINED, WORSE = "fitted", "undertrained", "overtrained", "tuned worse"
 
 
@@ -56,6 +59,8 @@ def scale_fit(options: ScaleFitOptions) -> ScaleFit:
     if mixed := mixed_lines(table, law.loss(table.runs.parameters, table.runs.tokens, table.runs.unique)):
         raise PodsimError(mixed)
     answer = _answer(table, uses, law, errors)
+    tried = table.runs.where((uses == FITTED) | (uses == WORSE))
+    answer = replace(answer, tuning=tune(tried))
     if not options.shape and options.hold_out:
         checked = hold_out(runs, form, share=options.hold_out, bootstraps=min(options.bootstraps, 60))
         answer = replace(answer, held_out=checked)
@@ -118,9 +123,28 @@ def _answer(table: RunTable, uses: np.ndarray, law: LossLaw, errors: dict[str, f
     return ScaleFit(
         file=table.name, law=law, unit=table.unit, constants=_constants(law), rows=rows,
         error=float(np.mean([abs(row.error) for row in fitted])), held_out=None, forms=errors,
-        advice=tuple(advised(law, most * factor) for factor in (1, 10, 100)),
+        advice=tuple(advised(law, most * factor) for factor in (1, 10, 100)), curves=_curves(law),
         notes=(*table.notes, *_left_out(rows), *_columns(table)),
     )  # fmt: skip
+
+
+def _curves(law: LossLaw) -> tuple[LossPoint, ...]:
+    """The law over its fitted range."""
+    assert law.fitted is not None
+    sizes, tokens = np.geomspace(*law.fitted.parameters, _ALONG), np.geomspace(*law.fitted.tokens, _LINES)
+    return loss_points(law, np.tile(sizes, _LINES), np.repeat(tokens, _ALONG))
+
+
+def loss_points(
+    law: LossLaw, parameters: Array, tokens: Array, unique: Array | None = None
+) -> tuple[LossPoint, ...]:
+    """What a law says of some runs."""
+    band = law.band(parameters, tokens, unique)
+    columns = (parameters, tokens, band.loss, band.low, band.high)
+    return tuple(
+        LossPoint(parameters=size, tokens=count, loss=loss, low=low, high=high)
+        for size, count, loss, low, high in zip(*(column.tolist() for column in columns), strict=True)
+    )
 
 
 def advised(law: LossLaw, flops: float) -> AdvisedSize:

@@ -12,13 +12,13 @@ import numpy as np
 
 from podsim.errors import LabError, PodsimError
 from podsim.lab.ranks import started_rank
-from podsim.learning.loss_answers import LadderRun, ScaleLadder
 from podsim.learning.loss_catalog import write_law
 from podsim.learning.loss_choice import score
 from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_runs import Runs
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLadderOptions
+from podsim.results.scaling import LadderRun, ScaleLadder
 from podsim.results.trained import MeasuredTraining
 from podsim.verbs.train import read_trained, train
 from podsim.whole_files import write_whole

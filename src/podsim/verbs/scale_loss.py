@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from podsim.errors import PodsimError, UnitError
-from podsim.learning.loss_answers import LawAdvice, ScaleLaws, ScaleLoss
 from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions
+from podsim.results.scaling import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
 from podsim.units import format_quantity
-from podsim.verbs.scale_fit import advised
+from podsim.verbs.scale_fit import advised, loss_points
 from podsim.workload.catalog import load_model
 
 _COUNT = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
@@ -27,7 +29,7 @@ def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     """
     law = find_law(options.law)
     name, parameters, remarks = network_size(options.model, law)
-    tokens = read_count(options.tokens, "tokens")
+    tokens = _tokens(options, law, parameters)
     unique = None if options.unique_tokens is None else read_count(options.unique_tokens, "unique_tokens")
     if unique is not None:
         remarks += repetition_notes(law, tokens, unique)
@@ -41,11 +43,36 @@ def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     }
     return ScaleLoss(
         model=name, law=law, parameters=parameters, tokens=tokens, loss=float(band.loss), low=float(band.low),
-        high=float(band.high), flops=flops, best=advised(law, flops), unique=unique, others=others,
-        rate={key: each.rate.value(parameters, tokens) for key, each in laws.items() if each.rate},
-        batch={key: each.batch.value(parameters, tokens) for key, each in laws.items() if each.batch},
+        high=float(band.high), flops=flops, curves=_curves(law, parameters, tokens, unique), best=advised(law, flops),
+        unique=unique, others=others, rate={key: each.rate.value(parameters, tokens) for key, each in laws.items() if
+        each.rate}, batch={key: each.batch.value(parameters, tokens) for key, each in laws.items() if each.batch},
         notes=(*remarks, *range_notes(law, parameters, tokens)),
     )  # fmt: skip
+
+
+def _curves(law: LossLaw, parameters: float, tokens: float, unique: float | None) -> tuple[LossPoint, ...]:
+    """The losses around a run: by tokens, then by parameters."""
+    factors, same = np.geomspace(1 / 30, 30, 31), np.ones(31)
+    every = np.concatenate([tokens * factors, tokens * same])
+    sizes = np.concatenate([parameters * same, parameters * factors])
+    return loss_points(law, sizes, every, None if unique is None else np.minimum(unique, every))
+
+
+def _tokens(options: ScaleLossOptions, law: LossLaw, parameters: float) -> float:
+    """The tokens that were given, or those that reach the target. PodsimError for a target that no tokens reach."""
+    if (options.tokens is None) == (options.target is None):
+        raise PodsimError("give --tokens, as 15T, or --target LOSS, one of them").offer(tokens="15T")
+    if options.target is None:
+        return read_count(options.tokens or "", "tokens")
+    least = float(law.loss(parameters, 1e30))
+    tokens = law.tokens_for(options.target, parameters)
+    if not 1 <= tokens < 1e30:
+        floor = f"with {parameters:.3g} parameters the law {law.name} falls to {least:.3f} nats"
+        raise PodsimError(
+            f"target={options.target:g}: {floor} however many tokens, and to {law.constants['irreducible']:.3f} with any "
+            "number of parameters; take a larger network or a higher target"
+        )
+    return tokens
 
 
 @question(ScaleLawsOptions)

@@ -6,7 +6,8 @@ from podsim.errors import PodsimError
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
 from podsim.results.best_serving import BestServing
-from podsim.results.scenario_run import ScenarioRun, StreamRun
+from podsim.results.compared_server import ComparedServer
+from podsim.results.scenario_run import EnsembleRun, ScenarioRun, StreamRun
 from podsim.results.served import Figure, Served
 from podsim.results.served_load import ServedLoad
 from podsim.serving.deployments.deployments import with_serving_plan
@@ -16,6 +17,7 @@ from podsim.verbs.load_inputs import is_under_load, with_lengths
 from podsim.verbs.serve_best import serve_best
 from podsim.verbs.serve_launch import with_files
 from podsim.verbs.serve_load import Progress, serve_load
+from podsim.verbs.serve_measured import serve_measured
 from podsim.verbs.serve_network import serve_network
 from podsim.verbs.serve_static import serve_static
 from podsim.verbs.serving_kind import check_language, check_network, is_network
@@ -27,7 +29,7 @@ _OTHER_FORMATS = ("fp32", "tf32")
 @question(ServeOptions, fill=with_serving_plan)
 def serve(
     options: ServeOptions, *, progress: Progress | None = None
-) -> Served | ServedLoad | BestServing | ScenarioRun | StreamRun | Figure:
+) -> Served | ServedLoad | BestServing | ComparedServer | ScenarioRun | StreamRun | EnsembleRun | Figure:
     """Predict a model's latency, throughput and memory by batch on GPUs or MIG instances, or simulate it under load.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
@@ -42,6 +44,8 @@ def serve(
         if options.model or options.on:
             raise PodsimError("figure: a figure of the white paper takes no model and no GPU")
         return figure(options.figure)
+    if options.measured is not None:
+        return serve_measured(options.measured, options)
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
     if is_network(options):

@@ -65,8 +65,11 @@ def is_graph(model: str) -> bool:
 def _is_graph_file(model: str) -> bool:
     """Whether a JSON file is a graph, not the configuration of a transformer."""
     path = Path(model)
+    if path.suffix != ".json":
+        return False
     try:
-        return path.suffix == ".json" and '"podsim_graph"' in path.open(encoding="utf-8").read(4096)
+        with path.open(encoding="utf-8") as file:
+            return '"podsim_graph"' in file.read(4096)
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from podsim.accuracy.bars import verdicts, worse_figures
 from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
+from podsim.accuracy.score import assess
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import ValidateOptions
@@ -22,6 +23,7 @@ from podsim.results.shown import Shown
 from podsim.serving.serving_rows import TABLE as SERVING
 from podsim.serving.serving_rows import is_serving_table, packaged_serving, read_serving
 from podsim.verbs.measured_rows import read_measured
+from podsim.verbs.serve_measured import is_benchmark_file, measured_comparisons
 
 _PARTS = {
     "bytes": ("memory", "memory"),
@@ -82,7 +84,7 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
     if options.raw is not None and ALL not in tables:
         raise PodsimError(f"--raw is the folder of the raw tables of --table {ALL}")
     if options.rows is not None:
-        comparisons = _own_comparisons(Path(options.rows))
+        comparisons = _own_comparisons(Path(options.rows), options.on)
     else:
         comparisons = [
             compare_rows(rows, cross_validate=cross_validate)
@@ -100,8 +102,12 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
     return Validation(comparisons=tuple(comparisons), verdicts=judged, worsened=worsened)
 
 
-def _own_comparisons(path: Path) -> list[Comparison]:
+def _own_comparisons(path: Path, on: str) -> list[Comparison]:
     """A user's measurements against predictions; TableError for a file that holds none."""
+    if is_benchmark_file(path):
+        return [assess(comparison) for comparison in measured_comparisons(path, on)]
+    if on:
+        raise PodsimError(f"--on is for the result of a benchmark of servers; {path.name} is of another kind")
     if is_serving_table(_start_of(path)):
         return list(read_serving(path))
     return [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read_measured(path))]

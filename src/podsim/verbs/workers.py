@@ -14,7 +14,7 @@ from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan
-from podsim.verbs.loss_time import loss_time, read_curve
+from podsim.verbs.loss_time import loss_time, read_target
 
 OUTER = ("local", "diloco")
 """exchanges of weights after some steps"""
@@ -164,13 +164,11 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
     for worker, share in slow_link.items():
         bandwidth[worker] *= share
 
-    curve = read_curve(options.curve) if options.to_loss is not None else None
+    target = read_target(options, force.tokens)
 
     def run(kind: str, bound: int | None, every: int = options.every) -> ExchangeRun:
         played = run_alone(kind, bound, every)
-        if curve is None or options.to_loss is None:
-            return played
-        return replace(played, to_loss=loss_time(played, options.to_loss, curve))
+        return played if target is None else replace(played, to_loss=loss_time(played, target))
 
     def run_alone(kind: str, bound: int | None, every: int) -> ExchangeRun:
         labels = RunInputs(
@@ -197,6 +195,6 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
         *(("async" if bound is None else "ssp" if bound else "ps", bound) for bound in BOUNDS),
     ]
     runs = [run(*kind) for kind in kinds]
-    if curve is not None and options.every == 1 and options.steps % _LOCAL_STEPS == 0:
+    if target is not None and options.every == 1 and options.steps % _LOCAL_STEPS == 0:
         runs += [run(kind, 0, _LOCAL_STEPS) for kind in OUTER]
     return Tradeoff(name=force.name, runs=tuple(runs))

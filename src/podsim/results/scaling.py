@@ -1,14 +1,62 @@
-"""What `podsim scale` answers about losses, as values with their bands."""
+"""What `podsim scale` answers about losses, as plain values that name no formula."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.learning.loss_choice import HeldOut
-from podsim.learning.loss_law import LossLaw
 from podsim.results.prediction import Prediction
 from podsim.results.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedRange:
+    """The runs that a law was fitted to."""
+
+    runs: int
+    parameters: tuple[float, float]
+    """count. The fewest and the most parameters."""
+    tokens: tuple[float, float]
+    """count. The fewest and the most tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossConstants:
+    """A law of the loss, its constants, what it was fitted to, and how sure it is."""
+
+    name: str
+    form: str
+    """The form: additive, coupled or kaplan."""
+    constants: Mapping[str, float]
+    """nats. The constants by name, exponents without a unit; `repeat` and `excess`, where fitted, for repeated tokens."""
+    counts: str = "total"
+    """The parameters that it counts: total, or non-embedding."""
+    source: str = ""
+    fitted: FittedRange | None = None
+    """The fitted range; None: the source does not state it."""
+    covariance: tuple[tuple[float, ...], ...] = ()
+    """The covariance of the coordinates over bootstraps."""
+    draws: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
+    """The coordinates of each bootstrap."""
+    scatter: float = 0.0
+    """share. The typical error of a run within the fitted range."""
+    drift: float = 0.0
+    """share. The growth of the error for each factor e outside the fitted range."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """A law fitted to the runs of less compute, and its errors on the others."""
+
+    share: float
+    """share. The part of the runs, by compute, that was held out."""
+    runs: int
+    """The number of runs held out."""
+    error: float
+    """share. The mean absolute error of the loss of these runs."""
+    covered: float
+    """share. The part of these runs within the 80 % band."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +118,55 @@ class AdvisedSize:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TunedPower:
+    """The best value of a setting: factor x parameters^a x tokens^b."""
+
+    factor: float
+    """SI. The value where parameters and tokens are 1."""
+    parameters: float
+    """factor. The exponent of the parameters."""
+    tokens: float
+    """factor. The exponent of the tokens."""
+    cost: float
+    """share. The loss gained by twice or half the best value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """The best learning rate and batch, from runs on a grid of them."""
+
+    runs: int
+    """The number of runs near the best of their size and length."""
+    error: float
+    """share. The mean absolute error of the loss of these runs."""
+    rate: TunedPower | None = None
+    """The best learning rate; None: it was not varied."""
+    batch: TunedPower | None = None
+    """The best batch in the file's unit; None: it was not varied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossPoint:
+    """A point of a curve of losses."""
+
+    parameters: float
+    """count. The parameters of the network."""
+    tokens: float
+    """count. The tokens of training."""
+    loss: float
+    """nats. The loss by the law."""
+    low: float
+    """nats. The lower end of the 80 % band."""
+    high: float
+    """nats. The upper end of the 80 % band."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScaleFit(Shown):
     """A law of the loss, fitted to the runs of a file."""
 
     file: str
-    law: LossLaw
+    law: LossConstants
     unit: str
     """The unit of the losses in the file; those here are nats."""
     constants: tuple[ConstantRange, ...]
@@ -87,6 +179,10 @@ class ScaleFit(Shown):
     """share. The mean error of each form on the compute held out from it."""
     advice: tuple[AdvisedSize, ...]
     """The best sizes for the compute of the runs, and ten and a hundred times as much."""
+    curves: tuple[LossPoint, ...]
+    """The law over the fitted range: losses by parameters at a few numbers of tokens."""
+    tuning: Tuning | None = None
+    """The best learning rate and batch; None where the runs are on no grid of them."""
     notes: tuple[str, ...] = ()
 
 
@@ -95,7 +191,7 @@ class ScaleLoss(Shown):
     """The loss that a network reaches with some tokens."""
 
     model: str
-    law: LossLaw
+    law: LossConstants
     parameters: float
     """count. The parameters that the law counts."""
     tokens: float
@@ -110,6 +206,8 @@ class ScaleLoss(Shown):
     """FLOP. The compute of training."""
     best: AdvisedSize
     """The size with the least loss for the same compute."""
+    curves: tuple[LossPoint, ...]
+    """The losses with other numbers of tokens, then of other numbers of parameters."""
     unique: float | None = None
     """count. The tokens that differ, where some repeat."""
     others: Mapping[str, float] = field(default_factory=dict)
@@ -201,7 +299,7 @@ class ScaleBest(Shown):
 
     cluster: str
     gpus: int
-    law: LossLaw
+    law: LossConstants
     model: str
     """The model of the catalog, or the one that a generated network changes."""
     overrides: Mapping[str, str]
@@ -274,7 +372,7 @@ class LadderRun:
 class ScaleLadder(Shown):
     """Tiny networks trained for real, the law of all but the largest, and its error on that one."""
 
-    law: LossLaw
+    law: LossConstants
     data: str
     """The name of the text."""
     steps: int
