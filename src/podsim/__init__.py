@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from podsim.verbs.measure_ddp import measure_ddp as measure_ddp
     from podsim.verbs.measure_host import measure_host as measure_host
     from podsim.verbs.measure_loader import measure_loader as measure_loader
+    from podsim.verbs.measure_serving import measure_serving as measure_serving
     from podsim.verbs.mig import mig_check as mig_check
     from podsim.verbs.mig import mig_law as mig_law
     from podsim.verbs.mig import mig_layouts as mig_layouts
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from podsim.verbs.storage_validate import storage_validate as storage_validate
     from podsim.verbs.study import study as study
     from podsim.verbs.train import train as train
+    from podsim.verbs.train_precisions import train_precisions as train_precisions
     from podsim.verbs.validate import validate as validate
     from podsim.verbs.verify import verify_machine as verify_machine
     from podsim.verbs.workers import workers as workers
@@ -140,6 +142,7 @@ _PUBLIC = {
     "measure_checkpoint": "verbs.measure_checkpoint",
     "measure_collective": "verbs.measure",
     "measure_loader": "verbs.measure_loader",
+    "measure_serving": "verbs.measure_serving",
     "measure_ddp": "verbs.measure_ddp",
     "measure_host": "verbs.measure_host",
     "models": "verbs.show",
@@ -166,6 +169,7 @@ _PUBLIC = {
     "jobs": "verbs.jobs",
     "study": "verbs.study",
     "train": "verbs.train",
+    "train_precisions": "verbs.train_precisions",
     "validate": "verbs.validate",
     "verify_machine": "verbs.verify",
     "workers": "verbs.workers",

@@ -11,7 +11,10 @@ from podsim.lab.options import no_folder
 from podsim.options.output_options import TrainOutput
 from podsim.report.lab_tables import training_report
 from podsim.report.plot_losses import loss_image
+from podsim.report.precision_tables import precisions_report
+from podsim.report.views import image_of
 from podsim.results.trained import MeasuredTraining
+from podsim.results.trained_precisions import TrainedPrecisions
 from podsim.verbs.train import read_trained
 
 
@@ -22,11 +25,19 @@ def check_train(output: TrainOutput, options: Mapping[str, Any]) -> None:
         raise PodsimError(*problems)
 
 
-def show_trained(run: MeasuredTraining, output: TrainOutput, options: Mapping[str, Any]) -> None:
-    """Print a run and the others, and draw them."""
+def show_trained(
+    run: MeasuredTraining | TrainedPrecisions, output: TrainOutput, options: Mapping[str, Any]
+) -> None:
+    """Print a run and the others, or runs in several precisions, and draw them."""
     others = _others(output)
+    kind = "svg" if output.plot is None else output.plot.suffix.lower()[1:]
+    if isinstance(run, TrainedPrecisions):
+        if output.plot is not None:
+            output.plot.write_bytes(image_of(run, kind))
+        print_answer(run, output, precisions_report, rows=run.rows)
+        return
     if output.plot is not None:
-        output.plot.write_bytes(loss_image([run, *others.values()], output.plot.suffix.lower()[1:]))
+        output.plot.write_bytes(loss_image([run, *others.values()], kind))
     print_answer(run, output, lambda answer: training_report(answer, others), rows=run.rows)
 
 

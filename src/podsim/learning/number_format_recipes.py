@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.learning.number_format import FORMATS, NumberFormat
+from podsim.learning.number_format_blocks import any_format
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,12 @@ class Recipe:
     has_random_gradients: bool = False
     """Whether gradients are rounded stochastically."""
     source: str = ""
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether gradients may underflow without a loss scale: fewer exponents than fp32, and no scale of their own."""
+        number = any_format(self.gradient)
+        return isinstance(number, NumberFormat) and number.bias < FORMATS["fp32"].bias and not self.is_scaled
 
 
 def _same(name: str, source: str) -> Recipe:

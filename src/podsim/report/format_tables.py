@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from podsim.report.columns import Column, Table, percent, signed_percent
+from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, facts, raw
-from podsim.results.number_formats import FormatRow, FormatSheet, FormatTable
+from podsim.results.number_formats import (
+    FormatAccuracy,
+    FormatGpu,
+    FormatRow,
+    FormatSheet,
+    FormatTable,
+    FormatTrade,
+)
 
 
 def number_text(value: float | None) -> str:
@@ -18,6 +25,11 @@ def number_text(value: float | None) -> str:
     if value.is_integer() and abs(value) < 1e6:
         return f"{int(value):,}"
     return f"{value:.4g}"
+
+
+def _small_percent(share: float) -> str:
+    """0.0006 as "0.06 %"."""
+    return f"{share * 100:.2f} %"
 
 
 def _layout(row: FormatRow) -> str:
@@ -47,10 +59,10 @@ _ALL = Table(
 )
 _GPUS = Table(
     columns=(
-        Column("GPU", "gpu"),
-        Column("dense", "peak", "FLOP/s"),
-        Column("2:4 sparse", "sparse", "FLOP/s", missing="-"),
-        Column("over fp32", "gain", ":.1f", missing="-"),
+        Column("dense", "0.peak", "FLOP/s"),
+        Column("2:4 sparse", "0.sparse", "FLOP/s", missing="-"),
+        Column("over fp32", "0.gain", ":.1f", missing="-"),
+        Column("GPU", lambda same: ", ".join(each.gpu for each in same), wrap=True),
     )
 )
 _CODES = Table(
@@ -65,16 +77,33 @@ _CODES = Table(
 )
 _ACCURACY = Table(
     columns=(
-        Column("format", "format"),
         Column("against", "baseline"),
+        Column("", "phase"),
         Column("results", "count", ":d"),
         Column("median", "median", signed_percent),
-        Column("size", "size", percent),
-        Column("p90", "p90", percent),
-        Column("phase", "phase", drop=1),
+        Column("size", "size", _small_percent),
+        Column("p90", "p90", _small_percent),
         Column("source", "source", wrap=True),
     )
 )
+_TRADE = Table(
+    columns=(
+        Column("precision"),
+        Column("peak", "peak", "FLOP/s"),
+        Column("step", "step_time", short_seconds),
+        Column("speed", "gain", lambda gain: f"{gain:.2f} x"),
+        Column("memory", "memory", "B", drop=1),
+        Column("change", "accuracy.size", _small_percent, missing="-"),
+        Column("p90", "accuracy.p90", _small_percent, missing="-"),
+        Column("published", lambda row: _published(row.accuracy), wrap=True),
+    )
+)
+
+
+def _published(accuracy: FormatAccuracy | None) -> str:
+    if accuracy is None:
+        return "no pairs"
+    return f"{accuracy.count} pairs, {accuracy.phase}"
 
 
 def formats_report(table: FormatTable) -> Iterator[Block]:
@@ -87,9 +116,26 @@ def formats_report(table: FormatTable) -> Iterator[Block]:
     yield dim("podsim format NAME says more of one, podsim format NAME 0.3 shows the codes around a number.")
 
 
-def format_report(answer: FormatTable | FormatSheet) -> Iterator[Block]:
-    """All formats, or one."""
-    yield from formats_report(answer) if isinstance(answer, FormatTable) else sheet_report(answer)
+def format_report(answer: FormatTable | FormatSheet | FormatTrade) -> Iterator[Block]:
+    """All formats, one, or what they gain and cost."""
+    if isinstance(answer, FormatTrade):
+        yield from trade_report(answer)
+    else:
+        yield from formats_report(answer) if isinstance(answer, FormatTable) else sheet_report(answer)
+
+
+def trade_report(trade: FormatTrade) -> Iterator[Block]:
+    """What each precision gains in a step, and what it costs in accuracy."""
+    yield bold(
+        f"{trade.model} on {trade.gpus} x {trade.gpu}, batch {trade.batch}: the fastest plan in each precision"
+    )
+    yield Rows(_TRADE, trade.rows)
+    yield ""
+    yield dim(
+        "change, p90: the median and the 90th percentile of the sizes of published changes, as shares of the result. "
+        "They are of other models; podsim format NAME lists their sources."
+    )
+    yield dim("podsim train --precision fp32,tf32,bf16 --seeds 5 measures the change on a small network.")
 
 
 def sheet_report(sheet: FormatSheet) -> Iterator[Block]:
@@ -102,7 +148,7 @@ def sheet_report(sheet: FormatSheet) -> Iterator[Block]:
     if sheet.codes:
         yield from ("", Rows(_CODES, sheet.codes))
     if sheet.gpus:
-        yield from ("", "Matrix products, by the peaks of the catalog:", Rows(_GPUS, sheet.gpus))
+        yield from ("", "Matrix products, by the peaks of the catalog:", Rows(_GPUS, _same_speed(sheet.gpus)))
     else:
         yield from ("", "No GPU of the catalog multiplies it by itself.")
     if sheet.accuracy:
@@ -112,6 +158,15 @@ def sheet_report(sheet: FormatSheet) -> Iterator[Block]:
             Rows(_ACCURACY, sheet.accuracy),
         )
     yield Paragraph(f"Source: {row.source}", "dim")
+
+
+def _same_speed(gpus: Sequence[FormatGpu]) -> list[list[FormatGpu]]:
+    """GPUs of equal peaks together, in their order."""
+    groups: dict[tuple[object, ...], list[FormatGpu]] = {}
+    for gpu in gpus:
+        gain = None if gpu.gain is None else round(gpu.gain, 1)
+        groups.setdefault((gpu.peak, gpu.sparse, gain), []).append(gpu)
+    return list(groups.values())
 
 
 def _figures(sheet: FormatSheet) -> Iterator[tuple[str, str, str]]:
@@ -150,8 +205,8 @@ def _drawn(rows: list[FormatRow]) -> Iterator[str]:
     yield f"{'':{width}}  S sign, E exponent: range, M mantissa: precision"
 
 
-def format_rows(answer: FormatTable | FormatSheet) -> tuple[Any, ...]:
+def format_rows(answer: FormatTable | FormatSheet | FormatTrade) -> tuple[Any, ...]:
     """The lines of CSV: formats, or the codes of one that was asked about numbers, else its GPUs."""
-    if isinstance(answer, FormatTable):
+    if not isinstance(answer, FormatSheet):
         return answer.rows
     return answer.codes or answer.gpus

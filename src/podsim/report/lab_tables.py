@@ -16,6 +16,7 @@ from podsim.report.columns import (
     signed_percent,
     size_text,
 )
+from podsim.report.precision_tables import precision_report
 from podsim.report.screen import Block, Paragraph, Rows, raw
 from podsim.results.host import MeasuredHost, MeasuredKernel
 from podsim.results.lab import ComparedCollectives
@@ -299,6 +300,7 @@ def training_report(
     if run.late:
         mean = sum(int(key) * count for key, count in run.late.items()) / sum(run.late.values())
         yield f"gradients were {mean:.2f} updates late in the mean, {max(map(int, run.late))} at most"
+    yield from precision_report(run)
     if run.accuracy:
         yield Paragraph(_accuracy(run))
     if run.train != "full":

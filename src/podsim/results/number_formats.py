@@ -115,3 +115,34 @@ class FormatSheet(Shown):
     """factor. The values that a number beyond the range becomes: plainly, and if the format saturates."""
     gpus: tuple[FormatGpu, ...]
     accuracy: tuple[FormatAccuracy, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatTradeRow:
+    """A precision of training: what it gains, and what it costs."""
+
+    precision: str
+    peak: float
+    """FLOP/s. The dense peak of the GPU."""
+    step_time: float
+    """s. The time of a step of the fastest plan."""
+    gain: float
+    """factor. The speed over that of the first precision."""
+    mfu: float
+    """share. The share of the peak that the model's FLOPs use."""
+    memory: float
+    """B. The memory of the fullest GPU."""
+    accuracy: FormatAccuracy | None
+    """The published changes of accuracy; None where there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatTrade(Shown):
+    """What the number formats of a GPU gain in a model's step, and what they cost in accuracy."""
+
+    model: str
+    gpu: str
+    gpus: int
+    batch: int
+    """The number of sequences of a step."""
+    rows: tuple[FormatTradeRow, ...]

@@ -10,12 +10,21 @@ from podsim.errors import CatalogError, PodsimError
 from podsim.hardware.catalog import load_gpu, names
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.parts import Gpu, matmul_peak
+from podsim.learning.format_accuracy import accuracy_of
 from podsim.learning.number_format import FORMATS, NumberFormat, code_text, decode
 from podsim.learning.number_format_blocks import BLOCK_FORMATS, BlockFormat, any_format, quantize
 from podsim.learning.rounding import Overflow, encode, round_to
 from podsim.options.format_options import FormatOptions
 from podsim.options.question import question
-from podsim.results.number_formats import FormatCode, FormatGpu, FormatRow, FormatSheet, FormatTable
+from podsim.results.number_formats import (
+    FormatCode,
+    FormatGpu,
+    FormatRow,
+    FormatSheet,
+    FormatTable,
+    FormatTrade,
+)
+from podsim.verbs.format_trade import format_trade
 
 _MULTIPLIED = {
     "e4m3": "fp8", "e5m2": "fp8", "mxfp8": "mxfp8", "mxfp8_e5m2": "mxfp8", "mxfp6": "mxfp8", "mxfp6_e3m2": "mxfp8",
@@ -28,11 +37,15 @@ _MOST_NUMBERS = 64
 
 
 @question(FormatOptions)
-def format(options: FormatOptions) -> FormatTable | FormatSheet:
-    """One number format, or a table of all without a name.
+def format(options: FormatOptions) -> FormatTable | FormatSheet | FormatTrade:
+    """One number format; without a name a table of all, or for a model what each gains and costs.
 
     Raises PodsimError for an unknown format or GPU, and for text that holds no numbers.
     """
+    if options.model:
+        if options.name:
+            raise PodsimError(f"--model compares all formats: leave {options.name[:40]!r} out")
+        return format_trade(options)
     gpus = [_gpu(options.on)] if options.on else [load_gpu(name) for name in names("gpu")]
     if not options.name:
         if options.numbers:
@@ -45,7 +58,7 @@ def format(options: FormatOptions) -> FormatTable | FormatSheet:
     return FormatSheet(
         row=_row(number, gpus), peers=tuple(_row(each, gpus) for each in peers),
         codes=tuple(_codes(_numbers(options.numbers), number)) if options.numbers else (),
-        overflow=_overflow(number), gpus=tuple(_gpus(number, gpus)), accuracy=(),
+        overflow=_overflow(number), gpus=tuple(_gpus(number, gpus)), accuracy=accuracy_of(number),
     )  # fmt: skip
 
 

@@ -1,0 +1,50 @@
+"""What number formats cost in accuracy: changes of published models from one format to another.
+
+format_pairs.csv holds the pairs; `reference/format_pairs.py` makes it. Nothing is fitted to them.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from podsim.learning.number_format import NumberFormat
+from podsim.learning.number_format_blocks import BlockFormat
+from podsim.results.number_formats import FormatAccuracy
+
+_PAIRS = Path(__file__).with_name("format_pairs.csv")
+_LICENCES = {
+    "NVIDIA/DeepLearningExamples": "Apache-2.0, BSD-3-Clause and MIT by folder", "intel/neural-compressor": "Apache-2.0",
+    "openvinotoolkit/nncf": "Apache-2.0", "pytorch/ao": "BSD-3-Clause",
+}  # fmt: skip
+"""source -> licence; figures of a paper are cited"""
+
+
+@lru_cache(maxsize=1)
+def all_accuracy() -> tuple[FormatAccuracy, ...]:
+    """Changes by format, baseline, phase and source, the largest groups of a format first."""
+    groups: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
+    with _PAIRS.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            value, baseline = float(row["value"]), float(row["baseline"])
+            better = -1.0 if row["is_lower_better"] == "1" else 1.0
+            source = row["source"].partition("@")[0]
+            key = (row["format"], row["baseline_format"], row["phase"], source)
+            groups[key].append(better * (baseline - value) / abs(baseline))
+    return tuple(
+        FormatAccuracy(
+            format=name, baseline=baseline, phase=phase, count=len(changes), median=float(np.median(changes)),
+            size=float(np.median(np.abs(changes))), p90=float(np.quantile(np.abs(changes), 0.9)), source=source,
+            licence=_LICENCES.get(source, "figures cited"),
+        )
+        for (name, baseline, phase, source), changes in sorted(groups.items(), key=lambda item: -len(item[1]))
+    )  # fmt: skip
+
+
+def accuracy_of(number: NumberFormat | BlockFormat) -> tuple[FormatAccuracy, ...]:
+    """The changes to a format; those of fp8, mixed precision and the like stand under their operands' format."""
+    return tuple(row for row in all_accuracy() if row.format == number.name)

@@ -1,0 +1,152 @@
+"""`podsim train` in several precisions and with several seeds: curves side by side, and what precision costs."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from statistics import fmean, stdev
+from typing import Any
+
+from podsim.errors import PodsimError
+from podsim.lab.ranks import started_rank
+from podsim.launching.plan_file import with_plan
+from podsim.learning.number_format_recipes import read_loss_scale, read_recipe
+from podsim.options.measure_options import TrainOptions
+from podsim.options.question import question
+from podsim.results.trained import MeasuredTraining
+from podsim.results.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
+from podsim.verbs.train import train
+
+_MOST_RUNS = 100
+Progress = Callable[[int, int], None]
+
+
+def train_all(
+    *, progress: Progress = lambda done, steps: None, **given: Any
+) -> MeasuredTraining | TrainedPrecisions | None:
+    """What the command answers: `train` for one run, `train_precisions` for several."""
+    several = (
+        given.get("seeds", 1) != 1 or "," in f"{given.get('precision', '')}{given.get('loss_scale', '')}"
+    )
+    return (train_precisions if several else train)(progress=progress, **given)
+
+
+@question(TrainOptions, fill=with_plan)
+def train_precisions(
+    options: TrainOptions, *, progress: Progress = lambda done, steps: None
+) -> TrainedPrecisions:
+    """Runs of every precision, loss scale and seed, one after the other on this machine; the first is the baseline.
+
+    Raises what `train` raises, and PodsimError under torchrun and for options of single runs.
+    """
+    pairs = _pairs(options)
+    _check(options, len(pairs))
+    runs = [
+        replace(options, precision=precision, loss_scale=scale, seed=options.seed + seed, seeds=1)
+        for precision, scale in pairs
+        for seed in range(options.seeds)
+    ]
+    curves = []
+    for number, run in enumerate(runs):
+        measured = train(
+            **{field.name: getattr(run, field.name) for field in fields(run)},
+            progress=lambda done, steps, before=number: progress(before * steps + done, len(runs) * steps),
+        )
+        assert measured is not None
+        curves.append(_curve(run, measured))
+    groups = [curves[first : first + options.seeds] for first in range(0, len(curves), options.seeds)]
+    noise = _spread([curve.final for curve in groups[0]])
+    return TrainedPrecisions(
+        model=options.model, data=options.data, steps=options.steps, noise=noise,
+        rows=tuple(_row(group, groups[0], noise) for group in groups), curves=tuple(curves),
+    )  # fmt: skip
+
+
+def _pairs(options: TrainOptions) -> list[tuple[str, str]]:
+    """(precision, loss scale) of each kind of run: of several scales, formats that need none take the first."""
+    precisions, scales = (
+        [word.strip().lower() for word in text.split(",") if word.strip()]
+        for text in (options.precision, options.loss_scale)
+    )
+    for precision in precisions:
+        read_recipe(precision)
+    for scale in scales:
+        read_loss_scale(scale)
+    if not precisions or not scales:
+        raise PodsimError("--precision and --loss-scale need names, as fp32,fp16 and none,dynamic")
+    pairs = [
+        (name, scale)
+        for name in precisions
+        for scale in (scales if read_recipe(name).has_scale else scales[:1])
+    ]
+    return list(dict.fromkeys(pairs))
+
+
+def _check(options: TrainOptions, kinds: int) -> None:
+    """Raise PodsimError for what only a single run can have."""
+    problems = [
+        f"--{name} is of a single run: give one precision and one seed"
+        for name in ("save", "checkpoint")
+        if getattr(options, name) is not None
+    ]
+    if not 1 <= options.seeds <= _MOST_RUNS or kinds * options.seeds > _MOST_RUNS:
+        problems.append(f"--seeds {options.seeds} of {kinds} precisions; 1 to {_MOST_RUNS} runs in all")
+    if started_rank(os.environ) is not None:
+        problems.append(
+            "several precisions or seeds under torchrun: their ranks are forked here; start one run at a time"
+        )
+    if problems:
+        raise PodsimError(*problems)
+
+
+def _curve(options: TrainOptions, run: MeasuredTraining) -> PrecisionCurve:
+    losses = tuple(row.loss for row in run.rows)
+    tail = losses[-max(1, len(losses) // 10) :]
+    most = next(iter(run.lost_by.items()), None)
+    return PrecisionCurve(
+        precision=options.precision, loss_scale=options.loss_scale, seed=options.seed, losses=losses,
+        final=None if run.diverged is not None else fmean(tail), lost=fmean(run.lost) if run.lost else 0.0,
+        lost_most=f"{most[0]} {most[1]:.0%}" if most else "", skipped=len(run.skipped), diverged=run.diverged,
+        overflow=run.overflow, step_time=run.step_time,
+    )  # fmt: skip
+
+
+def _spread(finals: Sequence[float | None]) -> float | None:
+    known = [final for final in finals if final is not None]
+    return stdev(known) if len(known) > 1 else None
+
+
+def _row(
+    curves: Sequence[PrecisionCurve], first: Sequence[PrecisionCurve], noise: float | None
+) -> PrecisionRow:
+    """All seeds of a precision, next to those of the first one."""
+    finals = [curve.final for curve in curves if curve.final is not None]
+    pairs = [(mine.final, theirs.final) for mine, theirs in zip(curves, first, strict=True)]
+    changes = [mine - theirs for mine, theirs in pairs if mine is not None and theirs is not None]
+    is_whole = len(finals) == len(curves)
+    difference = fmean(changes) if changes and is_whole else None
+    is_within = None if noise is None else difference is not None and abs(difference) <= noise
+    worst = max(curves, key=lambda curve: curve.lost)
+    return PrecisionRow(
+        precision=curves[0].precision, loss_scale=curves[0].loss_scale, seeds=len(curves),
+        loss=fmean(finals) if is_whole else None, spread=_spread(finals), difference=difference,
+        lost=fmean(curve.lost for curve in curves), lost_most=worst.lost_most,
+        skipped=sum(curve.skipped for curve in curves), step_time=curves[0].step_time, is_within=is_within,
+        verdict="baseline" if curves is first else _verdict(curves, difference, noise),
+    )  # fmt: skip
+
+
+def _verdict(curves: Sequence[PrecisionCurve], difference: float | None, noise: float | None) -> str:
+    broken = [curve for curve in curves if curve.diverged is not None]
+    if broken:
+        where = f": {broken[0].overflow} is not finite" if broken[0].overflow else ""
+        count = f" in {len(broken)} of {len(curves)} seeds" if len(curves) > 1 else ""
+        return f"diverged at step {broken[0].diverged}{count}{where}"
+    if difference is None or noise is None:
+        return "the noise of seeds is unknown: --seeds 5"
+    if abs(difference) <= noise:
+        return "within seed noise"
+    times = abs(difference) / noise if noise else math.inf
+    return f"{'worse' if difference > 0 else 'better'} by {times:.3g} x seed noise"
