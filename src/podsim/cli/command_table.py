@@ -170,7 +170,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         help="Predict inference by batch, or under load, on GPUs or MIG slices. Exit status 1: no batch fits.",
         options="serving_options:ServeOptions",
         verb="serve",
-        progress="simulating requests",
+        progress="serving",
         output="output_options:PlotOutput",
         report="report.views:report_of",
         rows="report.views:rows_of",
@@ -380,6 +380,14 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         rows="rows",
         progress="checkpoints",
         status=lambda run: int(any(row.wrong for row in run.rows)),
+    ),
+    "measure serving": Row(
+        help="Serve a small language model for real under load, or load a server of others.",
+        options="measure_options:MeasureServingOptions",
+        verb="measure_serving",
+        report="report.serving_lab_tables:measured_report",
+        rows="rows",
+        progress="answering requests",
     ),
     "measure loader": Row(
         help="Read samples for real, epoch after epoch. Ctrl-C keeps what was measured; exit status 130.",
