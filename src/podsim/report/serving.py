@@ -74,10 +74,11 @@ def _best(served: Served) -> Paragraph:
     copies = "replicas" if served.layout else "instances"
     instances = f" on {served.instances} {copies}" if served.instances > 1 else ""
     in_time = f", answered{limit}" if limit else ""
+    rate = f"{_rate_text(served.total)} {_UNIT[served.kind]}"
     speech = f", {served.total * served.audio:,.0f} x real time" if served.audio else ""
     return bold(
-        f"Best: batch {served.best.batch}, {_rate_text(served.total)} {_UNIT[served.kind]}{speech}{instances}{in_time}; most "
-        f"of the time goes to {served.bottleneck}."
+        f"Best: batch {served.best.batch}, {rate}{speech}{instances}{in_time}; most of the time goes to "
+        f"{served.bottleneck}."
     )
 
 
