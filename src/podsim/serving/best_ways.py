@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -122,7 +123,7 @@ def _priced(case: ServingCase, choices: Choices) -> _Search:
 
 def _no_plan(case: ServingCase, choices: Choices) -> PlanError:
     """Why no layout has the user's degrees."""
-    degrees = {name: value for name, value in choices.pins.items() if name in _DEGREES}
+    degrees: dict[str, Any] = {name: value for name, value in choices.pins.items() if name in _DEGREES}
     plan = replace(ServingPlan(engine=choices.engines[0]), **{"tensor": degrees.get("expert", 1), **degrees})
     try:
         check_plan(case.model, case.cluster, plan)
