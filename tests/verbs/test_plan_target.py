@@ -14,7 +14,9 @@ from podsim.verbs.plan import plan_or_target
 
 
 def planned(**options: object) -> TargetPlan:
-    answer = plan_or_target(**{"model": "bert", "on": "selene-2020-06", "to_target": "v0.7", **options})
+    answer = plan_or_target(
+        **{"model": "bert", "on": "selene-2020-06", "to_target": True, "round": "v0.7", **options}
+    )
     assert isinstance(answer, TargetPlan)
     return answer
 
@@ -64,7 +66,7 @@ def test_without_a_target_it_is_the_search() -> None:
     ("options", "message"),
     [
         ({"model": "bret"}, "did you mean bert"),
-        ({"to_target": "v5.0", "model": "gnmt"}, "v0.5 to v0.7"),
+        ({"round": "v5.0", "model": "gnmt"}, "v0.5 to v0.7"),
         ({"limit": {"tp": "2"}}, "no meaning: --limit"),
         ({"objective": "memory"}, "time or cost"),
         ({"batch": "many"}, "samples of a step"),
