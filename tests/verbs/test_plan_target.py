@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import podsim
 from podsim.errors import PodsimError
 from podsim.learning.benchmarks import convergence_law, find_benchmark
 from podsim.results.minutes import TargetPlan
@@ -56,6 +57,19 @@ def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     figure = planned(gpus=64).plot()
     assert [axes.get_ylabel() for axes in figure.axes] == ["minutes to the target"]
+
+
+def test_designs_of_a_study() -> None:
+    study = {
+        "question": "target",
+        "common": {"on": "dgx-h100:2"},
+        "design": [{"model": "bert"}, {"model": "bret"}],
+    }
+    known, unknown = podsim.study(study).rows
+    assert (known.status, known.model, known.gpus) == ("fits", "BERT-large", 16)
+    assert known.training
+    assert known.cost
+    assert "did you mean" in unknown.reason
 
 
 def test_without_a_target_it_is_the_search() -> None:
