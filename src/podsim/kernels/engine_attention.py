@@ -112,7 +112,7 @@ def decode_seconds(
     `shares_keys`: whether the heads of a group share one walk over the keys, as the queries of a draft do, or each
     walks by itself; None for the engine's own rule.
     """
-    alone = np.zeros(shape.group.shape, bool)
+    alone = shape.group < 0  # none of them
     if law == "decode" and not shares_keys:
         alone = is_alone(gpu, run, shape.group) if shares_keys is None else ~alone
     seconds = np.empty(shape.batch.shape)
