@@ -107,7 +107,7 @@ def read_load(options: ServeOptions, progress: Progress | None = None) -> LoadIn
     others = [_other(text) for text in options.also_serve]
     if trace is not None and others:
         raise PodsimError("--also divides requests of a stream over models; a trace is of one model")
-    length = int(np.max(trace.input_tokens + trace.output_tokens)) if trace is not None else _typical(stream)
+    length = _typical_length(trace if trace is not None else _few_requests(stream))
     setups = _setups(options, [name for name, _ in others], length)
     pool = _pool(options, setups, (1.0 - sum(share for _, share in others), *(share for _, share in others)))
     stream = replace(stream, shares=_shares(others), adapters=_adapters(options)[0])
@@ -158,10 +158,15 @@ def _stream(options: ServeOptions) -> RequestStream:
     )  # fmt: skip
 
 
-def _typical(stream: RequestStream) -> int:
-    """The tokens of a request for which a plan that the user leaves open has room: the longest of some."""
-    few = draw_requests(replace(stream, requests=200, rate=inf, arrivals="poisson"))
-    return int(np.max(few.input_tokens + few.output_tokens))
+def _few_requests(stream: RequestStream) -> RequestTable:
+    """Some requests of a stream, for their lengths."""
+    return draw_requests(replace(stream, requests=200, rate=inf, arrivals="poisson"))
+
+
+def _typical_length(table: RequestTable) -> int:
+    """The tokens of requests of which a plan that the user leaves open holds 64: their mean, or one of the longest."""
+    tokens = table.input_tokens + table.output_tokens
+    return int(max(np.mean(tokens), np.max(tokens) / _ROOM))
 
 
 def _trace(options: ServeOptions, progress: Progress | None) -> tuple[RequestTable | None, tuple[str, ...]]:
@@ -204,7 +209,10 @@ def _pool(options: ServeOptions, setups: tuple[LanguageSetup, ...], shares: tupl
         kinds = _shared_gpus(kinds, shares, setups[0].cluster)
     if options.disaggregate:
         kinds = _disaggregated(options, setups, kinds, details)
-    return ReplicaPool(kinds=tuple(kinds), routing=options.routing, autoscaling=_autoscaling(options, kinds))
+    scaling = None
+    if options.autoscale:
+        kinds, scaling = _autoscaled(options, kinds)
+    return ReplicaPool(kinds=tuple(kinds), routing=options.routing, autoscaling=scaling)
 
 
 def _shared_gpus(kinds: list[ReplicaKind], shares: tuple[float, ...], cluster: Cluster) -> list[ReplicaKind]:
@@ -255,23 +263,17 @@ def _disaggregated(
     ]
 
 
-def _autoscaling(options: ServeOptions, kinds: list[ReplicaKind]) -> Autoscaling | None:
-    if not options.autoscale:
-        return None
+def _autoscaled(options: ServeOptions, kinds: list[ReplicaKind]) -> tuple[list[ReplicaKind], Autoscaling]:
+    """(the most replicas of each model, when they are started and stopped)."""
     numbers = _numbers(options.autoscale, "autoscale", "1:4:32", 3)
     least, most = (numbers[0], numbers[1]) if len(numbers) > 1 else (1, numbers[0])
     count = min(kind.replicas for kind in kinds)
     if not least <= most <= count:
         raise PodsimError(
-            f"autoscale={options.autoscale[:40]}: 1 <= least <= most <= {count}, the replicas on the GPUs"
+            f"autoscale={options.autoscale[:40]}: 1 to {count} replicas, as many as the GPUs hold, such as 1:{count}:32"
         )
-    return Autoscaling(least=least, target=float(numbers[2]) if len(numbers) > 2 else 32.0)
-
-
-def most_replicas(options: ServeOptions) -> int | None:
-    """The most replicas that autoscaling may start; None without it."""
-    numbers = _numbers(options.autoscale, "autoscale", "1:4:32", 3) if options.autoscale else []
-    return (numbers[1] if len(numbers) > 1 else numbers[0]) if numbers else None
+    target = float(numbers[2]) if len(numbers) > 2 else Autoscaling.target
+    return [replace(kind, replicas=most) for kind in kinds], Autoscaling(least=least, target=target)
 
 
 def _adapters(options: ServeOptions) -> tuple[int, int, int]:
