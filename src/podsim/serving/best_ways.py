@@ -111,7 +111,9 @@ def _priced(case: ServingCase, choices: Choices) -> _Search:
     together, beyond = one_pool(layouts, case.load, case.objective, case.cluster.gpus)
     link = _link_rate(case.cluster)
     split = (
-        split_pools(layouts, case.load, case.objective, case.cluster.gpus, link) if choices.is_split else None
+        split_pools(layouts, case.load, case.objective, case.cluster.gpus, link)
+        if choices.is_split and case.cluster.gpu.fraction == 1
+        else None
     )
     candidates = pinned(joined([together, *([] if split is None else [split])]), choices.pins)
     count = len(layouts) + len(reasons)
