@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from podsim.verbs.measure_ddp import measure_ddp as measure_ddp
     from podsim.verbs.measure_host import measure_host as measure_host
     from podsim.verbs.measure_loader import measure_loader as measure_loader
+    from podsim.verbs.measure_serving import measure_serving as measure_serving
     from podsim.verbs.mig import mig_check as mig_check
     from podsim.verbs.mig import mig_law as mig_law
     from podsim.verbs.mig import mig_layouts as mig_layouts
@@ -141,6 +142,7 @@ _PUBLIC = {
     "measure_checkpoint": "verbs.measure_checkpoint",
     "measure_collective": "verbs.measure",
     "measure_loader": "verbs.measure_loader",
+    "measure_serving": "verbs.measure_serving",
     "measure_ddp": "verbs.measure_ddp",
     "measure_host": "verbs.measure_host",
     "models": "verbs.show",

@@ -16,10 +16,11 @@ from podsim.learning import loss_catalog
 from podsim.learning.loss_catalog import OWN, find_law, named_laws, read_law, write_law
 from podsim.learning.loss_choice import choose_form, score
 from podsim.learning.loss_fit import FORMS, _problem, fit_law, fit_offset
-from podsim.learning.loss_law import LossLaw
+from podsim.learning.loss_law import LossLaw, repeated
 from podsim.learning.loss_optimum import Budget, best_parameters
 from podsim.learning.loss_runs import Runs
 from podsim.learning.loss_table import mixed_lines, read_runs
+from podsim.learning.loss_tuning import tune
 
 HOFFMANN = {"irreducible": 1.69, "size": 406.4, "data": 410.7, "size_exponent": 0.34, "data_exponent": 0.28}
 
@@ -197,3 +198,46 @@ def test_too_few_sizes_are_refused() -> None:
     runs = Runs(parameters=np.array([1e8] * 9), tokens=1e9 * np.arange(1.0, 10.0), loss=np.linspace(4, 3, 9))
     with pytest.raises(PodsimError, match="1 sizes"):
         fit_law(runs, name="one size")
+
+
+def test_repetition_is_fitted_where_runs_repeat() -> None:
+    law = find_law("besiroglu")
+    parameters = np.repeat([3e7, 1e8, 3e8, 1e9], 12)
+    tokens = np.tile(np.geomspace(2e9, 4e10, 12), 4)
+    unique = np.tile([1e9, 4e9, 4e10], 16)
+    worth = repeated(tokens, np.minimum(unique, tokens), 8.0)
+    runs = Runs(parameters=parameters, tokens=tokens, loss=law.loss(parameters, worth), unique=unique)
+    fitted = fit_law(runs, name="repeated", form="additive", bootstraps=0)
+    assert fitted.constants["repeat"] == pytest.approx(8.0, rel=0.15)
+    assert fitted.loss(1e9, 4e10, 1e9) == pytest.approx(law.loss(1e9, repeated(4e10, 1e9, 8.0)), rel=0.01)
+
+
+def test_a_grid_tells_the_best_rate_and_batch() -> None:
+    """Runs of a made law whose best rate is 3 N^-0.4 D^-0.1, and whose best batch is 0.5 D^0.6."""
+    law = find_law("besiroglu")
+    rows = []
+    for size in (1e8, 3e8, 1e9):
+        for ratio in (10, 30, 100):
+            tokens = ratio * size
+            rate, batch = 3 * size**-0.4 * tokens**-0.1, 0.5 * tokens**0.6
+            for more in (0.5, 0.8, 1.25, 2.0):
+                for wider in (0.5, 1.0, 2.0):
+                    away = 0.02 * np.log(more) ** 2 + 0.01 * np.log(wider) ** 2
+                    rows.append(
+                        (
+                            size,
+                            tokens,
+                            float(law.loss(size, tokens)) * np.exp(away),
+                            rate * more,
+                            batch * wider,
+                        )
+                    )
+    columns = dict(zip(("parameters", "tokens", "loss", "rate", "batch"), np.array(rows).T, strict=True))
+    tuning = tune(Runs(**columns))
+    assert tuning is not None
+    assert tuning.rate is not None
+    assert tuning.batch is not None
+    assert (tuning.rate.parameters, tuning.rate.tokens) == pytest.approx((-0.4, -0.1), abs=1e-6)
+    assert tuning.batch.factor * 1e10**tuning.batch.tokens == pytest.approx(0.5 * 1e10**0.6, rel=1e-6)
+    assert tuning.rate.cost == pytest.approx(0.02 * np.log(2) ** 2, rel=0.01)
+    assert tune(drawn_runs(law, 60, 0.0)) is None

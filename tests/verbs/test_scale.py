@@ -69,6 +69,8 @@ def test_one_offset_needs_few_runs(podsim: Run, runs: Path) -> None:
         (("loss", "llama-3.1-8b", "--tokens", "many"), "such as 15T"),
         (("loss", "llama-3.1-8b", "--tokens", "15T", "--law", "kaplen"), "kaplan"),
         (("loss", "llama-3.1-8b", "--tokens", "15T", "--law", "steplaw"), "states no law of the loss"),
+        (("loss", "8B"), "--target"),
+        (("loss", "8B", "--target", "1.5"), "falls to"),
         (("laws", "--flops", "1e22,x"), "such as"),
         (("best", "--on", "h100", "--gpus", "8", "--days", "0"), "days"),
         (("best", "--on", "h100", "--gpus", "8", "--days", "1", "--inference-tokens", "9000T"), "inference"),
@@ -148,3 +150,18 @@ def test_a_ladder_needs_three_widths(podsim: Run, tmp_path: Path) -> None:
         result = podsim("scale", "ladder", tmp_path, "--widths", widths)
         assert result.exit_code == 2
         assert said in result.stderr
+
+
+def test_a_study_compares_what_machines_learn() -> None:
+    grid = {"on": ["h100", "dgx-a100-80gb:1"], "gpus": [8]}
+    result = library.study(
+        {"question": "scale", "common": {"days": 1}, "grid": grid}, executor="serial", store="none"
+    )
+    losses = [row.loss for row in result.rows]
+    assert None not in losses
+    assert losses[0] < losses[1], "an H100 learns more in a day than an A100"
+
+
+def test_a_target_is_met_by_the_tokens_that_it_takes() -> None:
+    answer = library.scale_loss("1B", target=2.4)
+    assert answer.loss == pytest.approx(2.4, rel=1e-6)

@@ -110,7 +110,6 @@ def test_too_late_is_an_answer(podsim: Podsim) -> None:
         (["resnet-50", "--on", "a100", "--output", "5"], "produces no tokens"),
         (["resnet-50", "--on", "a100", "--tokens", "100"], "that 32 divides"),
         (["resnet-50", "--on", "a100", "--set", "model.layers=3"], "cannot be set"),
-        (["t5-3b", "--on", "a100"], "an encoder and a decoder"),
         (["bert-large", "--on", "a100", "--latency", "4 GB"], "is in B"),
         (["bert-large", "--on", "a100", "--latency", "-1s"], "out of reach"),
         (["bert-large", "--on", "a100", "--engine", "onnx"], "unknown engine 'onnx'"),

@@ -381,6 +381,14 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         progress="checkpoints",
         status=lambda run: int(any(row.wrong for row in run.rows)),
     ),
+    "measure serving": Row(
+        help="Serve a small language model for real under load, or load a server of others.",
+        options="measure_options:MeasureServingOptions",
+        verb="measure_serving",
+        report="report.serving_lab_tables:measured_report",
+        rows="rows",
+        progress="answering requests",
+    ),
     "measure loader": Row(
         help="Read samples for real, epoch after epoch. Ctrl-C keeps what was measured; exit status 130.",
         options="measure_options:MeasureLoaderOptions",

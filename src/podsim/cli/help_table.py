@@ -111,6 +111,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "measure host": "measure host",
         "measure checkpoint": "measure checkpoint --to checkpoints",
         "measure loader": "measure loader /data",
+        "measure serving": "measure serving --requests 200 --save run.jsonl",
     }
 )
 """what to type after podsim, by command"""

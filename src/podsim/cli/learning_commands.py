@@ -37,8 +37,10 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         help="Prune a file of weights 2:4: kept magnitude, compressed size.",
         options="prune_options:PruneOptions",
         verb="prune",
+        output="output_options:PlotOutput",
         report="report.prune_tables:prune_report",
         rows="tensors",
+        picture="report.plot_prune:prune_image",
     ),
     "scale batch": Row(
         help="Find the critical batch: what larger batches cost in steps and samples.",

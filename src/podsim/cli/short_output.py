@@ -14,6 +14,7 @@ from podsim.results.compared_server import ComparedServer
 from podsim.results.graphs import GraphCost
 from podsim.results.lab import ComparedCollectives
 from podsim.results.launched import PlanRead, Recipe
+from podsim.results.served_real import ComparedServing
 from podsim.results.trained import ComparedDdp, ComparedTraining
 
 
@@ -66,6 +67,8 @@ def compared_report(answer: Any) -> Report:
         kind = "compared_ddp_report"
     elif isinstance(answer, ComparedCollectives):
         kind = "collectives_report"
+    elif isinstance(answer, ComparedServing):
+        return cast("Report", load("report.serving_lab_tables:compared_serving_report")(answer))
     return cast("Report", load(f"report.lab_tables:{kind}")(answer))
 
 

@@ -21,18 +21,32 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from podsim.errors import LabError, unknown_name
 from podsim.results.lab import Emulated, MeasuredCollectives
 from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
+from podsim.results.served_real import MeasuredServing
 from podsim.results.trained import MeasuredDdp, MeasuredTraining
 from podsim.whole_files import write_whole
 
 FORMAT = "podsim-run"
 VERSION = 1
-Run = MeasuredCollectives | MeasuredCheckpoints | MeasuredLoader | MeasuredTraining | MeasuredDdp
+Run = (
+    MeasuredCollectives
+    | MeasuredCheckpoints
+    | MeasuredLoader
+    | MeasuredTraining
+    | MeasuredDdp
+    | MeasuredServing
+)
 Kind = TypeVar(
-    "Kind", MeasuredCollectives, MeasuredCheckpoints, MeasuredLoader, MeasuredTraining, MeasuredDdp
+    "Kind",
+    MeasuredCollectives,
+    MeasuredCheckpoints,
+    MeasuredLoader,
+    MeasuredTraining,
+    MeasuredDdp,
+    MeasuredServing,
 )
 KINDS: dict[str, type[Run]] = {
     "collectives": MeasuredCollectives, "checkpoints": MeasuredCheckpoints, "loader": MeasuredLoader,
-    "training": MeasuredTraining, "ddp": MeasuredDdp,
+    "training": MeasuredTraining, "ddp": MeasuredDdp, "serving": MeasuredServing,
 }  # fmt: skip
 """kind of a run -> what it is made of: a dataclass whose `rows` are a tuple of another"""
 _MOST = 64 << 20

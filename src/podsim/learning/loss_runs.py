@@ -50,6 +50,11 @@ class Runs:
         return self.tokens / self.parameters
 
     @property
+    def is_repeated(self) -> bool:
+        """Whether some runs see tokens again."""
+        return self.unique is not None and bool((self.unique < 0.99 * self.tokens).any())
+
+    @property
     def sizes(self) -> int:
         """How many different numbers of parameters there are; those within 1 % are the same."""
         return len(np.unique(np.round(np.log(self.parameters), 2)))

@@ -115,6 +115,30 @@ class MeasureLoaderOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasureServingOptions:
+    """A server, and the requests that it gets."""
+
+    loads: str = option("30%,60%,80%", "Loads: shares of the rate that the server can answer.")
+    requests: int = option(2000, "Requests of each load.")
+    input_tokens: str = option(
+        "uniform:16:128", "Tokens of a prompt: 64, uniform:LOW:HIGH, lognormal:MEAN:CV."
+    )
+    output_tokens: str = option("uniform:4:32", "Tokens of an answer, in the same forms.")
+    arrivals: str = option("poisson", "poisson, even, gamma:CV, bursts:ON:OFF (as bursts:10s:30s).")
+    sequences: int = option(16, "Sequences at once.")
+    budget: int = option(128, "Tokens of a step.")
+    layers: int = option(4, "Layers of the network.")
+    hidden: int = option(256, "Width of the network.")
+    tries: int = option(2, "Runs at a load, until other programs take at most 5 % of the processors.")
+    url: str = option("", "Instead: a server of others, http://HOST:PORT, with OpenAI's /v1/completions.")
+    model: str = option("", "Model that requests to --url name.")
+    rate: str = option("", "Requests to --url, as 5/s.")
+    clients: int = option(0, "Instead of --rate: clients that each wait for their answer.")
+    seed: int = option(0, "Seed of lengths and arrivals.")
+    save: Path | None = like(RanksOptions, "save")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainOptions(RanksOptions):
     """A small network, its plan, and how it is trained."""
 

@@ -44,7 +44,8 @@ class ScaleLossOptions:
         MISSING, "Model of the catalog, a config.json, or parameters: 8B.", argument=True,
         example="llama-3.1-8b", complete="models",
     )  # fmt: skip
-    tokens: str | float = option(MISSING, "Tokens of training, as 15T.", example="15T")
+    tokens: str | float | None = option(None, "Tokens of training, as 15T.", example="15T", kind=str)
+    target: float | None = option(None, "A loss to reach, nats: says how many tokens it takes.", kind=float)
     law: str = option("", "Law: podsim, a name of `podsim scale laws`, or a saved one.")
     unique_tokens: str | float | None = option(None, "Tokens that differ, where they repeat, as 1T.")
 

@@ -11,7 +11,7 @@ from podsim.options.plan_options import SearchOptions
 from podsim.options.question import like, option
 
 CHARTS = ("overview", "days", "money", "energy", "scaling", "pareto")
-FIGURES = ("GPUs", "days", "money", "energy", "carbon", "power", "step", "tokens/s", "MFU", "memory")
+FIGURES = ("GPUs", "days", "money", "energy", "carbon", "power", "step", "tokens/s", "MFU", "memory", "loss")
 """the figures of a design"""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
-from podsim.results.scenario_run import LoadPoint, ScenarioRun, StreamRun
+from podsim.results.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
 from podsim.results.served import Served, ServedBatch
 
 if TYPE_CHECKING:
@@ -77,6 +77,16 @@ def streams_figure(run: StreamRun) -> Figure:
         figure, axes = blank_figure(f"{run.model} on {run.instances} x {run.gpu}: {run.title}")
         _percentiles(axes, [point.share * run.most for point in run.points], run.points, run.limit)
         axes.set_xlabel("streams")
+        return figure
+
+
+def ensemble_figure(run: EnsembleRun) -> Figure:
+    """A figure: percentiles of the latency over the rate of requests, with the limit."""
+    matplotlib = load_matplotlib()
+    with matplotlib.rc_context(STYLE):
+        figure, axes = blank_figure(f"{run.model} on {run.instances} x {run.gpu}: {len(run.steps)} steps")
+        _percentiles(axes, [point.rate for point in run.points], run.points, run.limit)
+        axes.set_xlabel("requests/s")
         return figure
 
 

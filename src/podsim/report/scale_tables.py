@@ -18,6 +18,7 @@ from podsim.results.scaling import (
     ScaleLadder,
     ScaleLaws,
     ScaleLoss,
+    Tuning,
 )
 from podsim.units import format_quantity
 
@@ -115,6 +116,8 @@ def fit_report(fit: ScaleFit) -> Iterator[Block]:
     )
     yield from (f"{equation(fit.law)} nats", "", Rows(_CONSTANTS, fit.constants), "")
     yield facts(*_error_facts(fit))
+    if fit.tuning is not None:
+        yield facts(*_tuning_facts(fit.tuning))
     yield from ("", bold("Best size for some compute"), Rows(_ADVICE, fit.advice))
     yield from items("Remarks", fit.notes)
 
@@ -136,6 +139,14 @@ def _error_facts(fit: ScaleFit) -> Iterator[tuple[str, str, str]]:
     if fit.forms:
         texts = ", ".join(f"{name} {error:.2%}" for name, error in fit.forms.items())
         yield "form", fit.law.form, f"chosen by the error on larger runs: {texts}"
+
+
+def _tuning_facts(tuning: Tuning) -> Iterator[tuple[str, str, str]]:
+    """The best learning rate and batch."""
+    for name, power in (("learning rate", tuning.rate), ("batch", tuning.batch)):
+        if power is not None:
+            best = f"best at {power.factor:.3g} N^{power.parameters:.3g} D^{power.tokens:.3g}"
+            yield name, "", f"{best}; twice or half of it costs {power.cost:.2%} of loss ({tuning.runs} runs)"
 
 
 def loss_report(answer: ScaleLoss) -> Iterator[Block]:

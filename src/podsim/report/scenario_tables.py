@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, items, warnings
-from podsim.results.scenario_run import LoadPoint, ScenarioRun, StreamRun
+from podsim.results.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
 from podsim.units import format_quantity
 
 _LOADS = Table(
@@ -95,3 +95,32 @@ def _streams(run: StreamRun) -> Table:
         return round(point.share * run.most)
 
     return Table(columns=(Column("streams", streams, ":,d"), *_LOADS.columns[1:]))
+
+
+_STEPS = Table(
+    columns=(
+        Column("step", "name"),
+        Column("runs"),
+        Column("carries/s", "capacity", rate_text, align="r"),
+        Column("use", "share", ":.0%"),
+        Column("in step", "spent", "s", digits=3),
+        Column("batch", "", ":.1f"),
+    )
+)
+
+
+def ensemble_report(run: EnsembleRun) -> Iterator[Block]:
+    """The rate of an ensemble, its steps, and what requests see at lower loads."""
+    count = f"{run.instances} x " if run.instances > 1 else ""
+    yield bold(f"{run.model} on {count}{run.gpu}: {len(run.steps)} steps")
+    latency = format_quantity(run.latency, "s", digits=3)
+    yield bold(
+        f"{rate_text(run.rate)} requests/s, {100 * run.percentile:.4g} % of them answered within {latency}"
+    )
+    if not run.is_in_time:
+        yield Paragraph(f"That is later than the limit of {format_quantity(run.limit or 0.0, 's')}.", "alarm")
+    lone = format_quantity(run.lone, "s", digits=3)
+    yield f"A lone request takes {lone}; at most {rate_text(run.capacity)} requests/s, limited by {run.bottleneck}"
+    yield from ("", Rows(_STEPS, run.steps), "", Rows(_LOADS, run.points), "")
+    yield from warnings(run.warnings)
+    yield from items("Assumptions", run.assumptions)

@@ -58,16 +58,17 @@ FIGURES: Mapping[str, Figure] = {
         Figure("tokens/s", "tokens_per_second", "tokens/s", 1.0, "{:,.0f}".format, is_high_better=True),
         Figure("MFU", "mfu", "MFU, %", 0.01, "{:.1%}".format, is_high_better=True),
         Figure("memory", "memory", "memory, GB", 1e9, lambda size: f"{size / 1e9:.1f} GB"),
+        Figure("loss", "loss", "loss, nats", 1.0, "{:.3f}".format),
     )
 }
 """by their titles, those of podsim.options.study_options.FIGURES"""
 UNITS = {
     "training": "s", "work": "s", "cost": "USD", "cost_high": "USD", "energy": "J", "carbon": "kg", "power": "W",
     "step_time": "s", "tokens_per_second": "1/s", "mfu": "share", "memory": "B", "memory_limit": "B",
-    "tokens": "count", "gpus": "count", "band_low": "share", "band_high": "share",
+    "tokens": "count", "loss": "nats", "gpus": "count", "band_low": "share", "band_high": "share",
 }  # fmt: skip
 """the units of the columns of `flat_rows`"""
-_SHOWN = ("GPUs", "days", "money", "energy", "MFU", "memory", "step")
+_SHOWN = ("GPUs", "days", "loss", "money", "energy", "MFU", "memory", "step")
 _COMPARED = ("days", "money", "energy")
 
 
@@ -139,7 +140,7 @@ def _table(result: StudyResult, rows: Sequence[StudyRow]) -> Table:
         if title == "GPUs" and "gpus" in result.common:
             continue
         if any(getattr(row, FIGURES[title].field) is not None for row in rows):
-            drop = 0 if title in ("GPUs", "days", "money") else len(_SHOWN) - number
+            drop = 0 if title in ("GPUs", "days", "loss", "money") else len(_SHOWN) - number
             columns.append(Column(title, _cell(FIGURES[title], rows), align="r", drop=drop))
     columns.append(Column("", lambda row: "" if row.status == FITS else row.status, optional=True))
     columns.append(Column("plan", lambda row: layout(row.plan).partition(", ")[0], drop=1))

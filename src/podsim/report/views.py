@@ -42,9 +42,11 @@ VIEWS: Mapping[str, View] = {
     "ComparedCollectives": View("lab_tables:collectives_report", "rows"),
     "ComparedDdp": View("lab_tables:compared_ddp_report"),
     "ComparedServer": View("compared_servers:compared_server_report", "rows"),
+    "ComparedServing": View("serving_lab_tables:compared_serving_report", "rows"),
     "ComparedStorage": View("lab_tables:storage_report", "rows"),
     "ComparedTraining": View("lab_tables:compared_training_report"),
     "Comparison": View("collectives:log_report", "rows", "plots:plot"),
+    "EnsembleRun": View("scenario_tables:ensemble_report", "steps", "plot_serving:ensemble_figure"),
     "ExchangeRun": View(
         "worker_tables:exchange_report", "worker_tables:exchange_rows", data="worker_tables:exchange_data"
     ),
@@ -69,6 +71,7 @@ VIEWS: Mapping[str, View] = {
     "MeasuredDdp": View("lab_tables:ddp_report", "rows"),
     "MeasuredHost": View("lab_tables:host_report", "kernels"),
     "MeasuredLoader": View("lab_tables:loader_report", "rows"),
+    "MeasuredServing": View("serving_lab_tables:measured_report", "rows"),
     "MeasuredTraining": View("lab_tables:training_report", "rows", "plot_losses:loss_figure"),
     "MigPlan": View("mig_tables:plan_report"),
     "MinutesTable": View("minutes_tables:minutes_report", "rows"),
@@ -77,7 +80,7 @@ VIEWS: Mapping[str, View] = {
     "PlanResult": View("glance:plans_glance", "", "plot_plans:plans_figure"),
     "PowerReport": View("expenses:power_report", "loads"),
     "Prediction": View("glance:prediction_glance", "", "plot_plans:prediction_figure"),
-    "Pruned": View("prune_tables:prune_report", "tensors"),
+    "Pruned": View("prune_tables:prune_report", "tensors", "plot_prune:prune_figure"),
     "QueueResult": View(
         "queue_tables:queue_report", "queue_tables:plain_rows", "plot_queue:queue_figure",
         "queue_tables:plain_result",

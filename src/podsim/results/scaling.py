@@ -118,6 +118,34 @@ class AdvisedSize:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TunedPower:
+    """The best value of a setting: factor x parameters^a x tokens^b."""
+
+    factor: float
+    """SI. The value where parameters and tokens are 1."""
+    parameters: float
+    """factor. The exponent of the parameters."""
+    tokens: float
+    """factor. The exponent of the tokens."""
+    cost: float
+    """share. The loss gained by twice or half the best value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """The best learning rate and batch, from runs on a grid of them."""
+
+    runs: int
+    """The number of runs near the best of their size and length."""
+    error: float
+    """share. The mean absolute error of the loss of these runs."""
+    rate: TunedPower | None = None
+    """The best learning rate; None: it was not varied."""
+    batch: TunedPower | None = None
+    """The best batch in the file's unit; None: it was not varied."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LossPoint:
     """A point of a curve of losses."""
 
@@ -153,6 +181,8 @@ class ScaleFit(Shown):
     """The best sizes for the compute of the runs, and ten and a hundred times as much."""
     curves: tuple[LossPoint, ...]
     """The law over the fitted range: losses by parameters at a few numbers of tokens."""
+    tuning: Tuning | None = None
+    """The best learning rate and batch; None where the runs are on no grid of them."""
     notes: tuple[str, ...] = ()
 
 

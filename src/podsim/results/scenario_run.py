@@ -123,3 +123,59 @@ class StreamRun(Shown):
     """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleStep:
+    """One step of an ensemble at its rate."""
+
+    name: str
+    """The name of the step."""
+    runs: str
+    """The model, or the cores that work."""
+    capacity: float
+    """1/s. The rate of requests that the step carries alone, on all GPUs or cores."""
+    share: float
+    """share. The share of the GPUs' time, or of its cores' time, that the step takes."""
+    spent: float
+    """s. The mean time of a request in the step, with its wait."""
+    batch: float
+    """count. The mean number of requests of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleRun(Shown):
+    """An ensemble of models and of work on processor cores that answers requests."""
+
+    model: str
+    """The name of the ensemble."""
+    gpu: str
+    """The name of the GPU or instance."""
+    instances: int
+    """The number of GPUs or instances."""
+    percentile: float
+    """share. The share of requests that the limit covers."""
+    limit: float | None
+    """s. The limit of the latency at the percentile; None without one."""
+    rate: float
+    """1/s. The rate of requests: the user's, the largest within the limit, or nine tenths of the capacity."""
+    capacity: float
+    """1/s. The rate that all steps together carry."""
+    bottleneck: str
+    """The step that takes most of a resource that is full first."""
+    lone: float
+    """s. The latency of a request that meets no other."""
+    p50: float
+    """s. The median latency at the rate."""
+    latency: float
+    """s. The latency at the percentile and the rate."""
+    steps: tuple[EnsembleStep, ...]
+    """The steps."""
+    points: tuple[LoadPoint, ...] = ()
+    """Shares of the rate, and what requests see there."""
+    is_in_time: bool = True
+    """Whether the latency is within the limit."""
+    assumptions: tuple[str, ...] = ()
+    """The assumptions."""
+    warnings: tuple[str, ...] = ()
+    """The doubts about the result."""

@@ -20,7 +20,7 @@ class StudyRow(Shown):
     name: str
     """The name of the design."""
     question: str
-    """The question: plan, predict, or fewest."""
+    """The question: plan, predict, fewest, or scale."""
     settings: Mapping[str, object]
     """The settings of the design, as they were given."""
     status: str
@@ -67,6 +67,8 @@ class StudyRow(Shown):
     """kg. The carbon dioxide of that energy."""
     power: float | None = None
     """W. The mean power of the machine."""
+    loss: float | None = None
+    """nats. The loss that the network reaches, for the question of the best one."""
     bottleneck: str = ""
     """The bottleneck of the step."""
     tried: Mapping[str, float | None] = field(default_factory=dict)

@@ -11,6 +11,7 @@ no priorities; GPUs are equal.
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -101,7 +102,7 @@ def simulate_queue(server: BatchServer, arrivals: Floats, work: Floats | None = 
     while first < len(times):
         start = max(free[0], times[first])
         full = first + limit - 1
-        filled = times[full] if full < len(times) else times[-1]
+        filled = times[full] if full < len(times) else math.inf
         start = max(start, min(times[first] + server.delay, filled))
         last = min(bisect_right(times, start, first, min(first + limit, len(times))), first + limit)
         count = last - first

@@ -112,7 +112,9 @@ def token_pass(
                 products = products + block.count * _op_seconds(gpu, op, block, batch_B, precision, sparse)
             elif op.kind == "attention":
                 seen = min(context, op.window) if op.window else context
-                attention = attention + block.count * moved_seconds(gpu, _cache(model, op) * seen * batch_B)
+                attention = attention + block.count * moved_seconds(
+                    gpu, token_cache(model, op) * seen * batch_B
+                )
             elif _is_kernel(op):
                 memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch_B)
             kernels += block.count * _is_kernel(op)
@@ -185,7 +187,7 @@ def _core_precision(precision: str) -> str:
     return "int8" if precision == "int4" else precision
 
 
-def _cache(model: Model, op: TensorOp) -> float:
+def token_cache(model: Model, op: TensorOp) -> float:
     """B of one token's keys and values in one layer; of latent attention the compressed ones."""
     rank, rope = (int(str(model.attributes.get(key, 0) or 0)) for key in ("kv_rank", "rope_dim"))
     if rank:
@@ -198,7 +200,7 @@ def cache_bytes(model: Model, tokens: float) -> float:
     if is_encoder(model):
         return 0.0
     return sum(
-        block.count * _cache(model, op) * (min(tokens, op.window) if op.window else tokens)
+        block.count * token_cache(model, op) * (min(tokens, op.window) if op.window else tokens)
         for block in model.layers
         for op in block.ops
         if op.kind == "attention"

@@ -13,6 +13,14 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.kernels.power_clock import borrowed_clock
 from podsim.results.served import Served, ServedBatch
+from podsim.serving.encoder_decoder import (
+    decoder_part,
+    decoder_step,
+    encoder_part,
+    encoder_pass,
+    has_encoder,
+    sequence_cache_bytes,
+)
 from podsim.serving.engines import Engine
 from podsim.serving.inference_passes import (
     Pass,
@@ -54,7 +62,7 @@ class Task:
         """encoder, generator or images."""
         if isinstance(self.network, ConvNet):
             return "images"
-        return "encoder" if is_encoder(self.network) else "generator"
+        return "encoder" if is_encoder(self.network) and not has_encoder(self.network) else "generator"
 
     @property
     def weights(self) -> float:
@@ -66,9 +74,11 @@ class Task:
     @property
     def cache(self) -> float:
         """B of keys and values of one sequence when its last token is there."""
-        return (
-            0.0 if isinstance(self.network, ConvNet) else cache_bytes(self.network, self.tokens + self.output)
-        )
+        if isinstance(self.network, ConvNet):
+            return 0.0
+        if has_encoder(self.network):
+            return sequence_cache_bytes(self.network, self.tokens, self.output)
+        return cache_bytes(self.network, self.tokens + self.output)
 
     @property
     def activations(self) -> float:
@@ -89,26 +99,54 @@ class Task:
         """FLOP of one sequence or image, arithmetic of products and attention."""
         if isinstance(self.network, ConvNet):
             return self.network.flops
-        per_token = attended = 0.0
-        for block in self.network.layers:
-            for op in block.ops:
-                copies = block.count * (block.top_k if op.expert else 1)
-                per_token += copies * 2.0 * op.n * op.k * (op.kind == "gemm")
-                if op.kind == "attention":
-                    attended += block.count * 2.0 * op.heads * (op.head_dim + (op.value_dim or op.head_dim))
-        length = self.tokens + self.output
-        return per_token * length + attended * length**2 / (1 if self.kind == "encoder" else 2)
+        if has_encoder(self.network):
+            parts = (
+                (encoder_part(self.network), self.tokens, "encoder"),
+                (decoder_part(self.network), self.output, ""),
+            )
+            return sum(_flops(model, length, kind) for model, length, kind in parts)
+        return _flops(self.network, self.tokens + self.output, self.kind)
+
+
+def _flops(model: Model, length: int, kind: str) -> float:
+    """FLOP of products and attention of one sequence."""
+    per_token = attended = 0.0
+    for block in model.layers:
+        for op in block.ops:
+            copies = block.count * (block.top_k if op.expert else 1)
+            per_token += copies * 2.0 * op.n * op.k * (op.kind == "gemm")
+            if op.kind == "attention":
+                attended += block.count * 2.0 * op.heads * (op.head_dim + (op.value_dim or op.head_dim))
+    return per_token * length + attended * length**2 / (1 if kind == "encoder" else 2)
 
 
 def _passes(task: Task, gpu: Gpu, batch_B: Floats) -> tuple[Pass, Pass | None]:
     """The pass over the input, and for a generator the pass of one more token at the mean length of the cache."""
     if isinstance(task.network, ConvNet):
         return image_pass(task.network, gpu, batch_B, precision=task.precision, sparse=task.sparse), None
+    if has_encoder(task.network):
+        step = decoder_step(
+            task.network,
+            gpu,
+            batch_B,
+            (task.tokens, task.output / 2),
+            precision=task.precision,
+            sparse=task.sparse,
+        )
+        return encoder_pass(
+            task.network, gpu, batch_B, task.tokens, precision=task.precision, sparse=task.sparse
+        ), step
     first = prompt_pass(task.network, gpu, batch_B, task.tokens, precision=task.precision, sparse=task.sparse)
     if not task.output:
         return first, None
-    mean = task.tokens + task.output / 2
-    return first, token_pass(task.network, gpu, batch_B, mean, precision=task.precision, sparse=task.sparse)
+    return first, token_pass(
+        task.network,
+        gpu,
+        batch_B,
+        task.tokens + task.output / 2,
+        precision=task.precision,
+        sparse=task.sparse,
+    )
 
 
 def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -> tuple[ServedBatch, ...]:

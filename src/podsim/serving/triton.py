@@ -50,11 +50,22 @@ def config_text(served: Served, *, classes: int = 1000, delay: float | None = No
     )
 
 
+_PLATFORMS = (
+    ("tensorrt", 'platform: "tensorrt_plan"'), ("onnx", 'platform: "onnxruntime_onnx"'),
+    ("tensorflow", 'platform: "tensorflow_savedmodel"'), ("torchscript", 'platform: "pytorch_libtorch"'),
+)  # fmt: skip
+"""start of an engine's name -> what Triton calls it"""
+
+
 def _backend(served: Served) -> str:
-    return 'backend: "tensorrtllm"' if served.kind == "generator" else 'platform: "tensorrt_plan"'
+    if served.kind == "generator":
+        return 'backend: "tensorrtllm"'
+    return next((text for name, text in _PLATFORMS if served.engine.startswith(name)), 'backend: "python"')
 
 
 def _tensors(served: Served, classes: int) -> str:
+    if served.kind == "samples":
+        return "# inputs and outputs: Triton completes them from the model file\n"
     if served.kind == "images":
         return _list("input", [("input", "TYPE_FP32", (3, served.tokens, served.tokens))]) + _list(
             "output", [("output", "TYPE_FP32", (classes,))]

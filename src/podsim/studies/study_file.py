@@ -26,9 +26,10 @@ from typing import Any
 from podsim.errors import PodsimError, unknown_name
 from podsim.options.plan_options import LayoutFields, PredictOptions, SearchOptions
 from podsim.options.question import options_of
+from podsim.options.scale_options import ScaleBestOptions
 from podsim.options.study_options import FewestOptions
 
-QUESTIONS = ("plan", "predict", "fewest")
+QUESTIONS = ("plan", "predict", "fewest", "scale")
 MOST_POINTS = 200_000
 _LARGEST = 1 << 20
 """B of the largest study file read"""
@@ -39,7 +40,12 @@ _LAYOUT = frozenset((*options_of(LayoutFields), "plan"))
 _TABLES = ("set", "limit")
 _OUTPUT = frozenset(("save", "launch", "detail", "top", "overrides"))
 """options of a question that a study does not take, or under another name"""
-_GROUPS = {"plan": SearchOptions, "predict": PredictOptions, "fewest": FewestOptions}
+_GROUPS = {
+    "plan": SearchOptions,
+    "predict": PredictOptions,
+    "fewest": FewestOptions,
+    "scale": ScaleBestOptions,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +54,7 @@ class Point:
 
     name: str
     question: str
-    """The question: plan, predict, or fewest."""
+    """The question: plan, predict, fewest, or scale."""
     settings: Mapping[str, Any]
     """The settings by the names of options; overrides as set.KEY, limits as limit.KEY."""
 

@@ -157,6 +157,8 @@ class _Bounds:
 
     def seconds_at(self, positions: Shaped[Array, "position"], jobs: int) -> Shaped[Array, "flags position"]:
         """Step seconds of plans at ascending positions."""
+        if not positions.size:
+            return np.empty((len(self.flags), 0))
         starts = [division.start for division in self.divisions]
         borders = [0, *np.searchsorted(positions, starts[1:]).tolist(), positions.size]
         parts = [
@@ -172,9 +174,9 @@ class _Bounds:
         """(positions of all plans that may be the fastest of their degrees or on the front, their step seconds)."""
         known = Contenders(plans=plans, least_seconds=self.least_seconds, memory_bytes=self.memory_bytes)
         first = known.first()
-        if first.size == 0:
-            return first, np.empty((len(self.flags), 0))
         seconds = self.seconds_at(first, jobs)
+        if first.size == 0:
+            return first, seconds
         last = known.after(first, seconds.min(axis=0))
         positions = np.union1d(first, last)
         every = np.empty((len(self.flags), positions.size))

@@ -8,6 +8,7 @@ from typing import Any
 
 from podsim.acceptance.compare_collectives import compare_collectives
 from podsim.acceptance.compare_ddp import compare_ddp
+from podsim.acceptance.compare_serving import compare_serving
 from podsim.acceptance.compare_storage import compare_storage
 from podsim.acceptance.compare_training import compare_training
 from podsim.errors import LabError
@@ -20,6 +21,7 @@ from podsim.options.serving_options import ServeOptions
 from podsim.results.compared_server import ComparedServer
 from podsim.results.lab import ComparedCollectives
 from podsim.results.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
+from podsim.results.served_real import ComparedServing, MeasuredServing
 from podsim.results.sweep import Sweep
 from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
 from podsim.serving.deployments.deployments import read_serving_plan
@@ -35,11 +37,15 @@ def _with_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:
 @question(CompareOptions, fill=_with_plan)
 def compare(
     options: CompareOptions,
-) -> ComparedCollectives | ComparedStorage | ComparedTraining | ComparedDdp | ComparedServer:
+) -> (
+    ComparedCollectives | ComparedStorage | ComparedTraining | ComparedDdp | ComparedServing | ComparedServer
+):
     """A measured run (--save of podsim measure or train, or of a benchmark of servers) and its predictions, side by side.
 
     `on` is the cluster that collectives or training ran on (a run on emulated links needs none), or the storage system
     that was read and written; podsim.acceptance.compare_storage says what is predicted of these.
+
+    A server's recorded arrivals and lengths are simulated again, with the step that a run of its own measured.
 
     Of collectives measured is the rank that took longest. A prediction is made of links (the table played on them),
     messages (a latency for each transfer that waits for another, as measured at the start of the run), burst (what the
@@ -59,6 +65,8 @@ def compare(
         )
     if options.cache_on:
         raise LabError(f"--cache-on is for runs of podsim measure loader; {name} is of another kind")
+    if isinstance(run, MeasuredServing):
+        return compare_serving(run, name)
     if isinstance(run, MeasuredTraining):
         if options.plan:
             check_plan(run, name, options.plan)

@@ -15,6 +15,7 @@ from podsim.learning.loss_fit import fit_law, fit_offset
 from podsim.learning.loss_law import NAMES, Array, LossLaw, constants_of
 from podsim.learning.loss_runs import Runs
 from podsim.learning.loss_table import RunTable, mixed_lines, read_runs
+from podsim.learning.loss_tuning import tune
 from podsim.options.question import question, wrong_choices
 from podsim.options.scale_options import ScaleFitOptions
 from podsim.results.scaling import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
@@ -58,6 +59,8 @@ def scale_fit(options: ScaleFitOptions) -> ScaleFit:
     if mixed := mixed_lines(table, law.loss(table.runs.parameters, table.runs.tokens, table.runs.unique)):
         raise PodsimError(mixed)
     answer = _answer(table, uses, law, errors)
+    tried = table.runs.where((uses == FITTED) | (uses == WORSE))
+    answer = replace(answer, tuning=tune(tried))
     if not options.shape and options.hold_out:
         checked = hold_out(runs, form, share=options.hold_out, bootstraps=min(options.bootstraps, 60))
         answer = replace(answer, held_out=checked)

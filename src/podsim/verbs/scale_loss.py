@@ -29,7 +29,7 @@ def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     """
     law = find_law(options.law)
     name, parameters, remarks = network_size(options.model, law)
-    tokens = read_count(options.tokens, "tokens")
+    tokens = _tokens(options, law, parameters)
     unique = None if options.unique_tokens is None else read_count(options.unique_tokens, "unique_tokens")
     if unique is not None:
         remarks += repetition_notes(law, tokens, unique)
@@ -56,6 +56,23 @@ def _curves(law: LossLaw, parameters: float, tokens: float, unique: float | None
     every = np.concatenate([tokens * factors, tokens * same])
     sizes = np.concatenate([parameters * same, parameters * factors])
     return loss_points(law, sizes, every, None if unique is None else np.minimum(unique, every))
+
+
+def _tokens(options: ScaleLossOptions, law: LossLaw, parameters: float) -> float:
+    """The tokens that were given, or those that reach the target. PodsimError for a target that no tokens reach."""
+    if (options.tokens is None) == (options.target is None):
+        raise PodsimError("give --tokens, as 15T, or --target LOSS, one of them").offer(tokens="15T")
+    if options.target is None:
+        return read_count(options.tokens or "", "tokens")
+    least = float(law.loss(parameters, 1e30))
+    tokens = law.tokens_for(options.target, parameters)
+    if not 1 <= tokens < 1e30:
+        floor = f"with {parameters:.3g} parameters the law {law.name} falls to {least:.3f} nats"
+        raise PodsimError(
+            f"target={options.target:g}: {floor} however many tokens, and to {law.constants['irreducible']:.3f} with any "
+            "number of parameters; take a larger network or a higher target"
+        )
+    return tokens
 
 
 @question(ScaleLawsOptions)

@@ -7,7 +7,7 @@ from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
 from podsim.results.best_serving import BestServing
 from podsim.results.compared_server import ComparedServer
-from podsim.results.scenario_run import ScenarioRun, StreamRun
+from podsim.results.scenario_run import EnsembleRun, ScenarioRun, StreamRun
 from podsim.results.served import Figure, Served
 from podsim.results.served_load import ServedLoad
 from podsim.serving.deployments.deployments import with_serving_plan
@@ -29,7 +29,7 @@ _OTHER_FORMATS = ("fp32", "tf32")
 @question(ServeOptions, fill=with_serving_plan)
 def serve(
     options: ServeOptions, *, progress: Progress | None = None
-) -> Served | ServedLoad | BestServing | ComparedServer | ScenarioRun | StreamRun | Figure:
+) -> Served | ServedLoad | BestServing | ComparedServer | ScenarioRun | StreamRun | EnsembleRun | Figure:
     """Predict a model's latency, throughput and memory by batch on GPUs or MIG instances, or simulate it under load.
 
     `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",

@@ -1,25 +1,31 @@
-"""What `podsim serve` answers for a network that writes no text: batches, a scenario, or streams."""
+"""What `podsim serve` answers for a network that writes no text: batches, a scenario, streams, an ensemble."""
 
 from __future__ import annotations
 
 from podsim.errors import PodsimError
 from podsim.options.question import wrong_choices
 from podsim.options.serving_options import ServeOptions
-from podsim.results.scenario_run import ScenarioRun, StreamRun
+from podsim.results.scenario_run import EnsembleRun, ScenarioRun, StreamRun
 from podsim.results.served import Served
 from podsim.verbs.serve_batches import serve_batches
+from podsim.verbs.serve_ensemble import serve_ensemble
 from podsim.verbs.serve_scenario import serve_scenario
 from podsim.verbs.serve_streams import serve_streams
 
 _STREAMS = ("context", "tracker")
 """options that only streams read"""
+_OF_STEPS = ("batch", "precision", "tokens", "engine", "queue_delay")
+"""what the table of a step states"""
 
 
-def serve_network(options: ServeOptions) -> Served | ScenarioRun | StreamRun:
+def serve_network(options: ServeOptions) -> Served | ScenarioRun | StreamRun | EnsembleRun:
     """The answer of `podsim serve` for a network on each GPU or instance.
 
     Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
     """
+    if options.model.endswith(".toml"):
+        _check_ensemble(options)
+        return serve_ensemble(options)
     if wrong := wrong_choices(options, "scenario"):
         raise PodsimError("; ".join(wrong))
     is_stream = bool(options.chunk or options.video or options.streams is not None)
@@ -41,3 +47,14 @@ def serve_network(options: ServeOptions) -> Served | ScenarioRun | StreamRun:
             f"{', '.join(unread)}: for streams, which --chunk 160ms or --video 1080p30 asks for"
         )
     return serve_batches(options)
+
+
+def _check_ensemble(options: ServeOptions) -> None:
+    """Raise PodsimError for options that are of one network."""
+    names = ("scenario", "chunk", "video", "streams", "context", "tracker", "tables", "input", *_OF_STEPS)
+    wrong = [name for name in names if getattr(options, name)]
+    if wrong:
+        raise PodsimError(
+            f"{', '.join(wrong)}: not of an ensemble, which takes --rate, --latency and --percentile; "
+            f"a step's table in the file has {', '.join(_OF_STEPS)}"
+        )

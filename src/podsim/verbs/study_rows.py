@@ -13,6 +13,7 @@ from podsim.results.study import FITS, NO_ANSWER, NO_FIT, StudyRow
 from podsim.training.job_inputs import split_overrides
 from podsim.verbs.plan import plan
 from podsim.verbs.predict import predict
+from podsim.verbs.scale_best import scale_best
 from podsim.verbs.whole_run import with_expense
 
 
@@ -24,6 +25,11 @@ def plan_row(settings: Mapping[str, Any]) -> StudyRow:
 def predict_row(settings: Mapping[str, Any]) -> StudyRow:
     """The row of one plan."""
     return _row("predict", settings, _predicted)
+
+
+def scale_row(settings: Mapping[str, Any]) -> StudyRow:
+    """The row of the network that learns most in some days, and its loss."""
+    return _row("scale", settings, _learned)
 
 
 def options_of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +76,11 @@ def _planned(row: StudyRow, options: dict[str, Any]) -> StudyRow:
 
 def _predicted(row: StudyRow, options: dict[str, Any]) -> StudyRow:
     return _filled(row, predict(**options))
+
+
+def _learned(row: StudyRow, options: dict[str, Any]) -> StudyRow:
+    answer = scale_best(**options)
+    return replace(_filled(row, answer.prediction), loss=answer.loss)
 
 
 def _filled(row: StudyRow, prediction: Prediction) -> StudyRow:

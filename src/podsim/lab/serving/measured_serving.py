@@ -1,0 +1,126 @@
+"""The measurement of a server: a run that measures the time of its steps, then runs at shares of what it can answer."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from podsim.lab import usage
+from podsim.lab.serving.load_generator import SentRequest, Server, send_requests
+from podsim.lab.serving.served_run import SentLoad, ServerJob, ServerRun, run_server
+from podsim.lab.wires import load_torch
+from podsim.results.served_real import MeasuredRequest, MeasuredServing
+
+Draw = Callable[[float, int, int], SentLoad]
+"""gives requests at (1/s, number, seed); infinity: without times"""
+Progress = Callable[[int, int], None]
+"""is called with (requests that were answered, all)"""
+QUIET = 0.05
+"""share of the processors' time that other programs may take"""
+_CLIENTS = (1, 2, 4, 8)
+"""clients of the loops that measure steps, besides one that fills all sequences"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingMeasurement:
+    """What is measured."""
+
+    job: ServerJob
+    shares: tuple[float, ...]
+    """share. The loads."""
+    requests: int
+    """The requests of each load."""
+    draw: Draw
+    seed: int
+    tries: int = 1
+    """The runs at a load, until other programs take little enough."""
+
+
+def measure_server(
+    asked: ServingMeasurement, progress: Progress = lambda _done, _all: None
+) -> MeasuredServing:
+    """The runs of podsim's own server. A run in which other programs take over 5 % is repeated."""
+    job, runs, started = asked.job, list[ServerRun](), usage.now_text()
+    calibration, saturation = _calibrated(asked)
+    total = asked.requests * len(asked.shares)
+    for number, share in enumerate(asked.shares):
+        load = asked.draw(share * saturation, asked.requests, asked.seed + number)
+        before = number * asked.requests
+
+        def count(done: int, before: int = before) -> None:
+            progress(before + done, total)
+
+        tried: list[ServerRun] = []
+        while len(tried) < asked.tries and not any(run.others <= QUIET for run in tried):
+            tried.append(run_server(job, load, count))
+        runs.append(min(tried, key=lambda run: run.others))
+    rows = np.array([row for run in (*runs, calibration) for row in run.steps], np.float64)
+    columns = [tuple(column.tolist()) for column in rows.T]
+    torch, spec = load_torch(), job.spec
+    return MeasuredServing(
+        server=f"podsim's own: {spec.layers} layers of width {spec.hidden}, random weights, one core", url="",
+        sequences=job.sequences, budget=job.budget, saturation=saturation, shares=asked.shares,
+        rates=tuple(share * saturation for share in asked.shares), others=tuple(run.others for run in runs),
+        calibration_others=calibration.others,
+        step_run=tuple(k for k, run in enumerate((*runs, calibration)) for _ in run.steps),
+        step_end=columns[0], step_seconds=columns[1], step_decoding=columns[2], step_context=columns[3],
+        step_prompts=columns[4], step_new=columns[5], step_pairs=columns[6], host=platform.node(), cores=usage.cores(),
+        software=f"PyTorch {torch.__version__}, Python {platform.python_version()}", started=started,
+        rows=_rows([run.requests for run in runs]),
+    )  # fmt: skip
+
+
+def _calibrated(asked: ServingMeasurement) -> tuple[ServerRun, float]:
+    """(the steps of loops of few to many clients, 1/s of answers to those that keep all sequences busy)."""
+    job, steps, others, rate = asked.job, list[list[float]](), 0.0, 0.0
+    for clients in (*(each for each in _CLIENTS if each < job.sequences), 2 * job.sequences):
+        count = max(40, 12 * clients)
+        load = asked.draw(float("inf"), count, asked.seed + 1000 + clients)
+        run = run_server(
+            job, SentLoad(prompts=load.prompts, outputs=load.outputs, clients=clients, seed=load.seed)
+        )
+        done = sorted(row.done for row in run.requests)
+        first, last = count // 5, count - count // 5 - 1
+        rate = (last - first) / (done[last] - done[first])
+        steps += run.steps
+        others = max(others, run.others)
+    return ServerRun(requests=[], steps=steps, others=others), rate
+
+
+def measure_url(
+    server: Server,
+    url: str,
+    load: SentLoad,
+    rate: float,
+    prompts: Sequence[Sequence[int]],
+    progress: Progress,
+) -> MeasuredServing:
+    """One run against a server of others, which streams completions as OpenAI's do."""
+    before, started = usage.clocks(), usage.now_text()
+    rows = send_requests(
+        server, prompts, load.outputs, times=load.times, clients=load.clients,
+        progress=lambda done: progress(done, len(prompts)),
+    )  # fmt: skip
+    answered = [row for row in rows if not row.error]
+    failed = next((row.error for row in rows if row.error), "")
+    note = f"; {len(rows) - len(answered)} requests failed: {failed}" if failed else ""
+    return MeasuredServing(
+        server=f"{server.model or 'a server'} at {server.host}:{server.port}{note}", url=url, sequences=0, budget=0,
+        saturation=0.0, shares=(0.0,), rates=(rate,), others=(usage.others_since(before),), calibration_others=0.0,
+        step_end=(), step_run=(), step_seconds=(), step_decoding=(), step_context=(), step_prompts=(), step_new=(),
+        step_pairs=(), host=platform.node(), cores=usage.cores(), software=f"Python {platform.python_version()}",
+        started=started, rows=_rows([answered]),
+    )  # fmt: skip
+
+
+def _rows(runs: Sequence[Sequence[SentRequest]]) -> tuple[MeasuredRequest, ...]:
+    return tuple(
+        MeasuredRequest(
+            run=number, sent=row.sent, first=row.first, done=row.done, prompt=row.prompt, tokens=row.tokens
+        )
+        for number, rows in enumerate(runs)
+        for row in rows
+    )

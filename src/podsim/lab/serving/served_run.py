@@ -1,0 +1,137 @@
+"""One run of the real server: a process on its own core answers what a load generator on another core sends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from podsim.errors import LabError
+from podsim.lab import usage
+from podsim.lab.processes import fork, kill, stopped_by_signals
+from podsim.lab.serving.batching_engine import BatchingEngine
+from podsim.lab.serving.cached_gpt import CachedGpt
+from podsim.lab.serving.load_generator import SentRequest, Server, fetch_steps, send_requests
+from podsim.lab.serving.stream_server import StreamServer
+from podsim.lab.wires import load_torch
+from podsim.workload.specification import Transformer
+
+_WARM_UP = 20
+"""requests before those that count"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerJob:
+    """The network, and the limits of the engine."""
+
+    spec: Transformer
+    sequences: int
+    budget: int
+    """The tokens of a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentLoad:
+    """The requests of a run."""
+
+    prompts: Sequence[int]
+    """The tokens of each prompt."""
+    outputs: Sequence[int]
+    times: Sequence[float] | None = None
+    """s. The time at which each is sent; None: clients in a loop."""
+    clients: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerRun:
+    """What the clients saw, and what the server computed."""
+
+    requests: list[SentRequest]
+    steps: list[list[float]]
+    """(end, s, decoding sequences, mean context, chunks, new tokens, pairs) of each step."""
+    others: float
+    """share. The part of the processors' time that other programs took."""
+
+
+def run_server(
+    job: ServerJob, load: SentLoad, progress: Callable[[int], None] = lambda _done: None
+) -> ServerRun:
+    """Start the server, send the requests, and end it. Raises LabError where it fails, or a request does."""
+    load_torch().set_num_threads(1)
+    before = usage.clocks()
+    with stopped_by_signals(), _server(job) as (port, pid), _pinned(0):
+        server = Server(host="127.0.0.1", port=port)
+        rng = np.random.default_rng(load.seed)
+        prompts = [rng.integers(0, job.spec.vocab, count).tolist() for count in load.prompts]
+        count = min(_WARM_UP, len(prompts))
+        send_requests(server, prompts[:count], load.outputs[:count], clients=2)
+        rows = send_requests(
+            server, prompts, load.outputs, times=load.times, clients=load.clients, progress=progress
+        )
+        steps = fetch_steps(server)
+        os.waitpid(pid, 0)
+    if failed := [row.error for row in rows if row.error]:
+        raise LabError(f"{len(failed)} of {len(rows)} requests failed: {failed[0]}")
+    first = _first_step(steps)
+    return ServerRun(requests=rows, steps=steps[first:], others=usage.others_since(before))
+
+
+def _first_step(steps: Sequence[Sequence[float]]) -> int:
+    """The first step after the warm-up, at whose end the generator pauses for 50 ms."""
+    gaps = [later[0] - later[1] - sooner[0] for sooner, later in pairwise(steps)]
+    return next((k + 1 for k, gap in enumerate(gaps) if gap > 0.03), 0)
+
+
+@contextmanager
+def _server(job: ServerJob) -> Iterator[tuple[int, int]]:
+    """(port, pid) of a server in a process of its own, which is gone after the block."""
+    reader, writer = os.pipe()
+
+    def work() -> int:
+        os.close(reader)
+        _pin(-1)
+        network = CachedGpt(job.spec, job.sequences, job.spec.sequence)
+        server = StreamServer(
+            BatchingEngine(network, job.sequences, job.budget), job.spec.sequence, job.spec.vocab
+        )
+        os.write(writer, str(server.port).encode())
+        os.close(writer)
+        server.run()
+        return 0
+
+    pid = fork(work)
+    os.close(writer)
+    try:
+        with os.fdopen(reader, "rb") as pipe:
+            text = pipe.read()
+        if not text:
+            raise LabError("the server did not start")
+        yield int(text), pid
+    finally:
+        with suppress(ChildProcessError):
+            kill([pid])
+
+
+def _pin(position: int) -> None:
+    """Stay on one core of those that there are."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[position]})
+
+
+@contextmanager
+def _pinned(position: int) -> Iterator[None]:
+    """Stay on one core in the block."""
+    if not hasattr(os, "sched_getaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    try:
+        _pin(position)
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)

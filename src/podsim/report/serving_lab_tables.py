@@ -1,0 +1,74 @@
+"""Reports of servers that ran for real, and of their simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from podsim.report.columns import Column, Table, percent, quantity_text, short_seconds, signed_percent
+from podsim.report.screen import Block, Rows, dim
+from podsim.results.served_real import ComparedServing, ComparedServingRow, MeasuredServing
+
+
+def measured_report(run: MeasuredServing) -> Iterator[Block]:
+    """A line for each load: rates, and percentiles of the times."""
+    yield f"{run.server}; {run.host}, {run.cores} cores, {run.software}"
+    if run.saturation:
+        limits = f"{run.sequences} sequences, {run.budget} tokens a step"
+        yield f"{limits}: at most {run.saturation:,.4g} answers a second; {len(run.step_seconds):,} steps timed"
+    columns = (
+        Column("load", "0", align="r"),
+        Column("rate", "1", align="r"),
+        Column("answers", "2", ":,d"),
+        Column("tokens/s", "3", ":,.0f"),
+        Column("first token p50", "4", "s", digits=3),
+        Column("p99", "5", "s", digits=3),
+        Column("end to end p50", "6", "s", digits=3),
+        Column("p99", "7", "s", digits=3),
+        Column("others", "8", ":.0%"),
+    )
+    rows = [_line(run, number) for number in range(len(run.rates))]
+    yield from ("", Rows(Table(columns=columns), rows))
+    if run.sequences:
+        yield dim(
+            "podsim compare FILE simulates the recorded requests; others: processors' time of other programs"
+        )
+
+
+def _line(run: MeasuredServing, number: int) -> tuple[str | float, ...]:
+    """The cells of one run."""
+    rows = [row for row in run.rows if row.run == number]
+    load = f"{run.shares[number]:.0%}" if run.shares[number] else "-"
+    rate = f"{run.rates[number]:,.4g} /s" if run.rates[number] else "-"
+    if not rows:
+        return (load, rate, 0, 0.0, 0.0, 0.0, 0.0, 0.0, run.others[number])
+    first = np.percentile([row.first - row.sent for row in rows], (50, 99)).tolist()
+    end = np.percentile([row.done - row.sent for row in rows], (50, 99)).tolist()
+    span = max(row.done for row in rows) - min(row.sent for row in rows)
+    tokens = sum(row.tokens for row in rows) / max(span, 1e-9)
+    return (load, rate, len(rows), tokens, *first, *end, run.others[number])
+
+
+def compared_serving_report(compared: ComparedServing) -> Iterator[Block]:
+    """Measured and simulated figures side by side."""
+    yield f"{compared.server}, {compared.run}"
+    yield f"step: {compared.cost}"
+    columns = (
+        Column("load", lambda row: f"{row.load:.0%}", align="r"),
+        Column("figure", ""),
+        Column("measured", lambda row: _value(row, row.measured), align="r"),
+        Column("simulated", lambda row: _value(row, row.simulated), align="r"),
+        Column("difference", "", signed_percent, align="r"),
+        Column("", lambda row: "" if row.verdict == "comparable" else "not comparable"),
+    )
+    yield from ("", Rows(Table(columns=columns), compared.rows), "")
+    if compared.mean is None or compared.largest is None:
+        most = max(row.others for row in compared.rows)
+        yield f"No run can be compared: other programs took up to {percent(most)} of the processors; at most 5 % may."
+    else:
+        yield f"mean {percent(compared.mean)}, largest {percent(compared.largest)} of the runs that can be compared"
+
+
+def _value(row: ComparedServingRow, value: float) -> str:
+    return short_seconds(value) if row.unit == "s" else quantity_text(value, row.unit)

@@ -1,0 +1,120 @@
+"""`podsim measure serving`: a small language model that is really served under load, or the server of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, isfinite
+
+import numpy as np
+
+from podsim.errors import LabError, PodsimError
+from podsim.lab.options import no_folder, outside
+from podsim.lab.record import write_run
+from podsim.lab.serving.load_generator import read_url
+from podsim.lab.serving.measured_serving import ServingMeasurement, measure_server, measure_url
+from podsim.lab.serving.served_run import SentLoad, ServerJob
+from podsim.options.measure_options import MeasureServingOptions
+from podsim.options.question import question
+from podsim.results.served_real import MeasuredServing
+from podsim.serving.load.request_streams import RequestStream, draw_requests
+from podsim.units import parse_quantity
+from podsim.verbs.load_inputs import read_rate
+from podsim.workload.specification import Transformer, resolve
+
+_VOCAB = 512
+
+
+@question(MeasureServingOptions)
+def measure_serving(
+    options: MeasureServingOptions, *, progress: Callable[[int, int], None] = lambda _done, _all: None
+) -> MeasuredServing:
+    """Requests to a real server, timed by token: podsim's own on one core at shares of what it can answer, or `url`.
+
+    The server of podsim is a small GPT with random weights, in continuous batches, on loopback. First clients in loops
+    measure the time of its steps; then requests arrive at each load. `progress` is called with (requests that were
+    answered, all). Raises PodsimError for what makes no sense, LabError for a server that fails.
+    """
+    _check(options)
+
+    def draw(rate: float, requests: int, seed: int) -> SentLoad:
+        table = draw_requests(RequestStream(
+            requests=requests, rate=rate, arrivals=options.arrivals, input_tokens=options.input_tokens,
+            output_tokens=options.output_tokens, seed=seed,
+        ))  # fmt: skip
+        return SentLoad(
+            prompts=table.input_tokens.tolist(), outputs=table.output_tokens.tolist(), seed=seed,
+            times=table.arrival.tolist() if isfinite(rate) else None,
+        )  # fmt: skip
+
+    measured = _others(options, draw, progress) if options.url else _own(options, draw, progress)
+    if options.save is not None:
+        write_run(options.save, measured)
+    return measured
+
+
+def _check(options: MeasureServingOptions) -> None:
+    """Raise PodsimError with all that makes no sense."""
+    wrong = outside((
+        ("requests", options.requests, 1, 1_000_000), ("sequences", options.sequences, 1, 256),
+        ("budget", options.budget, 1, 65_536), ("layers", options.layers, 1, 64), ("hidden", options.hidden, 16, 4096),
+        ("seed", options.seed, 0, 2**31), ("tries", options.tries, 1, 10),
+    ))  # fmt: skip
+    if options.hidden % 16:
+        wrong.append(f"--hidden {options.hidden}; it must be a multiple of 16")
+    if wrong:
+        raise PodsimError("; ".join(wrong))
+    if problem := no_folder(options.save):
+        raise LabError(*problem)
+
+
+def _own(
+    options: MeasureServingOptions,
+    draw: Callable[[float, int, int], SentLoad],
+    progress: Callable[[int, int], None],
+) -> MeasuredServing:
+    """The runs of podsim's own server."""
+    if options.rate or options.clients or options.model:
+        raise PodsimError("--rate, --clients and --model are for --url; podsim's own server runs at --loads")
+    shares = _shares(options.loads)
+    few = draw(inf, max(options.requests, 1000), options.seed)
+    longest = max(int(np.max(np.add(few.prompts, few.outputs))) * 2, 64)
+    heads = 4 if options.hidden >= 64 else options.hidden // 16
+    spec = resolve(Transformer(
+        name="served-gpt", layers=options.layers, hidden=options.hidden, heads=heads, vocab=_VOCAB, sequence=longest,
+        ffn=4 * options.hidden, positions=longest, tied=False,
+    ))  # fmt: skip
+    job = ServerJob(spec=spec, sequences=options.sequences, budget=options.budget)
+    asked = ServingMeasurement(
+        job=job, shares=shares, requests=options.requests, draw=draw, seed=options.seed
+    )
+    return measure_server(asked, progress)
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    """Loads from 30%,60%,80%."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    shares = tuple(
+        parse_quantity(part.removesuffix("%"), what="loads") / (100 if part.endswith("%") else 1)
+        for part in parts
+    )
+    if not shares or not all(0.01 <= share <= 1.5 for share in shares):
+        raise PodsimError(f"loads={text[:40]!r}: shares of what the server can answer, as 30%,60%,80%")
+    return shares
+
+
+def _others(
+    options: MeasureServingOptions,
+    draw: Callable[[float, int, int], SentLoad],
+    progress: Callable[[int, int], None],
+) -> MeasuredServing:
+    """A run against a server of others."""
+    if bool(options.rate) == bool(options.clients):
+        names = ("--rate 5/s", "--clients 16")
+        raise PodsimError(f"--url needs a load: {' or '.join(names)}, one of them")
+    rate = read_rate(options.rate) if options.rate else inf
+    server, load = read_url(options.url, options.model), draw(rate, options.requests, options.seed)
+    rng = np.random.default_rng(options.seed)
+    prompts = [rng.integers(100, 5000, count).tolist() for count in load.prompts]
+    if options.clients:
+        load = SentLoad(prompts=load.prompts, outputs=load.outputs, clients=options.clients)
+    return measure_url(server, options.url, load, rate if isfinite(rate) else 0.0, prompts, progress)
