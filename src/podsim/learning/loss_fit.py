@@ -36,9 +36,9 @@ _MANY = 120
 """The number of runs beyond which they pull less with every further one."""
 _STARTS = 6
 _SEEDS = 0.002
-_SCATTERED, _DRIFT = 1.3, 0.005
-"""share, factor, share. The least scatter of runs; what makes 80 % bands hold 80 % of the runs held out from calibrate
-sources (the top 20 and 35 % of their compute): a factor of the scatter, and the drift for each factor e outside."""
+_DRIFT, _CLIMB = 0.005, 0.002
+"""share. The least scatter of runs; and what makes 80 % bands hold 80 % of the runs held out from calibrate sources (the
+top 20, 35 and 50 % of their compute): drift for each factor e outside the range, and climb for each of compute above."""
 _SEED = 22
 _SCALES = np.geomspace(0.3, 300.0, 61)
 _TURNS = 3
@@ -244,7 +244,7 @@ def with_scatter(law: LossLaw, runs: Runs) -> LossLaw:
     residual = np.abs(np.log(runs.loss) - np.log(law.loss(runs.parameters, runs.tokens, runs.unique)))
     kept = np.sort(residual)[: max(1, int(np.ceil(0.9 * len(residual))))]
     scatter = max(float(np.sqrt(np.mean(kept**2))), _SEEDS)
-    return replace(law, scatter=_SCATTERED * scatter, drift=_DRIFT)
+    return replace(law, scatter=scatter, drift=_DRIFT, climb=_CLIMB)
 
 
 def fit_offset(shape: LossLaw, runs: Runs, *, name: str) -> LossLaw:
@@ -268,4 +268,4 @@ def fit_offset(shape: LossLaw, runs: Runs, *, name: str) -> LossLaw:
 
 def _range(runs: Runs) -> FittedRange:
     ends = [(float(values.min()), float(values.max())) for values in (runs.parameters, runs.tokens)]
-    return FittedRange(runs=len(runs), parameters=ends[0], tokens=ends[1])
+    return FittedRange(runs=len(runs), parameters=ends[0], tokens=ends[1], compute=float(runs.compute.max()))

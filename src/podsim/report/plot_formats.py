@@ -42,12 +42,12 @@ def _draw_bits(figure: Figure, rows: Sequence[FormatRow]) -> None:
     """A box for each bit: sign, exponent (range), mantissa (precision)."""
     height = figure.get_size_inches()[1]
     axes = figure.add_axes((0.12, 0.05, 0.86, 1.0 - 0.8 / height))
-    for place, row in enumerate(rows):
+    for line, row in enumerate(rows):
         kinds = [_SIGN] * row.sign + [_EXPONENT] * row.exponent + [_MANTISSA] * row.mantissa
         for bit, colour in enumerate(kinds[:_MOST]):
-            axes.barh(place, 0.94, left=bit, height=0.62, color=colour, edgecolor="white", linewidth=0.4)
+            axes.barh(line, 0.94, left=bit, height=0.62, color=colour, edgecolor="white", linewidth=0.4)
         text = f"{row.exponent} + {row.mantissa}" + (f", {row.block} share a scale" if row.block else "")
-        axes.text(min(len(kinds), _MOST) + 0.4, place, text, va="center", fontsize=8, color=INK)
+        axes.text(min(len(kinds), _MOST) + 0.4, line, text, va="center", fontsize=8, color=INK)
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.invert_yaxis()
     axes.set_xlim(0, _MOST + 6)

@@ -9,7 +9,7 @@ from typing import Any
 
 from podsim.report.columns import Column, Table, days
 from podsim.report.predictions import cluster_name, layout
-from podsim.report.screen import Block, Rows, bold, facts, items
+from podsim.report.screen import Block, Paragraph, Rows, bold, facts, items
 from podsim.results.scaling import (
     LawAdvice,
     LossConstants,
@@ -178,8 +178,15 @@ def _loss_facts(answer: ScaleLoss) -> Iterator[tuple[str, str, str]]:
             f"{answer.tokens / answer.unique:.2f} passes over them",
         )
     yield "compute", f"{answer.flops:.3g} FLOPs", f"the best size reaches {answer.best.loss:.3f}"
-    for name, rate in answer.rate.items():
-        yield "learning rate", f"{rate:.2g}", f"{name}; batch {count_text(answer.batch.get(name))} tokens"
+    yield from _rate_facts(answer)
+
+
+def _rate_facts(answer: ScaleBest | ScaleLoss) -> Iterator[tuple[str, str, str]]:
+    """The learning rates and batches that named laws advise."""
+    if answer.rate:
+        rates = " or ".join(f"{rate:.2g}" for rate in answer.rate.values())
+        batches = " or ".join(count_text(answer.batch.get(name)) for name in answer.rate)
+        yield "learning rate", rates, f"batch {batches} tokens ({', '.join(answer.rate)})"
 
 
 def best_report(answer: ScaleBest) -> Iterator[Block]:
@@ -190,6 +197,7 @@ def best_report(answer: ScaleBest) -> Iterator[Block]:
         f"after {days(answer.seconds)}"
     )
     yield facts(*_best_facts(answer))
+    yield Paragraph(answer.command, indent="         ", first="  Type   ")
     yield from ("", bold("Models of the catalog with the same compute"), Rows(_KNOWN, answer.known[:3]))
     yield from ("", bold("Best network for other days"), Rows(_FRONT, answer.front[::2]))
     yield from items("Remarks", (*answer.notes, _comparable(answer.law)))
@@ -222,14 +230,12 @@ def _best_facts(answer: ScaleBest) -> Iterator[tuple[str, str, str]]:
             f"{format_quantity(money.low, '', digits=3)} USD",
             f"to {format_quantity(money.high, '', digits=3)} USD",
         )
-    for name, rate in answer.rate.items():
-        yield "learning rate", f"{rate:.2g}", f"{name}; batch {count_text(answer.batch.get(name))} tokens"
-    yield "type", "", answer.command
+    yield from _rate_facts(answer)
 
 
 def _comparable(law: LossConstants) -> str:
     """What a loss may be compared with."""
-    return f"a loss is comparable within one tokenizer and validation set: {law.source}"
+    return f"losses are of one tokenizer and validation set: {law.source}"
 
 
 def ladder_report(answer: ScaleLadder) -> Iterator[Block]:

@@ -51,7 +51,7 @@ VIEWS: Mapping[str, View] = {
         "worker_tables:exchange_report", "worker_tables:exchange_rows", data="worker_tables:exchange_data"
     ),
     "FailRun": View("storage_tables:fail_report", "rows"),
-    "Figure": View("serving:figure_report", "rows"),
+    "Figure": View("serving:figure_report", "rows", "plot_published:published_figure"),
     "FigureList": View("serving:figures_report", "rows"),
     "FioRun": View("storage_tables:fio_report", "rows", "plot_storage:fio_figure"),
     "Goodput": View("run_tables:goodput_report", "", "plot_runs:goodput_figure"),
@@ -74,7 +74,7 @@ VIEWS: Mapping[str, View] = {
     "MeasuredServing": View("serving_lab_tables:measured_report", "rows"),
     "MeasuredTraining": View("lab_tables:training_report", "rows", "plot_losses:loss_figure"),
     "MigPlan": View("mig_tables:plan_report"),
-    "MinutesTable": View("minutes_tables:minutes_report", "rows"),
+    "MinutesTable": View("minutes_tables:minutes_report", "rows", "plot_minutes:minutes_figure"),
     "PackResult": View("queue_tables:pack_report", "rows", "plot_queue:pack_figure"),
     "PlanRead": View("launches:launch_report"),
     "PlanResult": View("glance:plans_glance", "", "plot_plans:plans_figure"),

@@ -18,6 +18,8 @@ class FittedRange:
     """count. The fewest and the most parameters."""
     tokens: tuple[float, float]
     """count. The fewest and the most tokens."""
+    compute: float
+    """FLOP. The most compute, 6 FLOPs for a parameter and a token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,8 @@ class LossConstants:
     """share. The typical error of a run within the fitted range."""
     drift: float = 0.0
     """share. The growth of the error for each factor e outside the fitted range."""
+    climb: float = 0.0
+    """share. The growth of the error for each factor e of compute above the fitted runs."""
     notes: tuple[str, ...] = ()
 
 

@@ -25,7 +25,7 @@ from podsim.serving.best_search import (
     split_pools,
     way_of,
 )
-from podsim.serving.best_simulated import Outcome, estimate_of, pool_of, simulate_way
+from podsim.serving.best_simulated import Outcome, estimate_of, pool_of, sampled, simulate_way
 from podsim.serving.best_words import brief_words, short_words, way_words
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.serving_limits import least_by_layouts, least_latencies, shortage
@@ -61,6 +61,8 @@ class _Search:
 
     layouts: list[Layout]
     candidates: Candidates
+    fewest: int
+    """count. The fewest GPUs that keep the objective; 0 if none do."""
     notes: tuple[str, ...]
 
 
@@ -74,8 +76,7 @@ def search_best(case: ServingCase) -> BestServing:
     least = _checked_limits(case, search.layouts)
     rows = best_rows(search.candidates, case.objective, case.cluster.gpus, SIMULATED)
     ways = _ranked(case, [_way(case, search, row) for row in rows])
-    inside = int((search.candidates.gpus <= case.cluster.gpus).sum())
-    fewest = fewest_gpus(search.candidates, case.objective)
+    fewest = search.fewest
     if kept := [way.gpus for way in ways if way.keeps]:
         fewest = min([*kept, *([fewest] if fewest else [])])
     return BestServing(
@@ -83,7 +84,7 @@ def search_best(case: ServingCase) -> BestServing:
         input_tokens=case.load.input_tokens, output_tokens=case.load.output_tokens, source=case.requests.source,
         first_limit=_finite(case.objective.first), each_limit=_finite(case.objective.each),
         percentile=case.objective.percentile, ways=ways, front=_front(case, search.layouts), fewest=fewest,
-        candidates=inside, simulated=len(rows), requests=len(case.requests), least=least,
+        candidates=len(search.candidates), simulated=len(rows), requests=len(case.requests), least=least,
         price=_price_words(case.offer), other_format=_other_format(case, fewest), notes=(*case.notes, *search.notes),
         longest=int((case.requests.input_tokens + case.requests.output_tokens).max()),
         seconds=time.perf_counter() - started,
@@ -102,15 +103,17 @@ def _priced(case: ServingCase, choices: Choices) -> _Search:
         if not any("before any sequence" in reason or "hold no sequence" in reason for reason in reasons):
             raise PlanError(list(dict.fromkeys(reasons))[:3])
         raise shortage(case.model, case.cluster, choices, WEIGHT_FORMATS)
-    parts = [one_pool(layouts, case.load, case.objective, case.cluster.gpus)]
+    together, beyond = one_pool(layouts, case.load, case.objective, case.cluster.gpus)
     link = _link_rate(case.cluster)
     split = (
         split_pools(layouts, case.load, case.objective, case.cluster.gpus, link) if choices.is_split else None
     )
-    candidates = pinned(joined(parts if split is None else [*parts, split]), choices.pins)
+    candidates = pinned(joined([together, *([] if split is None else [split])]), choices.pins)
     count = len(layouts) + len(reasons)
+    few = [count for count in (fewest_gpus(candidates, case.objective), beyond) if count]
+    fewest = min(few, default=0)
     notes = (f"{len(reasons)} of {count} layouts do not fit or cannot run",) if reasons else ()
-    return _Search(layouts=layouts, candidates=candidates, notes=notes)
+    return _Search(layouts=layouts, candidates=candidates, notes=notes, fewest=fewest)
 
 
 def _link_rate(cluster: Cluster) -> float:
@@ -147,9 +150,9 @@ def _way(case: ServingCase, search: _Search, row: int) -> ServingWay:
     candidates, layouts = search.candidates, search.layouts
     way = way_of(layouts, candidates, row)
     reading = layouts[candidates.prefill[row]] if way.prefill is not None else None
-    outcome = simulate_way(
-        pool_of(way, reading, layouts[candidates.layout[row]], case.cluster), case.requests, case.objective
-    )
+    part, requests = sampled(way, case.requests)
+    pool = pool_of(part, reading, layouts[candidates.layout[row]], case.cluster)
+    outcome = simulate_way(pool, requests, case.objective)
     tokens = case.load.rate * case.load.output_tokens
     cost = None if case.offer is None else case.offer.low * way.gpus / tokens * 1e6
     return ServingWay(
@@ -204,7 +207,7 @@ def _other_format(case: ServingCase, fewest: int) -> str:
         search = _priced(case, replace(case.choices, formats=tuple((other, cache) for cache in caches)))
     except PlanError:
         return ""
-    gpus = fewest_gpus(search.candidates, case.objective)
+    gpus = search.fewest
     if not gpus or (fewest and gpus >= fewest):
         return ""
     than = f" instead of {fewest}" if fewest else ""

@@ -69,6 +69,14 @@ def read_language_setup(options: ServeOptions, sequences: int = _ROOM, length: i
     plan = divided_plan(
         model, cluster, _formats(options, cluster, engine), options, (length or tokens + output, sequences)
     )
+    limit = plan.max_batched_tokens or engine.max_batched_tokens
+    if not plan.chunked_prefill and tokens > limit:
+        error = PlanError(
+            [
+                f"tokens={tokens:,}: a prompt that may not be split has at most {limit:,} tokens, those of a step"
+            ]
+        )
+        raise error.offer(max_batched_tokens=tokens)
     return LanguageSetup(model=model, cluster=cluster, plan=plan, engine=engine, tokens=tokens, output=output)
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
 from podsim.hardware.cluster import Cluster
+from podsim.options.load_options import LoadOptions
+from podsim.options.question import options_of
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.benchmark_files import read_requests
 from podsim.serving.language_notes import plan_words
@@ -45,11 +47,12 @@ class LoadInputs:
     cluster: Cluster
     clients: int
     think: float
-    """s."""
+    """s. The mean time that a client thinks."""
     share: float
     """share. The rate over that at which the server saturates; 0 where the user gives the rate."""
     slo: Mapping[str, float]
     notes: tuple[str, ...]
+    price: str
 
     @property
     def setup(self) -> LanguageSetup:
@@ -63,7 +66,21 @@ def is_under_load(options: ServeOptions) -> bool:
 
 
 def with_lengths(options: ServeOptions) -> ServeOptions:
-    """The options of a static batch, whose sequences all have the same tokens."""
+    """The options of a static batch, whose sequences all have the same tokens.
+
+    Raises PodsimError for what only requests that arrive have.
+    """
+    if not is_under_load(options):
+        idle = [
+            name
+            for name, known in options_of(LoadOptions).items()
+            if name not in ("input_tokens", "output_tokens") and getattr(options, name) != known.default
+        ]
+        if idle:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+            raise PodsimError(
+                f"{flags}: of a server that requests arrive at; add --rate 20/s, --load 80%, --clients 16"
+            )
     names = {"tokens": options.input_tokens, "output": options.output_tokens}
     given = {name: text for name, text in names.items() if text}
     wrong = [f"{name}: {text[:40]!r}" for name, text in given.items() if not text.isdigit()]
@@ -96,6 +113,7 @@ def read_load(options: ServeOptions) -> LoadInputs:
     return LoadInputs(
         stream=stream, trace=trace, pool=pool, setups=setups, cluster=setups[0].cluster, clients=_clients(options),
         think=_seconds(options.think, "think"), share=_load_share(options.load), slo=read_slo(options.slo), notes=notes,
+        price=options.price,
     )  # fmt: skip
 
 

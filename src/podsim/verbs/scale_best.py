@@ -29,7 +29,7 @@ from podsim.verbs.scale_loss import network_size, range_notes, read_count, repet
 from podsim.verbs.whole_run import DAY, RunLength, read_days, with_expense, with_run
 from podsim.workload.generated_shape import Shape, catalog_shapes, shape_near
 
-_UTILISATION = 0.45
+_UTILISATION = 0.5
 """share. The model FLOPs utilisation with which the size of a network is guessed before its plan is known."""
 _POOR = 0.001
 """share. The loss above the best, for the compute that the plan gives, from which the size is chosen again."""

@@ -97,7 +97,10 @@ def _answer(
     """All figures of a run."""
     rate, saturation = rates
     use, rows = measure_use(run), latency_rows(run, measures)
-    money, good = expenses(inputs.cluster, use, measures.output_rate), good_share(run, measures, inputs.slo)
+    money, good = (
+        expenses(inputs.cluster, use, measures.output_rate, inputs.price),
+        good_share(run, measures, inputs.slo),
+    )
     each = next(row for row in rows if row.name == "each token").p50
     kept = measures.kept.stop - measures.kept.start
     return ServedLoad(
@@ -121,9 +124,9 @@ def _layout_words(inputs: LoadInputs) -> str:
     texts = []
     for kind in inputs.pool.kinds:
         setup = inputs.setups[kind.model]
-        role = {"both": "", "prefill": " that prefill", "decode": " that decode"}[kind.role]
+        role = {"both": "", "prefill": "prefill ", "decode": "decode "}[kind.role]
         name = f"{setup.model.name}: " if len(inputs.setups) > 1 else ""
-        count = f"{kind.replicas} replica{'s' if kind.replicas > 1 else ''}{role}"
+        count = f"{kind.replicas} {role}replica{'s' if kind.replicas > 1 else ''}"
         texts.append(
             f"{name}{count} of {kind.gpus} GPU{'s' if kind.gpus > 1 else ''} ({plan_words(setup.plan)})"
         )

@@ -167,10 +167,10 @@ class Expenses:
 
     watts: float
     token_energy: float
-    """J."""
+    """J. The energy of a token of an answer."""
     price: str
     low: float
-    """USD for a million tokens of answers."""
+    """USD. The lowest price of a million tokens of answers."""
     high: float
 
 

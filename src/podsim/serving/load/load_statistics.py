@@ -78,15 +78,15 @@ class Measures:
     each_token: Floats
     """s. The mean time between tokens of those with more than one."""
     end_to_end: Floats
-    """s."""
+    """s. The time from arrival to the last token."""
     queued: Floats
     """s. The time from arrival to the first step."""
     gap_counts: Floats
     """The number of times between tokens, by bin of `gap_edges`."""
     answered_rate: float
-    """1/s. Answers per second."""
+    """1/s. The rate of answers."""
     output_rate: float
-    """1/s. Tokens of answers per second."""
+    """1/s. The rate of the tokens of answers."""
 
 
 def measure_run(run: LoadRun) -> Measures:
