@@ -120,6 +120,10 @@ def test_more_load_than_the_cluster_carries_names_the_gpus() -> None:
         ({"ttft": "1s", "percentile": 42}, PodsimError, "one of 50"),
         ({"ttft": "1s", "precision": "fp9"}, PodsimError, "unknown precision"),
         ({"ttft": "1s", "model": "bert-large"}, PodsimError, "of language models"),
+        ({"ttft": "1s", "tp": 3}, PodsimError, "heads cannot be divided"),
+        ({"ttft": "1s", "tp": 8, "pp": 2}, PodsimError, "more than the 8"),
+        ({"ttft": "1s", "clients": 8}, PodsimError, "no rate of their own"),
+        ({"ttft": "1s", "on": "h100/7x1g.10gb", "model": "llama-3.1-8b"}, NoFitError, "GB more than"),
         ({"ttft": "1s", "rate": "-3"}, PodsimError, "rate"),
     ],
 )

@@ -154,6 +154,35 @@ def test_wrong_plans_say_what_would_work(
         read_language_setup(ServeOptions(model="llama-2-7b", **options))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("stated", "gpu", "precision"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "h100", "fp8_block"),
+        ({"quant_method": "fp8"}, "a100", "int8_wo"),
+        ({"quant_method": "awq", "bits": 4}, "a100", "int4_wo"),
+        ({"quant_method": "gptq", "bits": 8}, "h100", "int8_wo"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "b200", "nvfp4"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"weights": {"type": "int", "num_bits": 8}, "input_activations": None}
+                },
+            },
+            "a100",
+            "int8_wo",
+        ),
+        ({"quant_method": "unheard"}, "h100", "fp16"),
+    ],
+)
+def test_a_quantised_checkpoint_is_served_in_its_format(
+    stated: dict[str, object], gpu: str, precision: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIGS["llama-7b"]["config"] | {"quantization_config": stated}))
+    assert podsim.serve(str(path), on=gpu, batch="1").precision == precision
+
+
 def test_slices_serve_each_its_own_copy() -> None:
     one = podsim.serve("gpt2", on="a100-40gb/1g.5gb", batch="8")
     seven = podsim.serve("gpt2", on="a100-40gb/7x1g.5gb", batch="8")
@@ -189,3 +218,15 @@ def test_heads_without_a_common_walk_over_the_keys_are_slower() -> None:
     )
     assert then.parts["attention"] > 3 * today.parts["attention"]
     assert then.parts["products"] == pytest.approx(today.parts["products"])
+
+
+def test_engines_have_sheets() -> None:
+    assert {row.label for row in podsim.show("engines").sections[0].rows} >= {
+        "vllm",
+        "sglang",
+        "tensorrt-llm",
+    }
+    rows = {row.label: row for row in podsim.show("vllm").sections[0].rows}
+    assert rows["block_tokens"].value == 16
+    assert "256 on a100-sxm4-80gb" in rows["max_batch"].how
+    assert "assumed" in rows["evidence"].how

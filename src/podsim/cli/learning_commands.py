@@ -72,6 +72,7 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         verb="scale_loss",
         output="scale_options:ScaleOutput",
         report="report.scale_tables:loss_report",
+        rows="report.scale_tables:loss_rows",
         data="report.scale_tables:fit_data",
         picture="report.plot_scaling:scale_image",
     ),

@@ -39,6 +39,8 @@ _SEEDS = 0.002
 _DRIFT, _CLIMB = 0.005, 0.002
 """share. The least scatter of runs; and what makes 80 % bands hold 80 % of the runs held out from calibrate sources (the
 top 20, 35 and 50 % of their compute): drift for each factor e outside the range, and climb for each of compute above."""
+_LEAST_SIZES = 3
+"""The fewest sizes, and lengths, of which a floor, a factor and an exponent can follow."""
 _SEED = 22
 _SCALES = np.geomspace(0.3, 300.0, 61)
 _TURNS = 3
@@ -165,10 +167,12 @@ def fit_law(
     `lean` is the power of compute with which runs weigh. Raises PodsimError for runs that cannot tell the constants.
     """
     chosen = FORMS[form]
-    if len(runs) <= chosen.count or runs.sizes < 2 or len(np.unique(np.round(np.log(runs.tokens), 2))) < 2:
+    lengths = len(np.unique(np.round(np.log(runs.tokens), 2)))
+    if len(runs) <= chosen.count or min(runs.sizes, lengths) < _LEAST_SIZES:
+        counted = f"{len(runs)} runs of {runs.sizes} sizes and {lengths} lengths"
         raise PodsimError(
-            f"{len(runs)} runs of {runs.sizes} sizes cannot tell the {chosen.count} constants of the {form} law; "
-            "add runs of other sizes and lengths, or fit one offset to a known shape: --shape podsim"
+            f"{counted} cannot tell the {chosen.count} constants of the {form} law: {chosen.count + 1} runs of "
+            f"{_LEAST_SIZES} sizes and lengths can; or fit one offset to a known shape: --shape podsim"
         )
     if runs.is_repeated:
         return _fit_repetition(runs, name=name, form=form, bootstraps=bootstraps, lean=lean)

@@ -72,7 +72,7 @@ _LAWS = Table(
 _KNOWN = Table(
     columns=(
         Column("model", "name"), Column("parameters", "parameters", count_text), Column("tokens", "tokens", count_text),
-        Column("tokens each", lambda row: row.tokens / row.parameters, ":.3g"), Column("loss", "loss", ":.3f"),
+        Column("tokens each", lambda row: row.tokens / row.parameters, ":,.0f"), Column("loss", "loss", ":.3f"),
     )
 )  # fmt: skip
 _LADDER = Table(
@@ -175,7 +175,7 @@ def _loss_facts(answer: ScaleLoss) -> Iterator[tuple[str, str, str]]:
         yield (
             "unique tokens",
             count_text(answer.unique),
-            f"{answer.tokens / answer.unique:.2f} passes over them",
+            f"{answer.tokens / answer.unique:,.3g} passes over them",
         )
     yield "compute", f"{answer.flops:.3g} FLOPs", f"the best size reaches {answer.best.loss:.3f}"
     yield from _rate_facts(answer)
@@ -212,7 +212,7 @@ def _best_facts(answer: ScaleBest) -> Iterator[tuple[str, str, str]]:
         count_text(answer.parameters),
         ", ".join(f"{key} {value:,}" for key, value in shape.items() if value),
     )
-    yield "tokens", count_text(answer.tokens), f"{answer.tokens / answer.parameters:.3g} a parameter"
+    yield "tokens", count_text(answer.tokens), f"{answer.tokens / answer.parameters:,.0f} a parameter"
     if answer.inference:
         yield "inference", count_text(answer.inference), "tokens, out of the same compute"
     if answer.unique is not None:
@@ -258,6 +258,12 @@ def ladder_report(answer: ScaleLadder) -> Iterator[Block]:
 
 def _sizes(answer: ScaleLadder) -> int:
     return len({row.parameters for row in answer.rows}) - 1
+
+
+def loss_rows(answer: ScaleLoss) -> list[dict[str, float | str]]:
+    """The answer as one line of CSV."""
+    names = ("model", "parameters", "tokens", "loss", "low", "high", "flops")
+    return [{**{name: getattr(answer, name) for name in names}, "law": answer.law.name}]
 
 
 def laws_report(answer: ScaleLaws) -> Iterator[Block]:

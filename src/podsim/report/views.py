@@ -90,7 +90,9 @@ VIEWS: Mapping[str, View] = {
     "ScaleFit": View("scale_tables:fit_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScaleLadder": View("scale_tables:ladder_report", "rows", "plot_scaling:scale_figure", "scale_tables:fit_data"),
     "ScaleLaws": View("scale_tables:laws_report", "rows", "plot_scaling:scale_figure"),
-    "ScaleLoss": View("scale_tables:loss_report", "", "plot_scaling:scale_figure", "scale_tables:fit_data"),
+    "ScaleLoss": View(
+        "scale_tables:loss_report", "scale_tables:loss_rows", "plot_scaling:scale_figure", "scale_tables:fit_data"
+    ),
     "ScenarioRun": View(
         "scenario_tables:scenario_report", "scenario_tables:scenario_rows", "plot_serving:scenario_figure"
     ),

@@ -20,7 +20,7 @@ class StudyRow(Shown):
     name: str
     """The name of the design."""
     question: str
-    """The question: plan, predict, fewest, or scale."""
+    """The question: plan, predict, fewest, scale, or target."""
     settings: Mapping[str, object]
     """The settings of the design, as they were given."""
     status: str

@@ -65,9 +65,12 @@ def plans_of(model: Model, cluster: Cluster, choices: Choices) -> Iterator[Servi
     """Every legal replica of a model on the GPUs of a cluster, without limits of its steps."""
     heads = max((op.heads for block in model.layers for op in block.ops if op.kind == "attention"), default=0)
     experts = max((block.experts for block in model.layers), default=0)
-    for tensor, pipeline in product(_degrees(cluster.gpus), repeat=2):
+    gpus = (
+        cluster.gpus if cluster.gpu.fraction == 1 else 1
+    )  # instances of a GPU do not reach each other's memory
+    for tensor, pipeline in product(_degrees(gpus), repeat=2):
         is_wide = tensor > cluster.gpus_per_node
-        if tensor * pipeline > cluster.gpus or pipeline > model.layer_count or (is_wide and not experts):
+        if tensor * pipeline > gpus or pipeline > model.layer_count or (is_wide and not experts):
             continue
         for expert, groups in _expert_degrees(tensor, experts, is_wide=is_wide):
             if heads and heads % (tensor // groups):

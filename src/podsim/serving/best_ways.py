@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +29,9 @@ from podsim.serving.best_search import (
 from podsim.serving.best_simulated import Outcome, estimate_of, pool_of, sampled, simulate_way
 from podsim.serving.best_words import brief_words, short_words, way_words
 from podsim.serving.load.request_table import RequestTable
+from podsim.serving.plan_rules import check_plan
 from podsim.serving.serving_limits import least_by_layouts, least_latencies, shortage
-from podsim.serving.serving_plan import WEIGHT_FORMATS
+from podsim.serving.serving_plan import WEIGHT_FORMATS, ServingPlan
 from podsim.serving.steady_load import Workload
 from podsim.units import format_quantity
 from podsim.workload.model import Model
@@ -38,6 +40,7 @@ SIMULATED = 20
 """candidates that are simulated"""
 SHOWN = 5
 HOUR = 3600.0
+_DEGREES = {"tensor": "tp", "pipeline": "pp", "expert": "ep", "data_attention": "attention_dp"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +101,8 @@ def _finite(limit: float) -> float | None:
 def _priced(case: ServingCase, choices: Choices) -> _Search:
     """All candidates of some choices. Raises NoFitError where no layout fits."""
     plans = list(plans_of(case.model, case.cluster, choices))
+    if not plans:
+        raise _no_plan(case, choices)
     layouts, reasons = fitting_layouts(case.model, case.cluster, plans, case.load)
     if not layouts:
         if not any("before any sequence" in reason or "hold no sequence" in reason for reason in reasons):
@@ -106,7 +111,9 @@ def _priced(case: ServingCase, choices: Choices) -> _Search:
     together, beyond = one_pool(layouts, case.load, case.objective, case.cluster.gpus)
     link = _link_rate(case.cluster)
     split = (
-        split_pools(layouts, case.load, case.objective, case.cluster.gpus, link) if choices.is_split else None
+        split_pools(layouts, case.load, case.objective, case.cluster.gpus, link)
+        if choices.is_split and case.cluster.gpu.fraction == 1
+        else None
     )
     candidates = pinned(joined([together, *([] if split is None else [split])]), choices.pins)
     count = len(layouts) + len(reasons)
@@ -114,6 +121,20 @@ def _priced(case: ServingCase, choices: Choices) -> _Search:
     fewest = min(few, default=0)
     notes = (f"{len(reasons)} of {count} layouts do not fit or cannot run",) if reasons else ()
     return _Search(layouts=layouts, candidates=candidates, notes=notes, fewest=fewest)
+
+
+def _no_plan(case: ServingCase, choices: Choices) -> PlanError:
+    """Why no layout has the user's degrees."""
+    degrees: dict[str, Any] = {name: value for name, value in choices.pins.items() if name in _DEGREES}
+    plan = replace(ServingPlan(engine=choices.engines[0]), **{"tensor": degrees.get("expert", 1), **degrees})
+    try:
+        check_plan(case.model, case.cluster, plan)
+    except PlanError as problem:
+        return problem
+    words = ", ".join(f"{_DEGREES[name]}={value}" for name, value in degrees.items())
+    return PlanError(
+        [f"{words}: the search tries powers of two, and experts over all GPUs of a stage or one"]
+    )
 
 
 def _link_rate(cluster: Cluster) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +67,8 @@ def scale_ladder(
     with (steps done, steps) of all runs together. Raises PodsimError for what makes no sense, and LabError for a run
     that broke off or where PyTorch is not installed.
     """
+    save = None if options.save is None else Path(options.save)
+    options = replace(options, folder=Path(options.folder), save=save)
     rungs = _rungs(options)
     text = _text(options)
     every = len(rungs) * options.steps
@@ -91,9 +93,9 @@ def _rungs(options: ScaleLadderOptions) -> list[_Rung]:
             f"widths={options.widths[:60]!r}: expected numbers with commas, as 16,32,48,64"
         ) from None
     wrong = [f"widths={width}: a multiple of {_HEAD} up to 1024" for width in widths if not _is_width(width)]
-    if len(widths) < 3:
+    if len(widths) < 4:
         wrong.append(
-            f"widths={options.widths[:60]}: three or more; the largest is held out, and one size tells no law"
+            f"widths={options.widths[:60]}: four or more; the largest is held out, and a law needs three sizes"
         )
     for name, least, most in (
         ("steps", 20, 1_000_000),

@@ -14,6 +14,8 @@ from podsim.serving.load.server_state import GROUPS, gap_edges
 _BATCHES = 20
 _QUANTILE = 2.093
 """of Student's t with 19 degrees of freedom, 97.5 %"""
+_FEW = 20
+"""answers while others arrive, below which rates are those of all of a run"""
 _MSER = 5
 """values of a batch of MSER-5"""
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
@@ -111,8 +113,9 @@ def _measures(run: LoadRun, kept: slice) -> Measures:
     made = run.made[kept][is_answered]
     several = made > 1
     groups = slice(kept.start * GROUPS // len(run.table), -(-kept.stop * GROUPS // len(run.table)))
-    # the rates are those of the time in which the kept requests ended
-    begin, end = (float(np.min(done)), float(np.max(done))) if len(done) else (0.0, 0.0)
+    begin, end = float(np.min(done, initial=np.inf)), float(run.arrival[-1])
+    if (run.answered & (run.done > begin) & (run.done <= end)).sum() < _FEW:
+        begin, end = float(run.arrival[0]), float(run.done.max())
     inside = run.answered & (run.done > begin) & (run.done <= end)
     span = max(end - begin, 1e-12)
     return Measures(
