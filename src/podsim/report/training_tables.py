@@ -9,6 +9,7 @@ from podsim.report.collectives import links_text
 from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
 from podsim.report.precision_tables import precision_report
 from podsim.report.screen import Block, Paragraph, Rows, raw
+from podsim.report.trained_texts import accuracy_text, noise_text
 from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
 from podsim.units import format_quantity
 
@@ -76,7 +77,9 @@ def training_report(
         yield f"gradients were {mean:.2f} updates late in the mean, {max(map(int, run.late))} at most"
     yield from precision_report(run)
     if run.accuracy:
-        yield Paragraph(_accuracy(run))
+        yield Paragraph(accuracy_text(run))
+    if any(row.batch_norm for row in run.rows):
+        yield Paragraph(noise_text(run))
     if run.train != "full":
         yield from (Paragraph(text) for text in _tuned(run))
     for name, other in (others or {}).items():
@@ -85,23 +88,6 @@ def training_report(
         yield raw(
             f"losses of {len(pairs)} steps are within {most:.1e} of those of {name} ({run_name(other)})"
         )
-
-
-def _accuracy(run: MeasuredTraining) -> str:
-    """The accuracy on a sample, before and after pruning."""
-    shares = {name: f"{share:.2%}".replace("%", " %") for name, share in run.accuracy.items()}
-    kept = (
-        f"pruned 2:4 after step {run.prune_at}, {shares['kept']} of the magnitude kept"
-        if "kept" in shares
-        else ""
-    )
-    if "end" not in shares:
-        return kept
-    if "dense" not in shares:
-        return f"accuracy {shares['end']}" + f"; {kept}" * bool(kept)
-    points = 100 * (run.accuracy["end"] - run.accuracy["dense"])
-    end = f"{shares['end']} after retraining ({points:+.2f} points)"
-    return f"accuracy {shares['dense']} dense, {shares['pruned']} {kept}, {end}"
 
 
 def _tuned(run: MeasuredTraining) -> Iterator[str]:
