@@ -2,7 +2,7 @@
 
 `convergence_rows` gives each reference point once (repeats and second names of a benchmark are left out), and before
 v1.0, or without reference points, the mean of the submissions that are marked calibrate. `minutes_rows` gives every
-closed submission on GPUs with its samples to the target. Epochs that a round counts from 1 (DLRM) are counted from 0.
+closed submission on GPUs with its samples to the target.
 """
 
 from __future__ import annotations
@@ -13,13 +13,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from podsim.errors import PodsimError
-from podsim.learning.benchmarks import Benchmark, find_benchmark
+from podsim.learning.benchmarks import Benchmark, find_benchmark, own_samples
 
 Cells = Mapping[str, str]
-CONVERGENCE = ("role", "id", "benchmark", "round", "batch", "seeds", "mean", "scatter", "unit", "source")
-_COUNTED_FROM_1 = ("dlrm",)
-_SAMPLES = 1000.0
-"""More epochs than that are samples: logs of BERT and LoRA count them in the column of epochs."""
+CONVERGENCE = (
+    "role",
+    "id",
+    "benchmark",
+    "version",
+    "batch",
+    "n_seeds",
+    "mean",
+    "sd",
+    "unit",
+    "source",
+    "tables",
+)
 _LEFT_OUT = ("hpc", "v0.5")
 """HPC, and a round whose logs have the batch of one GPU."""
 
@@ -37,7 +46,7 @@ def convergence_rows(directory: Path) -> list[dict[str, str]]:
         if cells["repeat"] == "0" and not _is_second_name(cells)
     ]
     rows += _means_of_submissions(directory, {row["benchmark"] for row in rows})
-    return [{**row, "id": f"{row['benchmark']}/{row['round']}/{row['batch']}"} for row in rows]
+    return [{**row, "id": f"{row['benchmark']}/{row['version']}/{row['batch']}"} for row in rows]
 
 
 def _is_second_name(cells: Cells) -> bool:
@@ -51,12 +60,11 @@ def _reference_point(cells: Cells, first: Mapping[tuple[str, str], tuple[str, st
     version, source = cells["version"], cells["source"]
     if cells["benchmark"] == "retinanet":
         version, source = first.get((cells["batch"], cells["mean"]), (version, source))
-    mean = float(cells["mean"]) - (cells["benchmark"] in _COUNTED_FROM_1)
     prefix = "v" if cells["suite"] == "training" else "hpc_v"
     return {
-        "role": cells["role"], "benchmark": cells["benchmark"], "round": prefix + version.removesuffix(".0"),
-        "batch": cells["batch"], "seeds": cells["n_seeds"], "mean": f"{mean:.7g}",
-        "scatter": f"{float(cells['sd'] or 0) / mean:.4f}", "unit": cells["unit"].split()[0], "source": source,
+        "role": cells["role"], "benchmark": cells["benchmark"], "version": prefix + version.removesuffix(".0"),
+        "batch": cells["batch"], "n_seeds": cells["n_seeds"], "mean": cells["mean"], "sd": cells["sd"] or "0",
+        "unit": cells["unit"].split()[0], "source": source, "tables": "mlperf-convergence",
     }  # fmt: skip
 
 
@@ -77,8 +85,8 @@ def _mean_point(name: str, round: str, batch: str, rows: list[dict[str, str]]) -
     seeds = sum(int(row["n_success"]) for row in rows)
     samples = sum(int(row["n_success"]) * float(row["samples"]) for row in rows) / seeds
     return {
-        "role": "calibrate", "benchmark": name, "round": round, "batch": batch, "seeds": str(seeds),
-        "mean": f"{samples:.7g}", "scatter": "", "unit": "samples",
+        "role": "calibrate", "benchmark": name, "version": round, "batch": batch, "n_seeds": str(seeds),
+        "mean": f"{samples:.7g}", "sd": "", "unit": "samples", "tables": "mlperf-convergence-runs",
         "source": "; ".join(dict.fromkeys(row["source"] for row in rows)),
     }  # fmt: skip
 
@@ -109,13 +117,8 @@ def _minutes(cells: dict[str, str]) -> Iterator[dict[str, str]]:
 
 
 def _samples(cells: Cells, benchmark: Benchmark) -> str:
-    if not cells["samples"]:
-        return ""
-    count = float(cells["samples"])
-    if count >= _SAMPLES and benchmark.name != "unet3d":
-        return f"{count:.7g}"
-    is_from_1 = benchmark.name in _COUNTED_FROM_1
-    return f"{(count - is_from_1) * benchmark.epoch:.7g}"
+    count = own_samples({"last_eval_mean": cells["samples"]}, benchmark)
+    return f"{count:.7g}" if count else ""
 
 
 def _read(path: Path) -> Iterator[dict[str, str]]:

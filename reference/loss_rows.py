@@ -84,7 +84,7 @@ def own_law(rows: Sequence[Mapping[str, str]]) -> str:
     values = {name: np.array([float(row[name]) for row in used]) for name in ("parameters", "tokens", "loss")}
     runs = Runs(**values)
     law = fit_law(runs.where(runs.is_sane).best(), name=OWN, bootstraps=_DRAWS)
-    said = "podsim, fitted to the figure 4 of Hoffmann et al. 2022 as Epoch AI digitised it (MassiveText, 32k tokens)"
+    said = "Hoffmann et al. 2022, figure 4, digitised by Epoch AI (MassiveText, 32k tokens)"
     return law_text(replace(law, source=said))
 
 

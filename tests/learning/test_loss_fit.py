@@ -154,6 +154,9 @@ def test_columns_units_and_suffixes_are_read(tmp_path: Path) -> None:
     assert read.runs.parameters.tolist() == [124e6, 1.5e9]
     assert read.runs.loss == pytest.approx(np.log([30, 20]))
     assert read.notes == ("1 of 3 rows lack a number and are left out",)
+    scaled = read_runs(table(tmp_path, "params (M);tokens_b;Loss\n124;2.5;3.4\n1500;30;3.0\n"))
+    assert scaled.runs.parameters.tolist() == [124e6, 1.5e9]
+    assert scaled.runs.tokens.tolist() == [2.5e9, 30e9]
     bits = read_runs(table(tmp_path, "N,flops,loss\n1e8,1.2e18,4\n"), unit="bits")
     assert bits.runs.tokens.tolist() == [2e9]
     assert bits.runs.loss == pytest.approx([4 * np.log(2)])

@@ -68,6 +68,20 @@ def test_the_words_alone_say_degrees_and_limits(model: str, plan: ServingPlan) -
         assert (read["precision"], read.get("cache", "fp16")) == (plan.precision, plan.cache)
 
 
+@pytest.mark.parametrize(("model", "plan"), PLANS)
+def test_every_option_is_one_of_the_release(model: str, plan: ServingPlan, tmp_path: Path) -> None:
+    """server_options.json says where the names come from; SGLang's own parser gave all of its."""
+    known = json.loads((Path(__file__).parent / "server_options.json").read_text())[plan.engine]["options"]
+    split = plan.pipeline == 1 and plan.data_attention == 1
+    write_deployment(
+        _deployment(model, plan, prefill=plan if split else None), (_TARGETS[plan.engine],), tmp_path
+    )
+    words = [word for command in commands((tmp_path / "serve.sh").read_text()) for word in command]
+    options = {word[2:] for word in words if word.startswith("--")}
+    assert options
+    assert options <= set(known)
+
+
 def test_a_script_starts_each_replica_on_its_gpus(tmp_path: Path) -> None:
     write_deployment(_deployment(*PLANS[1]), ("vllm",), tmp_path)
     text = (tmp_path / "serve.sh").read_text()
@@ -155,7 +169,7 @@ def test_a_file_that_starts_nothing_is_refused(text: str, message: str, tmp_path
     [
         ("triton", ServingPlan(engine="sglang", tensor=8), "no backend for SGLang"),
         ("vllm", ServingPlan(engine="sglang", tensor=8), "has --engine sglang"),
-        ("sglang", ServingPlan(engine="sglang", tensor=8, precision="mxfp8"), "precision=mxfp8"),
+        ("sglang", ServingPlan(engine="sglang", tensor=8, precision="int8_wo"), "precision=int8_wo"),
         ("trtllm", ServingPlan(engine="tensorrt-llm", tensor=8, data_attention=2), "1 or all 8"),
     ],
 )

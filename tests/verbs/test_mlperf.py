@@ -53,6 +53,16 @@ def test_more_gpus_take_less_time_and_a_batch_is_kept() -> None:
     assert own.batch == 512
 
 
+def test_samples_of_ones_own() -> None:
+    half, full = (
+        podsim.mlperf("v5.0", on="dgx-h100:1", benchmark="bert", batch=768.0, samples=samples).rows[0].run
+        for samples in (1e6, 2e6)
+    )
+    assert half
+    assert full
+    assert full.training == pytest.approx(2 * half.training)
+
+
 def test_what_cannot_be_predicted_says_why() -> None:
     table = podsim.mlperf("v5.1", on="dgx-h100:1", benchmark=("flux1", "retinanet"))
     assert table.rows[0].run is None
@@ -67,6 +77,7 @@ def test_what_cannot_be_predicted_says_why() -> None:
         ({"round": "v5.0", "benchmark": "gnmt"}, "v0.5 to v0.7"),
         ({"round": "v0.7", "batch": -1.0}, "above 0"),
         ({"round": "v5.1", "benchmark": "flux1"}, "neither a network"),
+        ({"round": "v0.7", "benchmark": "minigo", "batch": 1.0}, "batch of 4,096 only"),
     ],
 )
 def test_bad_input_is_named(options: dict[str, object], message: str) -> None:

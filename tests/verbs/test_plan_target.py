@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import podsim
 from podsim.errors import PodsimError
 from podsim.learning.benchmarks import convergence_law, find_benchmark
 from podsim.results.minutes import TargetPlan
@@ -14,7 +15,9 @@ from podsim.verbs.plan import plan_or_target
 
 
 def planned(**options: object) -> TargetPlan:
-    answer = plan_or_target(**{"model": "bert", "on": "selene-2020-06", "to_target": "v0.7", **options})
+    answer = plan_or_target(
+        **{"model": "bert", "on": "selene-2020-06", "to_target": True, "round": "v0.7", **options}
+    )
     assert isinstance(answer, TargetPlan)
     return answer
 
@@ -56,6 +59,19 @@ def test_the_picture(tmp_path: Path) -> None:
     assert [axes.get_ylabel() for axes in figure.axes] == ["minutes to the target"]
 
 
+def test_designs_of_a_study() -> None:
+    study = {
+        "question": "target",
+        "common": {"on": "dgx-h100:2"},
+        "design": [{"model": "bert"}, {"model": "bret"}],
+    }
+    known, unknown = podsim.study(study).rows
+    assert (known.status, known.model, known.gpus) == ("fits", "BERT-large", 16)
+    assert known.training
+    assert known.cost
+    assert "did you mean" in unknown.reason
+
+
 def test_without_a_target_it_is_the_search() -> None:
     assert isinstance(plan_or_target(model="gpt2", on="dgx-a100-80gb:1", top=1), PlanResult)
 
@@ -64,7 +80,7 @@ def test_without_a_target_it_is_the_search() -> None:
     ("options", "message"),
     [
         ({"model": "bret"}, "did you mean bert"),
-        ({"to_target": "v5.0", "model": "gnmt"}, "v0.5 to v0.7"),
+        ({"round": "v5.0", "model": "gnmt"}, "v0.5 to v0.7"),
         ({"limit": {"tp": "2"}}, "no meaning: --limit"),
         ({"objective": "memory"}, "time or cost"),
         ({"batch": "many"}, "samples of a step"),

@@ -131,19 +131,19 @@ def test_pictures_are_drawn(podsim: Run, runs: Path, tmp_path: Path) -> None:
 @pytest.mark.torch
 def test_a_ladder_foretells_its_largest_network(podsim: Run, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    words = ("scale", "ladder", tmp_path / "runs", "--widths", "16,32,48", "--steps", "30", "--batch", "8")
+    words = ("scale", "ladder", tmp_path / "runs", "--widths", "16,32,48,64", "--steps", "20", "--batch", "4")
     result = podsim(*words, "--sequence", "32", "--json")
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
-    assert [row["use"] for row in answer["rows"]] == ["fitted"] * 10 + ["held out"] * 5
+    assert [row["use"] for row in answer["rows"]] == ["fitted"] * 15 + ["held out"] * 5
     assert answer["held_out"]["error"] < 0.1
     again = podsim(*words, "--sequence", "32", "--json", "--plot", tmp_path / "ladder.svg")
     assert json.loads(again.stdout)["rows"] == answer["rows"], "finished runs are read again"
 
 
-def test_a_ladder_needs_three_widths(podsim: Run, tmp_path: Path) -> None:
+def test_a_ladder_needs_four_widths(podsim: Run, tmp_path: Path) -> None:
     for widths, said in (
-        ("16,32", "three or more"),
+        ("16,32,48", "four or more"),
         ("16,20,32", "multiple of 16"),
         ("a", "expected numbers"),
     ):

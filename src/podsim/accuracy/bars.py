@@ -88,6 +88,8 @@ BARS = (
     Bar(table="kernels-prefill", metric="mae", limit=0.10, classes="device=NVIDIA H100.*"),
     Bar(table="kernels-decode", metric="mae", limit=0.12, classes="device=NVIDIA H100.*"),
     Bar(table="kernels-moe", metric="mae", limit=0.18, classes="device=NVIDIA H100.*"),
+    Bar(table="minutes-hopper", metric="mae", limit=0.20, bias=0.20, each=True),
+    Bar(table="minutes-own-samples", metric="mae", limit=0.12, bias=0.12, each=True),
     Bar(table="losses-chinchilla", metric="mae", limit=0.007, bias=0.007),
     Bar(table="losses-four", metric="mae", limit=0.011, bias=0.011, note="sources count alike"),
     Bar(table="losses-porian", metric="median", limit=0.02, bias=0.02),

@@ -102,22 +102,20 @@ def _nearest(count: float) -> int:
 
 
 def _recipe(network: Mapping[str, Any], round: str, gpu: Gpu, framework: str) -> Recipe:
-    """How submissions of a round ran a network on a GPU."""
+    """How submissions of a round ran a network on a GPU; the benchmark's own network where no recipe says it."""
+    recipe = None
+    if "benchmark" in network:
+        row = {"benchmark": network["benchmark"], "version": round, "accelerator": gpu.name.upper()}
+        for name in filter(None, (framework, network["framework"])):
+            recipe = find_recipe("mlperf", {**row, "framework": name})
+            if recipe is not None and not recipe.skip:
+                return recipe
     if "name" in network:
         return Recipe(
             table="mlperf", network=network["name"], software=network["software"], fuse=network["fuse"],
             precision=network["precision"],
         )  # fmt: skip
-    row = {
-        "benchmark": network["benchmark"], "version": round, "accelerator": gpu.name.upper(),
-        "framework": framework or network["framework"],
-    }  # fmt: skip
-    recipe = find_recipe("mlperf", row)
-    if (recipe is None or recipe.skip) and framework:
-        return _recipe(network, round, gpu, "")
-    if recipe is None or recipe.skip:
-        raise PodsimError(recipe.skip if recipe else f"{network['benchmark']}: no recipe covers {round}")
-    return recipe
+    raise PodsimError(recipe.skip if recipe else f"{network['benchmark']}: no recipe covers {round}")
 
 
 def _searched(model: Mapping[str, Any], cluster: Cluster, batch: int) -> tuple[float, str]:

@@ -7,6 +7,7 @@ of minutes take the samples of the law, or those that the run itself needed ("se
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
@@ -15,12 +16,30 @@ from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import PodsimError
 from podsim.learning.benchmarks import (
+    Benchmark,
     ConvergenceRow,
+    benchmarks,
     convergence_law,
     convergence_rows,
     find_benchmark,
+    own_samples,
+    plain_round,
+    point_unit,
+    round_number,
     row_point,
     target_seconds,
+)
+
+_BATCH_OF_A_GPU = (0, 5)
+_UNKNOWN = Benchmark(
+    name="",
+    title="unknown",
+    target="",
+    dataset="",
+    sample="samples",
+    epoch=1.0,
+    rounds=("v0.5", "v6.1"),
+    startup=0.0,
 )
 
 
@@ -56,15 +75,16 @@ def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> float:
     if cells.get("reason"):
         raise NotExpressible(cells["reason"])
     batch, round = row.number("global_batch"), row.text("version")
+    if round_number(round) == _BATCH_OF_A_GPU:
+        raise NotExpressible("logs of v0.5 state the batch of one GPU, or of all, and not which")
     if not batch:
         raise NotExpressible("global_batch is not given")
     benchmark = find_benchmark(row.text("benchmark"), round)
     cluster = read_cluster(cells["cluster"]).subset(read_count(fields, "n_accelerators"))
     if is_own:
-        own = row.number("samples")
-        if not own:
+        samples = own_samples(fields, benchmark)
+        if not samples:
             raise NotExpressible("the samples that the run needed are not given")
-        samples = own
     else:
         samples = float(convergence_law(benchmark, round)([batch]).samples[0])
     rate = rates.rate(benchmark, round, cluster, batch, fields.get("framework", "")).rate
@@ -72,21 +92,28 @@ def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> float:
 
 
 def price_convergence(rows: Rows) -> Priced:
-    """Predicted samples (in each row's own unit) to the target, each from the other batches that are marked calibrate."""
-    known, predictions, reasons = convergence_rows(), {}, {}
-    for row in rows:
+    """Predicted samples (in each row's own unit) to the target, each from the other batches that are marked calibrate.
+
+    A benchmark that podsim does not know is predicted from the other rows of its own table.
+    """
+    own = [row_point({**row.fields, "id": row.id, "role": row.role}) for row in rows]
+    predictions, reasons = {}, {}
+    for row, point in zip(rows, own, strict=True):
         try:
-            point = row_point(row.fields)
-            others = [other for other in known if other.role == "calibrate" and not _is_same(other, point)]
-            benchmark = find_benchmark(point.benchmark)
-            law = convergence_law(benchmark, point.point.round.removeprefix("hpc_"), others)
-            predicted = float(law([point.point.batch]).samples[0])
-            predictions[row.id] = predicted * (row.number("mean") or 0.0) / point.point.samples
+            if point.benchmark in benchmarks():
+                known = [other for other in convergence_rows() if other.role == "calibrate"]
+                benchmark = find_benchmark(point.benchmark)
+            else:
+                known, benchmark = own, replace(_UNKNOWN, name=point.benchmark)
+            others = [other for other in known if not _is_same(other, point)]
+            law = convergence_law(benchmark, plain_round(point.point.round), others)
+            unit = point_unit(row.fields)
+            predictions[row.id] = float(law([point.point.batch]).samples[0]) / unit.factor + unit.first
         except (PodsimError, NotExpressible) as problem:
             reasons[row.id] = str(problem)
     return Priced(predictions=predictions, reasons=reasons)
 
 
-def _is_same(one: ConvergenceRow, other: ConvergenceRow) -> bool:
+def _is_same(row: ConvergenceRow, other: ConvergenceRow) -> bool:
     """Whether two rows are of one benchmark and batch."""
-    return one.benchmark == other.benchmark and one.point.batch == other.point.batch
+    return row.benchmark == other.benchmark and row.point.batch == other.point.batch

@@ -34,7 +34,10 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
         from podsim.accuracy.price_collectives import price_collectives
 
         return price_collectives(rows, cross_validate=cross_validate)
-    if rows.kind in ("losses", "minutes", "convergence"):
+    if rows.kind in ("losses", "minutes", "convergence") or (rows.kind, rows.what) == (
+        "mlperf",
+        "seconds to train",
+    ):
         return _price_learning(rows)
     from podsim.accuracy.price_networks import price_networks
 
@@ -49,7 +52,7 @@ def _price_learning(rows: Rows) -> Priced:
         return price_losses(rows)
     from podsim.accuracy.price_minutes import price_convergence, price_minutes
 
-    return price_minutes(rows) if rows.kind == "minutes" else price_convergence(rows)
+    return price_convergence(rows) if rows.kind == "convergence" else price_minutes(rows)
 
 
 def compare_rows(rows: Rows, *, cross_validate: bool = True) -> Comparison:

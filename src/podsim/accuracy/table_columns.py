@@ -168,12 +168,12 @@ _LOSSES = """
 """
 _CONVERGENCE = """
     role: role
-    text: id benchmark round
+    text: id benchmark version
     positive: batch
-    count: seeds
+    count: n_seeds
     positive: mean
-    amount: scatter
-    text: unit source
+    amount: sd
+    text: unit source tables
 """
 
 KINDS = (
@@ -278,7 +278,7 @@ KINDS = (
         name="convergence",
         title="MLPerf Training: samples to the target by batch",
         cells=_CONVERGENCE,
-        required=("benchmark", "round", "batch", "unit"),
+        required=("benchmark", "version", "batch", "unit"),
         measured=("mean",),
         what="samples to a target",
         sweep=(),

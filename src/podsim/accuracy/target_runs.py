@@ -35,6 +35,7 @@ def target_run(
     samples: float | None = None,
 ) -> TargetRun:  # fmt: skip
     """The run with a batch on all GPUs of the cluster; `samples` replaces those of the law. Raises PodsimError."""
+    _check_batch(benchmark, round, batch)
     rate = rates.rate(benchmark, round, cluster, batch)
     if samples is None:
         points = convergence_law(benchmark, round)([batch])
@@ -49,12 +50,26 @@ def target_run(
     )  # fmt: skip
 
 
-def fastest_run(benchmark: Benchmark, round: str, cluster: Cluster, rates: BenchmarkRates) -> TargetRun:
+def _check_batch(benchmark: Benchmark, round: str, batch: float) -> None:
+    """Raise PodsimError for another batch of a benchmark whose steps are known with the published ones only."""
+    if benchmark.steps is None or not benchmark.steps.batch:
+        return
+    known = sorted({point.batch for point in convergence_law(benchmark, round).points})
+    if batch not in known:
+        text = " and ".join(f"{each:,.0f}" for each in known)
+        raise PodsimError(f"batch={batch:g}: {benchmark.title} is known with a batch of {text} only").offer(
+            batch=known[0]
+        )
+
+
+def fastest_run(
+    benchmark: Benchmark, round: str, cluster: Cluster, rates: BenchmarkRates, samples: float | None = None
+) -> TargetRun:
     """The run with the batch that takes the least time on all GPUs; raises PodsimError where no batch can run."""
     runs, problems = [], []
     for batch in candidate_batches(benchmark, round, cluster.gpus):
         try:
-            runs.append(target_run(benchmark, round, cluster, batch, rates))
+            runs.append(target_run(benchmark, round, cluster, batch, rates, samples))
         except PodsimError as problem:
             problems.append(problem)
     if not runs:
@@ -65,6 +80,8 @@ def fastest_run(benchmark: Benchmark, round: str, cluster: Cluster, rates: Bench
 def candidate_batches(benchmark: Benchmark, round: str, gpus: int) -> tuple[float, ...]:
     """Batches within reach of the published ones: those, and multiples of the GPUs between."""
     law = convergence_law(benchmark, round)
+    if benchmark.steps and benchmark.steps.batch:
+        return tuple(sorted({point.batch for point in law.points}))
     low, high = law.smallest / _REACH, law.largest * _REACH
     spread = np.geomspace(low, high, _BATCHES)
     batches = {max(1.0, round_to(batch, gpus)) for batch in spread} | {point.batch for point in law.points}

@@ -100,15 +100,21 @@ def prefill_law(c: Values, gpu: Gpu, run: EngineRun, shape: EngineAttention) -> 
 
 
 def decode_seconds(
-    gpu: Gpu, run: EngineRun, shape: EngineAttention, *, law: str = "decode", shares_keys: bool = True
+    gpu: Gpu,
+    run: EngineRun,
+    shape: EngineAttention,
+    *,
+    law: str = "decode",
+    shares_keys: bool | None = None,
 ) -> Floats:
     """Seconds of one new token a sequence against its keys; PodsimError for an architecture that was not measured.
 
-    Without `shares_keys` each head of a group walks over the keys by itself, as in releases without the grouped kernel.
+    `shares_keys`: whether the heads of a group share one walk over the keys, as the queries of a draft do, or each
+    walks by itself; None for the engine's own rule.
     """
-    alone = is_alone(gpu, run, shape.group) if law == "decode" else np.zeros(shape.group.shape, bool)
-    if not shares_keys and law == "decode":
-        alone = np.ones(shape.group.shape, bool)
+    alone = shape.group < 0  # none of them
+    if law == "decode" and not shares_keys:
+        alone = is_alone(gpu, run, shape.group) if shares_keys is None else ~alone
     seconds = np.empty(shape.batch.shape)
     for family, where in (("grouped", ~alone), ("alone", alone)):
         if where.any():

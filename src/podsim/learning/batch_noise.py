@@ -21,9 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
+from podsim.results.trained import MeasuredTraining
 
 Floats: TypeAlias = NDArray[np.float64]
 _BLOCKS = 8
+_SKIP = 0.1
+"""share. The first steps of a run, whose gradients are those of a network that knows nothing."""
 LEAST_STEPS = 2
 
 
@@ -73,6 +76,21 @@ def gradient_noise(
         critical=float(covariance.mean() / gradient.mean()), low=low, high=high, gradient=float(gradient.mean()),
         covariance=float(covariance.mean()), steps=len(first),
     )  # fmt: skip
+
+
+def noise_of_run(run: MeasuredTraining) -> NoiseScale | None:
+    """The noise scale of a run of `train --noise-scale`, without its first tenth; None if no gradients were measured.
+
+    Raises PodsimError as `gradient_noise` does.
+    """
+    rows = [row for row in run.rows if row.batch_norm > 0]
+    if not rows:
+        return None
+    small, large = float(run.plan["micro_batch"]), float(run.plan["global_batch"])
+    small_norms, large_norms = (
+        np.array([getattr(row, name) for row in rows]) for name in ("micro_norm", "batch_norm")
+    )
+    return gradient_noise(small, large, small_norms, large_norms, skip=int(_SKIP * len(rows)))
 
 
 def _band(gradient: Floats, covariance: Floats) -> tuple[float, float]:

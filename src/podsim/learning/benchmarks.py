@@ -17,11 +17,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from podsim.errors import PodsimError, unknown_name
 from podsim.learning.convergence_law import ConvergenceLaw, ReferencePoint
 
+_SAMPLES = 1000.0
+"""More epochs than that are samples: logs of BERT and LoRA count them in the column of epochs."""
 _FIRST_REFERENCES = (1, 0)
 """The first round with reference points; before it, recipes changed from round to round."""
 
@@ -72,6 +74,10 @@ class Benchmark:
     """s. The time from the start of the clock to the first step, and of warming up."""
     also: tuple[str, ...] = ()
     """The other names of the benchmark."""
+    first_epoch: float = 0.0
+    """count. The number with which logs count the first epoch."""
+    has_many_epochs: bool = False
+    """Whether a thousand and more are epochs, where other logs count samples."""
     batch_in: str = ""
     """The unit of a batch, where it is not samples."""
     quantum: float = 0.0
@@ -181,15 +187,40 @@ def convergence_rows() -> tuple[ConvergenceRow, ...]:
     return tuple(row_point(cells) for cells in csv.DictReader(text.splitlines()))
 
 
+class PointUnit(NamedTuple):
+    """The unit of a point: samples = (value - first) x factor."""
+
+    benchmark: str
+    """The name of the benchmark, as podsim names it where it knows it."""
+    factor: float
+    first: float
+
+
+def point_unit(cells: Mapping[str, str]) -> PointUnit:
+    """The unit of a row of convergence: samples, steps, or epochs of its benchmark (1 for an unknown one)."""
+    name, unit = cells["benchmark"], cells["unit"].split()[0]
+    known: Benchmark | None
+    try:
+        known = find_benchmark(name, plain_round(cells["version"]))
+    except PodsimError:
+        known = benchmarks().get(name)
+    if unit in ("samples", "steps"):
+        return PointUnit(
+            known.name if known else name, float(cells["batch"]) if unit == "steps" else 1.0, 0.0
+        )
+    return PointUnit(known.name, known.epoch, known.first_epoch) if known else PointUnit(name, 1.0, 0.0)
+
+
 def row_point(cells: Mapping[str, str]) -> ConvergenceRow:
-    """The point of a row of convergence.csv, in samples."""
-    batch, known = float(cells["batch"]), benchmarks().get(cells["benchmark"])
-    factor = {"samples": 1.0, "steps": batch}.get(cells["unit"], known.epoch if known else 1.0)
+    """The point of a row of convergence, in samples."""
+    unit, mean = point_unit(cells), float(cells["mean"])
+    above = mean - unit.first
     point = ReferencePoint(
-        batch=batch, samples=float(cells["mean"]) * factor, seeds=int(cells["seeds"]),
-        scatter=float(cells["scatter"]) if cells["scatter"] else None, round=cells["round"], source=cells["source"],
+        batch=float(cells["batch"]), samples=above * unit.factor, seeds=int(float(cells.get("n_seeds") or 1)),
+        scatter=float(cells["sd"]) / above if cells.get("sd") else None, round=cells["version"],
+        source=cells.get("source", ""),
     )  # fmt: skip
-    return ConvergenceRow(id=cells["id"], role=cells["role"], benchmark=cells["benchmark"], point=point)
+    return ConvergenceRow(id=cells["id"], role=cells["role"], benchmark=unit.benchmark, point=point)
 
 
 def convergence_law(
@@ -213,10 +244,10 @@ def points_of(points: Iterable[ReferencePoint], round: str) -> tuple[ReferencePo
     """The points that count in a round: of each batch and group of rounds the last that was known, or else the first."""
     asked = round_number(round)
     kept: dict[tuple[str, float], ReferencePoint] = {}
-    for point in sorted(points, key=lambda point: round_number(_plain(point.round))):
-        group = _group(_plain(point.round))
+    for point in sorted(points, key=lambda point: round_number(plain_round(point.round))):
+        group = _group(plain_round(point.round))
         key = (group, point.batch)
-        if key not in kept or round_number(_plain(point.round)) <= asked:
+        if key not in kept or round_number(plain_round(point.round)) <= asked:
             kept[key] = ReferencePoint(**{**vars(point), "round": group})
     is_reference = asked >= _FIRST_REFERENCES
     has_references = any(group == "reference" for group, _ in kept)
@@ -227,13 +258,27 @@ def points_of(points: Iterable[ReferencePoint], round: str) -> tuple[ReferencePo
     )
 
 
-def _plain(round: str) -> str:
+def plain_round(round: str) -> str:
+    """A round without its suite: "hpc_v1.0" -> "v1.0"."""
     return round.rpartition("_")[2]
 
 
 def _group(round: str) -> str:
     """Rounds that shared recipes: every round before v1.0 alone, all others together."""
     return "reference" if round_number(round) >= _FIRST_REFERENCES else round
+
+
+def own_samples(cells: Mapping[str, str], benchmark: Benchmark) -> float | None:
+    """The samples that a run needed, from the column `samples`, or the epochs (or samples) of its last evaluation."""
+    if cells.get("samples"):
+        return float(cells["samples"])
+    text = cells.get("last_eval_mean") or cells.get("converge_mean")
+    if not text:
+        return None
+    count = float(text)
+    if count >= _SAMPLES and not benchmark.has_many_epochs:
+        return count
+    return (count - benchmark.first_epoch) * benchmark.epoch
 
 
 def target_seconds(benchmark: Benchmark, samples: float, rate: float) -> TargetTime:

@@ -16,7 +16,7 @@ import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
 from podsim.learning.loss_law import NAMES, LossLaw
-from podsim.results.scaling import FittedRange
+from podsim.results.scaling_answers import FittedRange
 from podsim.whole_files import write_whole
 
 OWN = "podsim"
@@ -55,7 +55,7 @@ class NamedLaw:
     counts: str
     loss: LossLaw | None = None
     allocation: tuple[float, float] | None = None
-    """count, factor. The parameters that are best for 1 FLOP, and the exponent of the FLOPs."""
+    """SI. The parameters that are best for 1 FLOP, and the exponent of the FLOPs."""
     rate: Power | None = None
     """The best learning rate."""
     batch: Power | None = None
@@ -74,7 +74,9 @@ def named_laws() -> Mapping[str, NamedLaw]:
     """All named laws, podsim's own first."""
     text = files(__package__).joinpath("loss_laws.toml").read_text("utf-8")
     own = read_law_text(files(__package__).joinpath("own_laws.json").read_text("utf-8"), OWN)
-    first = NamedLaw(name=OWN, title=own.source, source="docs/scaling.md", counts=own.counts, loss=own)
+    first = NamedLaw(
+        name=OWN, title=f"fitted to {own.source}", source="docs/scaling.md", counts=own.counts, loss=own
+    )
     return {OWN: first} | {name: _named(name, entry) for name, entry in tomllib.loads(text).items()}
 
 
@@ -143,7 +145,8 @@ def read_law_text(text: str, name: str) -> LossLaw:
             raise ValueError
         fitted = content.pop("fitted")
         ranged = None if fitted is None else FittedRange(
-            runs=int(fitted["runs"]), parameters=_pair(fitted["parameters"]), tokens=_pair(fitted["tokens"])
+            runs=int(fitted["runs"]), parameters=_pair(fitted["parameters"]), tokens=_pair(fitted["tokens"]),
+            compute=_finite(fitted["compute"]),
         )  # fmt: skip
         law = LossLaw(
             **{
@@ -154,6 +157,7 @@ def read_law_text(text: str, name: str) -> LossLaw:
                 "covariance": _rows(content["covariance"]),
                 "scatter": _finite(content["scatter"]),
                 "drift": _finite(content["drift"]),
+                "climb": _finite(content["climb"]),
                 "notes": tuple(map(str, content["notes"])),
             }
         )

@@ -20,7 +20,7 @@ from podsim.axes import Shaped
 from podsim.errors import PodsimError
 from podsim.learning.loss_law import REPEAT, LossLaw, constants_of, repeated
 from podsim.learning.loss_runs import Runs
-from podsim.results.scaling import FittedRange
+from podsim.results.scaling_answers import FittedRange
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -36,9 +36,11 @@ _MANY = 120
 """The number of runs beyond which they pull less with every further one."""
 _STARTS = 6
 _SEEDS = 0.002
-_SCATTERED, _DRIFT = 1.3, 0.005
-"""share, factor, share. The least scatter of runs; what makes 80 % bands hold 80 % of the runs held out from calibrate
-sources (the top 20 and 35 % of their compute): a factor of the scatter, and the drift for each factor e outside."""
+_DRIFT, _CLIMB = 0.005, 0.002
+"""share. The least scatter of runs; and what makes 80 % bands hold 80 % of the runs held out from calibrate sources (the
+top 20, 35 and 50 % of their compute): drift for each factor e outside the range, and climb for each of compute above."""
+_LEAST_SIZES = 3
+"""The fewest sizes, and lengths, of which a floor, a factor and an exponent can follow."""
 _SEED = 22
 _SCALES = np.geomspace(0.3, 300.0, 61)
 _TURNS = 3
@@ -165,10 +167,12 @@ def fit_law(
     `lean` is the power of compute with which runs weigh. Raises PodsimError for runs that cannot tell the constants.
     """
     chosen = FORMS[form]
-    if len(runs) <= chosen.count or runs.sizes < 2 or len(np.unique(np.round(np.log(runs.tokens), 2))) < 2:
+    lengths = len(np.unique(np.round(np.log(runs.tokens), 2)))
+    if len(runs) <= chosen.count or min(runs.sizes, lengths) < _LEAST_SIZES:
+        counted = f"{len(runs)} runs of {runs.sizes} sizes and {lengths} lengths"
         raise PodsimError(
-            f"{len(runs)} runs of {runs.sizes} sizes cannot tell the {chosen.count} constants of the {form} law; "
-            "add runs of other sizes and lengths, or fit one offset to a known shape: --shape podsim"
+            f"{counted} cannot tell the {chosen.count} constants of the {form} law: {chosen.count + 1} runs of "
+            f"{_LEAST_SIZES} sizes and lengths can; or fit one offset to a known shape: --shape podsim"
         )
     if runs.is_repeated:
         return _fit_repetition(runs, name=name, form=form, bootstraps=bootstraps, lean=lean)
@@ -244,7 +248,7 @@ def with_scatter(law: LossLaw, runs: Runs) -> LossLaw:
     residual = np.abs(np.log(runs.loss) - np.log(law.loss(runs.parameters, runs.tokens, runs.unique)))
     kept = np.sort(residual)[: max(1, int(np.ceil(0.9 * len(residual))))]
     scatter = max(float(np.sqrt(np.mean(kept**2))), _SEEDS)
-    return replace(law, scatter=_SCATTERED * scatter, drift=_DRIFT)
+    return replace(law, scatter=scatter, drift=_DRIFT, climb=_CLIMB)
 
 
 def fit_offset(shape: LossLaw, runs: Runs, *, name: str) -> LossLaw:
@@ -268,4 +272,4 @@ def fit_offset(shape: LossLaw, runs: Runs, *, name: str) -> LossLaw:
 
 def _range(runs: Runs) -> FittedRange:
     ends = [(float(values.min()), float(values.max())) for values in (runs.parameters, runs.tokens)]
-    return FittedRange(runs=len(runs), parameters=ends[0], tokens=ends[1])
+    return FittedRange(runs=len(runs), parameters=ends[0], tokens=ends[1], compute=float(runs.compute.max()))

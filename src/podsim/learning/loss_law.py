@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.axes import Shaped
-from podsim.results.scaling import FittedRange, LossConstants
+from podsim.results.scaling_answers import LossConstants
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ REPEAT, EXCESS = 15.387756, 5.309743
 """factor. Passes over unique tokens, and sizes beyond the best, after which most is gained: Muennighoff et al. 2023,
 section 5; fits to 182 runs of up to 1,500 passes"""
 _LOGS = np.array([True, True, True, False, False, True])
-_DRAWN = 1.3
+_DRAWN = 1.6
 """factor. The spread of bootstraps that makes bands hold what they say; fitted with those of
 `podsim.learning.loss_fit`
 """
@@ -53,7 +53,7 @@ class LossLaw(LossConstants):
     """A law of the loss: what its constants say of runs."""
 
     def loss(self, parameters: ArrayLike, tokens: ArrayLike, unique: ArrayLike | None = None) -> Array:
-        """nats. The loss; `unique` is the number of tokens that differ, where others repeat them."""
+        """nat. The loss; `unique` is the number of tokens that differ, where others repeat them."""
         network, data = self.effective(parameters, tokens, unique)
         return np.asarray(np.exp(log_loss(self.coordinates, np.log(network), np.log(data))))
 
@@ -65,7 +65,7 @@ class LossLaw(LossConstants):
         *,
         deviations: float = 1.2816,
     ) -> Band:
-        """nats. The loss between the ends of its band, 80 % wide by default: bootstraps, scatter, and drift outside."""
+        """nat. The loss between the ends of its band, 80 % wide by default: bootstraps, scatter, and drift outside."""
         network, data = self.effective(parameters, tokens, unique)
         middle = log_loss(self.coordinates, np.log(network), np.log(data))
         variance = np.full(middle.shape, self.scatter**2)
@@ -73,7 +73,7 @@ class LossLaw(LossConstants):
             drawn = np.stack([log_loss(draw, np.log(network), np.log(data)) for draw in np.array(self.draws)])
             variance = variance + np.minimum(_DRAWN * _spread(drawn), 1.0) ** 2
         if self.fitted is not None:
-            variance = variance + (self.drift * _excess(self.fitted, network, data)) ** 2
+            variance = variance + _excess(self, network, data) ** 2
         half = deviations * np.sqrt(variance)
         return Band(np.exp(middle - half), np.exp(middle), np.exp(middle + half))
 
@@ -164,9 +164,11 @@ def _spread(drawn: Shaped[Array, "draw trained"]) -> Array:
     return np.asarray((high - low) / 2)
 
 
-def _excess(fitted: FittedRange, parameters: Array, tokens: Array) -> Array:
-    """How far outside the range a run lies: logarithms of factors below or above it, of both quantities together."""
+def _excess(law: LossLaw, parameters: Array, tokens: Array) -> Array:
+    """share. The error for being outside the fitted range of parameters, of tokens, and above that of compute."""
+    assert law.fitted is not None
     outside = np.zeros(np.broadcast(parameters, tokens).shape)
-    for value, (low, high) in ((parameters, fitted.parameters), (tokens, fitted.tokens)):
+    for value, (low, high) in ((parameters, law.fitted.parameters), (tokens, law.fitted.tokens)):
         outside = outside + np.log(np.maximum(value / high, 1.0)) + np.log(np.maximum(low / value, 1.0))
-    return outside
+    above = np.log(np.maximum(FLOPS_PER_PARAMETER * parameters * tokens / law.fitted.compute, 1.0))
+    return np.asarray(law.drift * outside + law.climb * above)

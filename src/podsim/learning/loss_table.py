@@ -50,8 +50,12 @@ _SETTINGS = ("metric", "source", "dataset", "data_set", "family", "arch", "setti
 _LIMIT = 64_000_000
 _MOST_RUNS = 200_000
 _LARGEST_LOSS = 13.0
-"""nats. Above the loss of an untrained network with 440,000 tokens in its vocabulary"""
+"""nat. Above the loss of an untrained network with 440,000 tokens in its vocabulary"""
 _MAGNITUDE = re.compile(r"(?i)^([-+0-9.e]+)\s*([kmbt])?(?:illion)?\s*(?:params|parameters|tokens)?$")
+_SCALED = re.compile(r"(?i)[\s_(\[]+([kmbt])(?:illions?)?[)\]]?$")
+"""the end of a heading such as "params (M)" or tokens_b"""
+_SMALL_NUMBER = 1e5
+"""Below it, a number in a column whose heading says millions counts them."""
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 
@@ -139,7 +143,8 @@ def _columns(
     missing = [column for column in names.values() if column not in header]
     if missing:
         raise TableError(f"{name}: no column {missing[0][:60]!r}; it has {', '.join(header)[:200]}")
-    plain = {re.sub(r"[\s.\-/()]+", "_", column.lower()).strip("_"): column for column in reversed(header)}
+    plain = {_heading(_SCALED.sub("", column)): column for column in reversed(header)}
+    plain |= {_heading(column): column for column in reversed(header)}
     filled = {column: sum(bool(cells.get(column)) for _, cells in rows) for column in header}
     columns = {}
     for quantity, known in COLUMNS.items():
@@ -158,6 +163,11 @@ def _columns(
             f"It has {', '.join(header)[:200]}"
         )
     return columns
+
+
+def _heading(column: str) -> str:
+    """The name of a column in lower case, words joined by lines."""
+    return re.sub(r"[\s.\-/()\[\]]+", "_", column.lower()).strip("_")
 
 
 def _kept(name: str, header: Sequence[str], rows: list[_Row], only: Mapping[str, str]) -> list[_Row]:
@@ -230,6 +240,9 @@ def _number(name: str, line: int, column: str, cell: str) -> float:
     match = _MAGNITUDE.match(cell.replace(",", "").replace("_", ""))
     try:
         value = float(match[1]) * _SCALES[(match[2] or "").lower()] if match else parse_quantity(cell)
+        heading = _SCALED.search(column)
+        if match and not match[2] and heading and value < _SMALL_NUMBER:
+            value *= _SCALES[heading[1].lower()]
     except (ValueError, UnitError, PodsimError):
         value = math.nan
     if not (math.isfinite(value) and value > 0):

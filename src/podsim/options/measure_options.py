@@ -196,7 +196,9 @@ class TrainOptions(RanksOptions):
     steps: int = option(20, "Steps in all, with those before a resumption.")
     local_steps: int = option(1, "For local and diloco: steps of a replica between exchanges of weights.")
     optimizer: str = option("adamw", "adamw, sgd, lars or lamb.")
-    rate: float = option(3e-3, "Learning rate, after the warm-up.")
+    rate: float | None = option(
+        None, "Learning rate, after the warm-up; default 0.003 for adamw, 0.1 sgd, 10 lars, 0.03 lamb."
+    )
     warmup: int = option(0, "Steps in which the learning rate grows from 0.")
     base_batch: int | None = option(
         None, "Batch that --rate is for; --batch gets the rate that --rate-rule gives."

@@ -232,10 +232,12 @@ class SearchOptions(TrainedFields, JobOptions):
 class TargetOptions(SearchOptions):
     """A search, or the batch and the GPUs that take a benchmark to its target."""
 
-    to_target: str = option(
-        "", "MODEL is a benchmark of MLPerf Training: choose batch and GPUs for the least time, or money with "
-        "--objective cost. A round may follow: --to-target=v4.1.", bare="latest",
-    )  # fmt: skip
+    to_target: bool = option(
+        False,
+        "MODEL is a benchmark of MLPerf Training: choose batch and GPUs for the least time, or money (--objective cost).",
+        flag="--to-target",
+    )
+    round: str = option("", "With --to-target: the round of MLPerf Training, as v4.1; default the last.")
 
 
 @dataclass(frozen=True, kw_only=True)

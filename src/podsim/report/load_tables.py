@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.report.columns import FACTS, Column, Table, quantity_text, short_seconds
+from podsim.report.columns import FACTS, Column, Table, duration, quantity_text, short_seconds
 from podsim.report.screen import Block, Rows, bold, items, warnings
 from podsim.results.served_load import LatencyRow, ServedLoad
 
@@ -13,7 +13,8 @@ _FACTS = Table(columns=(FACTS.columns[0], Column("", "1", wrap=True)))
 
 def load_report(served: ServedLoad) -> Iterator[Block]:
     """The times, the rates, and what holds the server back."""
-    yield bold(f"{served.model} on {served.on} ({served.gpus} GPUs)")
+    count = f"{served.gpus} GPU{'s' if served.gpus > 1 else ''}"
+    yield bold(f"{served.model} on {served.on.removesuffix(f' ({served.gpus} GPUs)')} ({count})")
     yield f"{served.layout}"
     yield f"{served.requests:,} requests, {served.kept:,} after the warm-up: {served.workload}"
     yield from ("", Rows(_TIMES, served.rows), "")
@@ -22,10 +23,14 @@ def load_report(served: ServedLoad) -> Iterator[Block]:
     yield from items("Assumptions", served.assumptions)
 
 
+def _time(seconds: float) -> str:
+    return short_seconds(seconds) if seconds < 1000 else duration(seconds)
+
+
 def _interval(mean: str, half: str) -> Column:
     def text(row: LatencyRow) -> str:
         value, width = getattr(row, mean), getattr(row, half)
-        return f"{short_seconds(value)} ±{width / value:.1%}" if value and width else short_seconds(value)
+        return f"{_time(value)} ±{width / value:.1%}" if value and width else _time(value)
 
     return Column(mean, text, align="r")
 
@@ -34,9 +39,9 @@ _TIMES = Table(
     columns=(
         Column("", "name"),
         _interval("mean", "mean_half"),
-        Column("p50", "", "s", digits=3),
-        Column("p90", "", "s", digits=3),
-        Column("p95", "", "s", digits=3, drop=1),
+        Column("p50", "", _time),
+        Column("p90", "", _time),
+        Column("p95", "", _time, drop=1),
         _interval("p99", "p99_half"),
     )
 )

@@ -13,12 +13,12 @@ def minutes_report(table: MinutesTable) -> Iterator[Block]:
     """Each benchmark at scale and for one GPU, predicted and published."""
     yield bold(f"MLPerf Training {table.round} on {table.cluster} ({table.gpu}): minutes to the target")
     columns = [
-        Column("benchmark", "title"),
+        Column("benchmark", lambda row: row.title.partition(",")[0]),
         Column("GPUs", lambda row: f"{row.run.gpus:,}" if row.run else "-", align="r"),
-        Column("batch", lambda row: f"{row.run.batch:,.0f}" if row.run else "-", align="r"),
-        Column("epochs", lambda row: f"{row.run.epochs:.3g}" if row.run else "-", align="r"),
+        Column("batch", lambda row: f"{row.run.batch:,.0f}" if row.run else "-", align="r", drop=2),
+        Column("epochs", lambda row: f"{row.run.epochs:.3g}" if row.run else "-", align="r", drop=3),
         Column("minutes", lambda row: _time(row.run and row.run.seconds, 60), align="r"),
-        Column("8 of 10 runs", _band, align="r", drop=1),
+        Column("8 of 10 runs", _band, align="r", drop=4),
         Column("published", lambda row: _time(row.published, 60), align="r"),
         Column("error", lambda row: _error(row.error), align="r"),
     ]

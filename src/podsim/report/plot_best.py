@@ -21,7 +21,7 @@ def best_figure(answer: BestServing) -> Figure:
         figure, axes = blank_figure(f"{answer.model} on {answer.cluster}: {answer.rate:,.4g} requests/s")
         user, gpu = [point.user for point in answer.front], [point.gpu for point in answer.front]
         axes.step(user, gpu, where="pre", color=MUTED, lw=1.0)
-        axes.plot(user, gpu, "o", ms=4, color=BLUE, label="Pareto front, any load")
+        axes.plot(user, gpu, "o", ms=4, color=BLUE, label="Pareto front, any load, one pool")
         kept = [way for way in answer.ways if way.keeps]
         late = [way for way in answer.ways if not way.keeps]
         for ways, marker, colour, label in (
@@ -49,7 +49,7 @@ def best_figure(answer: BestServing) -> Figure:
             )
         axes.set_xlabel("tokens/s of a user")
         axes.set_ylabel("output tokens/s of a GPU")
-        axes.set_xlim(left=0.0)
+        axes.set_xlim(0.0, 1.18 * max(user, default=1.0))  # room for the last label
         axes.set_ylim(bottom=0.0)
         axes.legend(loc="upper right", fontsize=8)
         return figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib
-from podsim.results.minutes import TargetPlan
+from podsim.results.minutes import BenchmarkMinutes, MinutesTable, TargetPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,6 +14,46 @@ if TYPE_CHECKING:
 
 _APART = 1.4
 """factor between numbers of GPUs whose labels do not overlap"""
+
+
+def minutes_figure(table: MinutesTable) -> Figure:
+    """A figure: predicted and published minutes of each benchmark, on a logarithmic axis."""
+    matplotlib = load_matplotlib()
+    rows = [row for row in reversed(table.rows) if row.run]
+    with matplotlib.rc_context(STYLE):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7.6, 1.4 + 0.34 * len(rows)), layout="constrained")
+        title = f"MLPerf Training {table.round} on {table.cluster}: minutes to the target"
+        figure.suptitle(title[:90], x=0.012, ha="left", fontsize=11, fontweight="bold")
+        _draw_minutes(figure.subplots(), rows)
+        return figure
+
+
+def _draw_minutes(axes: Axes, rows: list[BenchmarkMinutes]) -> None:
+    """A line from a lucky to an unlucky run, the expected run, and what was published."""
+    for height, row in enumerate(rows):
+        assert row.run is not None
+        low, expected, high = (
+            seconds / 60 for seconds in (row.run.seconds_low, row.run.seconds, row.run.seconds_high)
+        )
+        axes.plot([low, high], [height, height], color=BLUE, lw=4, alpha=0.3, solid_capstyle="butt")
+        axes.plot(
+            [expected], [height], color=BLUE, marker="o", ms=6, ls="", label="predicted" if not height else ""
+        )
+    published = [(row.published / 60, height) for height, row in enumerate(rows) if row.published]
+    axes.plot(
+        [minutes for minutes, _ in published], [height for _, height in published], color=COLOURS[1], marker="D", ms=6,
+        mfc="none", mew=1.6, ls="", label="published",
+    )  # fmt: skip
+    axes.set_yticks(
+        range(len(rows)), [f"{row.title}, {row.run.gpus:,} GPUs" for row in rows if row.run], fontsize=8
+    )
+    axes.set_xscale("log")
+    axes.set_xlabel("minutes")
+    axes.grid(axis="x", color=MUTED, lw=0.4, alpha=0.5)
+    axes.xaxis.set_major_formatter(lambda minutes, _: f"{minutes:g}")
+    axes.figure.legend(fontsize=8, loc="outside lower right", ncols=2)
 
 
 def target_figure(plan: TargetPlan) -> Figure:

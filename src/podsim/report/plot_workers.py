@@ -37,11 +37,17 @@ def tradeoff_figure(compared: Tradeoff) -> Figure:
         )
         runs = compared.runs
         for axes, title in (
-            (speed, "steps/s of a worker, mean"), (idle, "time without compute, %"),
+            (speed, _speed_title(compared)), (idle, "time without compute, %"),
             (stale, "staleness, others' updates"),
         ):  # fmt: skip
             _axes(axes, runs, title)
-        _line(speed, runs, [run.steps_per_second for run in runs], BLUE, "")
+        _line(
+            speed,
+            runs,
+            [run.to_loss.seconds if run.to_loss else run.steps_per_second for run in runs],
+            BLUE,
+            "",
+        )
         _line(idle, runs, [100 * run.idle for run in runs], BLUE, "idle")
         _line(idle, runs, [100 * run.waiting for run in runs], _ORANGE, "of it waiting for others")
         _line(stale, runs, [run.staleness for run in runs], BLUE, "mean")
@@ -53,6 +59,13 @@ def tradeoff_figure(compared: Tradeoff) -> Figure:
         figure.text(0.012, 0.945, compared.name[:110], fontsize=11, fontweight="bold", va="center")
         figure.text(0.012, 0.88, _subtitle(compared), fontsize=8.5, va="center")
         return figure
+
+
+def _speed_title(compared: Tradeoff) -> str:
+    first = compared.first
+    return (
+        f"seconds to loss {first.to_loss.loss:g}" if first and first.to_loss else "steps/s of a worker, mean"
+    )
 
 
 def _subtitle(compared: Tradeoff) -> str:
@@ -67,11 +80,16 @@ def _subtitle(compared: Tradeoff) -> str:
 def _axes(axes: Axes, runs: tuple[ExchangeRun, ...], title: str) -> None:
     """An axis of bounds at equal distances: all-reduce, 0, 1, …, none."""
     axes.set_title(title, fontsize=9.5, loc="left", color=INK)
-    axes.set_xticks(range(len(runs)), [bound_name(run).replace("all-reduce", "all-\nreduce") for run in runs])
-    axes.tick_params(labelsize=8.5)
+    axes.set_xticks(range(len(runs)), [_tick(run) for run in runs])
+    axes.tick_params(labelsize=8.5 if len(runs) < 9 else 7.0)
     axes.set_xlabel("rounds ahead of the slowest, at most", fontsize=8.5)
     axes.set_xlim(-0.4, len(runs) - 0.6)
     axes.grid(axis="y", color=MUTED, alpha=0.25, lw=0.6)
+
+
+def _tick(run: ExchangeRun) -> str:
+    """The name of a run's bound, over lines."""
+    return bound_name(run).replace("all-reduce", "all-\nreduce").replace(" ", "\n")
 
 
 def _line(axes: Axes, runs: tuple[ExchangeRun, ...], values: list[float], colour: str, label: str) -> None:

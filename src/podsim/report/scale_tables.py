@@ -9,8 +9,8 @@ from typing import Any
 
 from podsim.report.columns import Column, Table, days
 from podsim.report.predictions import cluster_name, layout
-from podsim.report.screen import Block, Rows, bold, facts, items
-from podsim.results.scaling import (
+from podsim.report.screen import Block, Paragraph, Rows, bold, facts, items
+from podsim.results.scaling_answers import (
     LawAdvice,
     LossConstants,
     ScaleBest,
@@ -72,7 +72,7 @@ _LAWS = Table(
 _KNOWN = Table(
     columns=(
         Column("model", "name"), Column("parameters", "parameters", count_text), Column("tokens", "tokens", count_text),
-        Column("tokens each", lambda row: row.tokens / row.parameters, ":.3g"), Column("loss", "loss", ":.3f"),
+        Column("tokens each", lambda row: row.tokens / row.parameters, ":,.0f"), Column("loss", "loss", ":.3f"),
     )
 )  # fmt: skip
 _LADDER = Table(
@@ -175,11 +175,18 @@ def _loss_facts(answer: ScaleLoss) -> Iterator[tuple[str, str, str]]:
         yield (
             "unique tokens",
             count_text(answer.unique),
-            f"{answer.tokens / answer.unique:.2f} passes over them",
+            f"{answer.tokens / answer.unique:,.3g} passes over them",
         )
     yield "compute", f"{answer.flops:.3g} FLOPs", f"the best size reaches {answer.best.loss:.3f}"
-    for name, rate in answer.rate.items():
-        yield "learning rate", f"{rate:.2g}", f"{name}; batch {count_text(answer.batch.get(name))} tokens"
+    yield from _rate_facts(answer)
+
+
+def _rate_facts(answer: ScaleBest | ScaleLoss) -> Iterator[tuple[str, str, str]]:
+    """The learning rates and batches that named laws advise."""
+    if answer.rate:
+        rates = " or ".join(f"{rate:.2g}" for rate in answer.rate.values())
+        batches = " or ".join(count_text(answer.batch.get(name)) for name in answer.rate)
+        yield "learning rate", rates, f"batch {batches} tokens ({', '.join(answer.rate)})"
 
 
 def best_report(answer: ScaleBest) -> Iterator[Block]:
@@ -190,6 +197,7 @@ def best_report(answer: ScaleBest) -> Iterator[Block]:
         f"after {days(answer.seconds)}"
     )
     yield facts(*_best_facts(answer))
+    yield Paragraph(answer.command, indent="         ", first="  Type   ")
     yield from ("", bold("Models of the catalog with the same compute"), Rows(_KNOWN, answer.known[:3]))
     yield from ("", bold("Best network for other days"), Rows(_FRONT, answer.front[::2]))
     yield from items("Remarks", (*answer.notes, _comparable(answer.law)))
@@ -204,7 +212,7 @@ def _best_facts(answer: ScaleBest) -> Iterator[tuple[str, str, str]]:
         count_text(answer.parameters),
         ", ".join(f"{key} {value:,}" for key, value in shape.items() if value),
     )
-    yield "tokens", count_text(answer.tokens), f"{answer.tokens / answer.parameters:.3g} a parameter"
+    yield "tokens", count_text(answer.tokens), f"{answer.tokens / answer.parameters:,.0f} a parameter"
     if answer.inference:
         yield "inference", count_text(answer.inference), "tokens, out of the same compute"
     if answer.unique is not None:
@@ -222,14 +230,12 @@ def _best_facts(answer: ScaleBest) -> Iterator[tuple[str, str, str]]:
             f"{format_quantity(money.low, '', digits=3)} USD",
             f"to {format_quantity(money.high, '', digits=3)} USD",
         )
-    for name, rate in answer.rate.items():
-        yield "learning rate", f"{rate:.2g}", f"{name}; batch {count_text(answer.batch.get(name))} tokens"
-    yield "type", "", answer.command
+    yield from _rate_facts(answer)
 
 
 def _comparable(law: LossConstants) -> str:
     """What a loss may be compared with."""
-    return f"a loss is comparable within one tokenizer and validation set: {law.source}"
+    return f"losses are of one tokenizer and validation set: {law.source}"
 
 
 def ladder_report(answer: ScaleLadder) -> Iterator[Block]:
@@ -252,6 +258,12 @@ def ladder_report(answer: ScaleLadder) -> Iterator[Block]:
 
 def _sizes(answer: ScaleLadder) -> int:
     return len({row.parameters for row in answer.rows}) - 1
+
+
+def loss_rows(answer: ScaleLoss) -> list[dict[str, float | str]]:
+    """The answer as one line of CSV."""
+    names = ("model", "parameters", "tokens", "loss", "low", "high", "flops")
+    return [{**{name: getattr(answer, name) for name in names}, "law": answer.law.name}]
 
 
 def laws_report(answer: ScaleLaws) -> Iterator[Block]:

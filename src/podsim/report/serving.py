@@ -26,13 +26,14 @@ def served_report(served: Served) -> Iterator[Block]:
     cache = f", {format_quantity(served.cache, 'B')} of keys and values a sequence" if served.cache else ""
     weights, limit = (format_quantity(size, "B") for size in (served.weights, served.memory_limit))
     yield f"Weights {weights}{cache}; {limit} hold a batch of {served.largest:,}"
-    yield from ("", Rows(_batches(served.kind), served.rows), "")
+    yield from ("", Rows(_batches(served), served.rows), "")
     yield _best(served)
     yield from warnings(served.warnings)
     yield from items("Assumptions", served.assumptions)
 
 
-def _batches(kind: str) -> Table:
+def _batches(served: Served) -> Table:
+    kind = served.kind
     of_tokens = (
         Column("first token", "first_token", "s"),
         Column("each token", "token", "s"),
@@ -44,6 +45,11 @@ def _batches(kind: str) -> Table:
             Column("latency", "", "s"),
             Column(_UNIT[kind], "throughput", _rate_text),
             *(of_tokens if kind == "generator" else ()),
+            *(
+                (Column("x real time", lambda row: served.audio * row.throughput, ":,.0f"),)
+                if served.audio
+                else ()
+            ),
             Column("of peak", "utilisation", ":.0%", drop=1),
             Column("memory", "", "B", digits=3),
             Column("", _verdict),
@@ -68,9 +74,11 @@ def _best(served: Served) -> Paragraph:
     copies = "replicas" if served.layout else "instances"
     instances = f" on {served.instances} {copies}" if served.instances > 1 else ""
     in_time = f", answered{limit}" if limit else ""
+    rate = f"{_rate_text(served.total)} {_UNIT[served.kind]}"
+    speech = f", {served.total * served.audio:,.0f} x real time" if served.audio else ""
     return bold(
-        f"Best: batch {served.best.batch}, {_rate_text(served.total)} {_UNIT[served.kind]}{instances}{in_time}; most of "
-        f"the time goes to {served.bottleneck}."
+        f"Best: batch {served.best.batch}, {rate}{speech}{instances}{in_time}; most of the time goes to "
+        f"{served.bottleneck}."
     )
 
 

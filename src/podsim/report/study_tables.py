@@ -65,7 +65,7 @@ FIGURES: Mapping[str, Figure] = {
 UNITS = {
     "training": "s", "work": "s", "cost": "USD", "cost_high": "USD", "energy": "J", "carbon": "kg", "power": "W",
     "step_time": "s", "tokens_per_second": "1/s", "mfu": "share", "memory": "B", "memory_limit": "B",
-    "tokens": "count", "loss": "nats", "gpus": "count", "band_low": "share", "band_high": "share",
+    "tokens": "count", "loss": "nat", "gpus": "count", "band_low": "share", "band_high": "share",
 }  # fmt: skip
 """the units of the columns of `flat_rows`"""
 _SHOWN = ("GPUs", "days", "loss", "money", "energy", "MFU", "memory", "step")
@@ -143,7 +143,7 @@ def _table(result: StudyResult, rows: Sequence[StudyRow]) -> Table:
             drop = 0 if title in ("GPUs", "days", "loss", "money") else len(_SHOWN) - number
             columns.append(Column(title, _cell(FIGURES[title], rows), align="r", drop=drop))
     columns.append(Column("", lambda row: "" if row.status == FITS else row.status, optional=True))
-    columns.append(Column("plan", lambda row: layout(row.plan).partition(", ")[0], drop=1))
+    columns.append(Column("plan", lambda row: _plan_text(row).partition(", ")[0], drop=1))
     return Table(columns=tuple(columns), indent=0)
 
 
@@ -227,13 +227,20 @@ def flat_rows(result: StudyResult) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _plan_text(row: StudyRow) -> str:
+    """The layout of a plan; of a benchmark that is taken to its target, the batch."""
+    if "tp" in row.plan:
+        return layout(row.plan)
+    return ", ".join(f"{name} {value:,.0f}" for name, value in row.plan.items() if isinstance(value, float))
+
+
 def row_report(row: StudyRow) -> Iterator[Block]:
     """One design: its figures, its plan, and the numbers of GPUs tried."""
     yield bold(f"{row_name(row, ())} with {row.gpus:,} GPUs: {row.status}" if row.gpus else row.status)
     if row.reason:
         yield row.reason
     if row.plan:
-        yield layout(row.plan)
+        yield _plan_text(row)
     values = ((figure, getattr(row, figure.field)) for figure in FIGURES.values())
     texts = [f"{figure.title} {figure.text(value)}" for figure, value in values if value is not None]
     yield ", ".join(texts)

@@ -41,13 +41,13 @@ class LoadPoint:
     first_token: float
     """s. The median time to the first token."""
     first_token_p99: float
-    """s. Its 99th percentile."""
+    """s. The 99th percentile of this time."""
     each_token: float
     """s. The median time per output token."""
     end_to_end: float
     """s. The median time from arrival to end."""
     end_to_end_p99: float
-    """s. Its 99th percentile."""
+    """s. The 99th percentile of this time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class ServedLoad(Shown):
     held_back: Mapping[str, float]
     """share. The busy time in which requests waited, by reason: sequences, memory, compute, adapters."""
     bottleneck: str
-    """What holds the server back, in words."""
+    """The limit of the server, in words."""
     replicas_on: float
     """count. The mean number of replicas that were on."""
     seconds: float
@@ -131,7 +131,7 @@ class ServedLoad(Shown):
     price_high: float
     """USD. The same at its highest."""
     curve: tuple[LoadPoint, ...] = ()
-    """Latency against rate."""
+    """The latencies at several rates."""
     assumptions: tuple[str, ...] = ()
     """The assumptions."""
     warnings: tuple[str, ...] = ()

@@ -65,9 +65,12 @@ def plans_of(model: Model, cluster: Cluster, choices: Choices) -> Iterator[Servi
     """Every legal replica of a model on the GPUs of a cluster, without limits of its steps."""
     heads = max((op.heads for block in model.layers for op in block.ops if op.kind == "attention"), default=0)
     experts = max((block.experts for block in model.layers), default=0)
-    for tensor, pipeline in product(_degrees(cluster.gpus), repeat=2):
+    gpus = (
+        cluster.gpus if cluster.gpu.fraction == 1 else 1
+    )  # instances of a GPU do not reach each other's memory
+    for tensor, pipeline in product(_degrees(gpus), repeat=2):
         is_wide = tensor > cluster.gpus_per_node
-        if tensor * pipeline > cluster.gpus or pipeline > model.layer_count or (is_wide and not experts):
+        if tensor * pipeline > gpus or pipeline > model.layer_count or (is_wide and not experts):
             continue
         for expert, groups in _expert_degrees(tensor, experts, is_wide=is_wide):
             if heads and heads % (tensor // groups):
@@ -116,19 +119,26 @@ def fitting_layouts(
 
 def _layout(model: Model, cluster: Cluster, plan: ServingPlan, load: Workload) -> Layout:
     engine = load_language_engine(plan.engine, cluster.gpu)
-    rooms = []
-    for budget in BUDGETS.astype(int).tolist():
-        try:
-            rooms.append(cache_room(model, cluster, replace(plan, max_batched_tokens=budget)))
-        except NoFitError:
-            if not rooms:
-                raise
-            rooms.append(replace(rooms[0], blocks=0))
-    sequences = np.array([most_sequences(room, load) for room in rooms])
+    room = cache_room(model, cluster, replace(plan, max_batched_tokens=int(BUDGETS[0])))
+    last = _blocks(model, cluster, plan, BUDGETS[-1])
+    blocks = np.interp(
+        BUDGETS, BUDGETS[[0, -1]], [room.blocks, last]
+    )  # activations grow with the tokens of a step
+    if not last:
+        blocks = np.array([_blocks(model, cluster, plan, budget) for budget in BUDGETS])
+    sequences = np.array([most_sequences(replace(room, blocks=int(each)), load) for each in blocks])
     if sequences.max() < 1:
         longest = load.input_tokens + load.output_tokens
         raise NoFitError([f"the caches of {plan.gpus} GPUs hold no sequence of {longest:,.0f} tokens"])
     return Layout(
-        plan=plan, cost=step_cost(model, cluster, plan), room=rooms[0], sequences=sequences,
+        plan=plan, cost=step_cost(model, cluster, plan), room=room, sequences=sequences,
         max_batch=engine.max_batch, scheduler=SCHEDULERS[_SCHEDULED[engine_family(engine.name)]],
     )  # fmt: skip
+
+
+def _blocks(model: Model, cluster: Cluster, plan: ServingPlan, budget: float) -> float:
+    """count. The blocks of the caches next to a step of so many tokens; 0 where those do not fit."""
+    try:
+        return float(cache_room(model, cluster, replace(plan, max_batched_tokens=int(budget))).blocks)
+    except NoFitError:
+        return 0.0

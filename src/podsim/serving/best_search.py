@@ -99,6 +99,8 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
 
 def pinned(candidates: Candidates, pins: Mapping[str, int]) -> Candidates:
     """The candidates with the user's replicas, and those limits of a step that are nearest to the user's."""
+    if not pins.keys() & {"replicas", "max_batch", "max_batched_tokens"}:
+        return candidates
     keep = np.ones(len(candidates), bool)
     if "replicas" in pins:
         keep &= candidates.replicas == pins["replicas"]
@@ -113,14 +115,22 @@ def _nearest(values: Floats, wanted: float) -> float:
     return float(values[np.argmin(np.abs(values - wanted))])
 
 
-def one_pool(layouts: Sequence[Layout], load: Workload, objective: Objective, gpus: int) -> Candidates:
-    """The candidates whose replicas both read prompts and decode, on at most `gpus` and beyond."""
-    return joined(
-        [_of_layout(number, layout, load, objective, gpus) for number, layout in enumerate(layouts)]
-    )
+def one_pool(
+    layouts: Sequence[Layout], load: Workload, objective: Objective, gpus: int
+) -> tuple[Candidates, int]:
+    """(candidates whose replicas both read prompts and decode, the fewest GPUs that keep the objective, on any number).
+
+    0 is none.
+    """
+    parts = [_of_layout(number, layout, load, objective, gpus) for number, layout in enumerate(layouts)]
+    fewest = [count for _, count in parts if count]
+    return joined([part for part, _ in parts]), min(fewest, default=0)
 
 
-def _of_layout(number: int, layout: Layout, load: Workload, objective: Objective, gpus: int) -> Candidates:
+def _of_layout(
+    number: int, layout: Layout, load: Workload, objective: Objective, gpus: int
+) -> tuple[Candidates, int]:
+    """(candidates of a layout on the GPUs, the fewest GPUs of its replicas that keep the objective; 0 is none)."""
     inside = np.arange(1, gpus // layout.plan.gpus + 1, dtype=float)
     counts = np.unique(np.concatenate([inside[:256], _BEYOND]))
     limit = np.minimum(LIMITS, layout.sequences[:, None])
@@ -130,12 +140,15 @@ def _of_layout(number: int, layout: Layout, load: Workload, objective: Objective
     shape = first.shape
     budgets, replicas, limits = np.meshgrid(np.arange(len(BUDGETS)), counts, LIMITS, indexing="ij")
     legal = (limits <= BUDGETS[budgets]) & (limits <= layout.max_batch)
+    keeps = legal & (objective.pressure(first, each) <= 1)
+    fewest = int(replicas[keeps].min()) * layout.plan.gpus if keeps.any() else 0
+    legal &= replicas * layout.plan.gpus <= gpus
     columns = {
         "layout": np.full(shape, number), "prefill": np.full(shape, -1), "budget": budgets, "limit": limits,
         "replicas": replicas, "prefill_replicas": np.zeros(shape), "gpus": replicas * layout.plan.gpus, "first": first,
         "each": each, "active": active, "capacity": np.broadcast_to(reach, shape),
     }  # fmt: skip
-    return Candidates(**{name: np.asarray(column)[legal] for name, column in columns.items()})
+    return Candidates(**{name: np.asarray(column)[legal] for name, column in columns.items()}), fewest
 
 
 def capacity(curves: Curves, limit: Shaped[Floats, "budget limit"]) -> Shaped[Floats, "budget limit"]:
@@ -252,7 +265,7 @@ def best_rows(candidates: Candidates, objective: Objective, gpus: int, count: in
 
 
 def fewest_gpus(candidates: Candidates, objective: Objective) -> int:
-    """count. The fewest GPUs of any candidate that keeps the objective; 0 if none does on any number."""
+    """count. The fewest GPUs of any candidate that keeps the objective; 0 if none does."""
     keeps = objective.pressure(candidates.first, candidates.each) <= 1
     return int(candidates.gpus[keeps].min()) if keeps.any() else 0
 

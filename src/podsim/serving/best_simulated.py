@@ -18,6 +18,10 @@ from podsim.serving.load.request_table import RequestTable
 from podsim.serving.serving_plan import ServingPlan
 
 PERCENTILES = (50, 90, 95, 99)
+_MOST_REPLICAS = 8
+"""replicas of a pool that are simulated of more"""
+_UNEVEN = 0.02
+"""share by which such a part may miss the ratio of two pools"""
 _PARTS = {
     "part_step": "launches and the host",
     "part_tokens": "products and exchanges",
@@ -70,6 +74,17 @@ def link_of(cluster: Cluster, way: Way) -> tuple[float, float]:
         return cluster.nvlink.bandwidth * pair, cluster.nvlink.latency
     adapters = max(1.0, cluster.nics * pair / cluster.gpus_per_node)
     return cluster.network.bandwidth * adapters, cluster.network.latency
+
+
+def sampled(way: Way, requests: RequestTable) -> tuple[Way, RequestTable]:
+    """A part of many equal replicas, with its part of the requests: the same load on each, over a longer time."""
+    share = min(1.0, _MOST_REPLICAS / way.plan.replicas)
+    replicas = [pool.replicas * share for pool in (way.plan, way.prefill) if pool is not None]
+    if share == 1.0 or any(abs(count - round(count)) > _UNEVEN * count for count in replicas):
+        return way, requests
+    plan = replace(way.plan, replicas=round(replicas[0]))
+    prefill = replace(way.prefill, replicas=round(replicas[1])) if way.prefill else None
+    return replace(way, plan=plan, prefill=prefill), replace(requests, arrival=requests.arrival / share)
 
 
 def _kind(plan: ServingPlan, layout: Layout, role: str) -> ReplicaKind:

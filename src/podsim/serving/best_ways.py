@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +26,12 @@ from podsim.serving.best_search import (
     split_pools,
     way_of,
 )
-from podsim.serving.best_simulated import Outcome, estimate_of, pool_of, simulate_way
+from podsim.serving.best_simulated import Outcome, estimate_of, pool_of, sampled, simulate_way
 from podsim.serving.best_words import brief_words, short_words, way_words
 from podsim.serving.load.request_table import RequestTable
+from podsim.serving.plan_rules import check_plan
 from podsim.serving.serving_limits import least_by_layouts, least_latencies, shortage
-from podsim.serving.serving_plan import WEIGHT_FORMATS
+from podsim.serving.serving_plan import WEIGHT_FORMATS, ServingPlan
 from podsim.serving.steady_load import Workload
 from podsim.units import format_quantity
 from podsim.workload.model import Model
@@ -38,6 +40,7 @@ SIMULATED = 20
 """candidates that are simulated"""
 SHOWN = 5
 HOUR = 3600.0
+_DEGREES = {"tensor": "tp", "pipeline": "pp", "expert": "ep", "data_attention": "attention_dp"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,8 @@ class _Search:
 
     layouts: list[Layout]
     candidates: Candidates
+    fewest: int
+    """count. The fewest GPUs that keep the objective; 0 if none do."""
     notes: tuple[str, ...]
 
 
@@ -74,8 +79,7 @@ def search_best(case: ServingCase) -> BestServing:
     least = _checked_limits(case, search.layouts)
     rows = best_rows(search.candidates, case.objective, case.cluster.gpus, SIMULATED)
     ways = _ranked(case, [_way(case, search, row) for row in rows])
-    inside = int((search.candidates.gpus <= case.cluster.gpus).sum())
-    fewest = fewest_gpus(search.candidates, case.objective)
+    fewest = search.fewest
     if kept := [way.gpus for way in ways if way.keeps]:
         fewest = min([*kept, *([fewest] if fewest else [])])
     return BestServing(
@@ -83,7 +87,7 @@ def search_best(case: ServingCase) -> BestServing:
         input_tokens=case.load.input_tokens, output_tokens=case.load.output_tokens, source=case.requests.source,
         first_limit=_finite(case.objective.first), each_limit=_finite(case.objective.each),
         percentile=case.objective.percentile, ways=ways, front=_front(case, search.layouts), fewest=fewest,
-        candidates=inside, simulated=len(rows), requests=len(case.requests), least=least,
+        candidates=len(search.candidates), simulated=len(rows), requests=len(case.requests), least=least,
         price=_price_words(case.offer), other_format=_other_format(case, fewest), notes=(*case.notes, *search.notes),
         longest=int((case.requests.input_tokens + case.requests.output_tokens).max()),
         seconds=time.perf_counter() - started,
@@ -97,20 +101,40 @@ def _finite(limit: float) -> float | None:
 def _priced(case: ServingCase, choices: Choices) -> _Search:
     """All candidates of some choices. Raises NoFitError where no layout fits."""
     plans = list(plans_of(case.model, case.cluster, choices))
+    if not plans:
+        raise _no_plan(case, choices)
     layouts, reasons = fitting_layouts(case.model, case.cluster, plans, case.load)
     if not layouts:
         if not any("before any sequence" in reason or "hold no sequence" in reason for reason in reasons):
             raise PlanError(list(dict.fromkeys(reasons))[:3])
         raise shortage(case.model, case.cluster, choices, WEIGHT_FORMATS)
-    parts = [one_pool(layouts, case.load, case.objective, case.cluster.gpus)]
+    together, beyond = one_pool(layouts, case.load, case.objective, case.cluster.gpus)
     link = _link_rate(case.cluster)
     split = (
-        split_pools(layouts, case.load, case.objective, case.cluster.gpus, link) if choices.is_split else None
+        split_pools(layouts, case.load, case.objective, case.cluster.gpus, link)
+        if choices.is_split and case.cluster.gpu.fraction == 1
+        else None
     )
-    candidates = pinned(joined(parts if split is None else [*parts, split]), choices.pins)
+    candidates = pinned(joined([together, *([] if split is None else [split])]), choices.pins)
     count = len(layouts) + len(reasons)
+    few = [count for count in (fewest_gpus(candidates, case.objective), beyond) if count]
+    fewest = min(few, default=0)
     notes = (f"{len(reasons)} of {count} layouts do not fit or cannot run",) if reasons else ()
-    return _Search(layouts=layouts, candidates=candidates, notes=notes)
+    return _Search(layouts=layouts, candidates=candidates, notes=notes, fewest=fewest)
+
+
+def _no_plan(case: ServingCase, choices: Choices) -> PlanError:
+    """Why no layout has the user's degrees."""
+    degrees: dict[str, Any] = {name: value for name, value in choices.pins.items() if name in _DEGREES}
+    plan = replace(ServingPlan(engine=choices.engines[0]), **{"tensor": degrees.get("expert", 1), **degrees})
+    try:
+        check_plan(case.model, case.cluster, plan)
+    except PlanError as problem:
+        return problem
+    words = ", ".join(f"{_DEGREES[name]}={value}" for name, value in degrees.items())
+    return PlanError(
+        [f"{words}: the search tries powers of two, and experts over all GPUs of a stage or one"]
+    )
 
 
 def _link_rate(cluster: Cluster) -> float:
@@ -147,9 +171,9 @@ def _way(case: ServingCase, search: _Search, row: int) -> ServingWay:
     candidates, layouts = search.candidates, search.layouts
     way = way_of(layouts, candidates, row)
     reading = layouts[candidates.prefill[row]] if way.prefill is not None else None
-    outcome = simulate_way(
-        pool_of(way, reading, layouts[candidates.layout[row]], case.cluster), case.requests, case.objective
-    )
+    part, requests = sampled(way, case.requests)
+    pool = pool_of(part, reading, layouts[candidates.layout[row]], case.cluster)
+    outcome = simulate_way(pool, requests, case.objective)
     tokens = case.load.rate * case.load.output_tokens
     cost = None if case.offer is None else case.offer.low * way.gpus / tokens * 1e6
     return ServingWay(
@@ -204,7 +228,7 @@ def _other_format(case: ServingCase, fewest: int) -> str:
         search = _priced(case, replace(case.choices, formats=tuple((other, cache) for cache in caches)))
     except PlanError:
         return ""
-    gpus = fewest_gpus(search.candidates, case.objective)
+    gpus = search.fewest
     if not gpus or (fewest and gpus >= fewest):
         return ""
     than = f" instead of {fewest}" if fewest else ""

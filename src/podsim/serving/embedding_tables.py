@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podsim.hardware.parts import Gpu
+from podsim.network.bus import ring_share
 
 _PCIE = {3: 12.3e9, 4: 24.0e9, 5: 50.0e9, 6: 96.0e9}
 """B/s. What 16 lanes carry, by generation."""
@@ -41,7 +42,7 @@ def make_tables(gpu: Gpu, table_bytes: float, lookup_bytes: float, room: float, 
         return Tables(held=table_bytes, seconds=0.0, text="")
     if gpus > 1 and table_bytes / gpus <= room:
         link = gpu.nvlinks * gpu.nvlink_bandwidth or pcie_rate(gpu)
-        seconds = lookup_bytes * (gpus - 1) / gpus / link
+        seconds = lookup_bytes * ring_share(float(gpus)) / link
         return Tables(
             held=table_bytes / gpus, seconds=seconds,
             text=f"{table_bytes / 1e9:.1f} GB of embedding tables are divided over {gpus} GPUs, rows cross their links",

@@ -30,7 +30,7 @@ def sum_seconds(cluster: Cluster, ranks: int, run: EngineRun, sizes: Floats) -> 
     same bytes.
     """
     gpu = cluster.gpu
-    if ranks > 1 and ranks <= cluster.gpus_per_node and has_own_sum(cluster):
+    if run.kernel and 1 < ranks <= cluster.gpus_per_node and has_own_sum(cluster):
         return sums_seconds(gpu, run, engine_sum(np.full_like(sizes, ranks), sizes))
     return _group_seconds(cluster, "all_reduce", sizes, ranks)
 

@@ -30,7 +30,7 @@ class LanguageEngine:
     kernels: str
     """The engine whose measured kernels it runs: trtllm or vllm."""
     sums: str
-    """The name of its all-reduce among the measured ones."""
+    """The name of its all-reduce among the measured ones; "" for NCCL's."""
     step: float
     """s. The time of a step in which the GPU waits for the host."""
     request: float
@@ -107,6 +107,15 @@ def _numbers(release: str) -> tuple[int, ...]:
 def engine_family(name: str) -> str:
     """The engine of a release: tensorrt-llm of tensorrt-llm-2023."""
     return _YEAR.sub("", name)
+
+
+def older_releases(name: str, gpu: Gpu) -> tuple[tuple[str, LanguageEngine], ...]:
+    """(the release before which it ran, an older entry) of the engine of that name."""
+    return tuple(
+        (table["before"], load_language_engine(other, gpu))
+        for other, table in _tables().items()
+        if table.get("of") == name
+    )
 
 
 def load_language_engine(name: str, gpu: Gpu) -> LanguageEngine:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from podsim.kernels.constants import kernel_constants
+from podsim.serving.language_engines import older_releases
+from podsim.serving.language_layers import plan_layers
 from podsim.serving.language_setup import LanguageSetup
 from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.step_laws import SKEW, is_measured
@@ -47,6 +49,22 @@ def language_assumptions(setup: LanguageSetup, neighbours: float) -> tuple[str, 
     return tuple(notes)
 
 
+def _older_notes(setup: LanguageSetup) -> list[str]:
+    """The older releases of the engine whose decoding differs for this model and cache."""
+    cores = [
+        core
+        for core in plan_layers(setup.model, setup.plan).cores
+        if core.heads > core.kv_heads and not core.rank
+    ]
+    now = [setup.engine.shares_keys(setup.plan.cache, core.head_dim) for core in cores]
+    return [
+        f"heads of a group share one walk over the keys; in releases before {before} (published tables of 2023) each"
+        f" walked alone: --engine {older.name}"
+        for before, older in older_releases(setup.engine.name, setup.cluster.gpu)
+        if now != [older.shares_keys(setup.plan.cache, core.head_dim) for core in cores]
+    ]
+
+
 def language_warnings(setup: LanguageSetup) -> tuple[str, ...]:
     """The reasons to trust a prediction less, one sentence each."""
     notes, gpu = list(setup.model.doubts), setup.cluster.gpu
@@ -62,6 +80,7 @@ def language_warnings(setup: LanguageSetup) -> tuple[str, ...]:
         )
     if not is_measured(gpu):
         notes.append(f"{gpu.name}: no engine's attention was measured on {gpu.architecture}")
+    notes += _older_notes(setup)
     if setup.plan.cache == "int8":
         notes.append("keys and values in int8 take the time of fp8 ones: no such kernel was measured")
     return tuple(notes)

@@ -10,6 +10,7 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.gemm import peak_of
 from podsim.options.serving_options import ServeOptions
+from podsim.serving.checkpoint_format import checkpoint_format
 from podsim.serving.engines import engine_names
 from podsim.serving.language_engines import LanguageEngine, language_engine_names, load_language_engine
 from podsim.serving.language_layers import check_language_model
@@ -69,6 +70,14 @@ def read_language_setup(options: ServeOptions, sequences: int = _ROOM, length: i
     plan = divided_plan(
         model, cluster, _formats(options, cluster, engine), options, (length or tokens + output, sequences)
     )
+    limit = plan.max_batched_tokens or engine.max_batched_tokens
+    if not plan.chunked_prefill and tokens > limit:
+        error = PlanError(
+            [
+                f"tokens={tokens:,}: a prompt that may not be split has at most {limit:,} tokens, those of a step"
+            ]
+        )
+        raise error.offer(max_batched_tokens=tokens)
     return LanguageSetup(model=model, cluster=cluster, plan=plan, engine=engine, tokens=tokens, output=output)
 
 
@@ -91,7 +100,7 @@ def _formats(options: ServeOptions, cluster: Cluster, engine: LanguageEngine) ->
     """The plan of the options on one GPU; PlanError for a format that the GPU has no arithmetic for."""
     gpu = cluster.gpu
     usual = "fp16" if "fp16" in gpu.peaks else next(iter(gpu.peaks))
-    precision = read_format(options.precision or "") or usual
+    precision = read_format(options.precision or "") or checkpoint_format(options.model, gpu) or usual
     if precision not in WEIGHT_FORMATS:
         raise PlanError(
             [f"precision={precision[:40]!r}: engines of language models run {', '.join(WEIGHT_FORMATS)}"]

@@ -89,7 +89,9 @@ def shortage(model: Model, cluster: Cluster, choices: Choices, formats: Sequence
     need = fixed_bytes(model, plan, engine, 256, 1)
     has = need - needs[plan]
     room = gpu.memory * engine.memory_share - engine.memory
-    gpus = int(-(-plan.gpus * (need - engine.memory) * _SPARE // room)) if room > 0 else 0
+    gpus = (
+        int(-(-plan.gpus * (need - engine.memory) * _SPARE // room)) if room > 0 and gpu.fraction == 1 else 0
+    )
     shares = {name: format_bytes(name) / format_bytes(plan.precision) for name in formats}
     enough = [name for name, share in shares.items() if share < 1 and share * need * _SPARE < has]
     would = [f"about {gpus} such GPUs ({-(-gpus // cluster.gpus_per_node)} nodes)"] if gpus else []

@@ -195,15 +195,14 @@ def decoding_seconds(passes: Passes, requests: Floats, context: Floats) -> Float
 
 
 def _decode_seconds(passes: Passes, core: Core, sequences: Floats, keys: Floats) -> Floats:
-    run = passes.run()
     keys = np.maximum(keys * core.key_share, 1.0)
     shape = _attention(core, sequences, np.ones_like(keys), keys, is_decode=True)
+    shares = None if passes.engine.shares_keys(passes.plan.cache, core.head_dim) else False
     rows = passes.plan.draft_tokens + 1
     if rows > 1:  # the queries of a draft share the keys, as heads of a group do
-        shape = replace(shape, heads=shape.heads * rows)
+        shape, shares = replace(shape, heads=shape.heads * rows), True
     law = "mla-decode" if core.rank else "decode"
-    shares = passes.engine.shares_keys(passes.plan.cache, core.head_dim)
-    return decode_seconds(passes.engine_gpu, run, shape, law=law, shares_keys=shares)
+    return decode_seconds(passes.engine_gpu, passes.run(), shape, law=law, shares_keys=shares)
 
 
 def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> Floats:

@@ -24,12 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.options.mlperf_options import TargetDesignOptions
 from podsim.options.plan_options import LayoutFields, PredictOptions, SearchOptions
 from podsim.options.question import options_of
 from podsim.options.scale_options import ScaleBestOptions
 from podsim.options.study_options import FewestOptions
 
-QUESTIONS = ("plan", "predict", "fewest", "scale")
+QUESTIONS = ("plan", "predict", "fewest", "scale", "target")
 MOST_POINTS = 200_000
 _LARGEST = 1 << 20
 """B of the largest study file read"""
@@ -45,6 +46,7 @@ _GROUPS = {
     "predict": PredictOptions,
     "fewest": FewestOptions,
     "scale": ScaleBestOptions,
+    "target": TargetDesignOptions,
 }
 
 
@@ -54,7 +56,7 @@ class Point:
 
     name: str
     question: str
-    """The question: plan, predict, fewest, or scale."""
+    """The question: plan, predict, fewest, scale, or target."""
     settings: Mapping[str, Any]
     """The settings by the names of options; overrides as set.KEY, limits as limit.KEY."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
 from podsim.learning.batch_critical import BatchLaw, fit_batch_law, published_rows
-from podsim.learning.batch_noise import gradient_noise
+from podsim.learning.batch_noise import noise_of_run
 from podsim.learning.batch_rules import RULE_OF, noisy_rate, scaled_rate
 from podsim.options.batch_options import BatchOptions
 from podsim.options.question import question
@@ -27,8 +27,6 @@ _COLUMNS = {
     "steps": ("steps", "step", "iterations", "s"),
 }
 _AROUND = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
-_SKIP = 0.1
-"""share. The first steps of a run, whose gradients are those of a network that knows nothing."""
 
 
 class Measured(NamedTuple):
@@ -124,14 +122,9 @@ def _critical(options: BatchOptions) -> Critical:
 def _noise(path: Path) -> Critical:
     """The gradient noise scale of a run of `train --noise-scale`."""
     run = read_trained(path)
-    rows = [row for row in run.rows if row.batch_norm > 0]
-    if not rows:
+    noise = noise_of_run(run)
+    if noise is None:
         raise PodsimError(f"{path.name}: no gradient norms; run podsim train again with --noise-scale --save")
-    noise = gradient_noise(
-        float(run.plan["micro_batch"]), float(run.plan["global_batch"]),
-        np.array([row.micro_norm for row in rows]), np.array([row.batch_norm for row in rows]),
-        skip=int(_SKIP * len(rows)),
-    )  # fmt: skip
     law = BatchLaw(critical=noise.critical, fewest_steps=1.0, error=0.0)
     return Critical(f"gradient noise of {noise.steps} steps of {path.name}", law, noise.low, noise.high, None)
 

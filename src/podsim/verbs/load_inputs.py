@@ -11,6 +11,8 @@ import numpy as np
 
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
 from podsim.hardware.cluster import Cluster
+from podsim.options.load_options import LoadOptions
+from podsim.options.question import options_of
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.benchmark_files import read_requests
 from podsim.serving.language_notes import plan_words
@@ -20,6 +22,7 @@ from podsim.serving.load.replica_pool import SCHEDULERS, Autoscaling, ReplicaKin
 from podsim.serving.load.request_streams import RequestStream, draw_requests
 from podsim.serving.load.request_table import MOST, RequestTable
 from podsim.serving.load.server_state import ROUTINGS
+from podsim.serving.trace_file import Progress
 from podsim.units import parse_quantity
 
 REQUESTS = 20_000
@@ -45,11 +48,12 @@ class LoadInputs:
     cluster: Cluster
     clients: int
     think: float
-    """s."""
+    """s. The mean time that a client thinks."""
     share: float
     """share. The rate over that at which the server saturates; 0 where the user gives the rate."""
     slo: Mapping[str, float]
     notes: tuple[str, ...]
+    price: str
 
     @property
     def setup(self) -> LanguageSetup:
@@ -63,7 +67,21 @@ def is_under_load(options: ServeOptions) -> bool:
 
 
 def with_lengths(options: ServeOptions) -> ServeOptions:
-    """The options of a static batch, whose sequences all have the same tokens."""
+    """The options of a static batch, whose sequences all have the same tokens.
+
+    Raises PodsimError for what only requests that arrive have.
+    """
+    if not is_under_load(options):
+        idle = [
+            name
+            for name, known in options_of(LoadOptions).items()
+            if name not in ("input_tokens", "output_tokens") and getattr(options, name) != known.default
+        ]
+        if idle:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+            raise PodsimError(
+                f"{flags}: of a server that requests arrive at; add --rate 20/s, --load 80%, --clients 16"
+            )
     names = {"tokens": options.input_tokens, "output": options.output_tokens}
     given = {name: text for name, text in names.items() if text}
     wrong = [f"{name}: {text[:40]!r}" for name, text in given.items() if not text.isdigit()]
@@ -76,7 +94,7 @@ def with_lengths(options: ServeOptions) -> ServeOptions:
     return replace(made, tokens=tokens, output=output)
 
 
-def read_load(options: ServeOptions) -> LoadInputs:
+def read_load(options: ServeOptions, progress: Progress | None = None) -> LoadInputs:
     """All that a simulation needs. Raises PodsimError for anything unusable, NoFitError for models that do not fit."""
     given = [
         name for name in ("rate", "load", "trace", "clients") if getattr(options, name) not in ("", None)
@@ -85,17 +103,18 @@ def read_load(options: ServeOptions) -> LoadInputs:
         raise PodsimError(
             f"{' and '.join('--' + name for name in given)} each say when requests arrive; give one of them"
         )
-    stream, (trace, notes) = _stream(options), _trace(options)
+    stream, (trace, notes) = _stream(options), _trace(options, progress)
     others = [_other(text) for text in options.also_serve]
     if trace is not None and others:
         raise PodsimError("--also divides requests of a stream over models; a trace is of one model")
-    length = int(np.max(trace.input_tokens + trace.output_tokens)) if trace is not None else _typical(stream)
+    length = _typical_length(trace if trace is not None else _few_requests(stream))
     setups = _setups(options, [name for name, _ in others], length)
     pool = _pool(options, setups, (1.0 - sum(share for _, share in others), *(share for _, share in others)))
     stream = replace(stream, shares=_shares(others), adapters=_adapters(options)[0])
     return LoadInputs(
         stream=stream, trace=trace, pool=pool, setups=setups, cluster=setups[0].cluster, clients=_clients(options),
         think=_seconds(options.think, "think"), share=_load_share(options.load), slo=read_slo(options.slo), notes=notes,
+        price=options.price,
     )  # fmt: skip
 
 
@@ -139,17 +158,22 @@ def _stream(options: ServeOptions) -> RequestStream:
     )  # fmt: skip
 
 
-def _typical(stream: RequestStream) -> int:
-    """The tokens of a request for which a plan that the user leaves open has room: the longest of some."""
-    few = draw_requests(replace(stream, requests=200, rate=inf, arrivals="poisson"))
-    return int(np.max(few.input_tokens + few.output_tokens))
+def _few_requests(stream: RequestStream) -> RequestTable:
+    """Some requests of a stream, for their lengths."""
+    return draw_requests(replace(stream, requests=200, rate=inf, arrivals="poisson"))
 
 
-def _trace(options: ServeOptions) -> tuple[RequestTable | None, tuple[str, ...]]:
+def _typical_length(table: RequestTable) -> int:
+    """The tokens of requests of which a plan that the user leaves open holds 64: their mean, or one of the longest."""
+    tokens = table.input_tokens + table.output_tokens
+    return int(max(np.mean(tokens), np.max(tokens) / _ROOM))
+
+
+def _trace(options: ServeOptions, progress: Progress | None) -> tuple[RequestTable | None, tuple[str, ...]]:
     """(the requests of a file, what is worth saying of it); (None, ()) without one."""
     if options.trace is None:
         return None, ()
-    table, notes = read_requests(options.trace)
+    table, notes = read_requests(options.trace, progress=progress)
     return (table if options.requests is None else table.first(max(options.requests, 1))), tuple(notes)
 
 
@@ -185,7 +209,10 @@ def _pool(options: ServeOptions, setups: tuple[LanguageSetup, ...], shares: tupl
         kinds = _shared_gpus(kinds, shares, setups[0].cluster)
     if options.disaggregate:
         kinds = _disaggregated(options, setups, kinds, details)
-    return ReplicaPool(kinds=tuple(kinds), routing=options.routing, autoscaling=_autoscaling(options, kinds))
+    scaling = None
+    if options.autoscale:
+        kinds, scaling = _autoscaled(options, kinds)
+    return ReplicaPool(kinds=tuple(kinds), routing=options.routing, autoscaling=scaling)
 
 
 def _shared_gpus(kinds: list[ReplicaKind], shares: tuple[float, ...], cluster: Cluster) -> list[ReplicaKind]:
@@ -236,23 +263,17 @@ def _disaggregated(
     ]
 
 
-def _autoscaling(options: ServeOptions, kinds: list[ReplicaKind]) -> Autoscaling | None:
-    if not options.autoscale:
-        return None
+def _autoscaled(options: ServeOptions, kinds: list[ReplicaKind]) -> tuple[list[ReplicaKind], Autoscaling]:
+    """(the most replicas of each model, when they are started and stopped)."""
     numbers = _numbers(options.autoscale, "autoscale", "1:4:32", 3)
     least, most = (numbers[0], numbers[1]) if len(numbers) > 1 else (1, numbers[0])
     count = min(kind.replicas for kind in kinds)
     if not least <= most <= count:
         raise PodsimError(
-            f"autoscale={options.autoscale[:40]}: 1 <= least <= most <= {count}, the replicas on the GPUs"
+            f"autoscale={options.autoscale[:40]}: 1 to {count} replicas, as many as the GPUs hold, such as 1:{count}:32"
         )
-    return Autoscaling(least=least, target=float(numbers[2]) if len(numbers) > 2 else 32.0)
-
-
-def most_replicas(options: ServeOptions) -> int | None:
-    """The most replicas that autoscaling may start; None without it."""
-    numbers = _numbers(options.autoscale, "autoscale", "1:4:32", 3) if options.autoscale else []
-    return (numbers[1] if len(numbers) > 1 else numbers[0]) if numbers else None
+    target = float(numbers[2]) if len(numbers) > 2 else Autoscaling.target
+    return [replace(kind, replicas=most) for kind in kinds], Autoscaling(least=least, target=target)
 
 
 def _adapters(options: ServeOptions) -> tuple[int, int, int]:

@@ -88,7 +88,7 @@ def _run(
     batch = options.batch or (submission.batch if submission else None)
     try:
         if batch is None:
-            return fastest_run(benchmark, round, cluster, rates), ""
+            return fastest_run(benchmark, round, cluster, rates, options.samples), ""
         return target_run(benchmark, round, cluster, batch, rates, options.samples), ""
     except PodsimError as problem:
         return None, str(problem)

@@ -61,12 +61,14 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
 
 @question(TargetOptions)
 def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) -> PlanResult | TargetPlan:
-    """The best plans, or with `to_target` ("latest" or a round) the best batch and GPUs of a benchmark.
+    """The best plans, or with `to_target` the best batch and GPUs of a benchmark.
 
     Raises what `plan` raises.
     """
     if options.to_target:
         return plan_target(options, progress)
+    if options.round:
+        raise PodsimError("round: a round of MLPerf Training goes with --to-target")
     return plan(**values_of(options, TargetOptions, SearchOptions), progress=progress)
 
 

@@ -19,21 +19,19 @@ from podsim.results.minutes import TargetChoice, TargetPlan, TargetRun
 from podsim.verbs.plan_trade import Progress
 from podsim.verbs.whole_run import usual_price
 
-_LATEST = "latest"
 _MOST = 4096
 """GPUs tried of a system whose number of nodes is left open"""
 _END = 0.25
 """share of the time that twice the GPUs must save, half of the ideal, or strong scaling has ended"""
-_MEANINGFUL = ("model", "on", "gpus", "batch", "objective", "price", "to_target", "overrides")
+_MEANINGFUL = ("model", "on", "gpus", "batch", "objective", "price", "to_target", "round", "overrides")
 _OBJECTIVES = ("time", "cost")
 
 
 def plan_target(options: TargetOptions, progress: Progress | None = None) -> TargetPlan:
     """Batch and GPUs for the least time, or with objective "cost" the least money. Raises PodsimError."""
     _check(options)
-    asked = "" if options.to_target == _LATEST else options.to_target
-    benchmark = find_benchmark(str(options.model), asked)
-    round = asked or benchmark.rounds[1]
+    benchmark = find_benchmark(str(options.model), options.round)
+    round = options.round or benchmark.rounds[1]
     cluster = _cluster(options)
     offer = find_offer(str(options.price) or usual_price(cluster), cluster, read_site(None, None, None))
     runs = _runs(benchmark, round, cluster, options.batch, progress)

@@ -21,7 +21,7 @@ from podsim.learning.loss_optimum import Budget, best_parameters
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleBestOptions
 from podsim.results.prediction import Prediction
-from podsim.results.scaling import DaysPoint, ScaleBest, SizePoint
+from podsim.results.scaling_answers import DaysPoint, ScaleBest, SizePoint
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan, precision_of
 from podsim.verbs.plan import plan
@@ -29,7 +29,7 @@ from podsim.verbs.scale_loss import network_size, range_notes, read_count, repet
 from podsim.verbs.whole_run import DAY, RunLength, read_days, with_expense, with_run
 from podsim.workload.generated_shape import Shape, catalog_shapes, shape_near
 
-_UTILISATION = 0.45
+_UTILISATION = 0.5
 """share. The model FLOPs utilisation with which the size of a network is guessed before its plan is known."""
 _POOR = 0.001
 """share. The loss above the best, for the compute that the plan gives, from which the size is chosen again."""

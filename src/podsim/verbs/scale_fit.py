@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from podsim.learning.loss_table import RunTable, mixed_lines, read_runs
 from podsim.learning.loss_tuning import tune
 from podsim.options.question import question, wrong_choices
 from podsim.options.scale_options import ScaleFitOptions
-from podsim.results.scaling import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
+from podsim.results.scaling_answers import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
 from podsim.units import parse_quantity
 
 _ALONG, _LINES = 41, 4
@@ -34,6 +35,9 @@ def scale_fit(options: ScaleFitOptions) -> ScaleFit:
     parameter are told and left out. With `shape` one offset is fitted to a known law. Raises PodsimError for runs that
     cannot tell the constants, and TableError for a file that cannot be read, or whose losses are of several kinds.
     """
+    options = replace(
+        options, file=Path(options.file), save=None if options.save is None else Path(options.save)
+    )
     _check(options)
     names = {"parameters": options.params, "tokens": options.tokens, "loss": options.loss}
     table = read_runs(

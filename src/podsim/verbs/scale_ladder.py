@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_runs import Runs
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLadderOptions
-from podsim.results.scaling import LadderRun, ScaleLadder
+from podsim.results.scaling_answers import LadderRun, ScaleLadder
 from podsim.results.trained import MeasuredTraining
 from podsim.verbs.train import read_trained, train
 from podsim.whole_files import write_whole
@@ -67,6 +67,8 @@ def scale_ladder(
     with (steps done, steps) of all runs together. Raises PodsimError for what makes no sense, and LabError for a run
     that broke off or where PyTorch is not installed.
     """
+    save = None if options.save is None else Path(options.save)
+    options = replace(options, folder=Path(options.folder), save=save)
     rungs = _rungs(options)
     text = _text(options)
     every = len(rungs) * options.steps
@@ -91,9 +93,9 @@ def _rungs(options: ScaleLadderOptions) -> list[_Rung]:
             f"widths={options.widths[:60]!r}: expected numbers with commas, as 16,32,48,64"
         ) from None
     wrong = [f"widths={width}: a multiple of {_HEAD} up to 1024" for width in widths if not _is_width(width)]
-    if len(widths) < 3:
+    if len(widths) < 4:
         wrong.append(
-            f"widths={options.widths[:60]}: three or more; the largest is held out, and one size tells no law"
+            f"widths={options.widths[:60]}: four or more; the largest is held out, and a law needs three sizes"
         )
     for name, least, most in (
         ("steps", 20, 1_000_000),

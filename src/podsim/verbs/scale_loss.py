@@ -12,11 +12,13 @@ from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions
-from podsim.results.scaling import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
+from podsim.results.scaling_answers import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
 from podsim.units import format_quantity
 from podsim.verbs.scale_fit import advised, loss_points
-from podsim.workload.catalog import load_model
+from podsim.workload.catalog import load_model, load_specification
 
+_UNTRAINED = 10.4
+"""nat. The loss of a network that knows nothing of 32,000 tokens, ln(32,000)"""
 _COUNT = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
@@ -46,7 +48,7 @@ def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
         high=float(band.high), flops=flops, curves=_curves(law, parameters, tokens, unique), best=advised(law, flops),
         unique=unique, others=others, rate={key: each.rate.value(parameters, tokens) for key, each in laws.items() if
         each.rate}, batch={key: each.batch.value(parameters, tokens) for key, each in laws.items() if each.batch},
-        notes=(*remarks, *range_notes(law, parameters, tokens)),
+        notes=(*remarks, *untold_notes(float(band.loss)), *range_notes(law, parameters, tokens)),
     )  # fmt: skip
 
 
@@ -131,6 +133,11 @@ def network_size(
     if active < total:
         working = f"{format_quantity(active, '')} of {format_quantity(total, '')} parameters work on a token"
         remarks.append(f"{working}: the loss of a dense network of these; the other experts lower it further")
+    spec = load_specification(model, overrides)
+    if spec.bidirectional or spec.encoder_layers:
+        remarks.append(
+            f"{network.name} is no decoder: the law is of the next token, so take sizes from it, not losses"
+        )
     embedding = float(network.vocab * network.hidden)
     counted = active - embedding if law.counts == "non-embedding" else active
     return network.name, counted, remarks
@@ -146,6 +153,12 @@ def repetition_notes(law: LossLaw, tokens: float, unique: float) -> list[str]:
         f"{tokens / unique:.3g} passes over the unique tokens are worth {format_quantity(float(useful), '', digits=3)} "
         f"tokens: repeated ones lose value{source}"
     ]
+
+
+def untold_notes(loss: float) -> list[str]:
+    """What is said of a loss that no network has."""
+    text = f"{loss:.3g} nats are more than an untrained network loses, about {_UNTRAINED:g}: too few tokens for the law"
+    return [text] if loss > _UNTRAINED else []
 
 
 def range_notes(law: LossLaw, parameters: float, tokens: float) -> list[str]:

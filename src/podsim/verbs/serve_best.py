@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from podsim.errors import CatalogError, PodsimError, UnitError, unknown_name
 from podsim.fleet.power_cost import find_offer, list_offers, read_site
 from podsim.hardware.cluster import Cluster
@@ -20,29 +22,30 @@ from podsim.serving.deployments.deployments import TRITON_ENGINES, read_targets,
 from podsim.serving.language_engines import engine_family, language_engine_names, load_language_engine
 from podsim.serving.language_layers import check_language_model
 from podsim.serving.language_setup import OUTPUT, TOKENS, model_keys, read_format
-from podsim.serving.load.request_streams import RequestStream, draw_requests
+from podsim.serving.load.request_streams import RequestStream, draw_lengths, draw_requests
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.serving_gpus import read_serving_cluster
 from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS
 from podsim.serving.steady_load import workload_of
+from podsim.serving.trace_file import Progress
 from podsim.units import parse_quantity
 from podsim.verbs.load_inputs import read_rate
 from podsim.workload.catalog import load_model
 
-_REQUESTS = 5000
-"""requests of a simulation"""
+_REQUESTS, _LEAST = 5000, 1500
+"""requests of a simulation: the most, and the fewest where answers are long"""
 _PERCENTILES = (50, 90, 95, 99)
 _EIGHT_BITS = ("fp8", "fp8_block", "mxfp8", "nvfp4")
 """formats of weights with which caches in fp8 are tried, too"""
 
 
-def serve_best(options: ServeOptions) -> BestServing:
+def serve_best(options: ServeOptions, *, progress: Progress | None = None) -> BestServing:
     """The best way to serve within limits of latency. Raises NoFitError where nothing fits or no law allows it."""
     model = load_model(options.model, model_keys(options.overrides))
     check_language_model(model)
     cluster = read_serving_cluster(options.on, options.overrides)
     objective = _objective(options)
-    requests, notes = _requests(options)
+    requests, notes = _requests(options, progress)
     load = replace(workload_of(requests, _given_rate(options)), prefix_share=options.prefix)
     case = ServingCase(
         model=model, cluster=cluster, load=load, requests=requests, objective=objective, notes=notes,
@@ -74,11 +77,16 @@ def _given_rate(options: ServeOptions) -> float:
     return read_rate(options.rate) if options.rate else 0.0
 
 
-def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
+def _requests(options: ServeOptions, progress: Progress | None) -> tuple[RequestTable, tuple[str, ...]]:
     """The requests of the simulations, and notes on them."""
-    count, rate = options.requests or _REQUESTS, _given_rate(options)
+    rate, answer = _given_rate(options), _mean_answer(options)
+    count = options.requests or max(round(_REQUESTS * min(1.0, OUTPUT / answer)), _LEAST)
+    if options.clients is not None or options.load:
+        raise PodsimError(
+            "--clients and --load have no rate of their own: with --ttft and --tpot give --rate or --trace"
+        )
     if options.trace is not None:
-        table, notes = read_requests(options.trace)
+        table, notes = read_requests(options.trace, progress=progress)
         part = table.first(count)
         if len(part) < len(table):
             notes = (
@@ -101,6 +109,12 @@ def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
         output_tokens=options.output_tokens or str(options.output or OUTPUT),
     )  # fmt: skip
     return draw_requests(stream), ()
+
+
+def _mean_answer(options: ServeOptions) -> float:
+    """count. About the tokens of an answer."""
+    text = options.output_tokens or str(options.output or OUTPUT)
+    return float(draw_lengths(text, 200, np.random.default_rng(0), "output tokens").mean())
 
 
 def _choices(options: ServeOptions, cluster: Cluster) -> Choices:

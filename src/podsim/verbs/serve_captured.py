@@ -192,8 +192,8 @@ def _in_chunks(task: CapturedTask, work: ServedWork, chunks: int, samples: int) 
     products = [seconds * scale for seconds in work.products]
     at = PRODUCTS.index("recurrent")
     if work.products[at]:
-        whole = served_work(task.network, chunks, task.gpu, task.precision, task.engine.fuse)
-        products[at] = whole.products[at] * task.portion
+        samples_work = served_work(task.network, chunks, task.gpu, task.precision, task.engine.fuse)
+        products[at] = samples_work.products[at] * task.portion
     return replace(
         work, products=tuple(products), memory=work.memory * scale, bytes=work.bytes * chunks * task.portion / samples,
         flops=work.flops * scale,

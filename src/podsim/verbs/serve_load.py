@@ -29,6 +29,10 @@ from podsim.verbs.load_inputs import LoadInputs, fitted_pool, read_load, request
 _POINTS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 """shares of the saturated rate at which the curve is drawn"""
 _POINT_REQUESTS = 3000
+_KEEPS_UP = 0.98
+"""share of the rate that a server which keeps up answers"""
+_MANY = 1000
+"""requests from which a run says enough"""
 _SATURATING = (2000, 30_000)
 """the least and most requests that come at once to see at which rate a server saturates"""
 
@@ -40,13 +44,15 @@ def serve_load(options: ServeOptions, *, progress: Progress | None = None) -> Se
 
     Ctrl-C ends it. Raises PodsimError for anything unusable, NoFitError where a model does not fit.
     """
-    inputs = read_load(options)
+    inputs = read_load(options, progress)
     saturation = _saturation(inputs)
     table, loop, rate = _requests(inputs, saturation)
     run = run_load(table, fitted_pool(inputs, table), loop=loop, seed=inputs.stream.seed, progress=progress)
     measures = measure_run(run)
     if rate == 0.0:
         rate = measures.answered_rate
+    if measures.answered_rate >= _KEEPS_UP * rate and len(measures.first_token) >= _MANY:
+        saturation = max(saturation, rate)  # prefixes hit more often where requests come bit by bit
     curve = () if loop else _curve(inputs, saturation)
     return _answer(inputs, run, measures, (rate, saturation), curve)
 
@@ -97,7 +103,10 @@ def _answer(
     """All figures of a run."""
     rate, saturation = rates
     use, rows = measure_use(run), latency_rows(run, measures)
-    money, good = expenses(inputs.cluster, use, measures.output_rate), good_share(run, measures, inputs.slo)
+    money, good = (
+        expenses(inputs.cluster, use, measures.output_rate, inputs.price),
+        good_share(run, measures, inputs.slo),
+    )
     each = next(row for row in rows if row.name == "each token").p50
     kept = measures.kept.stop - measures.kept.start
     return ServedLoad(
@@ -121,9 +130,9 @@ def _layout_words(inputs: LoadInputs) -> str:
     texts = []
     for kind in inputs.pool.kinds:
         setup = inputs.setups[kind.model]
-        role = {"both": "", "prefill": " that prefill", "decode": " that decode"}[kind.role]
+        role = {"both": "", "prefill": "prefill ", "decode": "decode "}[kind.role]
         name = f"{setup.model.name}: " if len(inputs.setups) > 1 else ""
-        count = f"{kind.replicas} replica{'s' if kind.replicas > 1 else ''}{role}"
+        count = f"{kind.replicas} {role}replica{'s' if kind.replicas > 1 else ''}"
         texts.append(
             f"{name}{count} of {kind.gpus} GPU{'s' if kind.gpus > 1 else ''} ({plan_words(setup.plan)})"
         )
@@ -185,7 +194,12 @@ def _warnings(inputs: LoadInputs, run: LoadRun, kept: int, rates: tuple[float, f
         )
     if refused := int(run.refused.sum()):
         notes.append(f"{refused:,} requests are longer than the cache of any replica, and were refused")
-    if kept < 1000:
+    span, typical = float(run.arrival[-1] - run.arrival[0]), float(np.median(run.done - run.arrival))
+    if span < 5 * typical and not inputs.clients:
+        notes.append(
+            f"requests arrive for {span:.3g} s and take {typical:.3g} s: no steady state; give more --requests"
+        )
+    elif kept < _MANY:
         notes.append(f"{kept:,} requests after the warm-up are few; give more --requests")
     if autoscaling := inputs.pool.autoscaling:
         span = float(run.arrival[-1] - run.arrival[0])

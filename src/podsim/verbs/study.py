@@ -16,10 +16,16 @@ from podsim.studies.answer_store import open_store
 from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study
 from podsim.verbs.fewest import fewest_row
-from podsim.verbs.study_rows import plan_row, predict_row, scale_row
+from podsim.verbs.study_rows import plan_row, predict_row, scale_row, target_row
 
 Progress: TypeAlias = Callable[[int, int], None]
-_ROWS = {"plan": plan_row, "predict": predict_row, "fewest": fewest_row, "scale": scale_row}
+_ROWS = {
+    "plan": plan_row,
+    "predict": predict_row,
+    "fewest": fewest_row,
+    "scale": scale_row,
+    "target": target_row,
+}
 
 
 @question(StudyOptions)

@@ -8,10 +8,12 @@ from typing import Any
 
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import load_cluster
+from podsim.options.plan_options import TargetOptions
 from podsim.results.prediction import Prediction
 from podsim.results.study import FITS, NO_ANSWER, NO_FIT, StudyRow
 from podsim.training.job_inputs import split_overrides
 from podsim.verbs.plan import plan
+from podsim.verbs.plan_target import plan_target
 from podsim.verbs.predict import predict
 from podsim.verbs.scale_best import scale_best
 from podsim.verbs.whole_run import with_expense
@@ -30,6 +32,11 @@ def predict_row(settings: Mapping[str, Any]) -> StudyRow:
 def scale_row(settings: Mapping[str, Any]) -> StudyRow:
     """The row of the network that learns most in some days, and its loss."""
     return _row("scale", settings, _learned)
+
+
+def target_row(settings: Mapping[str, Any]) -> StudyRow:
+    """The row of a benchmark that is taken to its target."""
+    return _row("target", settings, _reached)
 
 
 def options_of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,6 +83,19 @@ def _planned(row: StudyRow, options: dict[str, Any]) -> StudyRow:
 
 def _predicted(row: StudyRow, options: dict[str, Any]) -> StudyRow:
     return _filled(row, predict(**options))
+
+
+def _reached(row: StudyRow, options: dict[str, Any]) -> StudyRow:
+    answer = plan_target(
+        TargetOptions(**{**options, "price": str(options.get("price", "")), "to_target": True})
+    )
+    run = answer.best.run
+    return replace(
+        row, status=FITS, model=answer.title, cluster=answer.cluster, gpus=run.gpus, plan={"batch": run.batch},
+        step_time=run.training / run.steps, training=run.seconds, work=run.seconds, price=answer.price,
+        cost=answer.best.usd, cost_high=answer.best.usd,
+        bottleneck=answer.why,
+    )  # fmt: skip
 
 
 def _learned(row: StudyRow, options: dict[str, Any]) -> StudyRow:

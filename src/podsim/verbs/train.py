@@ -59,7 +59,8 @@ def read_trained(path: Path) -> MeasuredTraining:
 
 def _check(options: TrainOptions) -> None:
     """Raise PodsimError with all that is wrong with the numbers."""
-    wrong = outside((name, getattr(options, name), least, most) for name, least, most in _BOUNDS)
+    values = ((name, getattr(options, name), least, most) for name, least, most in _BOUNDS)
+    wrong = outside(each for each in values if each[1] is not None)
     wrong += unknown_backend(options.backend)
     idle = [name for name in ("every", "keep", "resume") if getattr(options, name)]
     if options.checkpoint is None and idle:

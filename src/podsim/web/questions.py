@@ -102,6 +102,10 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType({
         verb="verbs.goodput:goodput", options="options.fleet_options:GoodputOptions", uploads=_MODEL,
         about="The days of a run with failures: podsim goodput.",
     ),
+    "scale": Question(
+        verb="verbs.scale_best:scale_best", options="options.scale_options:ScaleBestOptions", has_progress=True,
+        data="report.scale_tables:fit_data", about="The network that learns most in some days: podsim scale best.",
+    ),
     "queue": Question(
         verb="verbs.queue:queue", options="options.fleet_options:QueueOptions", has_progress=True, uploads=("trace",),
         data="report.queue_tables:plain_result", about="Jobs through a queue: podsim queue.",

@@ -44,6 +44,8 @@ class Shape:
     kv_heads: int
     ffn: int
     """The inner width of the MLP."""
+    is_gated: bool = True
+    """Whether the MLP has a gate, as in networks of today."""
 
     @property
     def is_generated(self) -> bool:
@@ -55,9 +57,8 @@ def shape_near(parameters: float) -> Shape:
     """The shape of the catalog nearest to so many parameters, or a generated one. Raises ModelError out of reach."""
     if not _LEAST <= parameters <= _MOST:
         raise ModelError(f"{parameters:.3g} parameters: shapes have {_LEAST:.0e} to {_MOST:.0e}")
-    known = min(
-        catalog_shapes(), key=lambda shape: abs(math.log(shape.parameters / parameters)), default=None
-    )
+    newest_first = [shape for shape in reversed(list(catalog_shapes())) if shape.is_gated]
+    known = min(newest_first, key=lambda shape: abs(math.log(shape.parameters / parameters)), default=None)
     if known is not None and abs(math.log(known.parameters / parameters)) <= math.log(_NEAR):
         return known
     return min(_generated(parameters), key=lambda shape: _strangeness(shape, parameters))
@@ -71,6 +72,7 @@ def catalog_shapes() -> Iterator[Shape]:
             yield Shape(
                 model=name, overrides={}, parameters=float(entry.published), layers=spec.layers, hidden=spec.hidden,
                 heads=spec.heads, kv_heads=spec.kv_heads or spec.heads, ffn=spec.ffn or 4 * spec.hidden,
+                is_gated=spec.gated,
             )  # fmt: skip
 
 

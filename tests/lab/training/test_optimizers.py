@@ -61,7 +61,7 @@ def losses(**changes: Any) -> list[float]:
     return [row.loss for row in run.rows]
 
 
-@pytest.mark.parametrize("name", ["sgd", "lars", "lamb"])
+@pytest.mark.parametrize("name", ["sgd", "lamb"])
 def test_layouts_agree(name: str) -> None:
     alone = losses(optimizer=name, rate=0.05, warmup=2)
     assert losses(optimizer=name, rate=0.05, warmup=2, dp=2, zero=1) == pytest.approx(alone, rel=1e-4)

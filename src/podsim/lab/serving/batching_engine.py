@@ -49,7 +49,7 @@ class EngineStep:
     pairs: float
     """The sum over chunks of new x (past + new / 2), which their attention grows with."""
     tokens: tuple[tuple[int, int, bool], ...]
-    """(request, token, whether it is the last) of each token that it gave."""
+    """The tokens that it gave: (request, token, whether it is the last)."""
 
 
 class BatchingEngine:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.errors import LabError
 from podsim.lab import usage
 from podsim.lab.serving.load_generator import SentRequest, Server, send_requests
 from podsim.lab.serving.served_run import SentLoad, ServerJob, ServerRun, run_server
@@ -106,6 +107,8 @@ def measure_url(
     )  # fmt: skip
     answered = [row for row in rows if not row.error]
     failed = next((row.error for row in rows if row.error), "")
+    if not answered:
+        raise LabError(f"{url}: no request was answered: {failed}")
     note = f"; {len(rows) - len(answered)} requests failed: {failed}" if failed else ""
     return MeasuredServing(
         server=f"{server.model or 'a server'} at {server.host}:{server.port}{note}", url=url, sequences=0, budget=0,

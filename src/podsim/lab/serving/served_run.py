@@ -53,7 +53,7 @@ class ServerRun:
 
     requests: list[SentRequest]
     steps: list[list[float]]
-    """(end, s, decoding sequences, mean context, chunks, new tokens, pairs) of each step."""
+    """The steps: (end, s, decoding sequences, mean context, chunks, new tokens, pairs)."""
     others: float
     """share. The part of the processors' time that other programs took."""
 

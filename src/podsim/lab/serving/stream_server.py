@@ -82,11 +82,11 @@ class StreamServer:
         except OSError:
             piece = b""
         self.texts[client] += piece
-        head, found, body = self.texts[client].partition(b"\r\n\r\n")
-        size = _content_length(head) if found else 0
+        head, gap, body = self.texts[client].partition(b"\r\n\r\n")
+        size = _content_length(head) if gap else 0
         if not piece or len(self.texts[client]) > _LARGEST:
             self._close(client)
-        elif found and len(body) >= size:
+        elif gap and len(body) >= size:
             self.selector.unregister(client)
             del self.texts[client]
             self._begin(client, head, body)

@@ -143,10 +143,12 @@ def _optimizer_problems(plan: Plan, options: TrainOptions) -> list[str]:
 
 def rate_of(options: TrainOptions) -> float:
     """The learning rate of a run: as given, or scaled by its rule to the batch."""
+    kind = OPTIMIZERS.get(options.optimizer, OPTIMIZERS["adamw"])
+    rate = kind.rate if options.rate is None else options.rate
     if options.base_batch is None:
-        return options.rate
+        return rate
     rule = RULE_OF[options.optimizer] if options.rate_rule == "auto" else options.rate_rule
-    return scaled_rate(options.rate, options.base_batch, options.batch, rule)
+    return scaled_rate(rate, options.base_batch, options.batch, rule)
 
 
 def _precision_problems(options: TrainOptions) -> list[str]:

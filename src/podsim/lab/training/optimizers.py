@@ -23,6 +23,8 @@ class OptimizerKind:
 
     moments: tuple[str, ...]
     """The names under which torch keeps its moments."""
+    rate: float
+    """factor. The learning rate where none is given; it trains the catalog's small GPT."""
     settings: tuple[tuple[str, Any], ...]
     """The arguments of its class, without the learning rate."""
     is_layerwise: bool = False
@@ -32,17 +34,18 @@ class OptimizerKind:
 _ADAM = ("exp_avg", "exp_avg_sq")
 OPTIMIZERS: dict[str, OptimizerKind] = {
     "adamw": OptimizerKind(
-        moments=_ADAM, settings=(("betas", (0.9, 0.95)), ("weight_decay", 0.1), ("foreach", False))
+        moments=_ADAM, rate=3e-3, settings=(("betas", (0.9, 0.95)), ("weight_decay", 0.1), ("foreach", False))
     ),
     "sgd": OptimizerKind(
-        moments=("momentum_buffer",), settings=(("momentum", 0.9), ("weight_decay", 1e-4), ("foreach", False))
+        moments=("momentum_buffer",), rate=0.1,
+        settings=(("momentum", 0.9), ("weight_decay", 1e-4), ("foreach", False)),
     ),
     "lars": OptimizerKind(
-        moments=("momentum_buffer",), is_layerwise=True,
+        moments=("momentum_buffer",), rate=10.0, is_layerwise=True,
         settings=(("momentum", 0.9), ("weight_decay", 1e-4), ("trust", 1e-3)),
     ),
     "lamb": OptimizerKind(
-        moments=_ADAM, is_layerwise=True,
+        moments=_ADAM, rate=0.03, is_layerwise=True,
         settings=(("betas", (0.9, 0.999)), ("eps", 1e-6), ("weight_decay", 0.01)),
     ),
 }  # fmt: skip

@@ -23,7 +23,8 @@ _VLLM_WEIGHTS = {
     "int8": "compressed-tensors", "mxfp8": "mxfp8", "nvfp4": "modelopt_fp4",
 }  # fmt: skip
 _SGLANG_WEIGHTS = {
-    "fp8": "fp8", "fp8_block": "fp8", "int4_wo": "awq", "int8": "w8a8_int8", "nvfp4": "modelopt_fp4",
+    "fp8": "fp8", "fp8_block": "fp8", "int4_wo": "awq", "int8": "w8a8_int8", "mxfp8": "mxfp8",
+    "nvfp4": "modelopt_fp4",
 }  # fmt: skip
 _HALF = {"fp16": "float16", "bf16": "bfloat16"}
 _QUANTISED = ("int8", "int4_wo", "nvfp4")

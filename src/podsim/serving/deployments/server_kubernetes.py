@@ -139,6 +139,6 @@ def _options(
     if nodes == 1:
         return options
     head = "$(LWS_LEADER_ADDRESS)"
-    place = {"dist-init-addr": f"{head}:20000"} if plan.engine == "sglang" else {"master-addr": head}
-    options |= {"nnodes": nodes, "node-rank": "$(LWS_WORKER_INDEX)", **place}
+    meeting = {"dist-init-addr": f"{head}:20000"} if plan.engine == "sglang" else {"master-addr": head}
+    options |= {"nnodes": nodes, "node-rank": "$(LWS_WORKER_INDEX)", **meeting}
     return options | ({"headless": True} if worker and plan.engine == "vllm" else {})

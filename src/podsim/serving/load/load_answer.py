@@ -30,8 +30,6 @@ _PARTS = {
     "steps": "part_step", "products": "part_tokens", "attention of answers": "part_decode",
     "attention of prompts": "part_prompt", "moves": "part_moved",
 }  # fmt: skip
-_OVERLOAD = 1.0
-"""share of the saturated rate from which a queue has no end"""
 
 
 def latency_rows(run: LoadRun, measures: Measures, *, is_streamed: bool = True) -> tuple[LatencyRow, ...]:
@@ -153,11 +151,7 @@ def bottleneck(run: LoadRun, use: Use, rate: float, saturation: float) -> str:
         "compute": "compute: prompts wait for their turn in the token budget of steps",
         "adapters": "the slots of adapters: requests wait until other adapters are free",
     }
-    ahead = (
-        ""
-        if rate <= _OVERLOAD * saturation
-        else "; more requests arrive than it answers, so the queue only grows"
-    )
+    ahead = "" if rate <= saturation else "; more requests arrive than it answers, so the queue only grows"
     return f"{reasons[waiting]} ({share:.0%} of the busy time); {most}{ahead}"
 
 
@@ -167,10 +161,10 @@ class Expenses:
 
     watts: float
     token_energy: float
-    """J."""
+    """J. The energy of a token of an answer."""
     price: str
     low: float
-    """USD for a million tokens of answers."""
+    """USD. The lowest price of a million tokens of answers."""
     high: float
 
 

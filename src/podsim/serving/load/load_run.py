@@ -87,7 +87,7 @@ class LoadRun:
     gaps: Ints
     """The number of times between tokens, by group of requests (in their order) and bin (`gap_edges`)."""
     replicas: Any
-    """Records of REPLICA."""
+    """The records of REPLICA."""
     pool: ReplicaPool
     steps: int
     """The number of steps of all replicas."""

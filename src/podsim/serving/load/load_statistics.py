@@ -14,6 +14,8 @@ from podsim.serving.load.server_state import GROUPS, gap_edges
 _BATCHES = 20
 _QUANTILE = 2.093
 """of Student's t with 19 degrees of freedom, 97.5 %"""
+_FEW = 20
+"""answers while others arrive, below which rates are those of all of a run"""
 _MSER = 5
 """values of a batch of MSER-5"""
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
@@ -78,15 +80,15 @@ class Measures:
     each_token: Floats
     """s. The mean time between tokens of those with more than one."""
     end_to_end: Floats
-    """s."""
+    """s. The time from arrival to the last token."""
     queued: Floats
     """s. The time from arrival to the first step."""
     gap_counts: Floats
     """The number of times between tokens, by bin of `gap_edges`."""
     answered_rate: float
-    """1/s. Answers per second."""
+    """1/s. The rate of answers."""
     output_rate: float
-    """1/s. Tokens of answers per second."""
+    """1/s. The rate of the tokens of answers."""
 
 
 def measure_run(run: LoadRun) -> Measures:
@@ -111,8 +113,9 @@ def _measures(run: LoadRun, kept: slice) -> Measures:
     made = run.made[kept][is_answered]
     several = made > 1
     groups = slice(kept.start * GROUPS // len(run.table), -(-kept.stop * GROUPS // len(run.table)))
-    # the rates are those of the time in which the kept requests ended
-    begin, end = (float(np.min(done)), float(np.max(done))) if len(done) else (0.0, 0.0)
+    begin, end = float(np.min(done, initial=np.inf)), float(run.arrival[-1])
+    if (run.answered & (run.done > begin) & (run.done <= end)).sum() < _FEW:
+        begin, end = float(run.arrival[0]), float(run.done.max())
     inside = run.answered & (run.done > begin) & (run.done <= end)
     span = max(end - begin, 1e-12)
     return Measures(

@@ -108,7 +108,7 @@ void preempt(const Server *s, int64_t r, int64_t position, double *seconds) {
     int64_t q = running_of(s, r)[position];
     struct Request *request = &s->state->request[q];
     const struct Kind *kind = kind_of(s, r);
-    if (kind->host_rate > 0.0 && request->made > 0) {
+    if (kind->host_rate > 0.0 && request->computed > 0) {
         *seconds += ((double)request->computed * kind->token_bytes + kind->state_bytes) / kind->host_rate;
         request->swapped = 1;
     } else {
