@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from podsim import serve
+from podsim.accuracy.tables import load
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.power_clock import borrowed_clock, clock_share, power_clock
 
@@ -36,3 +39,24 @@ def test_more_power_is_a_higher_clock() -> None:
     warm, cool = (borrowed_clock(replace(chip, power=watts), _LOADS) for watts in (165.0, 240.0))
     assert (warm <= cool).all()
     assert warm[-1] < cool[-1]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "lender", "mean"), [("t4", "v100-sxm2-32gb", 0.08), ("a30", "a100-sxm4-80gb", 0.07)]
+)
+def test_published_rates_of_bert_over_those_of_the_lender(gpu: str, lender: str, mean: float) -> None:
+    """BERT-Large behind Triton with TensorRT, 384 tokens, fp16: the ratio of two GPUs with the same batch."""
+    plan = re.compile(r"inference gpus=1 batch=(8|16) concurrency=1 precision=fp16 engine=tensorrt-triton")
+    rates = {
+        (row.text("cluster"), int(match[1])): row.number("throughput") or 0.0
+        for row in load("vision")
+        if row.text("network") == "bert-large-384" and (match := plan.fullmatch(row.text("plan")))
+    }
+    errors = []
+    for batch in (8, 16):
+        law = [
+            serve("bert-large", on=on, tokens=384, precision="fp16", batch=str(batch)).rows[0].throughput
+            for on in (gpu, lender)
+        ]
+        errors.append(law[0] / law[1] / (rates[gpu, batch] / rates[lender, batch]) - 1)
+    assert sum(map(abs, errors)) / len(errors) < mean

@@ -9,9 +9,9 @@
 were measured keeps their clock, which its constants hold. Others borrow constants, and so run at their own share over
 that of the GPU they borrow from.
 
-Source: counting; constants and their sources in power_clock.toml. Known error: 7 % on average for published rates of
-BERT behind Triton, on a T4 over a V100 and on an A30 over an A100, with batches of 8 and 16. Limits: no temperature;
-short bursts run faster; traffic of memory is part of `static`. The limit does not slow a MIG instance.
+Source: counting; constants and their sources in power_clock.toml. Known error: for published rates of BERT behind
+Triton with batches of 8 and 16, 6 % on a T4 over a V100 (fitted), and 5 % on an A30 over an A100 (not fitted). Limits:
+no temperature; short bursts run faster; traffic of memory is part of `static`. A MIG instance is not slowed.
 """
 
 from __future__ import annotations

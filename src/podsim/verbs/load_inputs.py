@@ -22,6 +22,7 @@ from podsim.serving.load.replica_pool import SCHEDULERS, Autoscaling, ReplicaKin
 from podsim.serving.load.request_streams import RequestStream, draw_requests
 from podsim.serving.load.request_table import MOST, RequestTable
 from podsim.serving.load.server_state import ROUTINGS
+from podsim.serving.trace_file import Progress
 from podsim.units import parse_quantity
 
 REQUESTS = 20_000
@@ -95,7 +96,7 @@ def with_lengths(options: ServeOptions) -> ServeOptions:
     return replace(made, tokens=tokens, output=output)
 
 
-def read_load(options: ServeOptions) -> LoadInputs:
+def read_load(options: ServeOptions, progress: Progress | None = None) -> LoadInputs:
     """All that a simulation needs. Raises PodsimError for anything unusable, NoFitError for models that do not fit."""
     given = [
         name for name in ("rate", "load", "trace", "clients") if getattr(options, name) not in ("", None)
@@ -111,7 +112,7 @@ def read_load(options: ServeOptions) -> LoadInputs:
             "--max-batch, --slo e2e=5s and --shared-prefix 1024:8",
         )
         raise PodsimError(f"{flags}: of static batches; requests that arrive have {remedy}")
-    stream, (trace, notes) = _stream(options), _trace(options)
+    stream, (trace, notes) = _stream(options), _trace(options, progress)
     others = [_other(text) for text in options.also_serve]
     if trace is not None and others:
         raise PodsimError("--also divides requests of a stream over models; a trace is of one model")
@@ -177,11 +178,11 @@ def _typical_length(table: RequestTable) -> int:
     return int(max(np.mean(tokens), np.max(tokens) / _ROOM))
 
 
-def _trace(options: ServeOptions) -> tuple[RequestTable | None, tuple[str, ...]]:
+def _trace(options: ServeOptions, progress: Progress | None) -> tuple[RequestTable | None, tuple[str, ...]]:
     """(the requests of a file, what is worth saying of it); (None, ()) without one."""
     if options.trace is None:
         return None, ()
-    table, notes = read_requests(options.trace)
+    table, notes = read_requests(options.trace, progress=progress)
     return (table if options.requests is None else table.first(max(options.requests, 1))), tuple(notes)
 
 

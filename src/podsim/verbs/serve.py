@@ -63,7 +63,7 @@ def serve(
 def _language_answer(options: ServeOptions, progress: Progress | None) -> Served | ServedLoad | BestServing:
     """The answer about a language model: the best way, a server under load, or static batches."""
     if options.ttft or options.tpot:
-        return serve_best(options)
+        return serve_best(options, progress=progress)
     if is_under_load(options):
         return serve_load(options, progress=progress)
     return serve_static(with_lengths(options))

@@ -27,6 +27,7 @@ from podsim.serving.load.request_table import RequestTable
 from podsim.serving.serving_gpus import read_serving_cluster
 from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS
 from podsim.serving.steady_load import workload_of
+from podsim.serving.trace_file import Progress
 from podsim.units import parse_quantity
 from podsim.verbs.load_inputs import read_rate
 from podsim.workload.catalog import load_model
@@ -38,13 +39,13 @@ _EIGHT_BITS = ("fp8", "fp8_block", "mxfp8", "nvfp4")
 """formats of weights with which caches in fp8 are tried, too"""
 
 
-def serve_best(options: ServeOptions) -> BestServing:
+def serve_best(options: ServeOptions, *, progress: Progress | None = None) -> BestServing:
     """The best way to serve within limits of latency. Raises NoFitError where nothing fits or no law allows it."""
     model = load_model(options.model, model_keys(options.overrides))
     check_language_model(model)
     cluster = read_serving_cluster(options.on, options.overrides)
     objective = _objective(options)
-    requests, notes = _requests(options)
+    requests, notes = _requests(options, progress)
     load = replace(workload_of(requests, _given_rate(options)), prefix_share=options.prefix)
     case = ServingCase(
         model=model, cluster=cluster, load=load, requests=requests, objective=objective, notes=notes,
@@ -76,7 +77,7 @@ def _given_rate(options: ServeOptions) -> float:
     return read_rate(options.rate) if options.rate else 0.0
 
 
-def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
+def _requests(options: ServeOptions, progress: Progress | None) -> tuple[RequestTable, tuple[str, ...]]:
     """The requests of the simulations, and notes on them."""
     rate, answer = _given_rate(options), _mean_answer(options)
     count = options.requests or max(round(_REQUESTS * min(1.0, OUTPUT / answer)), _LEAST)
@@ -85,7 +86,7 @@ def _requests(options: ServeOptions) -> tuple[RequestTable, tuple[str, ...]]:
             "--clients and --load have no rate of their own: with --ttft and --tpot give --rate or --trace"
         )
     if options.trace is not None:
-        table, notes = read_requests(options.trace)
+        table, notes = read_requests(options.trace, progress=progress)
         part = table.first(count)
         if len(part) < len(table):
             notes = (

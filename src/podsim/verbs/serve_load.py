@@ -51,7 +51,7 @@ def serve_load(options: ServeOptions, *, progress: Progress | None = None) -> Se
 
     Ctrl-C ends it. Raises PodsimError for anything unusable, NoFitError where a model does not fit.
     """
-    inputs = read_load(options)
+    inputs = read_load(options, progress)
     saturation = _saturation(inputs)
     table, loop, rate = _requests(inputs, saturation)
     run = run_load(table, fitted_pool(inputs, table), loop=loop, seed=inputs.stream.seed, progress=progress)
