@@ -27,7 +27,7 @@ OTHERS = (
 """The modules with public dataclasses outside `results/`."""
 UNITS = (
     "s", "B", "B/s", "FLOP", "FLOP/s", "OP/s", "W", "Hz", "1/s", "share", "count", "factor", "SI", "J", "kg", "USD",
-    "USD/s", "nats",
+    "USD/s", "nat",
 )  # fmt: skip
 _SAID = re.compile(rf"({'|'.join(map(re.escape, UNITS))})\. +(.*)")
 

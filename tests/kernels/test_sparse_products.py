@@ -50,6 +50,11 @@ def test_a_graph_gains_in_the_forward_pass() -> None:
     assert all(one.backward == other.backward for one, other in zip(dense.ops, sparse.ops, strict=True))
 
 
+def test_a_step_that_waits_for_the_host_gains_nothing() -> None:
+    small = predict("resnet50", on="a100-sxm4-80gb", sparse=True)
+    assert "waits for the host" in small.notes[-1]
+
+
 def test_gpus_without_sparse_products() -> None:
     with pytest.raises(PlanError, match="no 2:4 sparse"):
         predict("gpt2", on="v100-sxm2-32gb", gpus=1, sparse=True)

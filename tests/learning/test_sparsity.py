@@ -131,6 +131,15 @@ def test_channels_of_an_mlp_move_for_free(tmp_path: Path) -> None:
     assert (pruned["mlp.fc1.bias"] == first["mlp.fc1.bias"]).all()
 
 
+def test_channels_that_others_read_stay(tmp_path: Path) -> None:
+    tensors = {"mlp.fc1.weight": drawn(64, 32), "mlp.fc2.weight": drawn(16, 64, seed=1)}
+    free = prune(written(tmp_path / "a.safetensors", tensors), permute=True)
+    bound = prune(written(tmp_path / "b.safetensors", tensors | {"mlp.norm.weight": drawn(64)}), permute=True)
+    assert free.kept > bound.kept == bound.before
+    with pytest.raises(PodsimError, match="whole network"):
+        prune(written(tmp_path / "model-00001-of-00002.safetensors", tensors), permute=True)
+
+
 def test_half_precision_is_ordered_by_its_bits(tmp_path: Path) -> None:
     """A mask of bf16 is that of the numbers, which no type of numpy holds."""
     bits = (drawn(16, 32).view(np.uint32) >> 16).astype(np.uint16)

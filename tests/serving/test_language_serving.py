@@ -218,3 +218,15 @@ def test_heads_without_a_common_walk_over_the_keys_are_slower() -> None:
     )
     assert then.parts["attention"] > 3 * today.parts["attention"]
     assert then.parts["products"] == pytest.approx(today.parts["products"])
+
+
+def test_engines_have_sheets() -> None:
+    assert {row.label for row in podsim.show("engines").sections[0].rows} >= {
+        "vllm",
+        "sglang",
+        "tensorrt-llm",
+    }
+    rows = {row.label: row for row in podsim.show("vllm").sections[0].rows}
+    assert rows["block_tokens"].value == 16
+    assert "256 on a100-sxm4-80gb" in rows["max_batch"].how
+    assert "assumed" in rows["evidence"].how

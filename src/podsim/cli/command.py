@@ -96,6 +96,8 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; words that have no meaning are an error that knows the likely command."""
         ctx.meta["podsim.words"] = [*ctx.command_path.split(), *args]
+        if any(known.has_sign for known in self.options.values()):  # a blank, so that click sees no flag
+            args = [f" {word}" if word[:1] == "-" and word[1:2].isdigit() else word for word in args]
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             raise load("cli.guesses:stray_words")(ctx, self.options)

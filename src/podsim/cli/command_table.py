@@ -360,7 +360,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         help="Time torch's DistributedDataParallel with real communication and compute as pauses.",
         options="measure_options:MeasureDdpOptions",
         verb="measure_ddp",
-        report="report.lab_tables:ddp_report",
+        report="report.training_tables:ddp_report",
         rows="rows",
         ranked=True,
     ),

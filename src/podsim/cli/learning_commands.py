@@ -32,8 +32,10 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         help="Show number formats: range, precision, codes, speed and accuracy.",
         options="format_options:FormatOptions",
         verb="format",
+        output="output_options:PlotOutput",
         report="report.format_tables:format_report",
         rows="report.format_tables:format_rows",
+        picture="report.plot_formats:format_image",
     ),
     "prune": Row(
         help="Prune a file of weights 2:4: kept magnitude, compressed size.",

@@ -37,7 +37,7 @@ from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.results.prediction import PlanResult, Prediction
 from podsim.results.queued import PackResult, QueueResult
 from podsim.results.runs import Goodput
-from podsim.results.scaling import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
+from podsim.results.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
 from podsim.results.scheduled import ScheduleSheet
 from podsim.results.simulated import SimulatedStep
 from podsim.results.storage import FioRun

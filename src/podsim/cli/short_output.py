@@ -60,16 +60,16 @@ def compared_report(answer: Any) -> Report:
     """The report of a measured run and its prediction."""
     if isinstance(answer, ComparedServer):
         return cast("Report", load("report.compared_servers:compared_server_report")(answer))
-    kind = "storage_report"
+    kind = "lab_tables:storage_report"
     if isinstance(answer, ComparedTraining):
-        kind = "compared_training_report"
+        kind = "training_tables:compared_training_report"
     elif isinstance(answer, ComparedDdp):
-        kind = "compared_ddp_report"
+        kind = "training_tables:compared_ddp_report"
     elif isinstance(answer, ComparedCollectives):
-        kind = "collectives_report"
+        kind = "lab_tables:collectives_report"
     elif isinstance(answer, ComparedServing):
         return cast("Report", load("report.serving_lab_tables:compared_serving_report")(answer))
-    return cast("Report", load(f"report.lab_tables:{kind}")(answer))
+    return cast("Report", load(f"report.{kind}")(answer))
 
 
 def compared_rows(answer: Any) -> Any:

@@ -9,9 +9,9 @@ from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.lab.options import no_folder
 from podsim.options.output_options import TrainOutput
-from podsim.report.lab_tables import training_report
 from podsim.report.plot_losses import loss_image
 from podsim.report.precision_tables import precisions_report
+from podsim.report.training_tables import training_report
 from podsim.report.views import image_of
 from podsim.results.trained import MeasuredTraining
 from podsim.results.trained_precisions import TrainedPrecisions

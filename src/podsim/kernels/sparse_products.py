@@ -56,6 +56,9 @@ MEASURED = (
 GAIN = 1.26
 """factor. The gain of a sparse product: the geometric mean of the three."""
 
+_LITTLE = 0.001
+"""share. The part of a step below which forward products do not count."""
+
 
 def check_sparse(gpu: Gpu, precision: str) -> None:
     """Raise PlanError for a GPU without sparse products of a precision."""
@@ -86,6 +89,8 @@ def sparse_gain(products: float, dense: float) -> SparseGain:
 
 def gain_note(gain: SparseGain) -> str:
     """The gain in words."""
+    if gain.products < _LITTLE:
+        return "2:4 sparse weights gain nothing here: the forward pass waits for the host"
     span = f"{gain.gain_low:.2f} to {gain.gain_high:.2f}"
     return (
         f"2:4 sparse weights: {gain.gain:.2f}x the dense step ({span}); forward products, "

@@ -16,7 +16,7 @@ import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
 from podsim.learning.loss_law import NAMES, LossLaw
-from podsim.results.scaling import FittedRange
+from podsim.results.scaling_answers import FittedRange
 from podsim.whole_files import write_whole
 
 OWN = "podsim"
@@ -55,7 +55,7 @@ class NamedLaw:
     counts: str
     loss: LossLaw | None = None
     allocation: tuple[float, float] | None = None
-    """count, factor. The parameters that are best for 1 FLOP, and the exponent of the FLOPs."""
+    """SI. The parameters that are best for 1 FLOP, and the exponent of the FLOPs."""
     rate: Power | None = None
     """The best learning rate."""
     batch: Power | None = None

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.axes import Shaped
-from podsim.results.scaling import LossConstants
+from podsim.results.scaling_answers import LossConstants
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class LossLaw(LossConstants):
     """A law of the loss: what its constants say of runs."""
 
     def loss(self, parameters: ArrayLike, tokens: ArrayLike, unique: ArrayLike | None = None) -> Array:
-        """nats. The loss; `unique` is the number of tokens that differ, where others repeat them."""
+        """nat. The loss; `unique` is the number of tokens that differ, where others repeat them."""
         network, data = self.effective(parameters, tokens, unique)
         return np.asarray(np.exp(log_loss(self.coordinates, np.log(network), np.log(data))))
 
@@ -65,7 +65,7 @@ class LossLaw(LossConstants):
         *,
         deviations: float = 1.2816,
     ) -> Band:
-        """nats. The loss between the ends of its band, 80 % wide by default: bootstraps, scatter, and drift outside."""
+        """nat. The loss between the ends of its band, 80 % wide by default: bootstraps, scatter, and drift outside."""
         network, data = self.effective(parameters, tokens, unique)
         middle = log_loss(self.coordinates, np.log(network), np.log(data))
         variance = np.full(middle.shape, self.scatter**2)

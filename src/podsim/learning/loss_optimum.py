@@ -36,7 +36,7 @@ class Budget:
         return np.asarray(training / (FLOPS_PER_PARAMETER * parameters))
 
     def loss(self, law: LossLaw, parameters: Floats) -> Floats:
-        """nats. The loss of networks that spend the budget; infinite where it does not suffice."""
+        """nat. The loss of networks that spend the budget; infinite where it does not suffice."""
         tokens = self.tokens(parameters)
         possible = np.maximum(tokens, 1.0)
         return np.where(tokens >= 1.0, law.loss(parameters, possible, self.unique), np.inf)

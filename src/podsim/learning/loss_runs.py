@@ -27,7 +27,7 @@ class Runs:
     tokens: Shaped[Array, "trained"]
     """count. The tokens of each run, repeated ones included."""
     loss: Shaped[Array, "trained"]
-    """nats. The final loss of each run."""
+    """nat. The final loss of each run."""
     batch: Shaped[Array, "trained"] | None = None
     """count. The tokens of a batch of each run; None: not stated."""
     rate: Shaped[Array, "trained"] | None = None

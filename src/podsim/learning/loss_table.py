@@ -50,7 +50,7 @@ _SETTINGS = ("metric", "source", "dataset", "data_set", "family", "arch", "setti
 _LIMIT = 64_000_000
 _MOST_RUNS = 200_000
 _LARGEST_LOSS = 13.0
-"""nats. Above the loss of an untrained network with 440,000 tokens in its vocabulary"""
+"""nat. Above the loss of an untrained network with 440,000 tokens in its vocabulary"""
 _MAGNITUDE = re.compile(r"(?i)^([-+0-9.e]+)\s*([kmbt])?(?:illion)?\s*(?:params|parameters|tokens)?$")
 _SCALED = re.compile(r"(?i)[\s_(\[]+([kmbt])(?:illions?)?[)\]]?$")
 """the end of a heading such as "params (M)" or tokens_b"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
@@ -126,6 +126,8 @@ def permutations(file: TensorFile, choice: Choice) -> dict[str, tuple[int, Ints]
         inputs = choice.inputs(entry)
         if any(known[name].shape[choice.outputs(known[name])] != entry.shape[inputs] for name in before):
             continue
+        if _has_other_readers(entry, before, entry.shape[inputs], known):
+            continue
         matrix = np.moveaxis(floats_of(file.bits(entry), entry.kind), inputs, -1)
         order = best_order(np.abs(matrix))
         if (order == np.arange(len(order))).all():
@@ -149,6 +151,19 @@ def _layers_before(name: str, known: Mapping[str, TensorEntry]) -> list[str]:
             if there:
                 return there
     return []
+
+
+def _has_other_readers(
+    entry: TensorEntry, before: Sequence[str], hidden: int, known: Mapping[str, TensorEntry]
+) -> bool:
+    """Whether the modules of an MLP hold one more tensor of its hidden channels, such as a norm between its layers."""
+    own = {entry.name, *before, *(f"{name.removesuffix('weight')}bias" for name in before)}
+    modules = {name.removesuffix(".weight").rpartition(".")[0] for name in (entry.name, *before)}
+    return any(
+        hidden in other.shape and name not in own
+        for name, other in known.items()
+        if any(name.startswith(f"{module}.") or not module for module in modules)
+    )
 
 
 def packed_bytes(entry: TensorEntry, choice: Choice) -> int:

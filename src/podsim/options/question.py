@@ -62,6 +62,8 @@ class Option:
     """The flag that it had before, which still works."""
     short: str = ""
     """The flag of one letter, as -v."""
+    has_sign: bool = False
+    """Whether an argument's text may begin with a minus, as a number's does."""
     bare: str | None = None
     """The value of the flag without a value."""
     complete: str = ""

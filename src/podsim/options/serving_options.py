@@ -18,7 +18,12 @@ from podsim.options.scenario_options import ScenarioOptions
 class ServeOptions(ScenarioOptions, LanguageOptions, LoadOptions, BestOptions):
     """A model that answers requests on GPUs or instances."""
 
-    model: str = option("", "A model that `podsim models` lists, a config.json, or resnet-50.", argument=True)
+    model: str = option(
+        "",
+        "A model or network that `podsim models` lists, a config.json, a file of `podsim capture`, FILE.py:FUNCTION, "
+        "or an ensemble, FILE.toml.",
+        argument=True,
+    )
     on: str = option(
         "",
         "GPUs or instances: a100-40gb, 4xh100, dgx-h100:2, a100-40gb/7x1g.5gb, dgx-a100-40gb/7x1g.",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podsim.report.lab_tables import run_name
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.training_tables import run_name
 from podsim.results.trained import MeasuredTraining
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ def precision_figure(runs: TrainedPrecisions) -> Figure:
             _draw(loss, curves, _COLOURS[index % len(_COLOURS)], name)
             if index:
                 pairs = [
-                    [mine - theirs for mine, theirs in zip(one.losses, two.losses, strict=False)]
-                    for one, two in zip(curves, groups[0], strict=True)
+                    [mine - theirs for mine, theirs in zip(run.losses, base.losses, strict=False)]
+                    for run, base in zip(curves, groups[0], strict=True)
                 ]
                 mean = [fmean(values) for values in zip(*pairs, strict=False)]
                 apart.plot(mean, color=_COLOURS[index % len(_COLOURS)], lw=1.1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.scale_tables import count_text, equation
-from podsim.results.scaling import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
+from podsim.results.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
 from podsim.results.shown import Shown
 
 if TYPE_CHECKING:

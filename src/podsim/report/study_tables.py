@@ -65,7 +65,7 @@ FIGURES: Mapping[str, Figure] = {
 UNITS = {
     "training": "s", "work": "s", "cost": "USD", "cost_high": "USD", "energy": "J", "carbon": "kg", "power": "W",
     "step_time": "s", "tokens_per_second": "1/s", "mfu": "share", "memory": "B", "memory_limit": "B",
-    "tokens": "count", "loss": "nats", "gpus": "count", "band_low": "share", "band_high": "share",
+    "tokens": "count", "loss": "nat", "gpus": "count", "band_low": "share", "band_high": "share",
 }  # fmt: skip
 """the units of the columns of `flat_rows`"""
 _SHOWN = ("GPUs", "days", "loss", "money", "energy", "MFU", "memory", "step")

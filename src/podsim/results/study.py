@@ -68,7 +68,7 @@ class StudyRow(Shown):
     power: float | None = None
     """W. The mean power of the machine."""
     loss: float | None = None
-    """nats. The loss that the network reaches, for the question of the best one."""
+    """nat. The loss that the network reaches, for the question of the best one."""
     bottleneck: str = ""
     """The bottleneck of the step."""
     tried: Mapping[str, float | None] = field(default_factory=dict)

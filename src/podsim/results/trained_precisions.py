@@ -15,9 +15,9 @@ class PrecisionCurve:
     loss_scale: str
     seed: int
     losses: tuple[float, ...]
-    """nat. The loss of each step."""
+    """factor. The loss of each step."""
     final: float | None
-    """nat. The mean loss of the last tenth of the steps; None for a run that diverged."""
+    """factor. The mean loss of the last tenth of the steps; None for a run that diverged."""
     lost: float
     """share. The share of the gradients before products that rounding made 0, over all steps."""
     lost_most: str
@@ -40,11 +40,11 @@ class PrecisionRow:
     loss_scale: str
     seeds: int
     loss: float | None
-    """nat. The mean final loss of the seeds; None if any diverged."""
+    """factor. The mean final loss of the seeds; None if any diverged."""
     spread: float | None
-    """nat. The standard deviation of the final loss over the seeds; None for a single one."""
+    """factor. The standard deviation of the final loss over the seeds; None for a single one."""
     difference: float | None
-    """nat. The mean difference from the first precision, seed by seed."""
+    """factor. The mean difference from the first precision, seed by seed."""
     lost: float
     """share. The share of the gradients before products that rounding made 0, in the mean."""
     lost_most: str
@@ -67,6 +67,6 @@ class TrainedPrecisions(Shown):
     data: str
     steps: int
     noise: float | None
-    """nat. The standard deviation of the first precision's final loss over the seeds; None for a single seed."""
+    """factor. The standard deviation of the first precision's final loss over the seeds; None for a single seed."""
     rows: tuple[PrecisionRow, ...]
     curves: tuple[PrecisionCurve, ...]

@@ -142,14 +142,14 @@ def _neighbours(asked: float, number: NumberFormat) -> list[FormatCode]:
     nearest = float(round_to(exact, number)[0])
     if number.is_integer:
         ends = [min(max(end, number.lowest), number.largest) for end in (math.floor(asked), math.ceil(asked))]
-    elif number.is_scale or not math.isfinite(asked):
+    elif number.is_scale or not math.isfinite(asked) or math.isnan(nearest):
         ends = [nearest]
     else:
         ends = [float(round_to(exact, number, draws=np.array([draw]))[0]) for draw in (1.0, 0.0)]
     values = [nearest] if len(set(ends)) == 1 else sorted(ends)
     chances = {value: _chance(asked, value, values) for value in values}
     return [
-        _code(asked, value, number, chance=chances[value], is_nearest=value == nearest or len(values) == 1)
+        _code(asked, value, number, chance=chances[value], is_nearest=len(values) == 1 or value == nearest)
         for value in values
     ]
 

@@ -16,7 +16,7 @@ from podsim.verbs.graph import graph
 
 _SAMPLES = 32
 """samples of a step on a GPU where no batch is given"""
-_SHARED = ("on", "gpus", "precision", "software", "detail")
+_SHARED = ("on", "gpus", "precision", "software", "detail", "sparse")
 
 
 def predicted_network(options: Mapping[str, Any]) -> GraphCost:

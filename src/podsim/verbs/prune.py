@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 from podsim.errors import PodsimError
@@ -22,6 +23,9 @@ from podsim.learning.tensor_files import TensorEntry, TensorFile, read_tensor_fi
 from podsim.options.prune_options import PruneOptions
 from podsim.options.question import question, wrong_choices
 from podsim.results.pruned import Pruned, PrunedTensor
+
+_PART = re.compile(r"-\d+-of-\d+\.")
+"""in the name of a file that is one of several"""
 
 
 @question(PruneOptions)
@@ -69,6 +73,10 @@ def _problems(options: PruneOptions) -> list[str]:
     if options.restore and (options.compressed or options.permute or options.to is None):
         problems.append(
             "--restore writes a compressed file dense again: give --to, but no --compressed or --permute"
+        )
+    if options.permute and _PART.search(options.file.name):
+        problems.append(
+            "--permute needs a whole network: the layers of an MLP may lie in other files of this one"
         )
     if options.compressed and options.to is None:
         problems.append("--compressed says how to write: give --to, too")

@@ -12,13 +12,13 @@ from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions
-from podsim.results.scaling import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
+from podsim.results.scaling_answers import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
 from podsim.units import format_quantity
 from podsim.verbs.scale_fit import advised, loss_points
 from podsim.workload.catalog import load_model, load_specification
 
 _UNTRAINED = 10.4
-"""nats. The loss of a network that knows nothing of 32,000 tokens, ln(32,000)"""
+"""nat. The loss of a network that knows nothing of 32,000 tokens, ln(32,000)"""
 _COUNT = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 

@@ -10,6 +10,8 @@ from podsim.hardware.sheet import sheet, sheet_names
 from podsim.hardware.sheet_rows import Row, Section, Sheet
 from podsim.options.machine_options import ShowOptions
 from podsim.options.question import question
+from podsim.serving.engine_sheets import all_engines_sheet, engine_sheet
+from podsim.serving.language_engines import language_engine_names
 from podsim.training.job_inputs import split_overrides
 from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
@@ -21,8 +23,8 @@ from podsim.workload.model import Model
 def show(options: ShowOptions) -> Sheet:
     """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a network, a software entry.
 
-    `name` may also be "software" (all eras), "networks" (all captured ones), a config.json or a cluster file.  Raises
-    CatalogError for an unknown name, with the closest ones.
+    `name` may also be "software" (all eras), "engines" (of language models), "networks" (all captured ones), a
+    config.json or a cluster file. Raises CatalogError for an unknown name, with the closest ones.
     """
     name = str(options.name)
     for_model, for_hardware = split_overrides(options.overrides)
@@ -30,6 +32,10 @@ def show(options: ShowOptions) -> Sheet:
         if options.overrides:
             raise CatalogError(f"{name}: a framework era cannot be changed by keys")
         return _all_software() if name == "software" else _software(name)
+    if name == "engines" or name in language_engine_names():
+        if options.overrides:
+            raise CatalogError(f"{name}: an engine cannot be changed by keys")
+        return all_engines_sheet() if name == "engines" else engine_sheet(name)
     if name == "networks" or name in networks():
         if options.overrides:
             raise CatalogError(
@@ -52,10 +58,11 @@ def show(options: ShowOptions) -> Sheet:
 
 
 def _unknown(name: str) -> CatalogError:
-    known = [*sheet_names(), *model_names(), *software_names(), *networks()]
+    known = [*sheet_names(), *model_names(), *software_names(), *language_engine_names(), *networks()]
     return CatalogError(
-        f"{unknown_name('name', name, known)}; `podsim models`, `podsim clusters`, `podsim show software` and "
-        "`podsim show networks` list names; a GPU (a100-sxm4-80gb), a config.json or a cluster's TOML file work too"
+        f"{unknown_name('name', name, known)}; `podsim models`, `podsim clusters`, `podsim show software`, "
+        "`podsim show engines` and `podsim show networks` list names; a GPU (a100-sxm4-80gb), a config.json or a "
+        "cluster's TOML file work too"
     )
 
 

@@ -30,16 +30,16 @@ class LossConstants:
     form: str
     """The form: additive, coupled or kaplan."""
     constants: Mapping[str, float]
-    """nats. The constants by name, exponents without a unit; `repeat` and `excess`, where fitted, for repeated tokens."""
+    """nat. The constants by name, exponents without a unit; `repeat` and `excess`, where fitted, for repeated tokens."""
     counts: str = "total"
     """The parameters that it counts: total, or non-embedding."""
     source: str = ""
     fitted: FittedRange | None = None
     """The fitted range; None: the source does not state it."""
     covariance: tuple[tuple[float, ...], ...] = ()
-    """The covariance of the coordinates over bootstraps."""
+    """SI. The covariance of the coordinates over bootstraps."""
     draws: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
-    """The coordinates of each bootstrap."""
+    """SI. The coordinates of each bootstrap."""
     scatter: float = 0.0
     """share. The typical error of a run within the fitted range."""
     drift: float = 0.0
@@ -74,13 +74,13 @@ class FittedRun:
     tokens: float
     """count. The tokens of training."""
     loss: float
-    """nats. The measured loss."""
+    """nat. The measured loss."""
     predicted: float
-    """nats. The loss by the law."""
+    """nat. The loss by the law."""
     low: float
-    """nats. The lower end of the 80 % band."""
+    """nat. The lower end of the 80 % band."""
     high: float
-    """nats. The upper end of the 80 % band."""
+    """nat. The upper end of the 80 % band."""
     use: str
     """The use of the run: fitted, undertrained, overtrained, or tuned worse than another of its size and length."""
 
@@ -96,11 +96,11 @@ class ConstantRange:
 
     name: str
     value: float
-    """nats. The fitted value; of exponents a pure number."""
+    """nat. The fitted value; of exponents a pure number."""
     low: float
-    """nats. The 10th percentile of the bootstraps."""
+    """nat. The 10th percentile of the bootstraps."""
     high: float
-    """nats. The 90th percentile of the bootstraps."""
+    """nat. The 90th percentile of the bootstraps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +114,11 @@ class AdvisedSize:
     tokens: float
     """count. The best number of tokens."""
     loss: float
-    """nats. The loss that is reached."""
+    """nat. The loss that is reached."""
     low: float
-    """nats. The lower end of the 80 % band."""
+    """nat. The lower end of the 80 % band."""
     high: float
-    """nats. The upper end of the 80 % band."""
+    """nat. The upper end of the 80 % band."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +158,11 @@ class LossPoint:
     tokens: float
     """count. The tokens of training."""
     loss: float
-    """nats. The loss by the law."""
+    """nat. The loss by the law."""
     low: float
-    """nats. The lower end of the 80 % band."""
+    """nat. The lower end of the 80 % band."""
     high: float
-    """nats. The upper end of the 80 % band."""
+    """nat. The upper end of the 80 % band."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,11 +201,11 @@ class ScaleLoss(Shown):
     tokens: float
     """count. The tokens of training."""
     loss: float
-    """nats. The predicted loss."""
+    """nat. The predicted loss."""
     low: float
-    """nats. The lower end of the 80 % band."""
+    """nat. The lower end of the 80 % band."""
     high: float
-    """nats. The upper end of the 80 % band."""
+    """nat. The upper end of the 80 % band."""
     flops: float
     """FLOP. The compute of training."""
     best: AdvisedSize
@@ -215,7 +215,7 @@ class ScaleLoss(Shown):
     unique: float | None = None
     """count. The tokens that differ, where some repeat."""
     others: Mapping[str, float] = field(default_factory=dict)
-    """nats. The loss by other named laws, of other tokenizers and data."""
+    """nat. The loss by other named laws, of other tokenizers and data."""
     rate: Mapping[str, float] = field(default_factory=dict)
     """factor. The best learning rate, by the named laws that state one."""
     batch: Mapping[str, float] = field(default_factory=dict)
@@ -268,11 +268,11 @@ class SizePoint:
     tokens: float
     """count. The tokens that it trains on."""
     loss: float
-    """nats. The loss that it reaches."""
+    """nat. The loss that it reaches."""
     low: float
-    """nats. The lower end of the 80 % band."""
+    """nat. The lower end of the 80 % band."""
     high: float
-    """nats. The upper end of the 80 % band."""
+    """nat. The upper end of the 80 % band."""
     name: str = ""
     """The model of the catalog with about this size; "" for none."""
 
@@ -288,11 +288,11 @@ class DaysPoint:
     tokens: float
     """count. The tokens of training."""
     loss: float
-    """nats. The loss that is reached."""
+    """nat. The loss that is reached."""
     low: float
-    """nats. The lower end of the 80 % band."""
+    """nat. The lower end of the 80 % band."""
     high: float
-    """nats. The upper end of the 80 % band."""
+    """nat. The upper end of the 80 % band."""
     money: float | None
     """USD. The cost of the GPUs, low; None: no price is known."""
 
@@ -315,11 +315,11 @@ class ScaleBest(Shown):
     tokens: float
     """count. The tokens that it trains on in the days."""
     loss: float
-    """nats. The loss that it reaches."""
+    """nat. The loss that it reaches."""
     low: float
-    """nats. The lower end of the 80 % band."""
+    """nat. The lower end of the 80 % band."""
     high: float
-    """nats. The upper end of the 80 % band."""
+    """nat. The upper end of the 80 % band."""
     seconds: float
     """s. The time of training with failures."""
     flops: float
@@ -356,13 +356,13 @@ class LadderRun:
     tokens: float
     """count. The tokens so far."""
     loss: float
-    """nats. The measured loss."""
+    """nat. The measured loss."""
     predicted: float
-    """nats. The loss by the law of the smaller networks."""
+    """nat. The loss by the law of the smaller networks."""
     low: float
-    """nats. The lower end of the 80 % band."""
+    """nat. The lower end of the 80 % band."""
     high: float
-    """nats. The upper end of the 80 % band."""
+    """nat. The upper end of the 80 % band."""
     use: str
     """The use of the moment: fitted, or held out."""
 
