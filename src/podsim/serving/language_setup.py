@@ -54,7 +54,7 @@ def prefill_plan(plan: ServingPlan, tensor: int | None) -> ServingPlan:
     """The plan of replicas that read prompts with another degree of tensor parallelism; experts and groups follow it."""
     if tensor is None:
         return plan
-    follows = {
+    follows: dict[str, Any] = {
         name: tensor for name in ("expert", "data_attention") if 1 < getattr(plan, name) == plan.tensor
     }
     return replace(plan, tensor=tensor, **follows)

@@ -202,5 +202,7 @@ def _plan_words(plan: Mapping[str, object], prefill: Mapping[str, object] | None
         yield from ("--disaggregate", f"{prefill['replicas']}:{plan['replicas']}")
         if prefill["tensor"] != plan["tensor"]:
             yield from ("--prefill-tp", str(prefill["tensor"]))
+    if any(pool is not None and pool["replicas"] != 1 for pool in (plan, prefill)):
+        yield from ("--routing", "least-loaded")
     if engine_family(str(plan["engine"])) == "tensorrt-llm":
         yield from ("--scheduler", "trtllm-chunked")
