@@ -51,7 +51,7 @@ def test_a_graph_gains_in_the_forward_pass() -> None:
 
 
 def test_a_step_that_waits_for_the_host_gains_nothing() -> None:
-    small = predict("resnet50", on="a100-sxm4-80gb", sparse=True)
+    small = graph("resnet50", on="a100-80gb", batch=2, sparse=True)
     assert "waits for the host" in small.notes[-1]
 
 

@@ -34,6 +34,8 @@ _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _RATE = re.compile(
     r"\s*([^/]+?)\s*(?:req(?:uests)?|rps|qps)?\s*(?:/\s*(s|sec|second|min|h))?\s*", re.IGNORECASE
 )
+_STATIC = ("batch", "latency", "triton", "prefix")
+"""options of static batches"""
 _LIMITS = ("ttft", "tpot", "e2e")
 
 
@@ -104,6 +106,13 @@ def read_load(options: ServeOptions, progress: Progress | None = None) -> LoadIn
         raise PodsimError(
             f"{' and '.join('--' + name for name in given)} each say when requests arrive; give one of them"
         )
+    static = [name for name in _STATIC if getattr(options, name)]
+    if static:
+        flags, remedy = (
+            ", ".join(f"--{name}" for name in static),
+            "--max-batch, --slo e2e=5s and --shared-prefix 1024:8",
+        )
+        raise PodsimError(f"{flags}: of static batches; requests that arrive have {remedy}")
     stream, (trace, notes) = _stream(options), _trace(options, progress)
     others = [_other(text) for text in options.also_serve]
     if trace is not None and others:
@@ -199,7 +208,8 @@ def _pool(options: ServeOptions, setups: tuple[LanguageSetup, ...], shares: tupl
     _, slots, rank = _adapters(options)
     rate = parse_quantity(options.load_from, "B/s", what="load_from") if options.load_from else 0.0
     details = ReplicaOptions(
-        scheduler=options.scheduler, swap=options.swap, prefix_cache=options.prefix_cache, adapter_slots=slots,
+        scheduler=options.scheduler, chunked=options.chunked, swap=options.swap,
+        prefix_cache=options.prefix_cache, adapter_slots=slots,
         adapter_rank=rank, load_rate=rate,
     )  # fmt: skip
     kinds = [
