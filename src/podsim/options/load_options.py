@@ -64,6 +64,9 @@ class LoadOptions:
         "Between replicas: round-robin, least-loaded, prefix-aware, one-queue, random.",
         also=("router",),
     )
+    prefill_tp: int | None = option(
+        None, "With --disaggregate: GPUs that divide each layer where prompts are read; default --tp."
+    )
     disaggregate: str = option(
         "",
         "Replicas that prefill and that decode, as 2:1.",

@@ -16,12 +16,13 @@ from podsim.options.question import options_of
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.benchmark_files import read_requests
 from podsim.serving.language_notes import plan_words
-from podsim.serving.language_setup import LanguageSetup, read_language_setup
+from podsim.serving.language_setup import LanguageSetup, prefill_plan, read_language_setup
 from podsim.serving.load.load_layout import ReplicaOptions, for_requests, replica_kind
 from podsim.serving.load.replica_pool import SCHEDULERS, Autoscaling, ReplicaKind, ReplicaPool
 from podsim.serving.load.request_streams import RequestStream, draw_requests
 from podsim.serving.load.request_table import MOST, RequestTable
 from podsim.serving.load.server_state import ROUTINGS
+from podsim.serving.plan_rules import check_plan
 from podsim.serving.trace_file import Progress
 from podsim.units import parse_quantity
 
@@ -261,17 +262,19 @@ def _disaggregated(
             "disaggregate: expected replicas that prefill and that decode, as 2:1, of one model, not scaled"
         )
     setup = setups[0]
-    if sum(numbers) * setup.plan.gpus > setup.cluster.gpus:
+    plans = (prefill_plan(setup.plan, options.prefill_tp), setup.plan)
+    gpus = sum(count * plan.gpus for count, plan in zip(numbers, plans, strict=True))
+    if gpus > setup.cluster.gpus:
         raise PlanError([
-            f"disaggregate={options.disaggregate}: {sum(numbers)} replicas of {setup.plan.gpus} GPUs"
-            f" ({plan_words(setup.plan)}) are more than the {setup.cluster.gpus} of {setup.cluster.name}; give --tp"
+            f"disaggregate={options.disaggregate}: replicas on {gpus} GPUs ({plan_words(setup.plan)}) are more than the"
+            f" {setup.cluster.gpus} of {setup.cluster.name}; give --tp and --prefill-tp"
         ])  # fmt: skip
-    plan = replace(setup.plan, replicas=sum(numbers))
-    made = replica_kind(setup.model, setup.cluster, plan, details)
-    return [
-        replace(made, role=role, replicas=count)
-        for role, count in zip(("prefill", "decode"), numbers, strict=True)
-    ]
+    made = []
+    for role, count, plan in zip(("prefill", "decode"), numbers, plans, strict=True):
+        pool = replace(plan, replicas=count)
+        check_plan(setup.model, setup.cluster, pool)
+        made.append(replace(replica_kind(setup.model, setup.cluster, pool, details), role=role))
+    return made
 
 
 def _autoscaled(options: ServeOptions, kinds: list[ReplicaKind]) -> tuple[list[ReplicaKind], Autoscaling]:
