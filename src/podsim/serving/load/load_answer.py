@@ -94,7 +94,8 @@ def good_share(
     kept = measures.kept
     arrival, first, done, made = (column[kept] for column in (run.arrival, run.first, run.done, run.made))
     times = {
-        "ttft": (first if is_streamed else done) - arrival, "e2e": done - arrival, "tpot": (done - first) / np.maximum(made - 1, 1),
+        "ttft": (first if is_streamed else done) - arrival, "e2e": done - arrival,
+        "tpot": (done - first) / np.maximum(made - 1, 1),
     }  # fmt: skip
     good = run.answered[kept].copy()
     for name, limit in slo.items():
