@@ -230,3 +230,10 @@ def test_engines_have_sheets() -> None:
     assert rows["block_tokens"].value == 16
     assert "256 on a100-sxm4-80gb" in rows["max_batch"].how
     assert "assumed" in rows["evidence"].how
+
+
+def test_triton_gives_each_replica_its_gpus(tmp_path: Path) -> None:
+    podsim.serve("llama-2-70b", on="dgx-a100-80gb", batch="8", triton=tmp_path)
+    text = (tmp_path / "llama_2_70b" / "config.pbtxt").read_text("utf-8")
+    assert "count: 4 kind: KIND_CPU" in text
+    assert 'string_value: "0,1;2,3;4,5;6,7"' in text

@@ -62,7 +62,8 @@ class Blocks:
         number = self.block_format
         scales = decode(self.scales, number.scale) * np.float32(self.tensor_scale)
         parts = decode(self.elements, number.element).reshape(*self.scales.shape, number.block)
-        values = (parts * scales[..., None]).reshape(self.elements.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = (parts * scales[..., None]).reshape(self.elements.shape)
         return np.ascontiguousarray(values[..., : self.width], np.float32)
 
 

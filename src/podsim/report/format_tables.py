@@ -150,7 +150,7 @@ def sheet_report(sheet: FormatSheet) -> Iterator[Block]:
     if sheet.gpus:
         yield from ("", "Matrix products, by the peaks of the catalog:", Rows(_GPUS, _same_speed(sheet.gpus)))
     else:
-        yield from ("", "No GPU of the catalog multiplies it by itself.")
+        yield from ("", "None of the GPUs multiplies it by itself.")
     if sheet.accuracy:
         yield from (
             "",

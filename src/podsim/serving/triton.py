@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 
 from podsim.errors import PodsimError
@@ -40,9 +41,7 @@ def config_text(served: Served, *, classes: int = 1000, delay: float | None = No
         f"{_backend(served)}\n"
         f"max_batch_size: {batch}\n"
         f"{_tensors(served, classes)}"
-        "instance_group [\n"
-        f"  {{ count: 1 kind: KIND_GPU gpus: [ {', '.join(map(str, gpus))} ] }}\n"
-        "]\n"
+        f"{_instances(served, gpus)}"
         "dynamic_batching {\n"
         f"  preferred_batch_size: [ {', '.join(map(str, sizes))} ]\n"
         f"  max_queue_delay_microseconds: {round(delay * 1e6)}\n"
@@ -55,6 +54,18 @@ _PLATFORMS = (
     ("tensorflow", 'platform: "tensorflow_savedmodel"'), ("torchscript", 'platform: "pytorch_libtorch"'),
 )  # fmt: skip
 """start of an engine's name -> what Triton calls it"""
+
+
+def _instances(served: Served, gpus: range) -> str:
+    """The instances of the model; of one divided over GPUs, the GPUs of each as TensorRT-LLM's backend takes them."""
+    each = prod(int(str(served.plan.get(key, 1))) for key in ("tensor", "pipeline", "context"))
+    if each == 1:
+        return f"instance_group [\n  {{ count: 1 kind: KIND_GPU gpus: [ {', '.join(map(str, gpus))} ] }}\n]\n"
+    ids = ";".join(",".join(str(copy * each + at) for at in range(each)) for copy in range(served.instances))
+    return (
+        f"instance_group [\n  {{ count: {served.instances} kind: KIND_CPU }}\n]\n"
+        f'parameters {{ key: "gpu_device_ids" value: {{ string_value: "{ids}" }} }}\n'
+    )
 
 
 def _backend(served: Served) -> str:

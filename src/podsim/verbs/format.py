@@ -186,7 +186,7 @@ def _block_codes(asked: list[float], number: BlockFormat) -> list[FormatCode]:
             FormatCode(
                 asked=value, value=held, code=code,
                 bits=f"{code_text(code, number.element)} x {scale:g}",
-                error=abs(held / value - 1.0) if value else None, chance=1.0, is_nearest=True,
+                error=abs(held / value - 1.0) if value and math.isfinite(value) else None, chance=1.0, is_nearest=True,
             )
         )  # fmt: skip
     return rows
