@@ -132,10 +132,10 @@ def test_threads_find_what_one_thread_finds(gpt22: Model, node: Cluster) -> None
     ("name", "gpus", "batch", "software", "wanted"),
     [
         ("gpt-22b", 8, 16, "megatron-core", {}),
-        ("gpt-22b", 32, 96, "torchtitan-2024", {}),
+        ("gpt-22b", 16, 48, "torchtitan-2024", {}),
         ("gpt3-175b", 64, 96, "megatron-2021", {}),
         ("mixtral-8x7b", 32, 64, "megatron-core", {"cp": (1, 2), "micro_batch": (1, 2, 4)}),
-        ("llama-3.1-8b", 16, 32, "deepspeed-2022", {}),
+        ("llama-3.1-8b", 16, 32, "megatron-deepspeed", {}),
         ("gpt-22b", 16, 32, "megatron-core", {"schedule": (SCHEDULE_CODES["zb-v"], SCHEDULE_CODES["dualpipe"])}),
     ],
 )  # fmt: skip
@@ -150,6 +150,8 @@ def test_what_gets_no_time_can_win_nothing(
     assert (some.evaluated, some.fitting) == (every.evaluated, every.fitting)
     assert every.fitting == every.order.size > 0
     assert np.array_equal(some.memory_bytes, every.memory_bytes)
-    fastest = [first_of_each_layout(found, fastest_plans(found).tolist(), 10_000) for found in (some, every)]
-    assert fastest[0] == fastest[1]
+    some_best, every_best = (
+        first_of_each_layout(found, fastest_plans(found).tolist(), 10_000) for found in (some, every)
+    )
+    assert some_best[: len(every_best)] == every_best  # of all plans, the fastest 100,000 are looked at
     assert some.seconds_of(some.order).tolist() == every.seconds_of(some.order).tolist()
