@@ -102,7 +102,8 @@ def test_split_pools_know_their_roles(tmp_path: Path) -> None:
     text = (tmp_path / "serve.sh").read_text()
     assert text.count("--disaggregation-mode prefill") == 2
     assert text.count("--disaggregation-mode decode") == 1
-    assert read_serving_plan(tmp_path / "serve.sh")["disaggregate"] == "2:1"
+    said = read_serving_plan(tmp_path / "serve.sh")
+    assert (said["tp"], said["disaggregate"], said["prefill_tp"]) == (4, "2:1", 2)
 
 
 def test_a_replica_on_two_nodes_is_a_group(tmp_path: Path) -> None:

@@ -50,6 +50,16 @@ class LanguageSetup:
     """count. The tokens that each sequence produces."""
 
 
+def prefill_plan(plan: ServingPlan, tensor: int | None) -> ServingPlan:
+    """The plan of replicas that read prompts with another degree of tensor parallelism; experts and groups follow it."""
+    if tensor is None:
+        return plan
+    follows: dict[str, Any] = {
+        name: tensor for name in ("expert", "data_attention") if 1 < getattr(plan, name) == plan.tensor
+    }
+    return replace(plan, tensor=tensor, **follows)
+
+
 def is_language_engine(name: str) -> bool:
     """Whether a name is not that of an engine of other models."""
     return name not in engine_names()

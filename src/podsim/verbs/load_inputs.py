@@ -16,12 +16,13 @@ from podsim.options.question import options_of
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.benchmark_files import read_requests
 from podsim.serving.language_notes import plan_words
-from podsim.serving.language_setup import LanguageSetup, read_language_setup
+from podsim.serving.language_setup import LanguageSetup, prefill_plan, read_language_setup
 from podsim.serving.load.load_layout import ReplicaOptions, for_requests, replica_kind
 from podsim.serving.load.replica_pool import SCHEDULERS, Autoscaling, ReplicaKind, ReplicaPool
 from podsim.serving.load.request_streams import RequestStream, draw_requests
 from podsim.serving.load.request_table import MOST, RequestTable
 from podsim.serving.load.server_state import ROUTINGS
+from podsim.serving.plan_rules import check_plan
 from podsim.serving.trace_file import Progress
 from podsim.units import parse_quantity
 
@@ -33,6 +34,8 @@ _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _RATE = re.compile(
     r"\s*([^/]+?)\s*(?:req(?:uests)?|rps|qps)?\s*(?:/\s*(s|sec|second|min|h))?\s*", re.IGNORECASE
 )
+_STATIC = ("batch", "latency", "triton", "prefix")
+"""options of static batches"""
 _LIMITS = ("ttft", "tpot", "e2e")
 
 
@@ -54,6 +57,7 @@ class LoadInputs:
     slo: Mapping[str, float]
     notes: tuple[str, ...]
     price: str
+    is_streamed: bool
 
     @property
     def setup(self) -> LanguageSetup:
@@ -103,6 +107,13 @@ def read_load(options: ServeOptions, progress: Progress | None = None) -> LoadIn
         raise PodsimError(
             f"{' and '.join('--' + name for name in given)} each say when requests arrive; give one of them"
         )
+    static = [name for name in _STATIC if getattr(options, name)]
+    if static:
+        flags, remedy = (
+            ", ".join(f"--{name}" for name in static),
+            "--max-batch, --slo e2e=5s and --shared-prefix 1024:8",
+        )
+        raise PodsimError(f"{flags}: of static batches; requests that arrive have {remedy}")
     stream, (trace, notes) = _stream(options), _trace(options, progress)
     others = [_other(text) for text in options.also_serve]
     if trace is not None and others:
@@ -114,7 +125,7 @@ def read_load(options: ServeOptions, progress: Progress | None = None) -> LoadIn
     return LoadInputs(
         stream=stream, trace=trace, pool=pool, setups=setups, cluster=setups[0].cluster, clients=_clients(options),
         think=_seconds(options.think, "think"), share=_load_share(options.load), slo=read_slo(options.slo), notes=notes,
-        price=options.price,
+        price=options.price, is_streamed=options.stream,
     )  # fmt: skip
 
 
@@ -198,7 +209,8 @@ def _pool(options: ServeOptions, setups: tuple[LanguageSetup, ...], shares: tupl
     _, slots, rank = _adapters(options)
     rate = parse_quantity(options.load_from, "B/s", what="load_from") if options.load_from else 0.0
     details = ReplicaOptions(
-        scheduler=options.scheduler, swap=options.swap, prefix_cache=options.prefix_cache, adapter_slots=slots,
+        scheduler=options.scheduler, chunked=options.chunked, swap=options.swap,
+        prefix_cache=options.prefix_cache, adapter_slots=slots,
         adapter_rank=rank, load_rate=rate,
     )  # fmt: skip
     kinds = [
@@ -250,17 +262,19 @@ def _disaggregated(
             "disaggregate: expected replicas that prefill and that decode, as 2:1, of one model, not scaled"
         )
     setup = setups[0]
-    if sum(numbers) * setup.plan.gpus > setup.cluster.gpus:
+    plans = (prefill_plan(setup.plan, options.prefill_tp), setup.plan)
+    gpus = sum(count * plan.gpus for count, plan in zip(numbers, plans, strict=True))
+    if gpus > setup.cluster.gpus:
         raise PlanError([
-            f"disaggregate={options.disaggregate}: {sum(numbers)} replicas of {setup.plan.gpus} GPUs"
-            f" ({plan_words(setup.plan)}) are more than the {setup.cluster.gpus} of {setup.cluster.name}; give --tp"
+            f"disaggregate={options.disaggregate}: replicas on {gpus} GPUs ({plan_words(setup.plan)}) are more than the"
+            f" {setup.cluster.gpus} of {setup.cluster.name}; give --tp and --prefill-tp"
         ])  # fmt: skip
-    plan = replace(setup.plan, replicas=sum(numbers))
-    made = replica_kind(setup.model, setup.cluster, plan, details)
-    return [
-        replace(made, role=role, replicas=count)
-        for role, count in zip(("prefill", "decode"), numbers, strict=True)
-    ]
+    made = []
+    for role, count, plan in zip(("prefill", "decode"), numbers, plans, strict=True):
+        pool = replace(plan, replicas=count)
+        check_plan(setup.model, setup.cluster, pool)
+        made.append(replace(replica_kind(setup.model, setup.cluster, pool, details), role=role))
+    return made
 
 
 def _autoscaled(options: ServeOptions, kinds: list[ReplicaKind]) -> tuple[list[ReplicaKind], Autoscaling]:

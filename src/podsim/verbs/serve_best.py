@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +22,11 @@ from podsim.serving.best_ways import ServingCase, search_best
 from podsim.serving.deployments.deployments import TRITON_ENGINES, read_targets, target_engine
 from podsim.serving.language_engines import engine_family, language_engine_names, load_language_engine
 from podsim.serving.language_layers import check_language_model
-from podsim.serving.language_setup import OUTPUT, TOKENS, model_keys, read_format
+from podsim.serving.language_setup import OUTPUT, TOKENS, model_keys, prefill_plan, read_format
 from podsim.serving.load.request_streams import RequestStream, draw_lengths, draw_requests
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.serving_gpus import read_serving_cluster
-from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS
+from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS, ServingPlan
 from podsim.serving.steady_load import workload_of
 from podsim.serving.trace_file import Progress
 from podsim.units import parse_quantity
@@ -169,9 +170,11 @@ def _offer(text: str, cluster: Cluster) -> Offer | None:
 
 def _command(options: ServeOptions, way: ServingWay) -> str:
     """The command that simulates a way under the same load; empty where its pools differ in layout."""
-    same = ("tensor", "pipeline", "expert", "data_attention")
-    if way.prefill is not None and any(way.prefill[name] != way.plan[name] for name in same):
-        return ""
+    if way.prefill is not None:
+        own: dict[str, Any] = dict(way.plan)
+        follows = asdict(prefill_plan(ServingPlan(**own), int(str(way.prefill["tensor"]))))
+        if any(way.prefill[name] != follows[name] for name in ("pipeline", "expert", "data_attention")):
+            return ""
     words = ["podsim", "serve", str(options.model), "--on", str(options.on)]
     loads = {
         "rate": options.rate, "trace": options.trace, "input-tokens": options.input_tokens or options.tokens,
@@ -197,5 +200,9 @@ def _plan_words(plan: Mapping[str, object], prefill: Mapping[str, object] | None
         yield from ("--replicas", str(plan["replicas"]))
     else:
         yield from ("--disaggregate", f"{prefill['replicas']}:{plan['replicas']}")
+        if prefill["tensor"] != plan["tensor"]:
+            yield from ("--prefill-tp", str(prefill["tensor"]))
+    if any(pool is not None and pool["replicas"] != 1 for pool in (plan, prefill)):
+        yield from ("--routing", "least-loaded")
     if engine_family(str(plan["engine"])) == "tensorrt-llm":
         yield from ("--scheduler", "trtllm-chunked")

@@ -14,7 +14,7 @@ from podsim.results.served_load import ServedLoad
 from podsim.serving.deployments.deployment import Deployment
 from podsim.serving.deployments.deployments import read_targets, write_deployment
 from podsim.serving.language_engines import engine_family
-from podsim.serving.language_setup import is_language_engine, model_keys, read_language_setup
+from podsim.serving.language_setup import is_language_engine, model_keys, prefill_plan, read_language_setup
 from podsim.serving.serving_gpus import read_serving_cluster
 from podsim.serving.serving_plan import ServingPlan
 from podsim.workload.catalog import load_model
@@ -68,4 +68,6 @@ def _own_plans(options: ServeOptions) -> tuple[ServingPlan, ServingPlan | None]:
     first, mark, last = options.disaggregate.partition(":")
     if not (mark and first.isdigit() and last.isdigit()):
         return plan, None
-    return replace(plan, replicas=int(last)), replace(plan, replicas=int(first))
+    return replace(plan, replicas=int(last)), replace(
+        prefill_plan(plan, options.prefill_tp), replicas=int(first)
+    )

@@ -21,7 +21,12 @@ from podsim.serving.load.load_answer import (
     measure_use,
 )
 from podsim.serving.load.load_run import ClosedLoop, LoadRun, run_load
-from podsim.serving.load.load_statistics import Measures, measure_run, saturated_rate
+from podsim.serving.load.load_statistics import (
+    Measures,
+    measure_run,
+    overloaded_rate,
+    saturated_rate,
+)
 from podsim.serving.load.replica_pool import SCHEDULERS
 from podsim.serving.load.request_table import RequestTable
 from podsim.verbs.load_inputs import LoadInputs, fitted_pool, read_load, requests_of
@@ -31,6 +36,8 @@ _POINTS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 _POINT_REQUESTS = 3000
 _KEEPS_UP = 0.98
 """share of the rate that a server which keeps up answers"""
+_OVERLOAD = 1.25
+"""share of the saturated rate at which it is looked at again"""
 _MANY = 1000
 """requests from which a run says enough"""
 _SATURATING = (2000, 30_000)
@@ -58,14 +65,21 @@ def serve_load(options: ServeOptions, *, progress: Progress | None = None) -> Se
 
 
 def _saturation(inputs: LoadInputs) -> float:
-    """1/s. The rate of answers if all requests are there from the start, on all replicas."""
+    """1/s. The most answers: if all requests are there from the start, or if more arrive than that, on all replicas.
+
+    Equal requests that are all there at first stay in step with each other, which may cost some of the rate.
+    """
     sequences = sum(kind.sequences * kind.replicas for kind in inputs.pool.kinds)
     count = int(np.clip(8 * sequences, *_SATURATING))
     open_ended = replace(
         inputs, stream=replace(inputs.stream, patience=inf), pool=replace(inputs.pool, autoscaling=None)
     )
-    table = requests_of(open_ended, inf, count)
-    return saturated_rate(run_load(table, fitted_pool(open_ended, table), seed=inputs.stream.seed))
+    rate = 0.0
+    for arriving in (inf, _OVERLOAD):
+        table = requests_of(open_ended, arriving * rate if rate else inf, count)
+        run = run_load(table, fitted_pool(open_ended, table), seed=inputs.stream.seed)
+        rate = max(rate, saturated_rate(run) if arriving == inf else overloaded_rate(run))
+    return rate
 
 
 def _requests(inputs: LoadInputs, saturation: float) -> tuple[RequestTable, ClosedLoop | None, float]:
@@ -102,10 +116,10 @@ def _answer(
 ) -> ServedLoad:
     """All figures of a run."""
     rate, saturation = rates
-    use, rows = measure_use(run), latency_rows(run, measures)
+    use, rows = measure_use(run), latency_rows(run, measures, is_streamed=inputs.is_streamed)
     money, good = (
         expenses(inputs.cluster, use, measures.output_rate, inputs.price),
-        good_share(run, measures, inputs.slo),
+        good_share(run, measures, inputs.slo, is_streamed=inputs.is_streamed),
     )
     each = next(row for row in rows if row.name == "each token").p50
     kept = measures.kept.stop - measures.kept.start
@@ -133,9 +147,8 @@ def _layout_words(inputs: LoadInputs) -> str:
         role = {"both": "", "prefill": "prefill ", "decode": "decode "}[kind.role]
         name = f"{setup.model.name}: " if len(inputs.setups) > 1 else ""
         count = f"{kind.replicas} {role}replica{'s' if kind.replicas > 1 else ''}"
-        texts.append(
-            f"{name}{count} of {kind.gpus} GPU{'s' if kind.gpus > 1 else ''} ({plan_words(setup.plan)})"
-        )
+        size = f"{kind.gpus} GPUs ({plan_words(setup.plan)})" if kind.gpus > 1 else "one GPU"
+        texts.append(f"{name}{count} of {size}")
     plan = inputs.setup.plan
     return f"{plan.engine}, {plan.precision}, caches {plan.cache}; {', '.join(texts)}"
 

@@ -131,6 +131,8 @@ def read_serving_plan(path: Path) -> dict[str, Any]:
     if prefill:
         said.pop("replicas", None)
         said["disaggregate"] = f"{prefill.get('replicas', 1)}:{plan.get('replicas', 1)}"
+        if prefill.get("tensor", 1) != plan.get("tensor", 1):
+            said["prefill_tp"] = prefill.get("tensor", 1)
     elif servers:
         said |= {_OPTIONS[name]: value for name, value in _changes(servers, plan).items() if name in _OPTIONS}
     return said

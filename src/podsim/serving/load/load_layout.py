@@ -33,6 +33,8 @@ class ReplicaOptions:
 
     scheduler: str = ""
     """One of SCHEDULERS; empty: the engine's."""
+    chunked: bool | None = None
+    """Whether prompts may be divided; None: as the engine does."""
     swap: bool = False
     """Whether preempted sequences are swapped to the host."""
     prefix_cache: bool = True
@@ -53,7 +55,7 @@ def replica_kind(
 ) -> ReplicaKind:
     """The replicas of a plan. Raises NoFitError where a replica holds no sequence."""
     engine = load_language_engine(plan.engine, cluster.gpu)
-    name = options.scheduler or _scheduler_name(plan)
+    name = options.scheduler or _scheduler_name(plan, options.chunked)
     cost, room = step_cost(model, cluster, plan), cache_room(model, cluster, plan)
     weights = weight_bytes(model, plan)
     host = _host_rate(cluster) * plan.gpus
@@ -69,10 +71,14 @@ def replica_kind(
     )  # fmt: skip
 
 
-def _scheduler_name(plan: ServingPlan) -> str:
-    """The scheduler of a plan's engine; a plan without chunks never divides a prompt."""
+def _scheduler_name(plan: ServingPlan, chunked: bool | None) -> str:
+    """The scheduler of a plan's engine; TensorRT-LLM divides prompts only if that is asked for."""
     name = _SCHEDULERS[engine_family(plan.engine)]
-    return name if plan.chunked_prefill or name != "vllm" else "prefill-first"
+    other: dict[tuple[str, bool | None], str] = {
+        ("vllm", False): "prefill-first",
+        ("trtllm", True): "trtllm-chunked",
+    }
+    return other.get((name, chunked), name)
 
 
 def for_requests(kind: ReplicaKind, table: RequestTable) -> ReplicaKind:

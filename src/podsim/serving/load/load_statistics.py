@@ -142,3 +142,10 @@ def saturated_rate(run: LoadRun) -> float:
     done = np.sort(run.done[run.answered])
     first, last = int(len(done) * 0.1), int(len(done) * 0.9)
     return float((last - first) / max(done[last] - done[first], 1e-12)) if last > first else 0.0
+
+
+def overloaded_rate(run: LoadRun) -> float:
+    """1/s. Answers per second while the second half of the requests arrives, more than are answered."""
+    begin, end = float(run.arrival[len(run.arrival) // 2]), float(run.arrival[-1])
+    inside = run.answered & (run.done > begin) & (run.done <= end)
+    return float(inside.sum()) / (end - begin) if end > begin else 0.0
