@@ -43,6 +43,7 @@ class LoadOptions:
     arrivals: str = option(
         "poisson", "poisson, even, gamma:CV, bursts:ON:OFF (as bursts:10s:30s).", also=("burstiness",)
     )
+    stream: bool = option(True, "Answers are streamed; if not, the first token comes with the last.")
     think: str = option("", "Mean time a client thinks before it asks again, as 2s.")
     patience: str = option(
         "", "Mean time after which a client gives up, as 30s; default never.", also=("timeout",)

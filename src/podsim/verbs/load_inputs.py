@@ -57,6 +57,7 @@ class LoadInputs:
     slo: Mapping[str, float]
     notes: tuple[str, ...]
     price: str
+    is_streamed: bool
 
     @property
     def setup(self) -> LanguageSetup:
@@ -124,7 +125,7 @@ def read_load(options: ServeOptions, progress: Progress | None = None) -> LoadIn
     return LoadInputs(
         stream=stream, trace=trace, pool=pool, setups=setups, cluster=setups[0].cluster, clients=_clients(options),
         think=_seconds(options.think, "think"), share=_load_share(options.load), slo=read_slo(options.slo), notes=notes,
-        price=options.price,
+        price=options.price, is_streamed=options.stream,
     )  # fmt: skip
 
 

@@ -116,10 +116,10 @@ def _answer(
 ) -> ServedLoad:
     """All figures of a run."""
     rate, saturation = rates
-    use, rows = measure_use(run), latency_rows(run, measures)
+    use, rows = measure_use(run), latency_rows(run, measures, is_streamed=inputs.is_streamed)
     money, good = (
         expenses(inputs.cluster, use, measures.output_rate, inputs.price),
-        good_share(run, measures, inputs.slo),
+        good_share(run, measures, inputs.slo, is_streamed=inputs.is_streamed),
     )
     each = next(row for row in rows if row.name == "each token").p50
     kept = measures.kept.stop - measures.kept.start

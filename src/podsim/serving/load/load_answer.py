@@ -85,14 +85,17 @@ def load_point(run: LoadRun, rate: float) -> LoadPoint:
     )  # fmt: skip
 
 
-def good_share(run: LoadRun, measures: Measures, slo: Mapping[str, float]) -> float | None:
+def good_share(
+    run: LoadRun, measures: Measures, slo: Mapping[str, float], *, is_streamed: bool = True
+) -> float | None:
     """The share of the steady part's requests that were answered within the limits ttft, tpot, e2e (s)."""
     if not slo:
         return None
     kept = measures.kept
     arrival, first, done, made = (column[kept] for column in (run.arrival, run.first, run.done, run.made))
     times = {
-        "ttft": first - arrival, "e2e": done - arrival, "tpot": (done - first) / np.maximum(made - 1, 1),
+        "ttft": (first if is_streamed else done) - arrival, "e2e": done - arrival,
+        "tpot": (done - first) / np.maximum(made - 1, 1),
     }  # fmt: skip
     good = run.answered[kept].copy()
     for name, limit in slo.items():
