@@ -28,7 +28,9 @@ COLUMNS = (
     "is_lower_better",
     "source",
 )
-_NO_RESULT = re.compile(r"\b(std|standard deviation|min|max|minimum|maximum|time|throughput|speed)\b", re.I)
+_NO_RESULT = re.compile(
+    r"\b(batch size|std|standard deviation|min|max|minimum|maximum|time|throughput|speed)\b", re.I
+)
 _FORMAT_WORDS = re.compile(r"\b(mixed precision|mixed|tf32|fp32|fp16|bf16|amp|for|with)\b|[-(),]", re.I)
 _LOWER = re.compile(r"wikitext|loss|error|perplexity|ppl|wer|lpips|mae|rmse", re.I)
 _KINDS = {
@@ -86,7 +88,7 @@ def _matched_pairs(rows: list[Mapping[str, str]]) -> Iterator[dict[str, str]]:
         wanted = (
             (("tf32", "fp32"),)
             if key[-1] == "True"
-            else (("fp16", "fp32"), ("fp16", "tf32"), ("bf16", "fp32"))
+            else (("fp16", "fp32"), ("fp16", "tf32"), ("bf16", "fp32"), ("bf16", "tf32"))
         )
         for name, base in wanted:
             for mine, theirs in zip(by_format.get(name, ()), by_format.get(base, ()), strict=False):
