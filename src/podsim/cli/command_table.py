@@ -377,8 +377,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         options="measure_options:MeasureCheckpointOptions",
         verb="measure_checkpoint",
         report="report.lab_tables:checkpoints_report",
-        rows="rows",
-        progress="checkpoints",
+        rows="rows", progress="checkpoints",
         status=lambda run: int(any(row.wrong for row in run.rows)),
     ),
     "measure serving": Row(
@@ -386,16 +385,14 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         options="measure_options:MeasureServingOptions",
         verb="measure_serving",
         report="report.serving_lab_tables:measured_report",
-        rows="rows",
-        progress="answering requests",
+        rows="rows", progress="answering requests",
     ),
     "measure loader": Row(
         help="Read samples for real, epoch after epoch. Ctrl-C keeps what was measured; exit status 130.",
         options="measure_options:MeasureLoaderOptions",
         verb="measure_loader",
         report="report.lab_tables:loader_report",
-        rows="rows",
-        progress="reading samples",
+        rows="rows", progress="reading samples",
         status=lambda run: 130 if run.stopped else 0,
     ),
 })  # fmt: skip

@@ -56,7 +56,7 @@ class TensorFile:
     """The tensors in the order of their bytes."""
     metadata: Mapping[str, str]
     data: NDArray[np.uint8]
-    """factor. All bytes of the file, which are read when they are needed."""
+    """The bytes of the file, which are read when they are needed."""
 
     def raw(self, entry: TensorEntry) -> NDArray[np.uint8]:
         """The bytes of a tensor."""

@@ -172,7 +172,7 @@ class EnsembleRun(Shown):
     steps: tuple[EnsembleStep, ...]
     """The steps."""
     points: tuple[LoadPoint, ...] = ()
-    """Shares of the rate, and what requests see there."""
+    """The latencies at shares of the rate."""
     is_in_time: bool = True
     """Whether the latency is within the limit."""
     assumptions: tuple[str, ...] = ()

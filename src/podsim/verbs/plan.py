@@ -25,7 +25,6 @@ from podsim.training.plan import Plan, precision_of, read_plan, software_of
 from podsim.training.search import SearchResult, search
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
 from podsim.training.search_space import read_limits, spelled
-from podsim.verbs.plan_target import plan_target
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_saving, read_experiment, save_plans, texts_of_tools
@@ -66,6 +65,10 @@ def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) 
     Raises what `plan` raises.
     """
     if options.to_target:
+        from podsim.verbs.plan_target import (
+            plan_target,  # it costs networks of all kinds, which no other plan needs
+        )
+
         return plan_target(options, progress)
     if options.round:
         raise PodsimError("round: a round of MLPerf Training goes with --to-target")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from podsim.errors import NoFitError, PodsimError
@@ -12,8 +13,12 @@ from podsim.launching.plan_file import with_plan
 from podsim.options.question import question, wrong_choices
 from podsim.options.step_options import SimulateOptions
 from podsim.results.simulated import SimulatedStep
+from podsim.simulation.events import play
+from podsim.simulation.export import trace_graphs
 from podsim.simulation.failed_steps import Failing, failing_step, read_failure
+from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
+from podsim.simulation.outcome import outcome
 from podsim.simulation.shares import shares
 from podsim.training.plan import Setting, read_plan
 from podsim.training.predict import predict_plan
@@ -31,8 +36,6 @@ def simulate(options: SimulateOptions) -> SimulatedStep:
 
     Raises NoFitError for a plan that does not fit, without `force`, and PodsimError for anything unusable.
     """
-    from dataclasses import replace
-
     fault = read_failure(
         dict(options.fail or {}), dict(options.fail_link or {}), options.watchdog, options.checkpoint_every
     )
@@ -109,12 +112,6 @@ def play_setting(
     fault: Failing | None = None,
 ) -> SimulatedStep:
     """The played step of a legal plan."""
-    from dataclasses import replace
-
-    from podsim.simulation.events import play
-    from podsim.simulation.export import trace_graphs
-    from podsim.simulation.lower import lower
-    from podsim.simulation.outcome import outcome
 
     model, cluster, plan, *_ = setting
     prediction = predict_plan(model, cluster, plan)
