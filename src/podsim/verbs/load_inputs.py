@@ -77,14 +77,13 @@ def with_lengths(options: ServeOptions) -> ServeOptions:
     """
     if not is_under_load(options):
         idle = [
-            name
+            known.flag or f"--{name.replace('_', '-')}"
             for name, known in options_of(LoadOptions).items()
             if name not in ("input_tokens", "output_tokens") and getattr(options, name) != known.default
         ]
         if idle:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
             raise PodsimError(
-                f"{flags}: of a server that requests arrive at; add --rate 20/s, --load 80%, --clients 16"
+                f"{', '.join(idle)}: of a server that requests arrive at; add --rate 20/s, --load 80%, --clients 16"
             )
     names = {"tokens": options.input_tokens, "output": options.output_tokens}
     given = {name: text for name, text in names.items() if text}
