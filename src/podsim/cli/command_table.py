@@ -7,11 +7,13 @@ from types import MappingProxyType
 
 from podsim.cli.command import Row
 from podsim.cli.learning_commands import LEARNING
+from podsim.cli.measuring_commands import MEASURING
 
 _SEARCHING = "searching plans"
 
 COMMANDS: Mapping[str, Row] = MappingProxyType({
     **LEARNING,
+    **MEASURING,
     "show": Row(
         help="Show the sheet of anything in the catalogs.",
         options="machine_options:ShowOptions",
@@ -346,54 +348,6 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         verb="mig_law",
         report="report.mig_tables:law_report",
         rows="scores",
-    ),
-    "measure collective": Row(
-        help="Run a collective for real, checked and timed. Exit status 1: wrong results.",
-        options="measure_options:MeasureCollectiveOptions",
-        verb="measure_collective",
-        report="report.collectives:measured_report",
-        rows="rows",
-        ranked=True,
-        status=lambda run: int(any(row.wrong or row.in_place_wrong for row in run.rows)),
-    ),
-    "measure ddp": Row(
-        help="Time torch's DistributedDataParallel with real communication and compute as pauses.",
-        options="measure_options:MeasureDdpOptions",
-        verb="measure_ddp",
-        report="report.training_tables:ddp_report",
-        rows="rows",
-        ranked=True,
-    ),
-    "measure host": Row(
-        help="Measure this machine, and make a catalog entry of it.",
-        options="measure_options:MeasureHostOptions",
-        verb="measure_host",
-        report="report.lab_tables:host_report",
-        rows="kernels",
-        progress="doing",
-    ),
-    "measure checkpoint": Row(
-        help="Write and read a checkpoint for real. Exit status 1: other bytes came back than were written.",
-        options="measure_options:MeasureCheckpointOptions",
-        verb="measure_checkpoint",
-        report="report.lab_tables:checkpoints_report",
-        rows="rows", progress="checkpoints",
-        status=lambda run: int(any(row.wrong for row in run.rows)),
-    ),
-    "measure serving": Row(
-        help="Serve a small language model for real under load, or load a server of others.",
-        options="measure_options:MeasureServingOptions",
-        verb="measure_serving",
-        report="report.serving_lab_tables:measured_report",
-        rows="rows", progress="answering requests",
-    ),
-    "measure loader": Row(
-        help="Read samples for real, epoch after epoch. Ctrl-C keeps what was measured; exit status 130.",
-        options="measure_options:MeasureLoaderOptions",
-        verb="measure_loader",
-        report="report.lab_tables:loader_report",
-        rows="rows", progress="reading samples",
-        status=lambda run: 130 if run.stopped else 0,
     ),
 })  # fmt: skip
 """by name; of two words, the first is the group"""

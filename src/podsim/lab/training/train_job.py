@@ -106,7 +106,7 @@ class Training:
         """What stays the same where a run goes on, as plain values: network, batch, seed and data, not the layout."""
         network = asdict(self.network) if self.network else {"image": self.image, "classes": self.classes}
         values = {name: value for name, value in network.items() if name not in ("name", "source")}
-        values |= {"precision": self.precision, "loss_scale": self.loss_scale} if self.is_checked else {}
+        values |= {"precision": self.precision, "loss_scale": self.loss_scale}
         values |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
         values |= {"optimizer": self.optimizer, "prune_at": self.prune_at}
         plain: dict[str, Any] = json.loads(json.dumps(values | {"data": Path(self.data).name}, default=int))
