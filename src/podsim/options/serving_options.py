@@ -28,8 +28,9 @@ class ServeOptions(ScenarioOptions, LanguageOptions, LoadOptions, BestOptions):
         "",
         "GPUs or instances: a100-40gb, 4xh100, dgx-h100:2, a100-40gb/7x1g.5gb, dgx-a100-40gb/7x1g.",
         complete="clusters",
-        also=("gpu", "cluster", "system", "hardware", "gpus"),
+        also=("gpu", "cluster", "system", "hardware"),
     )
+    gpus: int | None = option(None, "GPUs, where --on is the name of one: --on a100-80gb --gpus 2.")
     batch: str = option("", "Batch sizes, as 8 or 1,8,94.")
     precision: str | None = option(
         None,

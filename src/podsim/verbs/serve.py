@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from podsim.errors import PodsimError
+from podsim.hardware.catalog import find, load_system
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
 from podsim.results.best_serving import BestServing
@@ -48,6 +51,7 @@ def serve(
         return serve_measured(options.measured, options)
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
+    options = _with_gpus(options)
     if is_network(options):
         check_network(options)
         return serve_network(with_lengths(options))
@@ -58,6 +62,21 @@ def serve(
     if options.launch or options.save is not None:
         return with_files(answer, options)
     return answer
+
+
+def _with_gpus(options: ServeOptions) -> ServeOptions:
+    """The options with the number of GPUs in their name. Raises PodsimError for a name that has its own number."""
+    if options.gpus is None:
+        return options
+    kind, name = find(options.on) or ("", options.on)
+    if kind == "system":
+        name = load_system(name).gpu.name
+    if kind != "gpu" or options.gpus < 1:
+        raise PodsimError(
+            f"gpus={options.gpus}: 1 or more of a GPU by its name, as --on {name if kind else 'a100-80gb'} --gpus 2; "
+            f"{options.on[:60]} says its own number"
+        )
+    return replace(options, on=f"{options.gpus}x{options.on}", gpus=None)
 
 
 def _language_answer(options: ServeOptions, progress: Progress | None) -> Served | ServedLoad | BestServing:
