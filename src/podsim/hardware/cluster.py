@@ -213,7 +213,8 @@ class Cluster:
             link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * reach_share(self.system, part))
             system = replace(self.system, gpus=part, nics=nics, trays=trays, datasheet={})
             changed |= {"system": system, "nics": nics, "nvlink": link}
-        return replace(self, name=f"{self.name} ({gpus} GPUs)", published={}, **changed)
+        count = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+        return replace(self, name=f"{self.name} ({count})", published={}, **changed)
 
 
 def _nodes_of(gpus: int, per: int, trays: int, most: int) -> int:
