@@ -169,7 +169,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         picture="report.plot_runs:goodput_image",
     ),
     "serve": Row(
-        help="Predict inference by batch, or under load, on GPUs or MIG slices. Exit status 1: no batch fits.",
+        help="Predict inference by batch or under load. Exit status 1: no batch fits.",
         options="serving_options:ServeOptions",
         verb="serve",
         progress="serving",

@@ -9,7 +9,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
     {
         "storage": "Predict storage systems and the input pipeline.",
         "mig": "Divide GPUs into MIG instances.",
-        "scale": "Predict what a network learns: losses by size, tokens and batch.",
+        "scale": "Predict losses by size, tokens and batch.",
         "measure": "Run things for real and time them.",
     }
 )

@@ -20,7 +20,7 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         rows="rows",
     ),
     "mlperf": Row(
-        help="Predict minutes to the targets of a round of MLPerf Training.",
+        help="Predict minutes to the targets of MLPerf Training.",
         options="mlperf_options:MlperfOptions",
         verb="mlperf",
         output="output_options:PlotOutput",
@@ -29,7 +29,7 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         rows="rows",
     ),
     "format": Row(
-        help="Show number formats: range, precision, codes, speed and accuracy.",
+        help="Show number formats: range, codes, speed, accuracy.",
         options="format_options:FormatOptions",
         verb="format",
         output="output_options:PlotOutput",
@@ -38,7 +38,7 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         picture="report.plot_formats:format_image",
     ),
     "prune": Row(
-        help="Prune a file of weights 2:4: kept magnitude, compressed size.",
+        help="Prune weights 2:4: kept magnitude, compressed size.",
         options="prune_options:PruneOptions",
         verb="prune",
         output="output_options:PlotOutput",
@@ -108,7 +108,7 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
         picture="report.plot_scaling:scale_image",
     ),
     "train": Row(
-        help="Train a small network for real under a plan, in one number format or several. Exit status 1: it diverged.",
+        help="Train a small network for real under a plan. Exit status 1: it diverged.",
         options="measure_options:TrainOptions",
         verb="verbs.train_precisions:train_all",
         output="output_options:TrainOutput",

@@ -93,6 +93,18 @@ def noise_of_run(run: MeasuredTraining) -> NoiseScale | None:
     return gradient_noise(small, large, small_norms, large_norms, skip=int(_SKIP * len(rows)))
 
 
+def noise_text(run: MeasuredTraining) -> str:
+    """The gradient noise scale of a run, or why there is none."""
+    try:
+        noise = noise_of_run(run)
+    except PodsimError as problem:
+        return f"no gradient noise scale: {problem}"
+    if noise is None:
+        return ""
+    scale = f"gradient noise scale {noise.critical:,.3g} samples ({noise.low:,.3g} to {noise.high:,.3g})"
+    return f"{scale}; podsim scale batch says what larger batches cost"
+
+
 def _band(gradient: Floats, covariance: Floats) -> tuple[float, float]:
     """The band of 80 % of a ratio of means: a jackknife over blocks, in the logarithm of the ratio."""
     blocks = [block for block in np.array_split(np.arange(len(gradient)), _BLOCKS) if len(block)]

@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from podsim.errors import PodsimError
-from podsim.learning.batch_noise import noise_of_run
 from podsim.results.trained import MeasuredTraining
-
-
-def noise_text(run: MeasuredTraining) -> str:
-    """The gradient noise scale of a run, or why there is none."""
-    try:
-        noise = noise_of_run(run)
-    except PodsimError as problem:
-        return f"no gradient noise scale: {problem}"
-    if noise is None:
-        return ""
-    scale = f"gradient noise scale {noise.critical:,.3g} samples ({noise.low:,.3g} to {noise.high:,.3g})"
-    return f"{scale}; podsim scale batch says what larger batches cost"
 
 
 def accuracy_text(run: MeasuredTraining) -> str:

@@ -9,7 +9,7 @@ from podsim.report.collectives import links_text
 from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
 from podsim.report.precision_tables import precision_report
 from podsim.report.screen import Block, Paragraph, Rows, raw
-from podsim.report.trained_texts import accuracy_text, noise_text
+from podsim.report.trained_texts import accuracy_text
 from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
 from podsim.units import format_quantity
 
@@ -78,8 +78,8 @@ def training_report(
     yield from precision_report(run)
     if run.accuracy:
         yield Paragraph(accuracy_text(run))
-    if any(row.batch_norm for row in run.rows):
-        yield Paragraph(noise_text(run))
+    if run.noise:
+        yield Paragraph(run.noise)
     if run.train != "full":
         yield from (Paragraph(text) for text in _tuned(run))
     for name, other in (others or {}).items():

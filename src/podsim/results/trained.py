@@ -107,6 +107,8 @@ class MeasuredTraining(Shown):
     """The number of steps of a replica between two exchanges of weights."""
     slow: Mapping[str, float] = field(default_factory=dict)
     """factor. The slowdown of each slow replica."""
+    noise: str = ""
+    """The gradient noise scale in words; "" if it was not measured."""
 
     @property
     def step_time(self) -> float:

@@ -143,7 +143,7 @@ def test_bounded_staleness_is_bounded(bound: int) -> None:
         ({"overrides": {"model.dropout": "true"}}, "--set model.dropout=false"),
         ({"overrides": {"model.experts": "4", "model.top_k": "2"}}, "experts"),
         ({"exchange": "ssp"}, "--staleness"),
-        ({"exchange": "async", "tp": 2}, "whole replicas"),
+        ({"exchange": "async", "tp": 2}, "replicas are whole"),
         ({"dp": 2, "slow": {2: 2.0}}, "replicas are 0 to 1"),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from podsim.errors import LabError
@@ -24,6 +25,7 @@ from podsim.lab.training.steps import Stepper
 from podsim.lab.training.train_job import Training
 from podsim.lab.training.training_state import Keeper
 from podsim.lab.wires import Board, Wires
+from podsim.learning.batch_noise import noise_text
 from podsim.results.trained import MeasuredTraining, TrainedStep
 
 PARTS = (
@@ -66,7 +68,7 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
     hosts = [each["host"] for each in processes]
     cpu, others = usage.busiest(ended[0], processes)
     network = job.network
-    return MeasuredTraining(
+    made = MeasuredTraining(
         model=network.name if network is not None else job.residual,
         changes=job.changes,
         plan={name: value for name, value in job.plan.describe().items() if isinstance(value, (int, str))},
@@ -88,6 +90,7 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
             )
         ),
     )  # fmt: skip
+    return replace(made, noise=noise_text(made))
 
 
 class _Run:
