@@ -1,4 +1,4 @@
-"""Files of benchmarks of servers: runs that were measured, and the requests of those that keep each one.
+"""Files of benchmarks of servers: measured runs, and their requests where a file keeps them.
 
 It reads JSON, JSON lines and CSV of vLLM, SGLang, genai-perf, aiperf and trtllm-bench, and MLPerf inference summaries.
 """

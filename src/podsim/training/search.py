@@ -197,6 +197,29 @@ def _mapped(function: Callable[[S], T], items: Iterable[S], jobs: int) -> Iterat
         pool.shutdown(cancel_futures=True)
 
 
+def _new_bounds(
+    model: Model,
+    cluster: Cluster,
+    space: tuple[Plan, Array],
+    flags: Array,
+    software: Software,
+    *,
+    every: bool,
+) -> _Bounds:
+    """Bounds of all plans of a space (plans, their layouts), still unknown."""
+    plans, layouts = space
+    tables, divisions = divide_plans(model, cluster, plans, layouts, software)
+    return _Bounds(
+        tables=tables,
+        divisions=divisions,
+        flags=flags,
+        room=usable_bytes(cluster.gpu, software),
+        least_seconds=np.full(layouts.size, np.inf),
+        memory_bytes=np.full(layouts.size, np.inf),
+        step_seconds=np.full((len(flags), layouts.size), np.inf) if every else None,
+    )
+
+
 def search(
     model: Model,
     cluster: Cluster,
@@ -228,17 +251,8 @@ def search(
     flags = _flags(wanted, software)
     done = evaluated = fitting = 0
     try:
-        tables, divisions = divide_plans(model, cluster, plans, layouts, software)
-        bounds = _Bounds(
-            tables=tables,
-            divisions=divisions,
-            flags=flags,
-            room=usable_bytes(cluster.gpu, software),
-            least_seconds=np.full(total, np.inf),
-            memory_bytes=np.full(total, np.inf),
-            step_seconds=np.full((len(flags), total), np.inf) if every else None,
-        )
-        for reached, plans_of, fitting_of in _mapped(bounds.fill, chunks(tables.plan.size), jobs):
+        bounds = _new_bounds(model, cluster, (plans, layouts), flags, software, every=every)
+        for reached, plans_of, fitting_of in _mapped(bounds.fill, chunks(bounds.tables.plan.size), jobs):
             done, evaluated, fitting = done + reached, evaluated + plans_of, fitting + fitting_of
             if progress:
                 progress(done, total)

@@ -118,7 +118,7 @@ def _server(job: ServerJob) -> Iterator[tuple[int, int]]:
 
 
 def _pin(position: int) -> None:
-    """Stay on one core of those that there are."""
+    """Stay on one of the machine's cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[position]})
 

@@ -76,7 +76,7 @@ class Measures:
     kept: slice
     """The requests after the warm-up and before the end, when no others arrive any more."""
     first_token: Floats
-    """s. The time from arrival to first token of those that were answered."""
+    """s. The time from arrival to first token, of each answered request."""
     each_token: Floats
     """s. The mean time between tokens of those with more than one."""
     end_to_end: Floats
