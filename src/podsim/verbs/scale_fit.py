@@ -32,8 +32,8 @@ def scale_fit(options: ScaleFitOptions) -> ScaleFit:
     """The law of the loss that finished runs tell: constants, band, error, and the best size for their compute.
 
     Of several runs of one size and length, as in a grid of learning rates, the best counts. Runs outside `ratio` tokens a
-    parameter are left out, with a remark. With `shape` one offset is fitted to a known law. Raises PodsimError for runs that
-    cannot tell the constants, and TableError for a file that cannot be read, or whose losses are of several kinds.
+    parameter are left out, with a remark. With `shape` one offset is fitted to a known law. Raises PodsimError for runs
+    that cannot tell the constants, and TableError for a file that cannot be read, or whose losses are of several kinds.
     """
     options = replace(
         options, file=Path(options.file), save=None if options.save is None else Path(options.save)
