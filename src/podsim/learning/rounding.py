@@ -11,7 +11,7 @@ integers of the bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -59,16 +59,7 @@ SINGLE = Carrier(
     nearest=np.rint,
     is_nan=np.isnan,
 )
-DOUBLE = Carrier(
-    mantissa=52,
-    bias=1023,
-    floating=np.float64,
-    integer=np.int64,
-    where=np.where,
-    floor=np.floor,
-    nearest=np.rint,
-    is_nan=np.isnan,
-)
+DOUBLE = replace(SINGLE, mantissa=52, bias=1023, floating=np.float64, integer=np.int64)
 
 
 def rounded_values(

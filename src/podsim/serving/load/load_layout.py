@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from podsim.hardware.cluster import Cluster
 from podsim.serving.language_engines import engine_family, load_language_engine
 from podsim.serving.load.replica_pool import SCHEDULERS, ReplicaKind
@@ -113,8 +111,3 @@ def _host_rate(cluster: Cluster) -> float:
     """B/s. Copies between one GPU and the host."""
     pcie = cluster.system.pcie
     return _HOST_SHARE * (pcie.bandwidth if pcie else _PCIE)
-
-
-def longest_sequence(table: RequestTable) -> int:
-    """The tokens of the longest prompt and answer together."""
-    return int(np.max(table.input_tokens + table.output_tokens))
