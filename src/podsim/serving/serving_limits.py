@@ -49,10 +49,11 @@ def least_latencies(model: Model, cluster: Cluster, precision: str, load: Worklo
     for_tokens = f", for {drafted + 1} tokens" if drafted else ""
     work, speed = format_quantity(flops, "FLOP"), format_quantity(peak, "FLOP/s")
     weights, rate = format_quantity(size, "B"), format_quantity(bandwidth, "B/s")
+    count = "one GPU" if gpus == 1 else f"{gpus} GPUs"
     return Least(
         first=flops / peak, each=size / bandwidth / (drafted + 1),
-        first_law=f"{work} of a prompt at the {speed} of {gpus} GPUs",
-        each_law=f"{weights} of weights at the {rate} of {gpus} GPUs{for_tokens}",
+        first_law=f"{work} of a prompt at the {speed} of {count}",
+        each_law=f"{weights} of weights at the {rate} of {count}{for_tokens}",
     )  # fmt: skip
 
 

@@ -105,9 +105,10 @@ def _assumptions(options: ServeOptions, ask: Ask, bench: Benchmark | None, serve
         notes.append(f"{served.tokens} tokens a sequence on average, none of them padding")
     if ask.scenario == "server":
         delay = (
-            f"up to {format_quantity(ask.delay, 's')} for a fuller batch"
+            f"waits up to {format_quantity(ask.delay, 's')} for a fuller batch"
             if ask.delay
-            else "never for a fuller batch"
+            else "starts a batch as soon as a GPU is free"
         )
-        notes.append(f"Poisson arrivals in one queue of {served.instances} GPUs, which wait {delay}")
+        gpus = "one GPU" if served.instances == 1 else f"{served.instances} GPUs"
+        notes.append(f"Poisson arrivals; one queue feeds {gpus} and {delay}")
     return tuple(notes)
