@@ -1,6 +1,6 @@
 """Capture the packaged networks again: python scripts/networks.py [NAME ...] [--check]. Needs PyTorch.
 
-Without names, all of them. --check writes nothing and exits 1 if a graph is not what is packaged.
+Without names, all that have graphs of their own. --check writes nothing and exits 1 if a graph is not what is packaged.
 """
 
 from __future__ import annotations
@@ -26,11 +26,15 @@ def value_of(one: Network) -> dict[str, object]:
 def main(arguments: list[str]) -> int:
     """Capture, and write or compare."""
     check = "--check" in arguments
-    names = [name for name in arguments if name != "--check"] or list(networks())
+    names = [name for name in arguments if name != "--check"] or [
+        name for name, one in networks().items() if not one.graph
+    ]
     differ = 0
     for name in names:
         if name not in networks():
             raise SystemExit(f"unknown network {name!r}; known are {', '.join(networks())}")
+        if shared := networks()[name].graph:
+            raise SystemExit(f"{name} shares the graph of {shared}: capture that")
         value = value_of(networks()[name])
         path = PACKAGED / f"{name}.json.gz"
         try:

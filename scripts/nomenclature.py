@@ -26,7 +26,7 @@ OTHERS = (
 )  # fmt: skip
 """The modules with public dataclasses outside `results/`."""
 UNITS = (
-    "s", "B", "B/s", "FLOP", "FLOP/s", "OP/s", "W", "Hz", "1/s", "share", "count", "factor", "SI", "J", "kg", "USD",
+    "s", "m", "B", "B/s", "FLOP", "FLOP/s", "OP/s", "W", "Hz", "1/s", "share", "count", "factor", "SI", "J", "kg", "USD",
     "USD/s", "nat",
 )  # fmt: skip
 _SAID = re.compile(rf"({'|'.join(map(re.escape, UNITS))})\. +(.*)")

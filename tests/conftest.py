@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
 HERE = Path(__file__).parent
-PROGRAMS = {"browser": "chromium", "fio": "fio"}
+PROGRAMS = {"browser": "chromium", "fio": "fio", "prometheus": "prometheus"}
 """the program, and Debian's package, that tests of a marker need"""
 
 
@@ -43,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = f"{item.path.relative_to(HERE).as_posix()}::{item.name}"
         if not {name, name.partition("[")[0]} & slow:
             item.add_marker("quick")
+        if item.get_closest_marker("long") and not os.environ.get("PODSIM_LONG"):
+            item.add_marker(pytest.mark.skip(reason="long: PODSIM_LONG=1 runs it"))
         for mark, program in PROGRAMS.items():
             if item.get_closest_marker(mark) and shutil.which(program) is None:
                 item.add_marker(pytest.mark.skip(reason=f"{program} is not installed: apt install {program}"))

@@ -55,7 +55,7 @@ def _python_fields(name: str, modules: list[Any]) -> list[str] | None:
         kind = getattr(module, name, None)
         if isinstance(kind, type) and issubclass(kind, tuple):
             return [_c_field(field, hint, module) for field, hint in _hints(kind)]
-        dtype = getattr(module, capitals, None)
+        dtype = getattr(module, f"{capitals}_RECORD", getattr(module, capitals, None))
         if isinstance(dtype, np.dtype):
             return [f"{C_NAMES[dtype[field].name]} {field}" for field in dtype.names]
     return None

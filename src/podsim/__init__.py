@@ -32,10 +32,13 @@ if TYPE_CHECKING:
     from podsim.verbs.checkpoint import checkpoint as checkpoint
     from podsim.verbs.collective import collective as collective
     from podsim.verbs.compare import compare as compare
+    from podsim.verbs.diagnose import diagnose as diagnose
     from podsim.verbs.emulate import emulate as emulate
+    from podsim.verbs.exporter import exporter as exporter
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.fewest import fewest_gpus as fewest_gpus
     from podsim.verbs.figure import figure as figure
+    from podsim.verbs.flows import flows as flows
     from podsim.verbs.format import format as format
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
@@ -48,7 +51,9 @@ if TYPE_CHECKING:
     from podsim.verbs.measure_ddp import measure_ddp as measure_ddp
     from podsim.verbs.measure_host import measure_host as measure_host
     from podsim.verbs.measure_loader import measure_loader as measure_loader
+    from podsim.verbs.measure_ranks import measure_ranks as measure_ranks
     from podsim.verbs.measure_serving import measure_serving as measure_serving
+    from podsim.verbs.measure_tables import measure_tables as measure_tables
     from podsim.verbs.mig import mig_check as mig_check
     from podsim.verbs.mig import mig_law as mig_law
     from podsim.verbs.mig import mig_layouts as mig_layouts
@@ -71,6 +76,7 @@ if TYPE_CHECKING:
     from podsim.verbs.scale_loss import scale_loss as scale_loss
     from podsim.verbs.schedule import schedule as schedule
     from podsim.verbs.serve import serve as serve
+    from podsim.verbs.shard import shard as shard
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
     from podsim.verbs.show import show as show
@@ -87,6 +93,7 @@ if TYPE_CHECKING:
     from podsim.verbs.train_precisions import train_precisions as train_precisions
     from podsim.verbs.validate import validate as validate
     from podsim.verbs.verify import verify_machine as verify_machine
+    from podsim.verbs.why import why as why
     from podsim.verbs.workers import workers as workers
     from podsim.workload.catalog import load_model as load_model
     from podsim.workload.model import Model as Model
@@ -115,9 +122,12 @@ _PUBLIC = {
     "collective": "verbs.collective",
     "cost": "verbs.power",
     "compare": "verbs.compare",
+    "diagnose": "verbs.diagnose",
     "emulate": "verbs.emulate",
+    "exporter": "verbs.exporter",
     "fabric": "verbs.fabric",
     "figure": "verbs.figure",
+    "flows": "verbs.flows",
     "fewest_gpus": "verbs.fewest",
     "format": "verbs.format",
     "graph": "verbs.graph",
@@ -144,7 +154,9 @@ _PUBLIC = {
     "measure_loader": "verbs.measure_loader",
     "measure_serving": "verbs.measure_serving",
     "measure_ddp": "verbs.measure_ddp",
+    "measure_ranks": "verbs.measure_ranks",
     "measure_host": "verbs.measure_host",
+    "measure_tables": "verbs.measure_tables",
     "models": "verbs.show",
     "pack": "verbs.queue",
     "mlperf": "verbs.mlperf",
@@ -157,6 +169,7 @@ _PUBLIC = {
     "scale_batch": "verbs.large_batch",
     "schedule": "verbs.schedule",
     "serve": "verbs.serve",
+    "shard": "verbs.shard",
     "show": "verbs.show",
     "simulate": "verbs.simulate",
     "storage_fail": "verbs.storage",
@@ -172,6 +185,7 @@ _PUBLIC = {
     "train_precisions": "verbs.train_precisions",
     "validate": "verbs.validate",
     "verify_machine": "verbs.verify",
+    "why": "verbs.why",
     "workers": "verbs.workers",
 }
 

@@ -14,7 +14,7 @@ LONGEST_LAW = 250
 
 FILES = {
     "predict gpt3-175b --on dgx-a100-80gb:64 --tp 8 --pp 8": 72,
-    "plan gpt3-175b --on dgx-a100-80gb:64 --batch 1536 --limit micro_batch=1": 101,
+    "plan gpt3-175b --on dgx-a100-80gb:64 --batch 1536 --limit micro_batch=1": 102,
     "simulate gpt3-175b --on dgx-a100-80gb:64 --tp 8 --pp 8 --batch 64 --recompute full": 80,
     "collective all-reduce --on dgx-a100-80gb:8 --sizes 1M:1G:8": 36,
     "validate --table korthikanti": 78,

@@ -44,7 +44,7 @@ def test_every_name_of_a_row_leads_somewhere(name: str) -> None:
     for path in (row.verb, row.ask, row.check, row.report, row.data, row.show, row.picture):
         assert not path or callable(load(path)), path
     assert ":" not in row.rows or callable(load(row.rows))
-    assert row.report or row.show or name in ("emulate", "web")
+    assert row.report or row.show or name in ("emulate", "exporter", "web")
 
 
 @pytest.mark.parametrize("name", [name for name, row in COMMANDS.items() if row.verb])

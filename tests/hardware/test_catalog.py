@@ -110,9 +110,12 @@ def test_sparse_peaks_are_twice_the_dense_ones(name):
         assert peak == pytest.approx(2 * gpu.peaks[precision], rel=0.015)
 
 
-@pytest.mark.parametrize("name", [n for n in GPUS if n not in ("h20", "h100-pcie-80gb")])
+@pytest.mark.parametrize("name", [n for n in GPUS if n not in ("h20", "h100-pcie-80gb", "wse-2", "wse-3")])
 def test_half_precision_peak_is_a_power_of_two_per_clock_and_sm(name):
     gpu = catalog.load_gpu(name)
+    if gpu.architecture == "tpu":  # arrays of 128 x 128 or 256 x 256, whose clocks are derived
+        assert gpu.peaks["bf16"] / (gpu.sms * gpu.clock) > 0.95 * 2 * 128**2
+        return
     per_clock = matmul_peak(gpu, "fp16") / (gpu.sms * gpu.clock)
     nearest = min((512, 1024, 2048, 4096, 8192), key=lambda n: abs(n - per_clock))
     assert per_clock == pytest.approx(nearest, rel=0.06)

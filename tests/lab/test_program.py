@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from podsim.errors import LabError
 from podsim.lab.data import input_of, wrong
-from podsim.lab.program import BARRIER, RECEIVE, RECEIVED, SEND, SENT, Program, Span, programs
 from podsim.network.collectives import ALGORITHMS, EVERYWHERE, Algorithm, Table, make_table
+from podsim.network.collectives.program import BARRIER, RECEIVE, RECEIVED, SEND, SENT, Program, Span, programs
 from podsim.network.collectives.rings import ring_all_reduce
 
 

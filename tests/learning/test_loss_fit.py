@@ -88,6 +88,7 @@ def test_the_band_widens_outside_the_fitted_range() -> None:
     assert widths[0] < 0.02
 
 
+@pytest.mark.long
 def test_kaplans_form_is_chosen_for_runs_without_a_floor() -> None:
     law = find_law("kaplan")
     form, errors = choose_form(drawn_runs(law, 40, 0.001))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import ml_dtypes
@@ -84,7 +83,7 @@ def test_rounding_is_that_of_torch(name: str) -> None:
     assert np.array_equal(round_to(values, number)[inside], truth[inside])
 
 
-@pytest.mark.skipif(not os.environ.get("PODSIM_LONG"), reason="minutes: PODSIM_LONG=1 rounds every float32")
+@pytest.mark.long
 @pytest.mark.parametrize("name", TRUTH)
 def test_every_float32(name: str) -> None:
     number = FORMATS[name]

@@ -77,7 +77,7 @@ def test_a_tapered_tree_halves_what_leaves_a_leaf(taper, rate):
 
 
 def test_collisions_of_ecmp_are_those_of_the_fullest_cable():
-    fabric = no_latency(fabric_of(load_cluster("superpod-a100:2su")))
+    fabric = no_latency(fabric_of(load_cluster("superpod-a100:2su"), routing=Routing(choice="ecmp")))
     one = np.arange(20) * 8
     _, links = fabric.routes(one, one + 160)
     fullest = np.bincount(links).max()

@@ -95,6 +95,7 @@ def test_l40s_is_within_eight_percent_and_every_decade_within_ten() -> None:
     assert max(by_decade(L40S, predicted_seconds(load_fabric(PCIE), L40S)).values()) <= 0.10
 
 
+@pytest.mark.long
 def test_sweeps_of_l40s_left_out_of_the_fit_are_within_twelve_percent_in_every_decade() -> None:
     pytest.importorskip("scipy")
     part, seconds = left_out(PCIE, L40S, start_constants(PCIE, {"ampere": load_fabric("ampere")}))
@@ -131,6 +132,7 @@ def _values(text: str) -> list[float]:
     return [float(v) for v in re.findall(r"value = ([-+.0-9e]+)", text)]
 
 
+@pytest.mark.long
 def test_the_constants_between_nodes_are_what_the_fit_gives() -> None:
     pytest.importorskip("scipy")
     fitted = network_values(fit_networks(network_sweeps(load("collectives"))))

@@ -62,10 +62,10 @@ def test_the_rest_speeds_up_when_one_is_through() -> None:
 def test_to_drives_and_to_a_neighbour() -> None:
     drives = transfer(wires_of(NODE), even(NODE, 3.5e9), to="local")
     assert drives.seconds == pytest.approx(8 * 3.5e9 / (8 * 3.5e9))
-    assert drives.link == "processor to drive"
+    assert drives.link == "PCIe switch to drive"
     back = transfer(wires_of(NODE), even(NODE, 3.5e9), to="local", back=True)
     assert back.seconds == pytest.approx(3.5 / 6.5)
-    assert back.link == "drive to processor"
+    assert back.link == "drive to PCIe switch"
     wire = transfer(wires_of(TWO), even(TWO, 24.4e9), to="neighbour")
     assert wire.seconds == pytest.approx(1.0)  # 24.4 GB/s through the slot, 25 on the wire
 

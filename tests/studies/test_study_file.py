@@ -49,7 +49,7 @@ def test_the_question_follows_from_the_settings() -> None:
             "[grid]\ngpus = " + str(list(range(1, 600))) + "\ntp = " + str(list(range(600))),
             "a study has 1 to",
         ),
-        ("[common]\n" + "a." * 3000 + "b = 1", "longer than"),
+        ("[common]\n" + "a." * 3000 + "b = 1", "at most 4,000"),
         ("\0", "not TOML"),
         ("[" * 2000, "not TOML"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -51,6 +52,16 @@ CASES: dict[str, dict[str, Any]] = {
         "tp": 4, "pp": 2, "micro_batches": 4, "chunks": 2, "schedule": "interleaved", "layers": 8, "rank": 1,
     },
 }  # fmt: skip
+
+
+FEW = (
+    "fsdp",
+    "fsdp, no update",
+    "fsdp, MemTracker",
+    "fsdp, per op",
+    "tensor parallel",
+    "interleaved in rounds",
+)
 
 
 @cache
@@ -111,16 +122,17 @@ def _allocated(case: dict[str, Any]) -> float:
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, dict[str, Any]]:
-    """Every case, run by PyTorch on fake tensors."""
+    """Each case, run by PyTorch on fake tensors: PODSIM_LONG=1 runs all."""
     pytest.importorskip("torch.distributed.pipelining")
     script = Path(__file__).parents[1] / "made" / "fake_torch_step.py"
-    cases = json.dumps([{**BASE, **case} for case in CASES.values()])
+    names = CASES if os.environ.get("PODSIM_LONG") else FEW
+    cases = json.dumps([{**BASE, **CASES[name]} for name in names])
     done = subprocess.run(
         [sys.executable, script, cases], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return dict(zip(CASES, lines, strict=True))
+    return dict(zip(names, lines, strict=True))
 
 
 @pytest.mark.torch

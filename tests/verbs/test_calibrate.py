@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 
@@ -85,9 +84,7 @@ def test_constants_have_room_around_their_starts() -> None:
         assert constant.scale > 0, name
 
 
-@pytest.mark.skipif(
-    not os.environ.get("PODSIM_LONG"), reason="a minute: PODSIM_LONG=1 fits all constants again"
-)
+@pytest.mark.long
 def test_packaged_constants_are_what_a_fit_gives() -> None:
     found = calibrate(check=True)
     assert found.compared > 300

@@ -15,6 +15,7 @@ import podsim as library
 from podsim.accuracy.nccl_tests import read_log_text
 from podsim.errors import PodsimError
 from podsim.network.collectives import ALGORITHMS
+from podsim.network.collectives.lookup import ON_TORI
 from podsim.network.collectives.msccl import to_msccl
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.report.collectives import nccl_tests_text
@@ -103,15 +104,28 @@ def test_json_of_nccl_tests_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda one: one.name)
 def test_every_algorithm_by_name(algorithm: object) -> None:
     name, collective = algorithm.name, algorithm.collective  # type: ignore[attr-defined]
-    for on, sizes in (("dgx-h100", "1G"), ("dgx-a100-80gb:2", "1G")):
+    machines = ("v5e-16", "2x v5e-16") if name in ON_TORI else ("dgx-h100", "dgx-a100-80gb:2")
+    for on in machines:
         if name == "in-network" and on != "dgx-h100":
             continue
-        asked = {"on": on, "sizes": sizes, "algo": name}
+        asked = {"on": on, "sizes": "1G", "algo": name}
         cost, played = _sweep(collective, **asked), _sweep(collective, **asked, simulate=True)
         assert cost.rows[0].algorithm == name
         assert played.rows[0].seconds > 0
         short = name.removesuffix(collective).strip()
         assert not short or _sweep(collective, **{**asked, "algo": short.replace(" ", "-")}).rows == cost.rows
+
+
+@pytest.mark.parametrize("name", ["torus", "torus-all-gather"])
+def test_algorithms_of_a_torus_need_one(name: str) -> None:
+    with pytest.raises(PodsimError, match="goes along the axes of a torus, and none joins these ranks"):
+        _sweep("all-gather", on="dgx-h100", sizes="1G", algo=name)
+    assert "torus" not in {
+        row.name for row in _sweep("all-reduce", on="dgx-h100", sizes="1M", compare=True).algorithms
+    }
+    assert "torus" in {
+        row.name for row in _sweep("all-reduce", on="v5e-16", sizes="1M", compare=True).algorithms
+    }
 
 
 def test_ring_by_hand() -> None:
@@ -216,7 +230,8 @@ def test_compare(podsim: Run) -> None:
     assert lines[3].startswith("multi-ring")
     names = {one.name for one in ALGORITHMS if one.collective == "all-reduce"}
     assert {name for name in names if any(line.startswith(f"{name} ") for line in lines)} == names - {
-        "in-network"
+        "in-network",
+        "torus",
     }
     assert "Not compared: in-network" in shown.stdout
     sweep = _sweep("all-reduce", on="dgx-a100-80gb:4", sizes="32M", compare=True)

@@ -138,7 +138,7 @@ def test_staleness_of_each_rank() -> None:
         (["1f1b", "--json", "--csv"], "choose one"),
         (["dualpipe", "--csv-torch", "x.csv"], "gives each part of the model to several ranks"),
         (["pipedream", "--csv-torch", "x.csv"], "one version of the weights"),
-        (["absent.csv"], "absent.csv: cannot be read: No such file"),
+        (["absent.csv"], "absent.csv: cannot be read: no such file"),
         (["absent.csv", "--pp", "2"], "gives its own sizes"),
     ],
 )

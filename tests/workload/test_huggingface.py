@@ -159,8 +159,8 @@ def _sparse(path: Path) -> None:
 
 BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "truncated": (lambda path: path.write_text(json.dumps(LLAMA)[:100]), "complete"),
-    "no JSON": (lambda path: path.write_text("hidden_size = 4"), "not valid JSON"),
-    "empty": (lambda path: path.write_text(""), "not valid JSON"),
+    "no JSON": (lambda path: path.write_text("hidden_size = 4"), "is not JSON"),
+    "empty": (lambda path: path.write_text(""), "is not JSON"),
     "a list": (lambda path: path.write_text("[1, 2]"), "a list"),
     "a number": (lambda path: path.write_text("7"), "holds 7"),
     "null": (lambda path: path.write_text("null"), "None"),

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST
-from podsim.acceptance.compare_exchange import ExchangeTimes, exchange_times
+from podsim.acceptance.compare_exchange import ExchangeTimes, emulated_exchange, exchange_times
+from podsim.acceptance.emulated_steps import emulated_step
 from podsim.errors import LabError
 from podsim.options.plan_options import PlanOptions
 from podsim.results.trained import ComparedTraining, MeasuredTraining
@@ -23,11 +24,13 @@ _PLAN = (
 def compare_training(
     run: MeasuredTraining, name: str, on: str, overrides: Mapping[str, str] | None
 ) -> ComparedTraining:
-    """The median step of a run against the prediction of its plan on a cluster.
+    """The median step of a run against the prediction of its plan: on its own emulated links, or on a cluster.
 
     A run with a parameter server, or of weights that are exchanged after some steps, is compared as it is played.
     Raises LabError for a run that no prediction is of: without a cluster, or of a residual network.
     """
+    if run.emulated is not None:
+        return _on_own_links(run, name, bool(on or overrides))
     if not on:
         raise LabError(f"{name} says nothing of its machine; name it with --on: --on host.toml")
     if not run.sequence:
@@ -44,11 +47,33 @@ def compare_training(
     times = ExchangeTimes(run.step_time, prediction.step_time, None, None)
     if run.exchange != "bsp":
         times = exchange_times(run, setting.model, setting.cluster, prediction)
-    measured = times.measured
+    return _compared(run, name, prediction.cluster, times, prediction.parts)
+
+
+def _on_own_links(run: MeasuredTraining, name: str, is_named: bool) -> ComparedTraining:
+    """A run on emulated links; LabError where a cluster was named, too."""
+    made = run.emulated
+    assert made is not None
+    if is_named:
+        raise LabError(f"{name} says which links it ran on; --on and --set are for runs on a real cluster")
+    if not run.sequence:
+        raise LabError(f"{name}: {run.model}, a residual network, is not played on links; a GPT is")
+    links = f"its own links: {made.cluster} scaled by {made.scale:g}, {made.servers} x {made.local} ranks"
+    if run.exchange != "bsp":
+        times, parts = emulated_exchange(run), dict[str, float]()
+    else:
+        seconds, parts = emulated_step(run)
+        times = ExchangeTimes(run.step_time, seconds, None, None)
+    return _compared(run, name, links, times, parts)
+
+
+def _compared(
+    run: MeasuredTraining, name: str, cluster: str, times: ExchangeTimes, parts: Mapping[str, float]
+) -> ComparedTraining:
     busy = run.backend == "gloo" and run.others > OTHERS_MOST
     return ComparedTraining(
-        run=name, model=run.model, cluster=prediction.cluster, plan=run.plan, measured=measured,
+        run=name, model=run.model, cluster=cluster, plan=run.plan, measured=times.measured,
         predicted=times.predicted, late_measured=times.late_measured, late_predicted=times.late_predicted,
-        difference=times.predicted / measured - 1.0, parts=prediction.parts, cpu=run.cpu, others=run.others,
+        difference=times.predicted / times.measured - 1.0, parts=parts, cpu=run.cpu, others=run.others,
         verdict="busy with other programs, not comparable" if busy else COMPARABLE,
     )  # fmt: skip

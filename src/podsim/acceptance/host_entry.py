@@ -48,7 +48,7 @@ def entry_of(host: MeasuredHost, machine: Inventory, *, memory: float, capabilit
     table: dict[str, Any] = {
         "format": "podsim-host", "version": 1, "name": host.name,
         "source": f"podsim measure host, {host.started[:10]}, {host.software}, {host.ranks} ranks on {host.cores} cores",
-        "ranks": host.ranks,
+        "ranks": host.ranks, "others": host.others,
         "rank": {
             "name": f"{host.name}-rank", "compute_capability": capability, "clock": machine.clock,
             "peaks": dict(host.peaks), "memory": memory, "memory_bandwidth": bandwidth, "cache": cache,
@@ -68,7 +68,7 @@ def entry_of(host: MeasuredHost, machine: Inventory, *, memory: float, capabilit
         table["images"] = {"ranks": min(host.ranks, host.cores) if host.device == "CPU" else host.ranks,
                            "rate": host.images}  # fmt: skip
     kernels, predicted, error = _kernels(host, constants, bandwidth)
-    table["kernels"] = kernels
+    table["kernels"], table["law_error"] = kernels, error
     table["software"] = {ERA: _software(host, constants, bandwidth, table)}
     if host.runtime:
         with _drafted(table) as path:
@@ -81,7 +81,7 @@ def entry_of(host: MeasuredHost, machine: Inventory, *, memory: float, capabilit
 
 _HEAD = (
     "Written by `podsim measure host`: what this machine did, numbers in SI. --on FILE, --expect FILE take it.",
-    "A rank is one process while all others are busy, too. Meanings: podsim/hardware/measured.py.",
+    "A rank is one process while all others are busy, too. Meanings: podsim/hardware/measured_host.py.",
 )
 
 

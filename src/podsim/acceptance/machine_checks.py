@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from podsim.acceptance.health_checks import health_parts
 from podsim.acceptance.inventory_checks import inventory_parts
 from podsim.acceptance.network_checks import all_reduce, network_checks, read_network
+from podsim.acceptance.rank_checks import rank_checks
 from podsim.acceptance.storage_checks import (
     Expected,
     check_storage,
@@ -22,10 +25,14 @@ from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
 from podsim.lab.inventory import Inventory
 from podsim.lab.inventory_tools import ask_machine, no_answers
+from podsim.lab.rank_pairs import task_of
+from podsim.lab.ranks import run_here
+from podsim.lab.record import read_run, run_of
 from podsim.lab.usage import cores
 from podsim.lab.wires import gpus_here
 from podsim.options.measure_options import VerifyOptions
 from podsim.results.acceptance import Check, Curve, Part
+from podsim.results.lab import MeasuredRanks
 from podsim.units import format_quantity
 
 _DISTURBED = 0.1
@@ -104,7 +111,12 @@ def _inventory(machine: Machine, findings: Findings) -> None:
     findings.parts += inventory_parts(machine.inventory, tools, machine.cluster.system)
 
 
-def _storage(machine: Machine, findings: Findings) -> None:
+def _health(machine: Machine, findings: Findings) -> None:
+    machine.note("health")
+    findings.parts += health_parts(machine.options.health, machine.options.root)
+
+
+def _storage(machine: Machine, findings: Findings, group: str = "storage") -> None:
     options, host = machine.options, machine.cluster.host
     expected = Expected(
         system=options.storage,
@@ -114,12 +126,16 @@ def _storage(machine: Machine, findings: Findings) -> None:
     )
     check_storage(options.storage, machine.client)
     if options.fio or options.mdtest is not None:
-        findings.checks += stored_checks(options.fio, options.mdtest, expected)
+        is_names = group == "metadata"
+        findings.checks += stored_checks(
+            () if is_names else options.fio, options.mdtest if is_names else None, expected
+        )
         return
     try:
         disk = measure_disk(
-            options.folder, cores(), size=machine.size, seconds=options.seconds, note=machine.note
-        )
+            options.folder, cores(), size=machine.size, seconds=options.seconds, note=machine.note,
+            of=(group,),
+        )  # fmt: skip
     except LabError as problem:
         findings.checks += not_run(str(problem))
         return
@@ -143,6 +159,26 @@ def _network(machine: Machine, findings: Findings) -> None:
     findings.curves.append(curve)
 
 
+def _ranks(machine: Machine, findings: Findings) -> None:
+    options = machine.options
+    try:
+        run = read_run(options.pairs) if options.pairs is not None else None
+        if run is None:
+            machine.note("ranks and pairs")
+            run = run_of(run_here(task_of(max(machine.ranks, 2), 1 << 22, 120.0, "auto")), kind="ranks")
+    except LabError as problem:
+        if options.pairs is not None:
+            raise
+        figure = Figure(group="ranks", name="ranks and pairs", unit="B/s")
+        findings.checks.append(unmeasured(figure, str(problem)))
+        return
+    if not isinstance(run, MeasuredRanks):
+        raise LabError(
+            f"--pairs {options.pairs}: a run of another kind; podsim measure ranks --save writes them"
+        )
+    findings.checks += rank_checks(run)
+
+
 def _training(machine: Machine, findings: Findings) -> None:
     options, host = machine.options, machine.cluster.host
     try:
@@ -164,5 +200,6 @@ def _training(machine: Machine, findings: Findings) -> None:
 
 
 _GROUPS: dict[str, Callable[[Machine, Findings], None]] = {
-    "inventory": _inventory, "storage": _storage, "network": _network, "training": _training,
+    "inventory": _inventory, "health": _health, "storage": _storage, "metadata": partial(_storage, group="metadata"),
+    "network": _network, "ranks": _ranks, "training": _training,
 }  # fmt: skip

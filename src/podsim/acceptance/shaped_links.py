@@ -6,18 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from podsim.lab.links import KEPT, MTU
-from podsim.lab.program import programs
+from podsim.lab.links import MTU
 from podsim.network.collectives import Table
-from podsim.network.play import play
 from podsim.network.play_links import Links, make_links
-from podsim.network.table_bursts import IDLE, Buckets, Processors, shaped_rounds
 from podsim.results.lab import Emulated, MeasuredCollectives
 from podsim.results.trained import MeasuredDdp
+from podsim.simulation.rank_ops import RankOps
+from podsim.simulation.shaped_play import IDLE, Buckets, Processors, play_shaped
 
-_FLOAT = 4
 _HEADERS = (52, 14)
 """B of a packet that are no data, inside its MTU and before it: IP and TCP with a timestamp; Ethernet"""
+
+
+_CALLS = 3
+"""calls in a row that are played; further ones take as long as the last of them"""
 
 
 class Parts(NamedTuple):
@@ -36,25 +38,39 @@ def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: 
     """
     made = run.emulated
     assert made is not None
+    buckets, work, add = emulated_buckets(made), IDLE, 0.0
+    if isinstance(run, MeasuredCollectives):
+        work = Processors(run.message_work, run.byte_work)
+        add = run.add_work * min(run.cores, run.ranks)
     bare, real = emulated_fabric(made), emulated_fabric(made, run.message)
-    links = play(table, size, bare).seconds
-    own = np.arange(len(bare.capacity)) < 2 * made.ranks
-    buckets = Buckets(
+    empty = buckets._replace(bursts=np.zeros(len(bare.capacity)))
+
+    def seconds(fabric: Links, full: Buckets, cost: Processors = IDLE, adding: float = 0.0) -> float:
+        entered = RankOps(run.ranks)
+        last = {rank: entered.compute(rank, 0.0) for rank in range(run.ranks)}
+        ends: list[int] = []
+        for _ in range(min(calls, _CALLS)):
+            last = entered.collective(table, size, range(run.ranks), last, table.name, add=adding)
+            last = dict.fromkeys(last, entered.compute(0, 0.0, list(last.values()), lane=2))
+            ends.append(last[0])
+        end = play_shaped(entered.ops(fabric), full, cost)[1][ends]
+        more = (calls - len(end)) * (end[-1] - end[-2]) if calls > len(end) else 0.0
+        return float(end[-1] + more) / calls
+
+    links = seconds(bare, empty)
+    messages = seconds(real, empty)
+    bursts = seconds(real, buckets)
+    worked = seconds(real, buckets, work, add) if work != IDLE or add else bursts
+    return Parts(links, messages - links, bursts - messages, worked - bursts)
+
+
+def emulated_buckets(made: Emulated) -> Buckets:
+    """The buckets of the links of `emulated_fabric`."""
+    own = np.arange(2 * made.ranks + 2 * made.servers * max(made.nics, 1)) < 2 * made.ranks
+    return Buckets(
         np.where(own, made.inside_burst, made.between_burst),
         np.where(own, made.local - 1, made.ranks - made.local),
-        KEPT,
     )
-    work = IDLE
-    if isinstance(run, MeasuredCollectives):
-        work = Processors(run.message_work, run.byte_work, run.add_work, min(run.cores, run.ranks))
-    elements = int(size) // _FLOAT
-    inputs = (part for program in programs(table, elements, range(run.ranks)) for part in program.input)
-    rounds = shaped_rounds(
-        table, bare, size, buckets, calls, processors=work,
-        copied=_FLOAT * float(sum(last - first for first, last, _ in inputs)),
-    )  # fmt: skip
-    messages = play(table, size, real).seconds - links
-    return Parts(links, messages, rounds.shaped - rounds.plain, rounds.worked - rounds.shaped)
 
 
 def emulated_fabric(made: Emulated, latency: float = 0.0) -> Links:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from podsim.acceptance.thresholds import Figure, check, threshold_of, unmeasured
+from podsim.acceptance.thresholds import MORE, Figure, check, threshold_of, unmeasured
 from podsim.errors import LabError, PodsimError
 from podsim.lab.disk import (
     FIO,
@@ -60,8 +60,19 @@ class Disk:
     """B. The capacity of the file system."""
 
 
-def measure_disk(folder: Path, cores: int, *, size: int, seconds: float, note: Note) -> Disk:
-    """What fio, and mdtest where it is installed, find on a folder. LabError where the folder cannot be used."""
+def measure_disk(
+    folder: Path,
+    cores: int,
+    *,
+    size: int,
+    seconds: float,
+    note: Note,
+    of: Sequence[str] = ("storage", "metadata"),
+) -> Disk:
+    """What fio, and mdtest where it is installed, find on a folder. LabError where the folder cannot be used.
+
+    of: whether accesses (storage) and operations on names (metadata) are measured.
+    """
     with scratch(folder, size) as own:
         direct, capacity = has_direct_access(own), float(shutil.disk_usage(own).total)
         try:
@@ -70,8 +81,8 @@ def measure_disk(folder: Path, cores: int, *, size: int, seconds: float, note: N
             return Disk(
                 fio={}, names={}, tasks=0, names_by="", direct=direct, missing=str(problem), capacity=capacity
             )
-        runs = _accesses(own, cores, size, seconds, direct, note)
-        names, tasks, by = measure_names(own, cores, note)
+        runs = _accesses(own, cores, size, seconds, direct, note) if "storage" in of else {}
+        names, tasks, by = measure_names(own, cores, note) if "metadata" in of else ({}, 0, "")
     return Disk(fio=runs, names=names, tasks=tasks, names_by=by, direct=direct, missing="", capacity=capacity)
 
 
@@ -130,17 +141,29 @@ def storage_checks(disk: Disk, expected: Expected) -> Iterator[Check]:
     if disk.missing:
         yield from not_run(disk.missing)
         return
-    for name, measured in disk.fio.items():
-        why = "" if disk.direct else "this file system has no direct access: the page cache is measured, too"
-        yield _access(f"fio {name}", measured, expected, why)
+    why = "" if disk.direct else "this file system has no direct access: the page cache is measured, too"
+    yield from remarked(
+        [_access(f"fio {name}", measured, expected, why) for name, measured in disk.fio.items()]
+    )
     yield from _names(disk.names, disk.tasks, disk.names_by, expected)
+
+
+def remarked(checks: Sequence[Check]) -> Iterator[Check]:
+    """Checks of reads and writes; writes far above the reads of the same accesses are a remark: a cache took them."""
+    rates = {check.name: check.measured for check in checks}
+    for each in checks:
+        reads = rates.get(each.name.replace("write", "read"))
+        times = (each.measured or 0.0) / reads if reads and "write" in each.name else 0.0
+        if times > MORE and each.verdict in ("ok", "no expectation"):
+            why = f"writes are {times:.2g} times reads: a cache took them; write more than it holds (--size)"
+            yield replace(each, verdict="remark", why="; ".join(filter(None, (each.why, why))))
+        else:
+            yield each
 
 
 def stored_checks(fio: Sequence[Path], mdtest: Path | None, expected: Expected) -> Iterator[Check]:
     """Checks of earlier runs: files of fio, and the output of mdtest."""
-    for path in fio:
-        measured = read_fio(path)
-        yield _access(f"fio {path.stem}", measured, expected, "")
+    yield from remarked([_access(f"fio {path.stem}", read_fio(path), expected, "") for path in fio])
     if mdtest is not None:
         rates, tasks = read_mdtest(mdtest)
         yield from _names(rates, tasks, f"mdtest ({mdtest.name})", expected)

@@ -13,6 +13,8 @@ SAME = Threshold(
     "machine varies by a quarter from run to run, and the rates of small files by more",
 )  # fmt: skip
 """what holds for every figure where the expected system is an entry that `podsim measure host` wrote"""
+MORE = 3.0
+"""times the expected figure beyond which a figure is remarkable, not good"""
 THRESHOLDS = {
     "bandwidth": Threshold(
         name="bandwidth of drives", least=0.8,
@@ -30,6 +32,18 @@ THRESHOLDS = {
         name="all-reduce from 16 MiB on", least=0.85,
         why="the law's error there is 7 % on nodes like the fitted ones and 13 % between nodes (docs/laws); smaller "
         "messages differ by up to 30 % from machine to machine, and are drawn but not judged",
+    ),
+    "trend": Threshold(
+        name="over time", least=0.9,
+        why="expected is the median of earlier runs of the same machine; a tenth is more than they vary when it is idle",
+    ),
+    "ranks": Threshold(
+        name="one among equals", least=0.9,
+        why="expected is the median of its peers, which are the same parts: within 3 % of each other on idle machines",
+    ),
+    "pairs": Threshold(
+        name="one pair among equals", least=0.8,
+        why="expected is the median of such pairs; routes that meet on a switch differ by up to a tenth",
     ),
     "training": Threshold(
         name="ResNet-50, later epochs", least=0.9,
@@ -92,6 +106,11 @@ def check(
         reasons.append("more than the parts can do: a cache was measured, or other parts")
     elif expected is None:
         verdict = "no expectation"
+    elif measured > MORE * expected:
+        verdict = "remark"
+        reasons.append(
+            f"{measured / expected:.2g} times what is expected: a cache was measured, or too little is expected"
+        )
     elif measured < threshold.least * expected:
         verdict = "falls short"
         least = f"at least {100 * threshold.least:g} % must be reached"

@@ -36,9 +36,13 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
         "data loading keeps up; nothing fails",
     ]
     if model.has_experts:
-        said.append(
-            f"the busiest expert rank gets {software.expert_imbalance:g} times the mean number of tokens"
-        )
+        imbalance = plan.imbalance or software.expert_imbalance
+        said.append(f"the busiest expert rank gets {imbalance:g} times the mean number of tokens")
+        if plan.capacity_factor:
+            said.append(
+                f"every expert computes room for {plan.capacity_factor:g} times the mean; what exceeds it is dropped, "
+                "where loads fall exponentially from the busiest expert"
+            )
     said += _of_schedule(plan)
     if cluster.gpu.kernels == "":
         said.append(

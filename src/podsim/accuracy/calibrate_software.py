@@ -22,7 +22,7 @@ from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.errors import TableError, unknown_name
 from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.hardware.parts import Gpu
-from podsim.training.software import load_software, part_of
+from podsim.training.software import load_software, part_of, software_entries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -177,21 +177,24 @@ def _on_systems(batches: Sequence[Batch], values: Mapping[str, float]) -> list[B
 
 
 def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tuple[Logs, tuple[str, ...]]:
-    """The same of rows of captured networks."""
-    costs = NetworkCosts()
+    """The same of rows of captured networks; tables of recommenders of other entries are left to their own law."""
+    costs, names = NetworkCosts(), (name, *software_entries()[name].get("fitted_with", ()))
     mine, measured = [], []
     for kind, column in (("vision", "throughput"), ("mlperf", "throughput_samples_s")):
         used = {r["id"]: r for r in rows if r.get("role") == "calibrate" and r.get(column)}
         runs, _ = network_runs(kind, used.items())
         for id, run in runs.items():
-            if run.software == name and _covered(run.cluster.gpu, run.precision, name, part):
+            if run.software in names and _covered(run.cluster.gpu, run.precision, name, part):
                 mine.append((id, run))
                 measured.append(float(used[id][column]))
     measured_R = np.array(measured)
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         changed: dict[str, Any] = dict(values)
-        rates = [costs.rate(run, replace(costs.software(run), **changed)) for _, run in mine]
+        rates = [
+            costs.rate(run, replace(costs.software(run), **changed), places_tables=run.software == name)
+            for _, run in mine
+        ]
         return np.asarray(np.log(measured_R / np.array(rates)))
 
     return logs, tuple(id for id, _ in mine)

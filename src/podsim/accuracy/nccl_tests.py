@@ -14,6 +14,7 @@ from pathlib import Path
 from podsim.accuracy.reading import read_rows
 from podsim.accuracy.tables import Row, Rows, find_kind, make_row
 from podsim.errors import TableError
+from podsim.foreign_files import read_text
 
 _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<stdout>)?:?|\d+:)\s*")
 _RANK = re.compile(
@@ -51,11 +52,7 @@ def is_log(text: str) -> bool:
 def read_log(path: str | Path) -> Rows:
     """Rows of a log file; TableError if it holds no measurement, or its collective is unknown."""
     path = Path(path)
-    try:
-        text = path.read_text("utf-8", errors="replace")
-    except OSError as problem:
-        raise TableError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
-    return read_log_text(text, path.stem)
+    return read_log_text(read_text(path, most=1 << 26, error=TableError, is_lenient=True), path.stem)
 
 
 def read_log_text(text: str, name: str) -> Rows:

@@ -184,7 +184,7 @@ def _software(row: Mapping[str, str]) -> str:
     framework, year = cell_text(row, "framework"), cell_text(row, "year")[:4]
     if not framework:
         return Plan.software
-    name = framework_software(framework, int(year) if year.isdigit() else None)
+    name = framework_software(framework, int(year) if year.isdecimal() else None)
     if name is None:
         raise NotExpressible(
             f"framework={framework!r} has no entry in the software catalog (podsim show software)"

@@ -20,6 +20,7 @@ from podsim.graphs.graph_step import replicas_step
 from podsim.graphs.loading import fed_step, loader_of_software, loading_seconds
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
+from podsim.graphs.recommender import Recommender, table_step, tables_of
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.kernels.gemm import peak_of
@@ -123,14 +124,22 @@ class NetworkCosts:
         self._graphs: dict[tuple[str, int, str], OpGraph] = {}
         self._plain: dict[tuple[object, ...], PlainCosts] = {}
 
-    def rate(self, run: NetworkRun, software: Software | None = None) -> float:
-        """Items of the row's unit per second; `software` replaces that of the run."""
+    def rate(self, run: NetworkRun, software: Software | None = None, *, places_tables: bool = True) -> float:
+        """Items of the row's unit per second; `software` replaces that of the run.
+
+        Unless `places_tables`, lookups in embedding tables take what they were captured with, and nothing is exchanged.
+        """
         software = software or self.software(run)
-        graph = self.graph(run)
+        graph, gpu, tables = self.graph(run), run.cluster.gpu, tables_of(run.network)
+        costs = scaled_costs(graph, self.plain(run, software.flash), software)
+        if places_tables and tables is not None:
+            costs = table_step(
+                Recommender(network=run.network, tables=tables, optimizer=run.optimizer), graph, costs, gpu, run.cluster,
+                run.precision, software, gpus=run.gpus,
+            ).costs  # fmt: skip
         step = replicas_step(
-            graph, scaled_costs(graph, self.plain(run, software.flash), software), run.cluster, run.precision, software,
-            update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, software), gpus=run.gpus,
-            accumulate=run.accumulate,
+            graph, costs, run.cluster, run.precision, software, gpus=run.gpus, accumulate=run.accumulate,
+            update=update_seconds(graph, gpu, run.precision, run.optimizer, software),
         )  # fmt: skip
         loading = run.accumulate * loading_seconds(
             run.network, run.batch, run.cluster, run.gpus, loader_of_software(run.software)

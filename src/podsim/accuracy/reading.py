@@ -8,10 +8,8 @@ cell, so that it is listed and never scored; a file without one row that is righ
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import math
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
@@ -23,6 +21,7 @@ from podsim.accuracy.row_remarks import counted_cells
 from podsim.accuracy.table_columns import KINDS, Kind, is_blank
 from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
+from podsim.foreign_files import read_text
 from podsim.results.comparison import BROKEN, ROLES
 
 LIMIT = 64_000_000
@@ -62,30 +61,7 @@ def read_rows(path: str | Path) -> tuple[str, Rows]:
 
 def _text(path: Path) -> str:
     """Text of a plain or gzip file, at most LIMIT bytes of it."""
-    too_big = TableError(
-        f"{path.name}: larger than {LIMIT // 1_000_000} MB; split it, or keep the rows needed"
-    )
-    try:
-        with path.open("rb") as file:
-            data = file.read(LIMIT + 1)
-        if len(data) > LIMIT:
-            raise too_big
-        if data[:2] == b"\x1f\x8b":
-            with gzip.open(io.BytesIO(data)) as unpacked:
-                data = unpacked.read(LIMIT + 1)
-    except (OSError, EOFError, zlib.error, ValueError) as problem:
-        if isinstance(problem, TableError):
-            raise
-        raise TableError(f"{path.name}: cannot be read: {_reason(problem)}") from None
-    if len(data) > LIMIT:
-        raise too_big
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        line = data.count(b"\n", 0, problem.start) + 1
-        raise TableError(
-            f"{path.name}: line {line} is not UTF-8 text; save the table as CSV in UTF-8"
-        ) from None
+    text = read_text(path, most=LIMIT, error=TableError, hint="split it, or keep the rows needed")
     if "\0" in text:
         raise TableError(
             f"{path.name}: line {text.count(chr(10), 0, text.index(chr(0))) + 1} is binary, not text"

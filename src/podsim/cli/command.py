@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,7 +97,7 @@ class Command(click.Command):
         """Read the arguments; words that have no meaning are an error that knows the likely command."""
         ctx.meta["podsim.words"] = [*ctx.command_path.split(), *args]
         if any(known.has_sign for known in self.options.values()):  # a blank, so that click sees no flag
-            args = [f" {word}" if word[:1] == "-" and word[1:2].isdigit() else word for word in args]
+            args = [f" {word}" if word[:1] == "-" and word[1:2].isdecimal() else word for word in args]
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             raise load("cli.guesses:stray_words")(ctx, self.options)
@@ -147,6 +147,7 @@ class Command(click.Command):
             if row.check:
                 load(row.check)(output, options)
             answer = self._asked(options, output)
+        _warn_of_hosts(options)
         if answer is None:  # another rank has the result
             return 0
         if row.picture and output.plot is not None:
@@ -181,6 +182,17 @@ class Command(click.Command):
         plotted = {row.plotted: output.plot is not None} if row.plotted else {}
         with _progress(row.progress) as progress, _activity(row.activity):
             return load(row.verb)(**options, **plotted, **progress)
+
+
+def _warn_of_hosts(options: Mapping[str, Any]) -> None:
+    """Say on standard error what makes a measured machine that an option names unsure."""
+    for name in ("on", "expect", "client"):
+        path = options.get(name)
+        if isinstance(path, str) and path.lower().endswith(".toml"):
+            with suppress(PodsimError):  # a file of another kind, of which the command itself speaks
+                host = load("hardware.cluster:load_cluster")(path).host
+                if host is not None and host.warning:
+                    sys.stderr.write(f"podsim: {host.warning}\n")
 
 
 def _explicit(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         help="Find the best plans among every legal one. Exit status 1: none fits.",
         options="plan_options:TargetOptions",
         verb="verbs.plan:plan_or_target",
+        network="verbs.network_answers:planned_network",
         output="output_options:GlancePlot",
         report="report.predictions:plans_report",
         brief="report.glance:plans_glance",
@@ -101,6 +102,14 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         rows="cli.collective_output:collective_rows",
         picture="cli.collective_output:collective_image",
     ),
+    "flows": Row(
+        help="Rates of flows that cross a fabric at once.",
+        options="machine_options:FlowsOptions",
+        verb="flows",
+        activity="routing the flows",
+        report="report.collectives:flows_report",
+        rows="rows",
+    ),
     "kernel": Row(
         help="Time one kernel, and compare it with measured ones.",
         options="kernel_options:KernelOptions",
@@ -146,6 +155,15 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         verb="graph",
         show="cli.short_output:show_graph",
         status=lambda cost: int(not cost.memory.fits),
+    ),
+    "shard": Row(
+        help="Divide every tensor of a network over GPUs. Exit status 1: it does not fit.",
+        options="graph_options:ShardOptions",
+        verb="shard",
+        activity="looking for annotations",
+        report="report.shard_tables:shard_report",
+        rows="ops",
+        status=lambda answer: int(not answer.fits),
     ),
     "chakra": Row(
         help="Read, mend and rewrite Chakra execution traces.",

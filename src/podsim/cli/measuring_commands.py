@@ -9,6 +9,14 @@ from podsim.cli.command import Row
 
 MEASURING: Mapping[str, Row] = MappingProxyType(
     {
+        "why": Row(
+            help="Say which link was slow, when, and whose traffic met.",
+            options="measure_options:WhyOptions",
+            verb="why",
+            activity="reading the record",
+            report="report.why_tables:why_report",
+            rows="faults",
+        ),
         "measure collective": Row(
             help="Run a collective for real, checked and timed. Exit status 1: wrong results.",
             options="measure_options:MeasureCollectiveOptions",
@@ -18,6 +26,14 @@ MEASURING: Mapping[str, Row] = MappingProxyType(
             ranked=True,
             status=lambda run: int(any(row.wrong or row.in_place_wrong for row in run.rows)),
         ),
+        "measure ranks": Row(
+            help="Time each rank by itself and each pair of ranks, to find the slow one.",
+            options="measure_options:MeasureRanksOptions",
+            verb="measure_ranks",
+            report="report.lab_tables:ranks_report",
+            rows="rows",
+            ranked=True,
+        ),
         "measure ddp": Row(
             help="Time torch's DistributedDataParallel with real communication and compute as pauses.",
             options="measure_options:MeasureDdpOptions",
@@ -25,6 +41,20 @@ MEASURING: Mapping[str, Row] = MappingProxyType(
             report="report.training_tables:ddp_report",
             rows="rows",
             ranked=True,
+        ),
+        "exporter": Row(
+            help="Export metrics for Prometheus: a day, a run, a host.",
+            options="monitoring_options:ExporterOptions",
+            verb="exporter",
+            output="output_options:NoOutput",
+        ),
+        "diagnose": Row(
+            help="Name idle, slow and failing parts by metrics. Exit status 1: there are some.",
+            options="monitoring_options:DiagnoseOptions",
+            verb="diagnose",
+            report="report.views:report_of",
+            rows="report.views:rows_of",
+            status=lambda diagnosis: int(bool(diagnosis.findings)),
         ),
         "measure host": Row(
             help="Measure this machine, and make a catalog entry of it.",
@@ -50,6 +80,14 @@ MEASURING: Mapping[str, Row] = MappingProxyType(
             report="report.serving_lab_tables:measured_report",
             rows="rows",
             progress="answering requests",
+        ),
+        "measure tables": Row(
+            help="Train a small DLRM for real on embedding tables that parameter servers hold.",
+            options="measure_options:MeasureTablesOptions",
+            verb="measure_tables",
+            report="report.training_tables:sparse_report",
+            rows="rows",
+            progress="training",
         ),
         "measure loader": Row(
             help="Read samples for real, epoch after epoch. Ctrl-C keeps what was measured; exit status 130.",

@@ -180,7 +180,7 @@ def _meant_flag(flag: str, options: Mapping[str, Option], arguments: Sequence[st
     if known is None:
         return ""
     value = _value_after(flag, arguments)
-    if known.name == "gpus" and value and not value[0].isdigit() and "on" in options:
+    if known.name == "gpus" and value and not value[0].isdecimal() and "on" in options:
         known = options["on"]
     return option_flag(known)
 

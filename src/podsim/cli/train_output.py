@@ -15,12 +15,16 @@ from podsim.report.training_tables import training_report
 from podsim.report.views import image_of
 from podsim.results.trained import MeasuredTraining
 from podsim.results.trained_precisions import TrainedPrecisions
+from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
+from podsim.timeline.trained_timeline import trained_timeline
 from podsim.verbs.train import read_trained
 
 
 def check_train(output: TrainOutput, options: Mapping[str, Any]) -> None:
     """Raise what reading the other runs, or writing the picture, would raise after the training."""
     _others(output)
+    for path in output.timeline:
+        suffix_of(path, SUFFIXES, "timeline")
     if problems := no_folder(output.plot, "--plot"):
         raise PodsimError(*problems)
 
@@ -36,6 +40,8 @@ def show_trained(
             output.plot.write_bytes(image_of(run, kind))
         print_answer(run, output, precisions_report, rows=run.rows)
         return
+    for path in output.timeline:
+        write_timeline(trained_timeline(run), path, title=run.model)
     if output.plot is not None:
         output.plot.write_bytes(loss_image([run, *others.values()], kind))
     print_answer(run, output, lambda answer: training_report(answer, others), rows=run.rows)

@@ -8,7 +8,7 @@ import numpy as np
 
 from podsim.errors import PodsimError
 from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
-from podsim.fleet.queue_state import Floats
+from podsim.fleet.queue_state import Floats, Ints
 
 _DAY = 86400.0
 
@@ -61,8 +61,8 @@ class Arrivals:
             raise PodsimError("arrivals: " + "; ".join(problems))
 
 
-def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
-    """Random jobs for a machine of `gpus` GPUs, of sizes that fit it."""
+def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator, *, warm: bool = False) -> Jobs:
+    """Random jobs for a machine of `gpus` GPUs, of sizes that fit it; `warm`: with jobs in progress at the start."""
     n = arrivals.jobs
     fits = np.array(
         [
@@ -77,11 +77,33 @@ def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
     limit = length * rng.uniform(1.0, arrivals.overrun, n)
     span = float((length * size).sum()) / (gpus * arrivals.load)
     user = np.minimum(rng.zipf(1.5, n), arrivals.users)
+    submit = _arrival_times(arrivals, span, rng)
+    begun, left = _jobs_in_progress(size, length, min(arrivals.load, 1.0) * gpus if warm else 0.0, rng)
+    columns = (
+        (np.zeros(len(begun)), submit),
+        (size[begun], size),
+        (left, length),
+        (left, limit),
+        (user[begun], user),
+    )
+    submit, size, length, limit, user = (np.concatenate(parts) for parts in columns)
     made = JobColumns(
-        ids=range(n), submit=_arrival_times(arrivals, span, rng), gpus=size, seconds=length, limit=limit,
-        user=[f"user {u}" for u in range(1, arrivals.users + 1)], user_of=user - 1,
+        ids=range(len(submit)), submit=submit, gpus=size, seconds=length, limit=limit,
+        user=[f"user {u}" for u in range(1, arrivals.users + 1)], user_of=user - 1, warm=len(begun),
     )  # fmt: skip
     return make_jobs(made, source=f"model of arrivals: {n:,} jobs, load {arrivals.load:g} of {gpus:,} GPUs")
+
+
+def _jobs_in_progress(
+    size: Ints, length: Floats, gpus: float, rng: np.random.Generator
+) -> tuple[Ints, Floats]:
+    """(jobs that hold `gpus` GPUs together, s that each has left), as an observer of a long stream sees them.
+
+    An observer meets a job with a chance in proportion to its length, at any time of its run (renewal theory).
+    """
+    chosen = rng.choice(len(length), int(gpus / size.min()) + 1, p=length / length.sum())
+    chosen = chosen[np.cumsum(size[chosen]) <= gpus]
+    return chosen, length[chosen] * rng.uniform(size=len(chosen))
 
 
 def _arrival_times(arrivals: Arrivals, span: float, rng: np.random.Generator) -> Floats:

@@ -18,6 +18,8 @@ from podsim.fleet.queue_state import Floats
 Row: TypeAlias = dict[str, str]
 LARGEST = 2_000_000_000
 """B. The largest trace."""
+PACES = "podsim: speeds at each size"
+"""The column that podsim adds for elastic jobs with a model."""
 _SHOWN = 5
 
 

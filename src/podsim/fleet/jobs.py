@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import TableError
-from podsim.fleet.queue_state import JOB, Floats, Ints, Work
+from podsim.fleet.queue_state import JOB, NOTCHES, Floats, Ints, Work
 
 _SHOWN = 5
 """The number of problems of one kind that an error lists."""
@@ -34,6 +34,8 @@ class Job:
     """The ids of the jobs that must end first."""
     rank: float = 0.0
     """share. The site's rank for the job (quality of service), 0 to 1."""
+    partition: str = ""
+    """The partition whose nodes it may use; "" for the default."""
     mig: str = ""
     """The MIG instance that it needs instead of a GPU, as 1g.10gb or 3g."""
     slow: tuple[float, float] = (1.0, 1.0)
@@ -64,6 +66,10 @@ class Jobs:
     """share. The site's rank for each job (quality of service)."""
     slow_JS: Floats
     """share. The speed on one node, on several, and under several leaves."""
+    pace_JK: Floats = field(default_factory=lambda: np.zeros((0, NOTCHES)))
+    """factor. The speed of elastic jobs at each size, as in Work.pace_JK; empty if no job is elastic."""
+    partition: Sequence[str] = ()
+    """The partition of each job, "" for the default; empty if no job names one."""
     mig: Sequence[str] = ()
     """The MIG instance of each job, "" for whole GPUs; empty if no job needs one."""
     source: str = ""
@@ -74,6 +80,8 @@ class Jobs:
     """The number of jobs that would have run longer than their limit."""
     rounded: int = 0
     """The number of jobs that asked for a part of a GPU and get a whole one."""
+    warm: int = 0
+    """The number of first jobs that only warm the machine up, so that no figure counts them."""
 
     def __len__(self) -> int:
         """The number of jobs."""
@@ -98,7 +106,8 @@ class Jobs:
         return replace(
             self, ids=[str(self.ids[j]) for j in np.flatnonzero(kept).tolist()], submit=self.submit[kept],
             after=after, **parts,
-            mig=[profile for profile, keep in zip(self.mig, kept, strict=True) if keep] if self.mig else (),
+            pace_JK=self.pace_JK[kept] if len(self.pace_JK) else self.pace_JK,
+            partition=_kept_names(self.partition, kept), mig=_kept_names(self.mig, kept),
             left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
         )  # fmt: skip
 
@@ -117,8 +126,13 @@ class Jobs:
         job["parents"] = parents
         return Work(
             job=job, shares=equal if shares is None else shares, child_ptr=ptr,
-            child=np.ascontiguousarray(pairs[:, 1]), slow_JS=self.slow_JS, jobs=n, users=len(equal),
+            child=np.ascontiguousarray(pairs[:, 1]), slow_JS=self.slow_JS, pace_JK=self.pace_JK,
+            goodput_JK=self.pace_JK, jobs=n, users=len(equal),
         )  # fmt: skip
+
+
+def _kept_names(names: Sequence[str], kept: NDArray[np.bool_]) -> Sequence[str]:
+    return [name for name, keep in zip(names, kept, strict=True) if keep] if names else ()
 
 
 def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
@@ -131,6 +145,7 @@ def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
         guess=[np.nan if job.guess is None else job.guess for job in rows],
         after=[job.after for job in rows], rank=[job.rank for job in rows],
         slow=np.array([(1.0, *job.slow) for job in rows]).reshape(-1, 3), mig=[job.mig for job in rows],
+        partition=[job.partition for job in rows],
     )  # fmt: skip
     return make_jobs(given, source=source)
 
@@ -155,6 +170,11 @@ class JobColumns:
     slow: Floats | None = None
     """share. The speeds, [jobs, 3]."""
     mig: Sequence[str] | None = None
+    partition: Sequence[str] | None = None
+    pace: Floats | None = None
+    """factor. The speeds at each size, as in Jobs.pace_JK; a row of zeros for a job without a prediction."""
+    warm: int = 0
+    """The number of first jobs, submitted at 0, that no figure counts."""
 
 
 def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int] | None = None) -> Jobs:
@@ -164,6 +184,7 @@ def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int
     cycles of dependencies: all kinds at once, with the first few jobs of each.
     """
     ids, after, mig, n = given.ids, given.after, given.mig, len(given.ids)
+    partition = given.partition
     times, sizes = np.asarray(given.submit, np.float64), np.asarray(given.gpus, np.float64)
     length = np.asarray(given.seconds, np.float64)
     bound, believed = (
@@ -193,7 +214,9 @@ def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int
         guess=np.where(np.isnan(believed), cut, believed)[order],
         user=position[order], users=owners, after=waits, rank=ranks[order],
         slow_JS=np.ascontiguousarray(speeds[order]), mig=[mig[at] for at in order] if mig and any(mig) else (),
-        source=source, left_out=dict(left_out or {}),
+        partition=[partition[at] for at in order] if partition and any(partition) else (),
+        pace_JK=np.zeros((0, NOTCHES)) if given.pace is None else given.pace[order],
+        source=source, left_out=dict(left_out or {}), warm=given.warm,
         cut=int(np.count_nonzero(length > bound)),
     )  # fmt: skip
 

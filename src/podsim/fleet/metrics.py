@@ -18,12 +18,12 @@ _SHORT = 10.0
 
 def make_run(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
     """The figures of a schedule, with `timeline` also the spans of its jobs."""
-    jobs, gpus = schedule.jobs, schedule.machine.gpus
+    jobs, gpus, counted = schedule.jobs, schedule.machine.gpus, slice(schedule.jobs.warm, None)
     length = schedule.span_end - schedule.span_start
-    held = length * schedule.size[schedule.span_job]
+    held = length * schedule.span_size
     on_gpus = np.bincount(schedule.span_job, length, len(jobs))
-    jct = schedule.end - jobs.submit
-    wait = np.maximum(jct - on_gpus, 0.0)
+    jct = (schedule.end - jobs.submit)[counted]
+    wait = np.maximum(jct - on_gpus[counted], 0.0)
     makespan, total = float(schedule.end.max(initial=0.0)), float(held.sum())
     room = makespan * gpus
     far = schedule.span_reach == 2
@@ -34,12 +34,22 @@ def make_run(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
         policy=schedule.policy.name, says=schedule.policy.says, jct_mean=_mean(jct), jct_p50=_percentile(jct, 50),
         jct_p99=_percentile(jct, 99), wait_mean=_mean(wait), wait_p50=_percentile(wait, 50),
         wait_p99=_percentile(wait, 99), makespan=makespan,
-        utilisation=_share(total, room), wasted=_share(_wasted_gpu_seconds(schedule, total), total),
-        scattered=_share(schedule.scattered, room), preemptions=int(len(length) - len(jobs)),
+        utilisation=_utilisation(schedule, total), wasted=_share(min(schedule.spent, total), total),
+        scattered=_share(schedule.scattered, room), preemptions=int(len(length) - len(jobs)) - schedule.failed,
         across=_share(float(held[far].sum()), total), fairness=fairness, late=schedule.late, users=users, jct=jct,
+        failed=schedule.failed, undone=_share(schedule.undone, total), away=_share(schedule.away, room),
         relaid=schedule.relaid, fragmented=_share(schedule.lost, room),
         timeline=timeline_of(schedule) if timeline else None,
     )  # fmt: skip
+
+
+def _utilisation(schedule: Schedule, total: float) -> float:
+    """The share of the GPU-seconds that jobs held; until the last submission on a machine that begins with jobs."""
+    if not schedule.jobs.warm:
+        return _share(total, float(schedule.end.max(initial=0.0)) * schedule.machine.gpus)
+    last = float(schedule.jobs.submit.max())
+    held = np.minimum(schedule.span_end, last) - np.minimum(schedule.span_start, last)
+    return _share(float((held * schedule.span_size).sum()), last * schedule.machine.gpus)
 
 
 def _share(part: float, total: float) -> float:
@@ -52,21 +62,6 @@ def _mean(values: Floats) -> float:
 
 def _percentile(values: Floats, percent: float) -> float:
     return float(np.percentile(values, percent)) if len(values) else 0.0
-
-
-def _wasted_gpu_seconds(schedule: Schedule, held: float) -> float:
-    """The GPU-seconds held without useful work: those held minus those of work at the job's speed."""
-    if schedule.span_gpu is not None:
-        first = float((schedule.policy.start * schedule.size).sum())
-        return min(first + schedule.spent, held)
-    if not (schedule.policy.start or schedule.policy.restart or schedule.policy.checkpoint):
-        return 0.0
-    policy = schedule.policy
-    again = policy.restart + policy.checkpoint
-    first = schedule.span_start == schedule.start[schedule.span_job]
-    lead = np.where(first, policy.start, again)
-    spent = np.minimum(lead, schedule.span_end - schedule.span_start) * schedule.jobs.gpus[schedule.span_job]
-    return min(float(spent.sum()), held)
 
 
 def _integers(size: Floats) -> NDArray[Any]:
@@ -84,9 +79,10 @@ def jain(values: Floats) -> float:
 def _users(schedule: Schedule, jct: Floats, wait: Floats, held: Floats) -> tuple[tuple[UserRow, ...], float]:
     jobs = schedule.jobs
     n, total = len(jobs.users), max(float(held.sum()), 1e-300)
-    count = np.bincount(jobs.user, minlength=n)
-    slowdown = np.maximum(jct / np.maximum(jobs.seconds, _SHORT), 1.0)
-    slow, waited = (np.bincount(jobs.user, values, n) / np.maximum(count, 1) for values in (slowdown, wait))
+    user = jobs.user[jobs.warm :]
+    count = np.bincount(user, minlength=n)
+    slowdown = np.maximum(jct / np.maximum(jobs.seconds[jobs.warm :], _SHORT), 1.0)
+    slow, waited = (np.bincount(user, values, n) / np.maximum(count, 1) for values in (slowdown, wait))
     used = np.bincount(jobs.user, held, n) / total
     rows = tuple(
         UserRow(
@@ -112,7 +108,7 @@ def timeline_of(schedule: Schedule) -> Timeline:
         lane=node.astype(np.int64), name=jobs.user[schedule.span_job], kind=np.where(last, 0, 1),
         start=schedule.span_start, end=schedule.span_end,
         arguments={
-            "job": schedule.span_job, "gpus": _integers(schedule.size)[schedule.span_job], "reach": schedule.span_reach,
+            "job": schedule.span_job, "gpus": _integers(schedule.span_size), "reach": schedule.span_reach,
         },
         counters=counters(schedule),
     )  # fmt: skip
@@ -121,15 +117,15 @@ def timeline_of(schedule: Schedule) -> Timeline:
 def counters(schedule: Schedule) -> tuple[Counter, ...]:
     """The GPUs in use, the waiting jobs, and the GPUs that these request, over time."""
     jobs, size = schedule.jobs, _integers(schedule.size)
-    held = size[schedule.span_job]
+    held, asked = _integers(schedule.span_size), size[schedule.span_job]
     ones = np.ones(len(jobs), np.int64)
     runs = np.ones(len(held), np.int64)
     made = [("GPUs in use", *_steps((schedule.span_start, held), (schedule.span_end, -held)))]
-    for name, asked, each in (("jobs waiting", ones, runs), ("GPUs waited for", size, held)):
+    for name, mine, each in (("jobs waiting", ones, runs), ("GPUs waited for", size, asked)):
         made.append((
             name,
             *_steps(
-                (jobs.submit, asked), (schedule.end, -asked), (schedule.span_start, -each), (schedule.span_end, each)
+                (jobs.submit, mine), (schedule.end, -mine), (schedule.span_start, -each), (schedule.span_end, each)
             ),
         ))  # fmt: skip
     return tuple(

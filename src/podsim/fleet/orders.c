@@ -7,6 +7,7 @@
 
 #define LEVEL_WEIGHT 1e10 /* s. The weight of a level, more than any time in a queue: 317 years. */
 #define RUNS_WEIGHT 4e9   /* s. The weight of running, more than any time in a queue. */
+#define TIER_WEIGHT 1e13  /* s. The weight of a tier, more than any key within it. */
 #define LN_2 0.6931471805599453
 
 /* The scheduler's knowledge of a job. */
@@ -69,8 +70,8 @@ static void set_level(const struct Rules *rules, struct Standing *job, double se
     job->entered = now;
 }
 
-/* The current key of a job. A job with enough service falls by a level. */
-double order_key(const Queue *queue, int64_t j, double now) {
+/* The key of a job within its tier. A job with enough service falls by a level. */
+static double tier_key(const Queue *queue, int64_t j, double now) {
     const struct Job *job = &queue->work->job[j];
     const struct State *state = queue->state;
     struct Standing *standing = &state->job[j];
@@ -98,6 +99,11 @@ double order_key(const Queue *queue, int64_t j, double now) {
     case WORST_OFF_KNOWN: return worst_off_known(&seen);
     default: return multifactor(&seen, queue->rules);
     }
+}
+
+/* The current key of a job: the higher tier comes first. */
+double order_key(const Queue *queue, int64_t j, double now) {
+    return tier_key(queue, j, now) - (double)queue->work->job[j].tier * TIER_WEIGHT;
 }
 
 /* Update the usage of every user: past usage decays, held GPUs add to it. */

@@ -151,7 +151,7 @@ void return_gpus(const struct State *state, int64_t j) {
     while (piece >= 0) {
         int64_t after = state->piece_next[piece];
         state->free[state->piece_node[piece]] += state->piece_gpus[piece];
-        state->number[FREE] += state->piece_gpus[piece];
+        if (!is_closed(state, state->piece_node[piece])) state->number[FREE] += state->piece_gpus[piece];
         state->piece_next[piece] = state->number[PIECE];
         state->number[PIECE] = piece;
         piece = after;

@@ -59,6 +59,20 @@ class Policy:
     """factor. The weight of the size of a job."""
     site: float = 0.0
     """factor. The weight of a job's own rank (quality of service)."""
+    tiers: bool = False
+    """Whether jobs of a higher rank, or of a partition of a higher tier, come first and stop those of lower ones."""
+    saves: float = 0.0
+    """s. The training time between checkpoints, to which a failure throws a job back; 0: to its last start."""
+    elastic: bool = False
+    """Whether goodput sets the number of GPUs of elastic jobs."""
+    lease: float = 1800.0
+    """s. The time for which an elastic job keeps its GPUs."""
+    mount: float = 0.0
+    """s. The start of a container whose image is on the node."""
+    pull: float = 0.0
+    """s. The time to bring an image to one node."""
+    pull_each: float = 0.0
+    """s. The time that each of many nodes adds, as the store sets the pace."""
 
     def __post_init__(self) -> None:
         """Raise PodsimError with all contradictions."""
@@ -73,6 +87,11 @@ class Policy:
             "fair",
             "big",
             "site",
+            "saves",
+            "lease",
+            "mount",
+            "pull",
+            "pull_each",
         )
         problems = [
             f"{name}={getattr(self, name):g}; it must be finite and not negative"
@@ -106,7 +125,7 @@ class Policy:
         same = {name: getattr(self, name) for name in Rules._fields if name in _SAME}
         return Rules(
             total=float(gpus), order=list(ORDERS).index(self.order), preempt=self.preempt,
-            still=self.order not in MOVING,
+            still=self.order not in MOVING and not self.elastic, tiers=self.tiers, elastic=self.elastic,
             backfill=BACKFILLS[self.backfill], depth=int(self.depth), moves=self.moves,
             levels=np.array(self.levels, np.float64), bounds=len(self.levels),
             **{name: float(value) for name, value in same.items()},
@@ -115,6 +134,7 @@ class Policy:
 
 _SAME = {
     "interval", "refresh", "checkpoint", "restart", "start", "age", "max_age", "fair", "half_life", "big", "site",
+    "saves", "lease", "mount", "pull", "pull_each",
 }  # fmt: skip
 
 POLICIES = (
@@ -156,9 +176,16 @@ of 3250 and 7200 GPU seconds and the rule within them, from the simulator of its
 360 s for `las` and the weights of `slurm` are podsim's choices."""
 
 
+ELASTIC = Policy(
+    name="elastic", says="the levels of tiresias at the least size; goodput sets who gets more GPUs", order="by level",
+    preempt=True, levels=(3250.0, 7200.0), refresh=1800.0, elastic=True,
+)  # fmt: skip
+"""For elastic jobs only, so not among POLICIES. The lease of half an hour is podsim's choice."""
+
+
 def find_policy(name: str, **changes: object) -> Policy:
     """A policy by name, with some of its fields changed. Raises PodsimError for an unknown name or field."""
-    known = {policy.name: policy for policy in POLICIES}
+    known = {policy.name: policy for policy in (*POLICIES, ELASTIC)}
     if name not in known:
         raise PodsimError(unknown_name("policy", name, known))
     return replace(known[name], **changes)  # type: ignore[arg-type]

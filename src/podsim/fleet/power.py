@@ -10,6 +10,7 @@ count as idle. The rest of other servers is in proportion to the part of their m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from podsim.errors import CatalogError, ClusterError, PodsimError
@@ -50,10 +51,10 @@ def make_node(cluster: Cluster, cap: float | None = None) -> Node:
     instance = "/" in gpu.name
     host = host_of(gpu) if instance else system
     limit = host.gpu.power if instance else gpu.power
-    try:
-        gpus = max(load_system(host.name).gpus, host.gpus)
-    except CatalogError:
-        gpus = host.gpus
+    gpus = host.gpus
+    if host.torus is None:  # a slice of a torus has its own power
+        with suppress(CatalogError):
+            gpus = max(load_system(host.name).gpus, host.gpus)
     rest = max(host.power - gpus * limit, 0.2 * host.power)
     built = min(gpu.power, (host.power - rest) / gpus * gpu.power / limit)
     idle = figures().gpu.idle * built

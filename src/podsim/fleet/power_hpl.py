@@ -43,4 +43,5 @@ def hpl(cluster: Cluster, *, cap: float | None = None) -> Benchmark | None:
     return Benchmark(
         rate=rate, size=size, busy=busy, power=power, efficiency=rate / power,
         published_rate=cluster.published.get("hpl"), published_power=cluster.published.get("power"),
+        remarks=tuple(cluster.notes[key] for key in ("published.hpl", "published.power") if key in cluster.notes),
     )  # fmt: skip

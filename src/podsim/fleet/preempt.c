@@ -15,14 +15,15 @@ static bool keeps_gpus(const Queue *queue, int64_t j) {
 }
 
 /* Choose nodes for a job: free ones if possible, else those of later jobs. */
-static int64_t choose_any(const Queue *queue, int64_t j, int64_t gpus) {
+static int64_t choose_any(const Queue *queue, int64_t j, double now) {
     const struct State *state = queue->state;
     if (queue->rules->moves) {
         return_gpus(state, j);
-        return choose_nodes(queue, state->trial, gpus);
+        return choose_for(queue, state->trial, j, now);
     }
-    int64_t count = gpus <= state->number[FREE] ? choose_nodes(queue, state->free, gpus) : 0;
-    return count ? count : choose_nodes(queue, state->trial, gpus);
+    int64_t gpus = queue->work->job[j].gpus;
+    int64_t count = gpus <= state->number[FREE] ? choose_for(queue, state->free, j, now) : 0;
+    return count ? count : choose_for(queue, state->trial, j, now);
 }
 
 /* Start a job on the chosen nodes, or move it to them. */
@@ -61,8 +62,10 @@ void serve_preempting(const Queue *queue, double now) {
     const struct Plant *plant = queue->plant;
     const struct Rules *rules = queue->rules;
     const struct State *state = queue->state;
+    if (rules->elastic) set_allotments(queue, now);
     Walk walk = start_walk(queue);
-    int64_t room = plant->nodes * plant->size, small = INT64_MAX, large = INT64_MAX, blocked = 0;
+    int64_t room = plant->nodes * plant->size, blocked = 0;
+    reset_sizes(queue);
     for (int64_t node = 0; node < plant->nodes; node++) state->trial[node] = plant->size;
     while (room > 0 && !(blocked && rules->backfill == STRICT)) {
         int64_t j = next_job(queue, &walk);
@@ -74,18 +77,18 @@ void serve_preempting(const Queue *queue, double now) {
             room -= gpus;
             continue;
         }
-        bool may_start = gpus <= room && gpus < (gpus <= plant->size ? small : large);
+        bool may_start = gpus <= room && (rules->elastic || !is_too_large(queue, j));
         if (runs && !(rules->moves && may_start)) stop_job(queue, j, now);
-        int64_t count = may_start ? choose_any(queue, j, gpus) : 0;
+        int64_t count = may_start ? choose_any(queue, j, now) : 0;
+        while (may_start && !count && rules->elastic && shrink_wish(queue, j)) count = choose_any(queue, j, now);
         if (count) {
             start_or_move(queue, &walk, j, count, now);
-            room -= gpus;
+            room -= queue->work->job[j].gpus;
         } else {
-            if (may_start && gpus <= plant->size) small = gpus;
-            if (may_start && gpus > plant->size) large = gpus;
+            if (may_start) note_no_room(queue, &walk, j, now);
             if (!blocked) blocked = gpus;
         }
-        if (blocked) hide_sizes(queue, room, small, large);
+        if (blocked) hide_sizes(queue, room);
     }
     stop_others(queue, now);
     bool is_scattered = blocked && blocked <= state->number[FREE];

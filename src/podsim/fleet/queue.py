@@ -10,18 +10,29 @@ from typing import TypeAlias
 import numpy as np
 
 from podsim.errors import ClusterError, PodsimError
+from podsim.fleet.elastic import goodput_rates
 from podsim.fleet.jobs import Jobs
+from podsim.fleet.operations import Operations, Outages, endless_jobs
 from podsim.fleet.policies import Policy
-from podsim.fleet.queue_engine import ALL_ENDED, PAUSE, ROOM, advance
+from podsim.fleet.queue_engine import ALL_ENDED, MORE, PAUSE, ROOM, STUCK, advance
 from podsim.fleet.queue_state import (
+    AWAY,
     BEST_FIT,
+    BUSY,
     DECISIONS,
     ENDED,
+    FAILED,
     FIRST_FIT,
     LATE,
+    LOST,
+    OUTAGE,
+    OUTAGE_RECORD,
     SPANS,
+    SPENT,
     SPLIT,
     SPREAD,
+    WAITING,
+    WINDOW_RECORD,
     Floats,
     Ints,
     Plant,
@@ -36,6 +47,8 @@ from podsim.native import c_struct
 PLACEMENTS = {"first-fit": FIRST_FIT, "best-fit": BEST_FIT, "spread": SPREAD}
 """The placements: the first node that fits; the fullest node that fits, and few leaves; any GPUs on few nodes."""
 _MOST_GPUS = 1_000_000
+_PATIENCE = 40
+"""The number of draws of failures after which an idle machine with waiting jobs is an error."""
 _SLICE = 0.1
 """s. The approximate time of one call of the kernel."""
 Progress: TypeAlias = Callable[[int, int], None]
@@ -83,7 +96,9 @@ class Machine:
         )
         return Plant(
             size=self.gpus_per_node, leaf=leaf.astype(np.int64), rule=PLACEMENTS[self.placement], nodes=self.nodes,
-            leaves=int(leaf.max()) + 1,
+            leaves=int(leaf.max()) + 1, changes=False, accesses=1, allowed=np.ones(self.nodes, np.uint8),
+            window=np.zeros(0, WINDOW_RECORD), windows=0, opens=np.zeros(0, np.uint8), bell=np.zeros(0), bells=0,
+            outage=np.zeros(0, OUTAGE_RECORD), outages=0, horizon=np.inf,
         )  # fmt: skip
 
 
@@ -114,7 +129,15 @@ class Schedule:
     late: int
     """The number of missed reservations, because GPUs were too scattered."""
     size: Floats
-    """The number of GPUs of each job, a fraction for a MIG instance, [J]."""
+    """The number of GPUs that each job asks for, a fraction for a MIG instance, [J]."""
+    span_size: Floats
+    """The number of GPUs of each span, [S]."""
+    failed: int = 0
+    """The number of times that a failure stopped a job."""
+    undone: float = 0.0
+    """The GPU-seconds of work that failures lost."""
+    away: float = 0.0
+    """The GPU-seconds of nodes out of service."""
     span_gpu: Ints | None = None
     """The GPU of each span's instance, [S]; None without MIG jobs, as the next field."""
     span_slice: Ints | None = None
@@ -122,7 +145,7 @@ class Schedule:
     relaid: int = 0
     """The number of times that a GPU's layout changed for a job."""
     spent: float = 0.0
-    """The GPU-seconds that jobs waited for such changes."""
+    """The GPU-seconds that jobs held before their first step: start, restart, container, change of a layout."""
     lost: float = 0.0
     """The GPU-seconds that were free but useless to a job, in the mean over the trace."""
 
@@ -138,13 +161,14 @@ def run_queue(
     policy: Policy,
     shares: Mapping[str, float] | None = None,
     *,
+    operations: Operations | None = None,
     progress: Progress | None = None,
 ) -> Schedule:
     """The schedule of jobs in the queue of a machine under a policy.
 
-    `shares` promises shares of the machine to users (others get an equal share); `progress` is called with (ended jobs,
-    all jobs).  Raises PodsimError for jobs larger than the machine, and for a policy that moves jobs whose speed depends
-    on their placement.
+    `shares` promises shares of the machine to users (others get an equal share); `operations` says what happens to the
+    nodes; `progress` is called with (ended jobs, all jobs).  Raises PodsimError for jobs larger than the machine, for a
+    policy that moves jobs whose speed depends on their placement, and for jobs that would never end.
     """
     large = find_too_large(jobs, machine)
     if len(large):
@@ -160,7 +184,17 @@ def run_queue(
             f"policy {policy.name} moves running jobs at no cost, so their speed must not depend on placement"
         )
     work, plant, rules = jobs.work(_shares(jobs, shares)), machine.plant(), policy.rules(machine.gpus)
-    state = _play(work, plant, rules, progress)
+    outages = None
+    if operations is not None:
+        _check_operations(jobs, machine, policy, operations)
+        work.job["tier"] = operations.tiers_of(jobs) if policy.tiers else 0
+    if operations is not None and not operations.is_empty:
+        plant, work.job["access"] = operations.change(plant, jobs)
+        outages = Outages(operations, machine.nodes)
+        plant = outages.extend(plant, 0.0)
+    if policy.elastic:
+        work = work._replace(goodput_JK=goodput_rates(jobs, policy, operations, machine.gpus_per_node))
+    state = _play(work, plant, rules, progress, outages)
     count = int(state.number[SPANS])
     spans = state.span_job[:count]
     start = np.full(len(jobs), np.inf)
@@ -170,22 +204,56 @@ def run_queue(
         runs=state.job["runs"].copy(),
         span_job=spans.copy(), span_start=state.span_start[:count].copy(), span_end=state.span_end[:count].copy(),
         span_node=state.span_node[:count].copy(), span_reach=state.span_reach[:count].copy(),
-        size=jobs.gpus.astype(np.float64),
+        size=jobs.gpus.astype(np.float64), span_size=state.span_gpus[:count].astype(np.float64),
+        failed=int(state.number[FAILED]), undone=float(state.time[LOST]),
+        away=float(state.time[AWAY]) * machine.gpus_per_node,
+        spent=float(state.time[SPENT]),
         scattered=float(state.time[SPLIT]), decisions=int(state.number[DECISIONS]), late=int(state.number[LATE]),
     )  # fmt: skip
 
 
-def _play(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -> State:
+def _check_operations(jobs: Jobs, machine: Machine, policy: Policy, operations: Operations) -> None:
+    """Raise PodsimError for a policy that cannot live with changes, and for jobs that would never start or end."""
+    if policy.backfill == "conservative" and not (operations.is_empty and not policy.tiers):
+        raise PodsimError(
+            "policy conservative reserves GPUs of a machine that does not change; with failures, drains, windows,"
+            " partitions or tiers take easy"
+        )
+    room = operations.room_for(jobs, machine.nodes, machine.gpus_per_node)
+    small = np.flatnonzero(jobs.gpus > room)
+    if len(small):
+        raise PodsimError(
+            f"job {str(jobs.ids[small[0]])[:40]}: {jobs.gpus[small[0]]:,} GPUs, but the nodes that it may use have"
+            f" {room[small[0]]:,} in service"
+        )
+    cycle = policy.saves + policy.checkpoint if policy.saves else 0.0
+    endless = endless_jobs(jobs, operations, machine.gpus_per_node, cycle, max(policy.start, policy.restart))
+    if endless:
+        raise PodsimError(
+            f"{', '.join(endless)}: failures come faster than its progress is saved; save more often, as --saves 10min"
+        )
+
+
+def _play(
+    work: Work, plant: Plant, rules: Rules, progress: Progress | None, outages: Outages | None
+) -> State:
     """The state after the last job's end.
 
     The kernel returns after a number of rounds that take a fraction of a second, so that Ctrl-C works.
     """
-    state, rounds, said = new_state(work, plant, rules), 16, PAUSE
+    state, rounds, said, idle, ended = new_state(work, plant, rules), 16, PAUSE, 0, 0
     inputs, struct = [c_struct(part) for part in (work, plant, rules)], c_struct(state)
     while said != ALL_ENDED:
         began = time.monotonic()
         said = advance(*inputs, struct, rounds)
-        assert said in (ALL_ENDED, PAUSE, ROOM)
+        assert said in (ALL_ENDED, PAUSE, ROOM) or outages is not None
+        idle = idle + 1 if said == MORE and state.number[ENDED] == ended and not state.number[BUSY] else 0
+        ended = state.number[ENDED]
+        if said == STUCK or idle > _PATIENCE:
+            raise PodsimError(_never_started(work, state))
+        if said == MORE and outages is not None:
+            plant = outages.extend(plant, plant.horizon)
+            state.number[OUTAGE], inputs[1] = 0, c_struct(plant)
         if said == ROOM:
             state = grow_spans(state)
             struct = c_struct(state)
@@ -194,6 +262,14 @@ def _play(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -> 
         took = time.monotonic() - began
         rounds = max(rounds // 2, 1) if took > 2 * _SLICE else rounds * 2 if took < _SLICE else rounds
     return state
+
+
+def _never_started(work: Work, state: State) -> str:
+    left = np.flatnonzero(state.job["status"] == WAITING)
+    return (
+        f"{len(left):,} jobs never start, as number {left[0] + 1:,} of the trace: the nodes"
+        " that they may use are out of service, or closed for a window before their limit"
+    )
 
 
 def _shares(jobs: Jobs, shares: Mapping[str, float] | None) -> Floats | None:

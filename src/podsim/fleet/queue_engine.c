@@ -2,7 +2,7 @@
 #include "queue_state.h"
 
 /* why queue_advance returned, as in queue_engine.py */
-enum { ALL_ENDED, ROOM, STUCK, PAUSE };
+enum { ALL_ENDED, ROOM, STUCK, PAUSE, MORE };
 
 /* The time of the next decision without further events: now if something changed, else the planned time. */
 static double decision_time(const Queue *queue) {
@@ -27,6 +27,7 @@ static double next_time(const Queue *queue) {
     if (state->number[NEXT] < queue->work->jobs) {
         when = min_double(when, queue->work->job[state->number[NEXT]].submit);
     }
+    if (queue->plant->changes) when = min_double(when, next_change_time(queue));
     return state->number[BUSY] > 0 ? min_double(when, state->ends[0].key) : when;
 }
 
@@ -55,6 +56,7 @@ static bool process_events(const Queue *queue, double now) {
     const struct Work *work = queue->work;
     const struct State *state = queue->state;
     bool is_early = end_jobs(queue, now);
+    if (queue->plant->changes) process_changes(queue, now);
     while (state->number[NEXT] < work->jobs && work->job[state->number[NEXT]].submit <= now) {
         int64_t j = state->number[NEXT]++;
         if (state->job[j].waits_for == 0) release_job(state, j, now);
@@ -85,7 +87,7 @@ static void make_decision(const Queue *queue, bool is_early, double now) {
     state->number[DIRTY] = 0;
     state->time[PLANNED] = INFINITY;
     state->time[LOOKED] = now;
-    if (state->number[FREE] == 0 && !rules->preempt && rules->backfill != CONSERVATIVE) return;
+    if (state->number[FREE] <= 0 && !rules->preempt && !rules->tiers && rules->backfill != CONSERVATIVE) return;
     update_queue(queue, now);
     if (rules->preempt) {
         serve_preempting(queue, now);
@@ -101,7 +103,8 @@ static void make_decision(const Queue *queue, bool is_early, double now) {
     state->number[DIRTY] = 0;
 }
 
-/* Advance until all jobs end, the spans are full, no event can follow, or `rounds` are over. The reason. */
+/* Advance until all jobs end, the spans are full, no event can follow, `rounds` are over, or more outages are
+ * to be drawn. The reason. */
 EXPORT int64_t queue_advance(
     const struct Work *work, const struct Plant *plant, const struct Rules *rules, const struct State *state,
     int64_t rounds
@@ -112,7 +115,9 @@ EXPORT int64_t queue_advance(
         if (rounds-- == 0) return PAUSE;
         if (state->number[SPANS] + most > state->room) return ROOM;
         double now = next_time(&queue);
+        if (now > plant->horizon) return MORE;
         if (now == INFINITY) return STUCK;
+        state->time[AWAY] += (double)state->number[CLOSED] * (now - state->time[CLOCK]);
         state->time[SPLIT] += state->time[SCATTERED] * (now - state->time[CLOCK]);
         state->time[CLOCK] = now;
         if (rules->order == MULTIFACTOR) charge_users(&queue, now);

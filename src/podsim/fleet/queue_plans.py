@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from podsim.errors import PodsimError, TableError, unknown_name
-from podsim.fleet.csv_rows import Row
+from podsim.fleet.csv_rows import PACES, Row
+from podsim.fleet.elastic import DOUBLINGS
 from podsim.fleet.planned import placed_step_seconds, reduce_replicas
-from podsim.hardware.cluster import load_cluster
+from podsim.fleet.queue_state import NOTCHES
+from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import options_of
-from podsim.training.plan import read_plan
+from podsim.training.plan import Plan, read_plan
+from podsim.workload.model import Model
 
 _KINDS = {name: known.kind for name, known in options_of(PlanOptions).items()}
 _WHOLE = tuple(name for name, kind in _KINDS.items() if kind is int)
@@ -27,6 +31,9 @@ _TEXT = tuple(
     name for name, kind in _KINDS.items() if kind is str and name not in ("model", "on", "overrides")
 )
 _SHOWN = 5
+_RIGID = " ".join(["0"] * NOTCHES)
+Planned: TypeAlias = tuple[int, tuple[float, float, float], str]
+"""(GPUs, s of a step by distance class, text of the speeds at each size)"""
 _NEVER = (0.0, 1.0, 1.0)
 """s. The step times of a job that the machine can never run."""
 
@@ -48,8 +55,11 @@ def read_cell(cell: str) -> dict[str, Any]:
     return options
 
 
-def make_plan_filler(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
-    """A function that completes rows with a model, on a cluster whose leaf uplinks have a share `taper` of bandwidth."""
+def make_plan_filler(on: str, taper: float, *, elastic: bool = False) -> Callable[[list[Row]], list[Row]]:
+    """A function that completes rows with a model, on a cluster whose leaf uplinks have a share `taper` of bandwidth.
+
+    `elastic`: also with their speeds on other numbers of GPUs.
+    """
 
     def fill(rows: list[Row]) -> list[Row]:
         if "model" not in rows[0] or "steps" not in rows[0]:
@@ -62,14 +72,14 @@ def make_plan_filler(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
             raise PodsimError(
                 f"on={on}: the jobs have a model and plan; name their cluster, such as dgx-a100-80gb:8"
             )
-        known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]] = {}
+        known: dict[tuple[str, ...], Planned] = {}
         made, wrong = [], []
         for number, row in enumerate(rows):
             if not row["model"]:
-                made.append(row)
+                made.append({**row, PACES: _RIGID} if elastic else row)
                 continue
             try:
-                made.append(_fill_row(row, on, taper, known))
+                made.append(_fill_row(row, on, taper, known, elastic=elastic))
             except PodsimError as error:
                 wrong.append(f"row {number + 1}: {error}")
         if wrong:
@@ -81,7 +91,7 @@ def make_plan_filler(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
 
 
 def _fill_row(
-    row: Row, on: str, taper: float, known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]]
+    row: Row, on: str, taper: float, known: dict[tuple[str, ...], Planned], *, elastic: bool
 ) -> Row:
     """The row of a job, with its GPUs, seconds and speeds."""
     model, plan, count, mig = key = tuple(
@@ -91,11 +101,12 @@ def _fill_row(
     if not steps.isdigit() or int(steps) < 1:
         raise PodsimError(f"steps={steps[:20]!r} must be a whole number of at least 1")
     if key not in known:
-        known[key] = _plan_step(model, plan, count, mig, on, taper)
-    gpus, (best, more, far) = known[key]
+        known[key] = _plan_step(model, plan, count, mig, on, taper, elastic=elastic)
+    gpus, (best, more, far), paces = known[key]
     return {
         **row, "gpus": str(gpus), "seconds": repr(best * int(steps)), "across_nodes": repr(_speed_ratio(best, more)),
         "across_leaves": repr(_speed_ratio(best, far)),
+        **({PACES: paces} if elastic else {}),
     }  # fmt: skip
 
 
@@ -119,9 +130,9 @@ def _shrink_options(options: dict[str, Any], gpus: int) -> dict[str, Any]:
 
 
 def _plan_step(
-    model: str, plan: str, gpus: str, mig: str, on: str, taper: float
-) -> tuple[int, tuple[float, float, float]]:
-    """(GPUs, seconds of a step on one node, on several, under several leaves) of a model under a plan."""
+    model: str, plan: str, gpus: str, mig: str, on: str, taper: float, *, elastic: bool
+) -> Planned:
+    """(GPUs, seconds of a step on one node, on several, under several leaves, speeds) of a model under a plan."""
     if gpus and not (gpus.isdigit() and int(gpus)):
         raise PodsimError(f"gpus={gpus[:20]!r} must be a whole number of at least 1")
     machine = load_cluster(on)
@@ -130,7 +141,7 @@ def _plan_step(
     named = _named_gpus(options)
     asked = int(gpus) if gpus else named
     if asked > machine.gpus and not mig:
-        return asked, _NEVER
+        return asked, _NEVER, _RIGID
     if not {"gpus", "dp"} & set(options):
         options["gpus"] = 1 if mig or not gpus else int(gpus)
     elif gpus and named > machine.gpus:  # fewer replicas of the plan may fit
@@ -140,4 +151,20 @@ def _plan_step(
     if gpus and int(gpus) != int(chosen.gpus):
         chosen = reduce_replicas(chosen, int(gpus))
     cluster = load_cluster(where)
-    return int(chosen.gpus), placed_step_seconds(setting.model, cluster, chosen, taper=taper)
+    steps = placed_step_seconds(setting.model, cluster, chosen, taper=taper)
+    paces = _size_speeds(setting.model, cluster, chosen, steps[0]) if elastic and not mig else _RIGID
+    return int(chosen.gpus), steps, paces
+
+
+def _size_speeds(model: Model, cluster: Cluster, plan: Plan, step: float) -> str:
+    """Text of the speeds of a plan at each size, by its data-parallel replicas; 0 where the plan cannot run."""
+    speeds = []
+    for doublings in DOUBLINGS.tolist():
+        replicas, left = divmod(int(plan.dp) * 2**doublings, 1)
+        try:
+            other = replace(plan, dp=int(replicas))
+            speed = 0.0 if left else step / placed_step_seconds(model, cluster, other, taper=1.0)[0]
+        except PodsimError:
+            speed = 0.0
+        speeds.append(repr(speed))
+    return " ".join(speeds)

@@ -15,11 +15,12 @@ enum { HELD, WAITING, RUNNING, DONE };
 
 /* positions in State.number */
 enum {
-    QUEUE, LINE, FRESH, ACTIVE, BUSY, TICKET, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE
+    QUEUE, LINE, FRESH, ACTIVE, BUSY, TICKET, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE,
+    OUTAGE, BELL, CLOSED, FAILED
 };
 
 /* positions in State.time */
-enum { CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED };
+enum { CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, REOPEN, AWAY, LOST, SPENT };
 
 /* the rule for jobs behind a blocked one */
 enum { STRICT, SKIP, EASY, CONSERVATIVE };
@@ -43,6 +44,22 @@ struct Job {
     int64_t user;
     double rank;
     int64_t parents;
+    int64_t access;
+    int64_t tier;
+};
+
+struct Outage {
+    double start;
+    double end;
+    int64_t node;
+    int64_t fails;
+};
+
+struct Window {
+    double start;
+    double end;
+    int64_t first;
+    int64_t last;
 };
 
 struct Standing {
@@ -67,6 +84,8 @@ struct Standing {
     int64_t piece;
     int64_t kind;
     int64_t heap;
+    int64_t notch;
+    int64_t wish;
 };
 
 struct Entry {
@@ -88,6 +107,8 @@ struct Work {
     int64_t *child_ptr;
     int64_t *child;
     double *slow_JS;
+    double *pace_JK;
+    double *goodput_JK;
     int64_t jobs;
     int64_t users;
 };
@@ -98,6 +119,17 @@ struct Plant {
     int64_t rule;
     int64_t nodes;
     int64_t leaves;
+    int64_t changes;
+    int64_t accesses;
+    uint8_t *allowed;
+    struct Window *window;
+    int64_t windows;
+    uint8_t *opens;
+    double *bell;
+    int64_t bells;
+    struct Outage *outage;
+    int64_t outages;
+    double horizon;
 };
 
 struct Rules {
@@ -121,6 +153,13 @@ struct Rules {
     double half_life;
     double big;
     double site;
+    int64_t tiers;
+    double saves;
+    int64_t elastic;
+    double lease;
+    double mount;
+    double pull;
+    double pull_each;
 };
 
 struct State {
@@ -135,6 +174,7 @@ struct State {
     int64_t *root;
     int64_t *ahead;
     uint8_t *narrow;
+    int64_t *kind_access;
     int64_t kinds;
     struct Entry *active;
     struct Entry *busy;
@@ -156,6 +196,14 @@ struct State {
     double *span_end;
     int64_t *span_node;
     int64_t *span_reach;
+    int64_t *span_gpus;
+    double *until;
+    uint8_t *warm;
+    int64_t *open;
+    int64_t *small;
+    int64_t *large;
+    int64_t *head;
+    double *when;
     int64_t room;
 };
 
@@ -169,6 +217,14 @@ typedef struct {
 
 static inline bool comes_before(struct Entry a, struct Entry b) {
     return a.key < b.key || (a.key == b.key && a.job < b.job);
+}
+
+/* the sizes of an elastic job: its own, halved and doubled up to four times */
+enum { ASKED = 4, NOTCHES = 9 };
+
+/* whether a node is out of service, or may finish its jobs only */
+static inline bool is_closed(const struct State *state, int64_t node) {
+    return state->until[node] > 0.0;
 }
 
 /* whether waiting jobs are kept in trees by size: their keys stay, and reservations do not need them in a line */
@@ -194,7 +250,10 @@ void update_queue(const Queue *queue, double now);
 Walk start_walk(const Queue *queue);
 int64_t next_job(const Queue *queue, Walk *walk);
 void leave_queue(const Queue *queue, Walk *walk, int64_t j);
-void hide_sizes(const Queue *queue, int64_t most, int64_t small, int64_t large);
+void reset_sizes(const Queue *queue);
+bool is_too_large(const Queue *queue, int64_t j);
+void note_no_room(const Queue *queue, Walk *walk, int64_t j, double now);
+void hide_sizes(const Queue *queue, int64_t most);
 void hide_longer(const Queue *queue, Walk *walk, int64_t j, double now, double latest);
 void close_gaps(const struct State *state);
 void tree_insert(const struct State *state, int64_t *root, int64_t j);
@@ -211,7 +270,10 @@ void return_gpus(const struct State *state, int64_t j);
 /* run.c */
 void begin_job(const Queue *queue, int64_t j, int64_t count, double now);
 double expected_seconds(const Queue *queue, int64_t j, double speed);
+double longest_seconds(const Queue *queue, int64_t j);
+double pull_seconds(const Queue *queue, int64_t count);
 void stop_job(const Queue *queue, int64_t j, double now);
+void fail_job(const Queue *queue, int64_t j, double now);
 void end_job(const Queue *queue, int64_t j, double now);
 void release_job(const struct State *state, int64_t j, double now);
 int64_t busy_position(const struct State *state, int64_t j);
@@ -219,6 +281,19 @@ int64_t busy_position(const struct State *state, int64_t j);
 /* ends.c */
 void add_end(const struct State *state, int64_t j, int64_t count);
 void remove_end(const struct State *state, int64_t j, int64_t count);
+
+/* outages.c */
+double next_change_time(const Queue *queue);
+void process_changes(const Queue *queue, double now);
+bool has_piece(const struct State *state, int64_t j, int64_t node);
+int64_t *open_gpus(const Queue *queue, const int64_t *free, int64_t j, double begin, double length);
+int64_t choose_for(const Queue *queue, int64_t *free, int64_t j, double now);
+bool has_room_for(const Queue *queue, const int64_t *free, int64_t j, double when);
+
+/* tiers.c, allotments.c */
+int64_t make_room(const Queue *queue, int64_t j, double now);
+void set_allotments(const Queue *queue, double now);
+bool shrink_wish(const Queue *queue, int64_t j);
 
 /* reserve.c, preempt.c, serve.c */
 void serve_reserved(const Queue *queue, bool again, double now);

@@ -19,15 +19,16 @@ HELD, WAITING, RUNNING, DONE = range(4)
 """The status of a job: not submitted or waiting for dependencies, in the queue, on GPUs, ended."""
 (
     QUEUE, LINE, FRESH, ACTIVE, BUSY, TICKET, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE,
-    COUNTERS,
-) = range(17)  # fmt: skip
+    OUTAGE, BELL, CLOSED, FAILED, COUNTERS,
+) = range(21)  # fmt: skip
 """The positions in State.number: waiting jobs, those in the line, those that joined since the last decision, running
 jobs in the order of the queue, running jobs, releases, next submission, spans, first free piece, free GPUs, ended jobs,
 whether something changed since the last decision, decisions, steps of the profile, jobs started by the last decision,
-missed reservations."""
-CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, TIMES = range(8)
+missed reservations, next outage, next start or end of a window, closed nodes, jobs stopped by failures."""
+CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, REOPEN, AWAY, LOST, SPENT, TIMES = range(12)
 """The positions in State.time: now, last decision, next planned decision, last charge of usage, usage of all users,
-GPU-seconds that were free and enough for the first job but too scattered, GPUs in this state now."""
+GPU-seconds that were free and enough for the first job but too scattered, GPUs in this state now, return of the next
+closed node, node-seconds closed, GPU-seconds of work that failures lost, GPU-seconds held before first steps."""
 STRICT, SKIP, EASY, CONSERVATIVE = range(4)
 """The rule for jobs behind a blocked one: wait, start, start unless that one is delayed, start unless any is delayed."""
 FIRST_FIT, BEST_FIT, SPREAD = range(3)
@@ -42,6 +43,8 @@ JOB = np.dtype([
     ("user", np.int64),
     ("rank", np.float64),  # 0 to 1, the site's rank (quality of service)
     ("parents", np.int64),  # jobs that must end first
+    ("access", np.int64),  # the position of its row in Plant.allowed
+    ("tier", np.int64),  # a higher one comes first, and may stop lower ones
 ])  # fmt: skip
 """The record of a job's input."""
 
@@ -67,8 +70,26 @@ STANDING = np.dtype([
     ("piece", np.int64),  # its first piece of the machine, -1 for none
     ("kind", np.int64),  # the position of its size in State.size
     ("heap", np.int64),  # the position of its end in State.ends
+    ("notch", np.int64),  # the position of its size in Work.pace_JK
+    ("wish", np.int64),  # the same for the size that goodput gives it
 ])  # fmt: skip
 """The record of a job's state."""
+
+OUTAGE_RECORD = np.dtype([
+    ("start", np.float64),  # s
+    ("end", np.float64),  # s
+    ("node", np.int64),
+    ("fails", np.int64),  # whether jobs on it stop; else they end first
+])  # fmt: skip
+"""The record of a node's time out of service."""
+
+WINDOW_RECORD = np.dtype(
+    [("start", np.float64), ("end", np.float64), ("first", np.int64), ("last", np.int64)]
+)
+"""The record of a window of time, in s, that keeps a range of nodes for some jobs, or for none."""
+
+NOTCHES, ASKED = 9, 4
+"""The number of sizes of an elastic job, each twice the one before, and the position of the size that it asks for."""
 
 ENTRY = np.dtype([("key", np.float64), ("job", np.int64)])
 """The record of a job in a sorted list or heap."""
@@ -95,6 +116,10 @@ class Work(NamedTuple):
     child: Ints
     slow_JS: Floats
     """share. The speed of a job on one node, on several, and under several leaves."""
+    pace_JK: Floats
+    """factor. The speed of an elastic job at each size over that at the size that it asks for; 0 where it cannot run."""
+    goodput_JK: Floats
+    """factor. The same for the speed with failures."""
     jobs: int
     """The number of jobs."""
     users: int
@@ -114,6 +139,25 @@ class Plant(NamedTuple):
     """The number of nodes."""
     leaves: int
     """The number of leaf switches."""
+    changes: bool
+    """Whether nodes differ or come and go, so that the next fields matter."""
+    accesses: int
+    """The number of kinds of access: jobs of one kind may use the same nodes."""
+    allowed: NDArray[np.uint8]
+    """Whether jobs of each kind of access may use each node, [accesses, N]."""
+    window: Records
+    """Records of WINDOW_RECORD."""
+    windows: int
+    opens: NDArray[np.uint8]
+    """Whether each window lets jobs of each kind of access use its nodes, [windows, accesses]."""
+    bell: Floats
+    """s. The starts and ends of windows, in order."""
+    bells: int
+    outage: Records
+    """Records of OUTAGE_RECORD, in order of their start."""
+    outages: int
+    horizon: float
+    """s. The time until which outages are drawn."""
 
 
 class Rules(NamedTuple):
@@ -157,6 +201,14 @@ class Rules(NamedTuple):
     """The weight of the size of a job."""
     site: float
     """The weight of a job's rank."""
+    tiers: bool
+    """Whether jobs of higher tiers stop those of lower ones; this and the rest as in Policy."""
+    saves: float
+    elastic: bool
+    lease: float
+    mount: float
+    pull: float
+    pull_each: float
 
 
 class State(NamedTuple):
@@ -182,6 +234,8 @@ class State(NamedTuple):
     """The next job of each tree in the decision, -1 for none."""
     narrow: NDArray[np.uint8]
     """Whether the decision passed by jobs of the tree that run too long."""
+    kind_access: Ints
+    """The access of the jobs of each tree."""
     kinds: int
     """The number of trees; 0 where the jobs are in the line."""
     active: Records
@@ -193,7 +247,7 @@ class State(NamedTuple):
     free: Ints
     """The free GPUs of each node, [N]."""
     trial: Ints
-    """The free GPUs of each node in a trial, [N]."""
+    """The free GPUs of each node in a trial for each kind of access, [accesses, N]."""
     picked: Ints
     """The nodes chosen for a job, [N + 1]."""
     taken: Ints
@@ -218,6 +272,21 @@ class State(NamedTuple):
     """The first node of each span."""
     span_reach: Ints
     """The distance class of each span: 0 on one node, 1 under one leaf, 2 under several."""
+    span_gpus: Ints
+    until: Floats
+    """s. The time at which a closed node comes back; 0 for an open one, [N]."""
+    warm: NDArray[np.uint8]
+    """Whether a node has the image of the containers, [N]."""
+    open: Ints
+    """The free GPUs of the nodes that a job may use, [N]."""
+    small: Ints
+    """The least size on one node that found no room in the decision, [accesses]; the next three have the same shape."""
+    large: Ints
+    """The same for jobs on several nodes."""
+    head: Ints
+    """The first blocked job, -1 for none."""
+    when: Floats
+    """s. Its latest start."""
     room: int
     """The number of spans for which the arrays have room."""
 
@@ -242,36 +311,41 @@ def new_state(work: Work, plant: Plant, rules: Rules) -> State:
     number, time = _ints(COUNTERS), _floats(TIMES)
     number[FREE], number[STEPS], time[PLANNED] = gpus, 1, np.inf
     has_trees = rules.still and rules.backfill != CONSERVATIVE
-    size, kind = _sizes(work) if has_trees else (_ints(0), _ints(work.jobs))
+    size, access, kind = _sizes(work, plant) if has_trees else (_ints(0), _ints(0), _ints(work.jobs))
     job = np.zeros(work.jobs, STANDING)
     job["remaining"], job["waits_for"], job["kind"] = work.job["seconds"], work.job["parents"], kind
-    job["speed"], job["plan"], job["piece"] = 1.0, np.inf, -1
+    job["speed"], job["plan"], job["piece"], job["notch"] = 1.0, np.inf, -1, ASKED
+    time[REOPEN] = np.inf
     room = work.jobs + 2 * gpus + 64
     ahead = 6 * work.jobs + 2 * gpus + 64 if rules.backfill == CONSERVATIVE else 1
     return State(
         number=number, time=time, job=job, line=_entries(0 if has_trees else work.jobs),
-        spare=_entries(work.jobs + 2 * gpus), fresh=_ints(work.jobs),
+        spare=_entries(work.jobs + (2 * NOTCHES if rules.elastic else 2) * gpus), fresh=_ints(work.jobs),
         node=np.zeros(work.jobs if has_trees else 0, NODE), size=size, root=np.full(len(size), -1),
-        ahead=_ints(len(size)), narrow=np.zeros(len(size), np.uint8), kinds=len(size),
+        ahead=_ints(len(size)), narrow=np.zeros(len(size), np.uint8), kind_access=access,
+        kinds=len(size),
         active=_entries(2 * gpus if rules.preempt else 0), busy=_entries(2 * gpus + 1), ends=_entries(2 * gpus + 1),
-        free=np.full(plant.nodes, plant.size), trial=_ints(plant.nodes), picked=_ints(plant.nodes + 1),
+        free=np.full(plant.nodes, plant.size), trial=_ints(plant.accesses * plant.nodes), picked=_ints(plant.nodes + 1),
         taken=_ints(plant.nodes + 1), leaf_idle=_ints(plant.leaves), piece_node=_ints(len(links)),
         piece_gpus=_ints(len(links)), piece_next=links, usage=_floats(work.users), rate=_floats(work.users),
         step_time=_floats(ahead), step_free=np.full(ahead, gpus), span_job=_ints(room), span_start=_floats(room),
-        span_end=_floats(room), span_node=_ints(room), span_reach=_ints(room), room=room,
+        span_end=_floats(room), span_node=_ints(room), span_reach=_ints(room), span_gpus=_ints(room),
+        until=_floats(plant.nodes), warm=np.zeros(plant.nodes, np.uint8), open=_ints(plant.nodes),
+        small=_ints(plant.accesses), large=_ints(plant.accesses), head=_ints(plant.accesses),
+        when=_floats(plant.accesses), room=room,
     )  # fmt: skip
 
 
-def _sizes(work: Work) -> tuple[Ints, Ints]:
-    """(the sizes of jobs, the position of each job's size among them)."""
-    gpus = work.job["gpus"]
-    size = np.flatnonzero(np.bincount(gpus)).astype(np.int64)
-    return size, np.searchsorted(size, gpus)
+def _sizes(work: Work, plant: Plant) -> tuple[Ints, Ints, Ints]:
+    """(the size of the jobs of each kind, their access, the kind of each job)."""
+    code = work.job["gpus"] * plant.accesses + work.job["access"]
+    known = np.flatnonzero(np.bincount(code)).astype(np.int64) if plant.accesses == 1 else np.unique(code)
+    return known // plant.accesses, known % plant.accesses, np.searchsorted(known, code)
 
 
 def grow_spans(state: State) -> State:
     """The state with room for twice as many spans."""
-    names = ("span_job", "span_start", "span_end", "span_node", "span_reach")
+    names = ("span_job", "span_start", "span_end", "span_node", "span_reach", "span_gpus")
     arrays: dict[str, Any] = {
         name: np.concatenate([(old := getattr(state, name)), np.zeros_like(old)]) for name in names
     }

@@ -103,6 +103,11 @@ def load_study(name: str) -> Study:
     return studies()[key]
 
 
+def has_study(architecture: str) -> bool:
+    """Whether failures of machines with such GPUs were published."""
+    return any(architecture in study.default_for for study in studies().values())
+
+
 def default_study(architecture: str) -> Study:
     """The default study of a GPU's architecture."""
     matches = [study for study in studies().values() if architecture in study.default_for]

@@ -55,7 +55,7 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
         "asked for no GPU": 0,
         "asked for several MIG instances, which cannot talk": 0,
     }
-    made: list[tuple[str, float, int, float, str, float, str]] = []
+    made: list[tuple[str, float, int, float, str, float, str, str]] = []
     wrong = []
     for number, row in enumerate(rows):
         if "." in row["JobID"]:
@@ -85,17 +85,17 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             when = (submit if submit.tzinfo else submit.replace(tzinfo=UTC)).timestamp()
             # KillWait lets a job outlive its limit
             longer = np.nan if np.isnan(limit) else max(limit, seconds)
-            made.append(
-                (row["JobID"], when, gpus, seconds, row.get("User", ""), longer, find_profile_name(tres))
-            )
+            user, partition = row.get("User", ""), row.get("Partition", "")
+            mig = find_profile_name(tres)
+            made.append((row["JobID"], when, gpus, seconds, user, longer, mig, partition))
     if wrong:
         raise TableError(
             f"{source}: Submit must be like 2026-01-31T08:00:00, Elapsed like 1-02:03:04 ({'; '.join(wrong[:5])})"
         )
-    ids, submits, gpus_, lengths, users, limits, migs = zip(*made, strict=True) if made else ((),) * 7
+    ids, submits, gpus_, lengths, users, limits, migs, parts = zip(*made, strict=True) if made else ((),) * 8
     columns = JobColumns(
         ids=list(ids), submit=list(submits), gpus=list(gpus_), seconds=list(lengths), user=list(users),
-        limit=list(limits), mig=list(migs),
+        limit=list(limits), mig=list(migs), partition=list(parts),
     )  # fmt: skip
     counts = {reason: count for reason, count in left_out.items() if count}
     return make_jobs(columns, source=source, left_out=counts)

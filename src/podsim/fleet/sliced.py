@@ -29,6 +29,8 @@ Places = list[tuple[int, Instance]]
 
 def policy_problem(policy: Policy) -> str:
     """The reason why a policy cannot serve jobs on instances; "" if it can."""
+    if policy.tiers or policy.mount:
+        return "tiers and containers are for jobs on whole GPUs"
     if policy.preempt or policy.order not in ORDERS:
         return "instances cannot be preempted, and the order must be first come, shortest or smallest"
     if policy.backfill == "conservative":
@@ -248,5 +250,6 @@ def _make_schedule(run: _Run, machine: Machine, lost: float, scattered: float, d
         jobs=run.jobs, machine=machine, policy=run.policy, start=start, end=end, runs=np.ones(len(run.jobs), np.int64),
         span_job=integers[:, 0], span_start=table[:, 1].copy(), span_end=table[:, 2].copy(), span_node=integers[:, 1],
         span_reach=integers[:, 2], scattered=scattered, decisions=decisions, late=0, size=run.size,
-        span_gpu=integers[:, 3], span_slice=integers[:, 4], relaid=run.relaid, spent=run.spent, lost=lost,
+        span_size=run.size[integers[:, 0]], span_gpu=integers[:, 3], span_slice=integers[:, 4], relaid=run.relaid,
+        spent=run.spent + run.policy.start * float(run.size.sum()), lost=lost,
     )  # fmt: skip

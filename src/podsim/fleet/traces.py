@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from podsim.errors import TableError, unknown_name
-from podsim.fleet.csv_rows import Row, numbers, read_text, rows_of
+from podsim.fleet.csv_rows import PACES, Row, numbers, read_text, rows_of
 from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
 from podsim.fleet.queue_state import Floats
 from podsim.fleet.sacct import SACCT, read_sacct
@@ -41,6 +41,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "guess": ("guess", "expected_s"),
     "after": ("after", "depends_on"),
     "rank": ("rank",),
+    "partition": ("partition",),
     "mig": ("mig", "mig_profile"),
     "slow": ("across_nodes",),
     "slower": ("across_leaves",),
@@ -158,7 +159,8 @@ def _make_columns(
         limit=_optional_column(rows, names, "limit", source), guess=_optional_column(rows, names, "guess", source),
         after=None if after is None else [[id for id in re.split(r"[;:\s]+", cell) if id] for cell in after],
         rank=None if rank is None else np.nan_to_num(rank), slow=np.stack(speeds, axis=1),
-        mig=_text_column(rows, names, "mig"),
+        mig=_text_column(rows, names, "mig"), partition=_text_column(rows, names, "partition"),
+        pace=np.array([row[PACES].split() for row in rows], np.float64) if rows and PACES in rows[0] else None,
     )  # fmt: skip
     return make_jobs(columns, source=source, left_out=left_out)
 

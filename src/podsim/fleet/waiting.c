@@ -66,9 +66,13 @@ void update_queue(const Queue *queue, double now) {
     if (queue->rules->preempt) sort_active(queue, now);
 }
 
-/* Drop the jobs that have started from the line. */
+/* Drop the jobs that have started from the line, and from those that joined the queue. */
 void close_gaps(const struct State *state) {
-    int64_t kept = 0;
+    int64_t kept = 0, fresh = 0;
+    for (int64_t position = 0; position < state->number[FRESH]; position++) {
+        if (state->job[state->fresh[position]].status == WAITING) state->fresh[fresh++] = state->fresh[position];
+    }
+    state->number[FRESH] = fresh;
     for (int64_t position = 0; position < state->number[LINE]; position++) {
         if (state->job[state->line[position].job].status == WAITING) state->line[kept++] = state->line[position];
     }
@@ -133,12 +137,45 @@ void leave_queue(const Queue *queue, Walk *walk, int64_t j) {
     }
 }
 
-/* Pass by all jobs of more than `most` GPUs, and those of at least `small` on one node, of at least `large` on more. */
-void hide_sizes(const Queue *queue, int64_t most, int64_t small, int64_t large) {
+/* Forget the sizes that found no room in the last decision. */
+void reset_sizes(const Queue *queue) {
+    const struct State *state = queue->state;
+    for (int64_t access = 0; access < queue->plant->accesses; access++) {
+        state->small[access] = state->large[access] = INT64_MAX;
+        state->head[access] = -1;
+    }
+}
+
+static int64_t *size_limit(const Queue *queue, int64_t gpus, int64_t access) {
+    return (gpus <= queue->plant->size ? queue->state->small : queue->state->large) + access;
+}
+
+/* Whether a smaller job with access to the same nodes found no room in this decision. */
+bool is_too_large(const Queue *queue, int64_t j) {
+    const struct Job *job = &queue->work->job[j];
+    return job->gpus >= *size_limit(queue, job->gpus, job->access);
+}
+
+/* Note that a job found no room: larger ones need not try, or if the next window stopped it, longer ones. */
+void note_no_room(const Queue *queue, Walk *walk, int64_t j, double now) {
+    const struct Job *job = &queue->work->job[j];
+    bool is_long = false;
+    if (queue->plant->windows) {
+        is_long = choose_nodes(queue, open_gpus(queue, queue->state->free, j, now, 0.0), job->gpus) > 0;
+    }
+    if (!is_long) {
+        *size_limit(queue, job->gpus, job->access) = job->gpus;
+    } else if (walk->is_waiting && !queue->rules->depth) {
+        hide_longer(queue, walk, j, now, now + longest_seconds(queue, j));
+    }
+}
+
+/* Pass by all jobs of more than `most` GPUs, and those that are too large for the nodes that they may use. */
+void hide_sizes(const Queue *queue, int64_t most) {
     const struct State *state = queue->state;
     for (int64_t kind = 0; kind < state->kinds; kind++) {
         int64_t gpus = state->size[kind];
-        if (gpus <= most && gpus < (gpus <= queue->plant->size ? small : large)) continue;
+        if (gpus <= most && gpus < *size_limit(queue, gpus, state->kind_access[kind])) continue;
         state->ahead[kind] = -1;
         state->narrow[kind] = 0;
     }

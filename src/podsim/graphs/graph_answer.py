@@ -10,6 +10,7 @@ from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.graph_memory import graph_memory
 from podsim.graphs.graph_step import ReplicasStep
 from podsim.graphs.op_graph import OpGraph, nets_of
+from podsim.graphs.recommender import TableStep, placement_of
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.gemm import peak_of
@@ -40,6 +41,10 @@ class GraphCase:
     """s. The time in which a node prepares the images of a step."""
     dense: OpCosts
     """The costs with dense weights, which are those of the case unless weights are pruned."""
+    tables: TableStep | None = None
+    """The placed tables of a recommender."""
+    plain: TableStep | None = None
+    """The tables placed whole, for comparison."""
 
 
 def graph_cost(
@@ -54,10 +59,13 @@ def graph_cost(
         graph.kind_names, costs.forward.tolist(), costs.backward.tolist(), strict=True
     ):
         kinds[kind] = kinds.get(kind, 0.0) + there + again
-    step = case.step.alone
+    step, tables = case.step.alone, case.tables
+    placement = None if tables is None else placement_of(tables, case.plain)
+    notes = graph.notes if tables is None else ()
     return GraphCost(
         model=graph.name, source=graph.source, gpu=case.gpu.name, precision=precision, software=case.software.name,
-        optimizer=options.optimizer, fused=rules, batch=graph.batch, parameters=float(graph.parameters.sum()),
+        optimizer=options.optimizer, fused=rules, batch=graph.batch,
+        parameters=float(graph.parameters.sum()) + (0.0 if tables is None else tables.recommender.tables.parameters),
         flops=flops, flops_back=back, forward=forward, backward=backward, update=case.step.update,
         host=forward + backward - float(costs.forward.sum() + costs.backward.sum()),
         host_step=case.software.host_step, step_time=step, samples_per_second=graph.batch / step,
@@ -65,11 +73,12 @@ def graph_cost(
         kept=float(graph.kept.sum()) * element_bytes(precision) / graph.element,
         kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])),
         memory=graph_memory(
-            graph, case.gpu, precision, case.software, optimizer=options.optimizer, gpus=case.gpus, cut=cut
+            graph, case.gpu, precision, case.software, optimizer=options.optimizer, gpus=case.gpus, cut=cut,
+            tables=None if tables is None else tables.memory,
         ),
-        loader=case.loader, loading=case.loading,
+        loader=case.loader, loading=case.loading, placement=placement,
         ops=_ops(graph, costs, division), cut=cut, data_parallel=_replicas(graph, case.step, case.gpus),
-        notes=(*graph.notes, *(() if rules else ("ops run one by one, as written (eager); --fuse merges them",))),
+        notes=(*notes, *(() if rules else ("ops run one by one, as written (eager); --fuse merges them",))),
     )  # fmt: skip
 
 

@@ -61,6 +61,8 @@ class OpCosts:
     """s. The host time to launch the forward pass."""
     host_back: float
     """s. The host time to launch the backward pass."""
+    exchange: float | None = None
+    """s. The exchange of placed embedding tables; None: they are divided evenly over the GPUs, if there are any."""
 
     @property
     def passes(self) -> tuple[float, float]:

@@ -29,9 +29,13 @@ _WEIGHT = 4.0
 
 
 def graph_memory(
-    graph: OpGraph, gpu: Gpu, precision: str, software: Software, *, optimizer: str, gpus: int, cut: Cut | None = None
+    graph: OpGraph, gpu: Gpu, precision: str, software: Software, *, optimizer: str, gpus: int, cut: Cut | None = None,
+    tables: float | None = None,
 ) -> GraphMemory:  # fmt: skip
-    """The bytes of a step on one of `gpus` replicas, or on the fullest device of a cut. PlanError for the optimizer."""
+    """The bytes of a step on one of `gpus` replicas, or on the fullest device of a cut. PlanError for the optimizer.
+
+    `tables`: B of those placed on the GPU; None: those of the graph, divided evenly.
+    """
     if optimizer not in STATES:
         raise PlanError([unknown_name("optimizer", optimizer, STATES)])
     width = element_bytes(precision)
@@ -43,7 +47,8 @@ def graph_memory(
         parameters, activations = fullest.parameters, fullest.kept
     copy = width if width < _WEIGHT else 0.0
     fixed = parameters * (_WEIGHT + copy + _WEIGHT + STATES[optimizer])
-    tables = _WEIGHT * graph.table_weights / (gpus if cut is None else cut.devices)
+    if tables is None:
+        tables = _WEIGHT * graph.table_weights / (gpus if cut is None else cut.devices)
     left = gpu.memory - (fixed + tables + software.memory_floor)
     return GraphMemory(
         weights=parameters * (_WEIGHT + copy), gradients=parameters * _WEIGHT,

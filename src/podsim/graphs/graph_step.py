@@ -63,13 +63,17 @@ def replicas_step(
     """A step of `gpus` replicas with `accumulate` micro-batches each, and an optimizer of `update` seconds.
 
     `costs` are those of one micro-batch; `cluster` may be None for one GPU. The last backward pass overlaps the
-    reduction.
+    reduction. Tables are divided evenly, unless the costs know the exchange of placed ones.
     """
     alone = accumulate * sum(costs.passes) + update + software.host_step
+    if gpus == 1 and costs.exchange:  # rows that come from host memory
+        alone += accumulate * costs.exchange
     if cluster is None or gpus == 1:
         return ReplicasStep(seconds=alone, alone=alone, update=update, reduction=None, tables=0.0)
     reduction = reduce_graph(graph, costs, cluster, software, gpus=gpus)
-    tables = tables_seconds(graph, precision, cluster, software, gpus=gpus)
+    tables = costs.exchange
+    if tables is None:
+        tables = tables_seconds(graph, precision, cluster, software, gpus=gpus)
     seconds = alone + (accumulate * tables + reduction.exposed)
     return ReplicasStep(seconds=seconds, alone=alone, update=update, reduction=reduction, tables=tables)
 

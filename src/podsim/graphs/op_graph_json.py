@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from podsim.errors import ModelError, unknown_name
+from podsim.foreign_files import read_json, read_text
 from podsim.graphs.op_graph import DIMS, KINDS, WIDTH, OpGraph, topological_order
 from podsim.graphs.op_graph_batch import at_batch, is_for_any_batch, plain_number
 
@@ -68,20 +68,8 @@ def write_value(value: dict[str, Any], path: Path) -> None:
 
 def read_value(path: Path) -> dict[str, Any]:
     """The JSON value of a file. Raises ModelError for a file without a graph."""
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB")
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB when unpacked")
-        value = json.loads(data.decode("utf-8"))
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise ModelError(f"{path}: is not gzipped, or is truncated") from None
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: is not JSON: {str(error)[:120]}") from None
+    text = read_text(path, most=_LARGEST, error=ModelError)
+    value = read_json(text, name=str(path), error=ModelError)
     if not isinstance(value, dict) or value.get("podsim_graph") != _VERSION:
         raise ModelError(
             f"{path}: is not a graph of `podsim capture` (version {_VERSION}): "

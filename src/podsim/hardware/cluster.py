@@ -4,6 +4,7 @@ load_cluster("dgx-a100-80gb:64")      64 nodes of a system of the catalog
 load_cluster("selene")                a cluster of the catalog
 load_cluster("superpod-a100:2su")     scalable units of such a cluster
 load_cluster("h100", gpus=64)         64 GPUs, in servers of the catalog (podsim.hardware.cluster_names)
+load_cluster("v5p-128")               a slice of a TPU pod (podsim.hardware.torus_slices)
 load_cluster("a100-40gb/3g.20gb")     one MIG instance of a GPU, in a server of the catalog
 load_cluster("lab.toml")              a user's file (podsim.hardware.userfile), or the output of `podsim measure host`
 load_cluster("dgx-a100-80gb", {"network.bandwidth": "100 Gb/s"})
@@ -15,21 +16,30 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import CatalogError, ClusterError
 from podsim.hardware.catalog import cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.catalog.measured_schema import FORMAT
-from podsim.hardware.cluster_names import MOST_NODES, enough_nodes, read_spec, server_of, unknown_cluster
+from podsim.hardware.cluster_names import (
+    MOST_NODES,
+    enough_nodes,
+    nodes_of,
+    read_spec,
+    server_of,
+    unknown_cluster,
+)
 from podsim.hardware.measured_host import Host, measured_host
 from podsim.hardware.mig.mig_host import slice_host
-from podsim.hardware.nvlink import inside_link, reach_share
+from podsim.hardware.nvlink import changed_link, inside_link, reach_share
 from podsim.hardware.overrides import (
     COLLECTIVE_READERS,
     GPU_KEYS,
+    ROUTINGS,
     Reader,
+    change_adapters,
     change_collectives,
     change_link,
     change_system,
@@ -38,8 +48,9 @@ from podsim.hardware.overrides import (
     read_overrides,
     words,
 )
-from podsim.hardware.parts import Gpu, Link, Nic, System
+from podsim.hardware.parts import Gpu, Link, System
 from podsim.hardware.physical_sense import check_possible, doubtful_values
+from podsim.hardware.torus_slices import cut_system, read_torus, slice_name, torus_system
 from podsim.hardware.userfile import read_toml, user_file
 from podsim.memo import hashed_once
 from podsim.units import format_quantity
@@ -51,6 +62,9 @@ CLUSTER_KEYS: dict[str, Reader] = {
     "fabric": words(*FABRICS),
     "nics": count(0, 1_000),
     "power": quantity("W"),
+    "torus": read_torus,
+    "fabric.routing": words(*ROUTINGS),
+    "fabric.seed": count(0, 1_000_000),
     "network.bandwidth": quantity("B/s"),
     "network.latency": quantity("s"),
     "nvlink.bandwidth": quantity("B/s"),
@@ -60,7 +74,7 @@ CLUSTER_KEYS: dict[str, Reader] = {
     **COLLECTIVE_READERS,
 }
 """The keys that may override values of a cluster, with their readers."""
-_ALIASES = {"gpu": "gpu.name", "network.nics": "nics"}
+_ALIASES = {"gpu": "gpu.name", "network.nics": "nics", "fabric.kind": "fabric", "routing": "fabric.routing"}
 _NO_NETWORK = Link(name="none", bandwidth=0.0)
 
 
@@ -80,6 +94,10 @@ class Cluster:
     """The number of adapters of a node that carry training traffic."""
     fabric: str
     """The kind of network: infiniband, roce, efa, slingshot, ethernet, none."""
+    routing: str = ""
+    """The choice among equal routes: adaptive, ecmp, destination, static; empty for the usual one of the fabric."""
+    seed: int = 0
+    """count. The seed of the hash with which ecmp chooses."""
     source: str
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
     """SI. The published figures: hpl, rpeak, power, storage, switches."""
@@ -148,6 +166,11 @@ class Cluster:
         return self.nics * self.network.bandwidth
 
     @property
+    def route_choice(self) -> str:
+        """The choice among equal routes. InfiniBand's switches route adaptively unless told otherwise, others hash."""
+        return self.routing or ("adaptive" if self.fabric == "infiniband" else "ecmp")
+
+    @property
     def summary(self) -> str:
         """A line of text with the GPUs and links."""
         inside = f"{self.nvlink.name} {format_quantity(self.nvlink.bandwidth, 'B/s')} per GPU"
@@ -200,7 +223,7 @@ class Cluster:
         if gpus == self.gpus:
             return self
         per = self.gpus_per_node
-        nodes = _nodes_of(gpus, per, self.system.trays, self.nodes)
+        nodes = nodes_of(gpus, per, self.system.trays, self.nodes)
         if not nodes:
             low, high = gpus // per * per, min(ceil(gpus / per) * per, self.gpus)
             raise ClusterError(
@@ -209,19 +232,10 @@ class Cluster:
             ).offer(gpus=high)
         changed: dict[str, Any] = {"nodes": nodes}
         if (part := gpus // nodes) < per:
-            nics, trays = ceil(self.nics * part / per), ceil(self.system.trays * part / per)
             link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * reach_share(self.system, part))
-            system = replace(self.system, gpus=part, nics=nics, trays=trays, datasheet={})
-            changed |= {"system": system, "nics": nics, "nvlink": link}
-        count = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
-        return replace(self, name=f"{self.name} ({count})", published={}, **changed)
-
-
-def _nodes_of(gpus: int, per: int, trays: int, most: int) -> int:
-    """The number of nodes of a job: a part of one, whole nodes, or as many trays of each rack; 0 if impossible."""
-    tray = per // trays
-    counts = range(ceil(gpus / per), min(gpus // tray, most) + 1)
-    return 1 if gpus <= per else next((nodes for nodes in counts if gpus % (nodes * tray) == 0), 0)
+            system = cut_system(self.system, self.nics, part)
+            changed |= {"system": system, "nics": system.nics, "nvlink": link}
+        return replace(self, name=f"{self.name} ({gpus} GPU{'s' * (gpus > 1)})", published={}, **changed)
 
 
 def cluster_names() -> tuple[str, ...]:
@@ -255,11 +269,8 @@ def load_cluster(
         if not late:
             return base
         changed = _change_cluster(base, late, dict.fromkeys(late, "the user"))
-        if changed.nodes == base.nodes:
-            return changed
-        return replace(
-            changed, name=f"{base.name.partition(':')[0]}:{changed.nodes}"
-        )  # the name states the nodes
+        label = base.name.partition(":")[0]  # the name states the nodes
+        return changed if changed.nodes == base.nodes else replace(changed, name=f"{label}:{changed.nodes}")
     path = Path(spec.strip())
     table = read_toml(path)
     if table.get("format") == FORMAT:
@@ -308,7 +319,10 @@ def _catalog_cluster(text: str) -> Cluster:
         raise ClusterError(
             f"{text.strip()[:80]}: {server} is counted in nodes, as {server}:{spec.nodes}; for units: {pods}"
         )
-    system = load_system(server)
+    system, slices = load_system(server), spec.nodes or 1
+    if spec.torus is not None:
+        part = cut_system(system, system.nics, prod(spec.torus.shape), spec.torus)
+        return _make_cluster(slice_name(spec.name, spec.torus, slices), part, slices, system.source)
     nodes = ceil((spec.gpus or 1) / system.gpus) if spec.nodes is None else spec.nodes
     cluster = _make_cluster(
         f"{system.name}:{nodes}" if nodes > 1 else system.name, system, nodes, system.source
@@ -364,36 +378,21 @@ def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapp
         raise (CatalogError if unknown else ClusterError)("; ".join(problems))
     gpu = load_gpu(values["gpu.name"]) if "gpu.name" in values else cluster.gpu
     system = change_system(cluster.system, gpu, values)
+    if "torus" in values:
+        system = torus_system(system, values["torus"])
+        values = {"nics": system.nics, **values}
     if values.get("fabric") == "none":
         values = {"nics": 0, **values}
     network = _NO_NETWORK if values.get("fabric") == "none" else cluster.network
     fields: dict[str, Any] = {key: values[key] for key in ("nodes", "nics", "fabric") if key in values}
+    fields |= {key: values[f"fabric.{key}"] for key in ("routing", "seed") if f"fabric.{key}" in values}
     fields["collectives"] = change_collectives(cluster.collectives, values)
-    fields["nvlink"] = change_link(_change_inside_link(cluster, system), values, "nvlink")
+    fields["nvlink"] = change_link(changed_link(cluster.nvlink, cluster.system, system), values, "nvlink")
     fields["network"] = change_link(network, values, "network")
     origin = "; ".join([cluster.source, *(f"{key}: {text}" for key, text in origins.items())])
     notes = {**cluster.notes, **{key: f"set by {origins[key]}" for key in given}}
     fields["remarks"] = doubtful_values(system, cluster.system, fields["nvlink"], fields["network"])
     changed = replace(cluster, system=system, source=origin, notes=notes, published={}, **fields)
     if {"nics", "fabric", "network.bandwidth", "network.latency"} & set(values):
-        return replace(changed, system=_match_system(changed))
+        return replace(changed, system=change_adapters(system, changed.network, changed.nics, changed.fabric))
     return changed
-
-
-def _change_inside_link(cluster: Cluster, system: System) -> Link:
-    """The link of a GPU inside a node, after the system changed."""
-    if system.gpu == cluster.gpu and system.gpus == cluster.gpus_per_node:
-        return cluster.nvlink
-    link = inside_link(system)
-    share = reach_share(cluster.system, system.gpus) if system.gpus < cluster.gpus_per_node else 1.0
-    return replace(link, bandwidth=link.bandwidth * share)
-
-
-def _match_system(cluster: Cluster) -> System:
-    """The system of a cluster with adapters that match the cluster's network."""
-    system, link = cluster.system, cluster.network
-    if not cluster.nics:
-        return replace(system, nic=None, nics=0, datasheet={})
-    sold = system.nic or Nic(name="as given", ports=1, bandwidth=0.0, kind=cluster.fabric)
-    nic = replace(sold, bandwidth=link.bandwidth, latency=link.latency, kind=cluster.fabric)
-    return replace(system, nic=nic, nics=cluster.nics, datasheet={})

@@ -2,6 +2,7 @@
 
     dgx-a100:64   64 nodes of a system       64xh100   64 GPUs, in servers of the catalog
     8xdgx-h100    8 nodes of a system        h100      one server of the catalog with that GPU
+    tpu-v4:64     a slice of 64 chips        2x v6e-256   two slices (podsim.hardware.torus_slices)
     selene        a cluster of the catalog   superpod-a100:2su   scalable units of one
 
 Case, spaces, underscores and the maker's name do not matter: "NVIDIA H100 80GB HBM3" is h100-80gb.
@@ -11,12 +12,15 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from math import ceil
 from typing import NamedTuple
 
 from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
 from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.mig.mig_host import host_of
 from podsim.hardware.overrides import read_count
+from podsim.hardware.parts import TorusLinks
+from podsim.hardware.torus_slices import named_links, slice_text
 
 MOST_NODES = 100_000
 """The largest number of nodes; more than three times the largest machine ever built."""
@@ -24,6 +28,11 @@ MOST_NODES = 100_000
 _SPEC = re.compile(r"([^:]+?)(?::\s*([^:]*?)\s*(su)?)?", re.IGNORECASE)
 _COUNTED = re.compile(
     r"(?P<number>[\d,]{1,9})\s*(?:[x*]\s*|\s)(?P<name>[a-z].*)|(?P<first>[a-z].*?)\s*[x*]\s*(?P<last>\d[\d,]{0,8})",
+    re.IGNORECASE,
+)
+_SLICED = re.compile(
+    r"(?:(?P<count>\d[\d,]{0,6})\s*[x*]?\s*(?=[a-z]))?(?P<name>[a-z][\w -]*?)\s*(?P<sign>[-:])\s*"
+    r"(?P<size>\d{1,4}(?:\s*x\s*\d{1,4}){1,2}|\d[\d,]{0,8})(?P<twisted>[-_ ]twisted)?",
     re.IGNORECASE,
 )
 _KINDS = ("cluster", "system", "gpu")
@@ -39,6 +48,8 @@ class Spec(NamedTuple):
     in_units: bool = False
     """Whether `nodes` counts scalable units."""
     gpus: int | None = None
+    torus: TorusLinks | None = None
+    """The torus of each node, where the text names a slice."""
 
 
 def read_spec(text: str) -> Spec:
@@ -47,6 +58,8 @@ def read_spec(text: str) -> Spec:
     Raises CatalogError for text that is none, and ClusterError for an impossible number, or for a GPU's name with a
     number that may count GPUs or servers.
     """
+    if sliced := _read_slices(text):
+        return sliced
     if counted := _COUNTED.fullmatch(text.strip()):
         name = catalog_name(counted["name"] or counted["first"])
         kind, _ = find(name) or ("", "")
@@ -72,6 +85,31 @@ def read_spec(text: str) -> Spec:
             f"--on {server}:{nodes} ({nodes * load_system(server).gpus} GPUs)"
         ).offer(on=name, gpus=nodes)
     return Spec(name, nodes, unit is not None)
+
+
+def nodes_of(gpus: int, per: int, trays: int, most: int) -> int:
+    """The number of nodes of a job: a part of one, whole nodes, or as many trays of each rack; 0 if impossible."""
+    tray = per // trays
+    counts = range(ceil(gpus / per), min(gpus // tray, most) + 1)
+    return 1 if gpus <= per else next((nodes for nodes in counts if gpus % (nodes * tray) == 0), 0)
+
+
+def is_slice(text: str) -> bool:
+    """Whether a text names slices of a torus. Raises ClusterError for what is no slice."""
+    return _read_slices(text) is not None
+
+
+def _read_slices(text: str) -> Spec | None:
+    """The parts of a text that names slices of a torus; None for other text."""
+    sliced = _SLICED.fullmatch(text.strip())
+    chip = catalog_name(sliced["name"]) if sliced else ""
+    server = server_of(chip) if (find(chip) or ("",))[0] == "gpu" else ""
+    torus = load_system(server).torus if server else None
+    if sliced is None or torus is None:
+        return None
+    chip, parts = load_system(server).gpu.name, slice_text(sliced)
+    slices = _count(str(parts.slices), chip, "slices")
+    return Spec(chip, slices, torus=named_links(torus, parts, chip))
 
 
 def server_of(gpu: str) -> str:

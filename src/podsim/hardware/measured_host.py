@@ -31,6 +31,10 @@ from podsim.hardware.catalog.measured_schema import HostEntry, read_host_entry
 from podsim.hardware.parts import Cpu, Gpu, Link, Pcie, Ssd, System
 
 Floats = npt.NDArray[np.float64]
+_BUSY = 0.1
+"""The share of the processors that other programs may use before it is said."""
+_LARGE_ERROR = 0.2
+"""The error of the kernel law beyond which it is said; about 0.1 on idle machines."""
 _ARCHITECTURES = {7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell", 12: "blackwell"}
 """The architecture of each major number of the compute capability."""
 
@@ -73,6 +77,21 @@ class Host:
     """1/s. The rate of operations on names, by mdtest's names."""
     images: Mapping[int, float] = field(default_factory=dict, hash=False)
     """1/s. The rate of images in ResNet-50 training, by number of ranks."""
+    others: float = 0.0
+    """share. The share of the processors that other programs used while it was measured."""
+    law_error: float = 0.0
+    """share. The mean absolute error of the kernel law over the rows that it was fitted to."""
+
+    @property
+    def warning(self) -> str:
+        """What makes predictions from these measurements unsure; "" if nothing does."""
+        reasons = []
+        if self.others > _BUSY:
+            reasons.append(f"other programs used {self.others:.0%} of the processors while it was measured")
+        if self.law_error > _LARGE_ERROR:
+            reasons.append(f"the kernel law is off by {self.law_error:.0%} on its own rows")
+        name = Path(self.file).name[-80:]
+        return f"{name}: {'; '.join(reasons)}; measure again on an idle machine" if reasons else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +113,7 @@ def measured_host(table: Mapping[str, Any], path: Path) -> Measured:
         name=entry.name, source=entry.source, system=_system(entry, gpu),
         link=Link(name=entry.link.name, bandwidth=entry.link.bandwidth, latency=entry.link.latency),
         host=Host(
-            file=str(path), names=dict(entry.names),
+            file=str(path), names=dict(entry.names), others=entry.others, law_error=entry.law_error,
             share=1.0 if gpu.architecture != "cpu" else min(entry.processor.cores / entry.ranks, 1.0),
             images={entry.images.ranks: entry.images.rate} if entry.images else {},
             exchanges=tuple(Exchange(**row.model_dump()) for row in entry.exchange),

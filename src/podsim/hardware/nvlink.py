@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, pairwise, permutations, product
 
@@ -48,10 +49,23 @@ Pair = tuple[int, int]
 def inside_link(system: System) -> Link:
     """The link of a GPU to the others of its node: its NVLinks if they reach all of them, else its PCI Express slot."""
     gpu = system.gpu
+    if system.topology == "wafer":
+        return Link(name="wafer fabric", bandwidth=gpu.nvlink)
     joined = system.topology not in ("pcie", "pcie-root", "nvlink-pair") and not gpu.bridge
     if gpu.nvlink and (joined or (system.topology == "nvlink-pair" and system.gpus == 2)):
-        return Link(name="NVLink", bandwidth=gpu.nvlink, latency=gpu.nvlink_latency)
+        return Link(
+            name="ICI" if system.torus else "NVLink", bandwidth=gpu.nvlink, latency=gpu.nvlink_latency
+        )
     return slot_link(system)
+
+
+def changed_link(link: Link, before: System, system: System) -> Link:
+    """The link of a GPU inside a node, after the system changed."""
+    if system.gpu == before.gpu and system.gpus == before.gpus:
+        return link
+    new = inside_link(system)
+    share = reach_share(before, system.gpus) if system.gpus < before.gpus else 1.0
+    return replace(new, bandwidth=new.bandwidth * share)
 
 
 def slot_link(system: System) -> Link:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from podsim.errors import CatalogError, UnitError, unknown_name
-from podsim.hardware.parts import PEAKS, Gpu, Link, System
+from podsim.hardware.parts import PEAKS, Gpu, Link, Nic, System
+from podsim.hardware.torus_slices import cut_system
 from podsim.units import format_quantity, parse_quantity
 
 LIMITS: dict[str, tuple[float, float]] = {
@@ -86,6 +87,9 @@ def words(*allowed: str) -> Reader:
 
     return read
 
+
+ROUTINGS = ("adaptive", "ecmp", "destination", "static")
+"""The ways in which switches choose among equal routes."""
 
 COLLECTIVE_KEYS: dict[str, tuple[str, ...]] = {
     "nccl": (),
@@ -206,6 +210,8 @@ def change_system(system: System, gpu: Gpu, values: Mapping[str, Any]) -> System
     gpus, power = values.get("gpus_per_node", system.gpus), values.get("power", system.power)
     if changed == system.gpu and gpus == system.gpus and power == system.power:
         return system
+    if system.torus is not None and gpus != system.gpus:
+        system = cut_system(system, system.nics, gpus)
     system = replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
     if changed.bridge or not changed.nvlink:  # cards without NVLink to all others leave PCI Express
         topology = "pcie-root" if system.topology == "pcie-root" else "pcie"
@@ -220,3 +226,12 @@ def change_link(link: Link, values: Mapping[str, Any], which: str) -> Link:
         bandwidth=values.get(f"{which}.bandwidth", link.bandwidth),
         latency=values.get(f"{which}.latency", link.latency),
     )
+
+
+def change_adapters(system: System, link: Link, nics: int, fabric: str) -> System:
+    """The system with adapters that match a cluster's network."""
+    if not nics:
+        return replace(system, nic=None, nics=0, datasheet={})
+    sold = system.nic or Nic(name="as given", ports=1, bandwidth=0.0, kind=fabric)
+    nic = replace(sold, bandwidth=link.bandwidth, latency=link.latency, kind=fabric)
+    return replace(system, nic=nic, nics=nics, datasheet={})

@@ -9,6 +9,7 @@ Number formats give the bytes of an element and the GPU's peak for its matrix pr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
@@ -35,10 +36,11 @@ class Gpu:
 
     name: str
     architecture: str
-    """The architecture: volta, turing, ampere, hopper, blackwell."""
+    """The architecture: volta, turing, ampere, hopper, blackwell, tpu, wafer."""
     compute_capability: float
-    """factor. The CUDA compute capability."""
+    """factor. The CUDA compute capability; 0 where there is no CUDA."""
     sms: int
+    """The number of multiprocessors; of a TPU, of its TensorCores."""
     clock: float
     """Hz. The boost clock."""
     peaks: Mapping[str, float] = field(hash=False)
@@ -54,6 +56,7 @@ class Gpu:
     power: float
     """W. The limit of the board's power."""
     nvlinks: int
+    """The number of NVLinks; of a TPU, of its links to neighbours (ICI)."""
     nvlink_bandwidth: float
     """B/s. The bandwidth of one NVLink, in one direction."""
     pcie_generation: int
@@ -72,6 +75,16 @@ class Gpu:
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def streams_weights(self) -> bool:
+        """Whether weights stream through it layer by layer, as through a wafer."""
+        return self.architecture == "wafer"
+
+    @property
+    def has_fused_attention(self) -> bool:
+        """Whether attention need not store its scores: compute capability 7.5 or newer, and wafers."""
+        return self.compute_capability >= 7.5 or self.streams_weights
 
     @property
     def nvlink(self) -> float:
@@ -157,6 +170,12 @@ class Cpu:
     """W. The power of one socket."""
     vendor: str
     """The vendor: amd, intel, nvidia."""
+    socket_links: int = 0
+    """The number of links to the other socket; 0 if unknown."""
+    socket_bandwidth: float = 0.0
+    """B/s. The bandwidth of one such link, in one direction."""
+    socket_name: str = ""
+    """The name of such links: xGMI, UPI."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -186,6 +205,32 @@ class Ssd:
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TorusLinks:
+    """The torus of links between the accelerators of a system, and the slices that it may be cut into."""
+
+    shape: tuple[int, ...]
+    """count. The chips along each axis."""
+    pod: tuple[int, ...]
+    """count. The chips along each axis of the largest torus."""
+    cube: int = 0
+    """count. The side of the blocks that optical switches join to any torus; 0 where slices are cut out of the pod."""
+    slices: tuple[tuple[int, ...], ...] = ()
+    """count. The shapes of the slices that are no multiples of a cube."""
+    cores: int = 1
+    """The number by which names of slices count a chip: v5p-128 has 64 chips."""
+    twisted: bool = False
+    """Whether the links around the short axes shift by half of the long ones."""
+
+    @property
+    def wraps(self) -> tuple[bool, ...]:
+        """Whether the links of each axis close to a ring."""
+        if self.cube:
+            closed = all(side % self.cube == 0 for side in self.shape)
+            return tuple(closed for _ in self.shape)
+        return tuple(side == most for side, most in zip(self.shape, self.pod, strict=True))
+
+
 @hashed_once
 @dataclass(frozen=True, kw_only=True)
 class System:
@@ -201,8 +246,8 @@ class System:
     nvswitch: NvSwitch | None
     nvswitches: int
     topology: str
-    """The topology of its GPUs: nvswitch, cube-mesh, nvlink-mesh, nvlink-pair; pcie (over switches) or pcie-root (over
-    the processors' root complexes)."""
+    """The topology of its GPUs: nvswitch, cube-mesh, nvlink-mesh, nvlink-pair, torus; pcie (over switches) or pcie-root
+    (over the processors' root complexes)."""
     nic: Nic | None
     nics: int
     """The number of compute adapters."""
@@ -219,6 +264,16 @@ class System:
     """The switch that its compute adapters connect to in a large cluster."""
     trays: int = 1
     """The number of its host servers: 1, or the compute trays of a rack."""
+    boot_ssd: Ssd | None = None
+    """The drive that the operating system starts from."""
+    boot_ssds: int = 0
+    """The number of such drives, mirrored."""
+    management: float = 0.0
+    """B/s. The bandwidth of the port of its management controller (BMC); 0 if unknown."""
+    is_storage_on_switches: bool = False
+    """Whether storage adapters and drives connect to PCIe switches, as GPUs do, and not to processors."""
+    infrastructure: str = ""
+    """The name of its storage and management networks and its racks in the catalog; empty if none is known."""
     unit: int = 0
     """The number of nodes of a scalable unit, which share one leaf switch per rail; 0 if undefined."""
     network_speed: float = 1.0
@@ -231,9 +286,21 @@ class System:
     """The other features: tpm, secure_boot, self_encrypting, raid (of the data drives)."""
     collectives: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The usual settings of collectives on its nodes, by key of a `[collectives]` table."""
+    torus: TorusLinks | None = None
+    """The torus that joins its accelerators; None if other links do."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def usable_storage_ports(self) -> int:
+        """The number of ports of all storage adapters that their slots can feed at line rate."""
+        if self.storage_nic is None:
+            return 0
+        slot = self.pcie.bandwidth if self.pcie else math.inf
+        return self.storage_nics * int(
+            min(self.storage_nic.ports, max(slot // self.storage_nic.bandwidth, 1))
+        )
 
 
 Peak = Literal["fp64", "fp64_tensor", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]

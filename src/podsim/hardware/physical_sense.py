@@ -31,7 +31,7 @@ def impossible_values(system: System) -> tuple[str, ...]:
             f"power {_text(system.power, 'W')} is less than its GPUs take: {system.gpus} x {_text(gpu.power, 'W')} = "
             f"{_text(need, 'W')}; give the power of the node, say {_text(1.4 * need, 'W')}, or fewer GPUs"
         )
-    if not _SWEEPS[0] <= sweeps <= _SWEEPS[1] and gpu.architecture != "cpu":
+    if not _SWEEPS[0] <= sweeps <= _SWEEPS[1] and gpu.architecture not in ("cpu", "wafer"):
         problems.append(
             f"gpu.memory_bandwidth {_text(gpu.memory_bandwidth, 'B/s')} reads gpu.memory {_text(gpu.memory, 'B')} in "
             f"{_text(1 / sweeps, 's')}; GPUs take {_text(1 / _SWEEPS[1], 's')} to {_text(1 / _SWEEPS[0], 's')}"

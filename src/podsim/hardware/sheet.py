@@ -8,6 +8,7 @@ from typing import Any
 from podsim.errors import CatalogError, unknown_name
 from podsim.hardware import catalog
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.cluster_names import is_slice
 from podsim.hardware.sheet_parts import (
     cpu_rows,
     gpu_sections,
@@ -46,7 +47,7 @@ def sheet(name: str, overrides: Mapping[str, object] | None = None) -> Sheet:
         gpu = catalog.load_gpu(name, overrides)
         return Sheet(name=gpu.name, kind="gpu", title=f"{gpu.name}: MIG instance", sections=gpu_sections(gpu))
     if entry is None:
-        if ":" not in name and not name.strip().lower().endswith(".toml"):
+        if ":" not in name and not name.strip().lower().endswith(".toml") and not is_slice(name):
             raise CatalogError(unknown_name("name", name, sheet_names()))
         return cluster_sheet(load_cluster(name, overrides))
     kind, key = entry

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.fabrics.infrastructure import infrastructure_of
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.parts import System
 from podsim.hardware.sheet_parts import peak_unit
@@ -119,6 +121,13 @@ def _network(system: System) -> Iterator[Row]:
         nic = system.storage_nic
         yield word_row(system, "storage adapter", nic.name, field="storage_nic")
         yield given_row(system, "storage_nics", "storage adapters")
+        slot = (
+            f"; a slot of {quantity_text(system.pcie.bandwidth, 'B/s', bits=True)} feeds no more"
+            if system.pcie
+            else ""
+        )
+        how = f"{system.storage_nics} cards x {system.usable_storage_ports // system.storage_nics}{slot}"
+        yield derived_row("usable storage ports", system.usable_storage_ports, "", how)
         yield derived_row(
             "storage network, one direction",
             system.storage_nics * nic.ports * nic.bandwidth,
@@ -135,6 +144,12 @@ def _host(system: System) -> Iterator[Row]:
     cpu = system.cpu
     yield word_row(system, "CPU", cpu.name, field="cpu")
     yield given_row(system, "cpus", "CPUs")
+    if cpu.socket_links:
+        how = f"{cpu.socket_links} links of {quantity_text(cpu.socket_bandwidth, 'B/s')}"
+        rate = cpu.socket_links * cpu.socket_bandwidth
+        yield derived_row(f"{cpu.socket_name} between sockets, one direction", rate, "B/s", how)
+    if system.management:
+        yield given_row(system, "management", "port for management (BMC)", "B/s", bits=True)
     yield derived_row("cores", system.cpus * cpu.cores, "", f"{system.cpus} x {cpu.cores}")
     yield given_row(cpu, "memory_bandwidth", "memory bandwidth per CPU", "B/s")
     how = f"{system.cpus} x {quantity_text(cpu.memory_bandwidth, 'B/s')}"
@@ -157,6 +172,10 @@ def _drives(system: System) -> Iterator[Row]:
     )
     for label, rate in (("cache, read", ssd.read_bandwidth), ("cache, write", ssd.write_bandwidth)):
         yield derived_row(label, many * rate, "B/s", f"{many} x {quantity_text(rate, 'B/s')}, striped")
+    if boot := system.boot_ssd:
+        yield word_row(system, "boot drive", boot.name, field="boot_ssd")
+        yield given_row(system, "boot_ssds", "boot drives")
+        yield derived_row("boot capacity", boot.capacity, "B", "mirrored")
 
 
 def _power(system: System) -> Iterator[Row]:
@@ -171,6 +190,7 @@ def cluster_sections(cluster: Cluster) -> tuple[Section, ...]:
     own = [Section(title="Cluster", rows=tuple(_totals(cluster)))]
     for title, rows in (
         ("Compute fabric", tuple(_fabric(cluster))),
+        ("All networks, racks and cables", tuple(_surroundings(cluster))),
         ("Published", tuple(_published(cluster))),
         ("Doubts", tuple(_doubts(cluster))),
     ):
@@ -229,6 +249,18 @@ def _fabric(cluster: Cluster) -> Iterator[Row]:
     ports = system.switch.ports
     tree = fat_tree(nodes=cluster.hosts, rails=cluster.rails, unit=cluster.hosts_per_leaf, ports=ports)
     yield word_row(system, "switch", f"{system.switch.name}, {ports} ports", field="switch")
+    how = "NCCL leaves it out unless told: --sharp (NCCL_COLLNET_ENABLE=1)" if system.switch.sharp else ""
+    adds = "yes" if system.switch.sharp else "no"
+    yield Row(
+        label="reduces in the switch (SHARP)", value=None, unit="", text=adds, how=how, source="derived"
+    )
+    usual = "InfiniBand's own" if cluster.route_choice == "adaptive" else "the usual one of such switches"
+    how = (
+        "--set fabric.routing"
+        if cluster.routing
+        else f"{usual}; --set fabric.routing=ecmp, destination or static"
+    )
+    yield Row(label="routing", value=None, unit="", text=cluster.route_choice, how=how, source="derived")
     yield derived_row("scalable units", tree.units, "", f"{cluster.nodes} nodes / {system.unit}, rounded up")
     yield derived_row("leaf switches", tree.leaves, "", f"{tree.units} units x {tree.rails} rails")
     even = "each leaf has as many links to every spine that it reaches"
@@ -254,6 +286,40 @@ def _fabric(cluster: Cluster) -> Iterator[Row]:
     yield derived_row(
         "cables per unit, below the spines", per_unit, "", "node to leaf and leaf to spine / units"
     )
+
+
+def _surroundings(cluster: Cluster) -> Iterator[Row]:
+    """Storage and management networks, racks and cables, and what published counts leave open."""
+    machine = infrastructure_of(cluster)
+    if machine is None:
+        return
+    for network in machine.networks[1:]:
+        ends = ", ".join(f"{count:,} of {name}" for name, count in network.ends.items())
+        layers = " + ".join(str(count) for count in (network.leaves, network.spines, network.cores) if count)
+        how = "; ".join(filter(None, (f"{layers} {network.switch} for {ends}", network.note)))
+        yield derived_row(f"switches, {network.name} network", network.switches, "", how)
+    yield derived_row(
+        "InfiniBand switches", machine.infiniband_switches, "",
+        " + ".join(f"{n.switches} {n.name}" for n in machine.networks if n.kind == "infiniband"),
+    )  # fmt: skip
+    if printed := cluster.published.get("switches"):
+        rest = printed - machine.infiniband_switches
+        how = f"{printed:,.0f} published, less {machine.infiniband_switches}: {abs(rest) / printed:.1%} unexplained"
+        yield derived_row("InfiniBand switches left open", rest, "", how)
+    yield derived_row("switches of all kinds", machine.switches, "", "with Ethernet for management")
+    yield derived_row("cables of all networks", machine.cables, "", "ends, leaf to spine, spine to core")
+    for label, networks in (
+        ("length of InfiniBand cables", [n for n in machine.networks if n.kind == "infiniband"]),
+        ("length of all cables", machine.networks),
+    ):
+        metres = sum(network.length for network in networks)
+        yield replace(
+            derived_row(label, metres, "m", "rows, racks and rises of the floor"),
+            text=f"{metres / 1e3:,.1f} km",
+        )
+    for name, count in machine.racks.items():
+        yield derived_row(f"racks of {name}", count, "", "by the counts of a rack in the catalog")
+    yield derived_row("power of a rack of nodes, maximum", machine.rack_power, "W", "its nodes")
 
 
 def _doubts(cluster: Cluster) -> Iterator[Row]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podsim.errors import TableError
+from podsim.foreign_files import read_bytes
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part
 from podsim.hardware.fabrics.xml_tree import MOST_BYTES, Element, parse_xml
 
@@ -36,11 +37,7 @@ MOST_NVLINKS = 1024
 
 def read_topology(path: Path | str) -> Node:
     """The server that a file describes. Raises TableError as parse_topology does, and for an unreadable file."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise TableError(f"{str(path)[-200:]}: cannot be read: {error}") from None
+    data = read_bytes(path, most=MOST_BYTES, error=TableError, hint="no topology is")
     return parse_topology(data, name=Path(path).name)
 
 

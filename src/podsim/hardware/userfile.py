@@ -11,12 +11,12 @@ bandwidth = "100 Gb/s"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import podsim.foreign_files as foreign
 from podsim.errors import CatalogError
 
 LARGEST = 64_000
@@ -55,15 +55,7 @@ def parse_user_file(text: str, file: str, stem: str) -> UserFile:
 
 
 def _parse_toml(text: str, file: str) -> dict[str, Any]:
-    longest = max(map(len, text.splitlines()), default=0)
-    if longest > LONGEST:
-        raise CatalogError(
-            f"{file} has a line of {longest:,} characters; a cluster file has at most {LONGEST:,}"
-        )
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CatalogError(f"{file} is not TOML: {str(error)[:200]}") from None
+    return foreign.read_toml(text, name=file, error=CatalogError, longest=LONGEST)
 
 
 def user_file(table: dict[str, Any], file: str, stem: str) -> UserFile:
@@ -101,22 +93,4 @@ def _flatten(table: Mapping[str, object], above: str = "", depth: int = 0) -> It
 
 
 def _read_text(path: Path) -> str:
-    try:
-        if not path.exists():
-            raise CatalogError(f"{str(path)[-200:]}: no such file")
-        if not path.is_file():
-            raise CatalogError(f"{str(path)[-200:]} is not a regular file; expected a TOML file")
-        size = path.stat().st_size
-        if size > LARGEST:
-            raise CatalogError(
-                f"{str(path)[-200:]} has {size:,} bytes; a cluster file has at most {LARGEST:,}"
-            )
-        return path.read_bytes().decode("utf-8")
-    except CatalogError:
-        raise
-    except UnicodeDecodeError as error:
-        raise CatalogError(
-            f"{str(path)[-200:]} is not UTF-8 text: {error.reason} at byte {error.start}"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise CatalogError(f"{str(path)[-200:]!r} cannot be read: {error}") from None
+    return foreign.read_text(path, most=LARGEST, error=CatalogError, hint="no cluster file is")

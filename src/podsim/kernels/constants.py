@@ -41,7 +41,7 @@ UNITS = {
     "ceiling": "1", "fill": "1", "bandwidth_share": "1", "store": "1", "startup": "B", "latency": "s",
     "sharpness": "1", "reduction": "1", "split_latency": "s", "unaligned": "1",
     "batched": "1", "step": "s", "step_far": "s", "quantise": "1", "quantise_latency": "s",
-    "odd": "1", "shallow": "1", "shallow_step": "s", "sustained": "1",
+    "odd": "1", "shallow": "1", "shallow_step": "s", "sustained": "1", "tile": "1",
     "share": "1", "share_64": "1", "share_128": "1", "tail": "1",
     "backward_64": "1", "backward_128": "1", "backward_fill": "1", "near": "B", "far": "B", "spill": "1",
 }  # fmt: skip
@@ -134,6 +134,8 @@ class GemmConstants:
     """s. The time of such a kernel for each 32 of k of a wave of 128 x 128 tiles."""
     sustained: float = 1.0
     """share. The share of the ceiling that is left at the clock of long runs."""
+    tile: float = 0.0
+    """count. The side of a systolic array, whose law then holds; 0 for the tensor cores of a GPU."""
 
 
 LENDER = "a100-sxm4-80gb"
@@ -326,7 +328,7 @@ def _assemble(
     for key, part in table.get("gemm", {}).items():
         near = next((gemm[p] for p in (key, *_NEAREST.get(key, ())) if p in gemm), None)
         gemm[key] = _read(GemmConstants, part, f"{name}: gemm.{key}", near)
-        if near is None and name in known_kernels() and name != LENDER:
+        if near is None and name in known_kernels() and name != LENDER and not gemm[key].tile:
             gemm[key] = borrowing(gemm[key], part)
         corrections.pop(key, None)
         grid = folder.joinpath(f"{name}.{key}.npz")

@@ -40,6 +40,7 @@ from podsim.errors import PlanError, unknown_name
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import GemmConstants, gemm_constants, kernel_constants
 from podsim.kernels.gemm_correction import Correction
+from podsim.kernels.systolic import systolic_law
 
 Floats = npt.NDArray[np.float64]
 Layout = Literal["nn", "nt", "tn"]
@@ -249,6 +250,8 @@ def _chunk(
         constants = sustained(constants)
     width, result = operand_widths(precision, m, n), result_bytes(precision)
     widths = (width, 8.0 if kernel == "accumulating" else result)
+    if constants.tile:
+        return systolic_law(constants, peak, gpu.memory_bandwidth, shapes, widths)
     aligned = is_aligned(m, n, k, _OPERAND[precision], layout)
     is_plain = bool(aligned.all())
     seconds = gemm_law(constants, (gpu.sms, peak, gpu.memory_bandwidth), shapes, widths=widths,

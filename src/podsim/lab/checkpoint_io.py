@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires, load_part
 from podsim.results.lab_storage import MeasuredCheckpoint, MeasuredCheckpoints
 
+SLOW_DISK = "PODSIM_SLOW_DISK"
+"""environment variable that slows the writing of a rank by a factor, to see whether podsim why tells"""
 WRITERS = ("files", "dcp")
 _BUFFER = 32 << 20
 """B of random data that a part is cut from; each block begins elsewhere in it, so that no two are alike"""
@@ -169,6 +172,7 @@ class _Part:
 
     def __init__(self, job: CheckpointJob, wires: Wires) -> None:
         self.job, self.wires = job, wires
+        self.slow = max(float(os.environ.get(SLOW_DISK, "1")), 1.0)
         self.size, self.name = job.part(wires.rank), f"{job.folder}/rank-{wires.rank}.bin"
         self.data = memoryview(os.urandom(min(_BUFFER, max(2 * job.block, 1 << 20))))
         self.state = self._tensors() if job.writer == "dcp" else {}
@@ -201,8 +205,10 @@ class _Part:
         else:
             with self.job.place.writing(self.name) as file:
                 for block in self._blocks():
+                    begun = time.perf_counter()
                     while block:  # a nearly full drive takes a part of it
                         block = block[file.write(block) :]  # noqa: PLW2901
+                    time.sleep((self.slow - 1.0) * (time.perf_counter() - begun))
                 if flushed:
                     file.flush()
                     os.fsync(file.fileno())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.lab.program import Span
+from podsim.network.collectives.program import Span
 from podsim.network.collectives.table import EVERYWHERE
 
 PERIOD = 65_521

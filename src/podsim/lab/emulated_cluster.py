@@ -13,13 +13,15 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from podsim.errors import LabError
 from podsim.lab import links
+from podsim.lab.checkpoint_io import SLOW_DISK
 from podsim.lab.namespaces import configure, enter, own_user, unable, unshare
+from podsim.lab.port_counters import Injected, Watcher
 from podsim.lab.processes import end_of, fork, keeping_orphans, kill, stopped_by_signals, wait_all
 from podsim.lab.record import plain
 from podsim.lab.wires import load_torch
@@ -37,8 +39,12 @@ def perform(
     *,
     own: Callable[[Sequence[str]], int] | None = None,
     variable: str = "",
+    injected: Injected | None = None,
+    save: Path | None = None,
 ) -> int:
     """Exit status of the command, run by every rank: 0, or that of the first rank that failed.
+
+    injected: what is wrong with the cluster. save: the file that keeps what its ports carried.
 
     own: runs the command in this program instead of starting another one; its process already holds PyTorch.
     variable: environment variable that tells the command of its links. Raises LabError where namespaces cannot be
@@ -55,7 +61,7 @@ def perform(
     def stage() -> int:
         os.close(reader)
         with keeping_orphans():
-            return _stage(made, command, own, variable, writer)
+            return _stage(made, command, own, variable, writer, injected or Injected(), save)
 
     with stopped_by_signals():
         pid = fork(stage)
@@ -100,6 +106,8 @@ def _stage(
     own: Callable[[Sequence[str]], int] | None,
     variable: str,
     tell: int,
+    injected: Injected,
+    save: Path | None,
 ) -> int:
     """Make the cluster, run the ranks, and tell the parent what it cannot see from the exit status."""
     pids: dict[int, int] = {}
@@ -109,10 +117,11 @@ def _stage(
         )  # addresses here have no names, and it would say so
         if own is not None:
             load_torch()
-        spaces = _build(made)
+        spaces = _build(made, injected)
         for rank in range(made.ranks):
-            pids[rank] = fork(_rank(made, rank, spaces[rank], command, own, variable))
-        failed = wait_all(pids)
+            pids[rank] = fork(_rank(made, rank, spaces[rank], command, own, variable, injected))
+        with _watching(made, command, injected, pids, spaces, save):
+            failed = wait_all(pids)
     except KeyboardInterrupt:
         kill(pids.values())
         return _INTERRUPTED
@@ -129,13 +138,46 @@ def _stage(
     return os.waitstatus_to_exitcode(status)
 
 
-def _build(made: Emulated) -> dict[int, int]:
+@contextmanager
+def _watching(
+    made: Emulated, command: Sequence[str], injected: Injected, pids: dict[int, int], spaces: dict[int, int],
+    save: Path | None,
+) -> Iterator[None]:  # fmt: skip
+    """Watch the ports during the block; afterwards the record is in its file."""
+    if save is None and not injected.flap:
+        yield
+        return
+    until, end = os.pipe()
+    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    job = f"{' '.join(word for word in command[:3] if not word.startswith('-'))} on {made.cluster}"
+
+    def watcher() -> int:
+        os.close(end)
+        return Watcher(made=made, injected=injected, pids=pids).work(
+            spaces, own, until, save or Path(os.devnull), job
+        )
+
+    pid = fork(watcher)
+    os.close(until)
+    try:
+        yield
+    finally:
+        os.close(end)
+        os.close(own)
+        problem = end_of(os.waitpid(pid, 0)[1])
+    if problem and save is not None:
+        raise LabError(f"{save}: no record: the process that watched the ports {problem}")
+
+
+def _build(made: Emulated, injected: Injected) -> dict[int, int]:
     """Make all namespaces and links; a descriptor for each rank's. This process ends up among the bridges."""
     own_user()
     spaces = {rank: unshare() for rank in range(made.ranks)}
     unshare()
     holds = {rank: f"/proc/{os.getpid()}/fd/{space}" for rank, space in spaces.items()}
-    configure(list(links.fabric_links(made, holds)), list(links.fabric_shapes(made)))
+    swap = {rank: injected.plug(rank) for rank in range(made.ranks)}
+    shapes = list(links.fabric_shapes(made, injected.slow_link))
+    configure(list(links.fabric_links(made, holds, swap)), shapes)
     return spaces
 
 
@@ -146,14 +188,17 @@ def _rank(
     command: Sequence[str],
     own: Callable[[Sequence[str]], int] | None,
     variable: str,
+    injected: Injected,
 ) -> Callable[[], int]:
     """What a rank's process does."""
 
     def work() -> int:
         enter(space)
-        configure(list(links.rank_links(made, rank)), list(links.rank_shapes(made, rank)))
+        configure(list(links.rank_links(made, rank)), list(links.rank_shapes(made, rank, injected.slow_link)))
         _windows(made)
         os.environ.update(_environment(made, rank, variable))
+        if rank in injected.slow_disk:
+            os.environ[SLOW_DISK] = str(injected.slow_disk[rank])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if own is not None:
             return own(command)

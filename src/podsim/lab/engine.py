@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from podsim.lab.program import BARRIER, RECEIVE, RECEIVED, SEND, SENT, Program, Transfer
 from podsim.lab.wires import Wires
+from podsim.network.collectives.program import BARRIER, RECEIVE, RECEIVED, SEND, SENT, Program, Transfer
 
 
 class Engine:

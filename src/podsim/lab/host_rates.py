@@ -36,6 +36,8 @@ _SIZES = (1 << 12, 1 << 18, 1 << 22, 1 << 24)
 """B, as nccl-tests counts"""
 _FLOAT = 4
 _CALLS = 3
+_LONGEST = 1.0
+"""s of a call, or what is asked for each kernel, beyond which it is made once"""
 _TRIES = 2
 """the faster of two counts: another program that runs for a moment slows one of them"""
 
@@ -55,15 +57,17 @@ def measure_ranks(job: Measuring, wires: Wires, note: Note) -> dict[str, Any] | 
     """Kernels, exchanges and links of all ranks as plain values at rank 0; None at the others."""
     board, before = Board(wires), usage.mark()
     kernels: list[dict[str, Any]] = []
-    for kind, precision, shape, call in _kernels(job, wires):
-        note(f"{kind} of {' x '.join(map(str, shape))}")
+    each = len(PRODUCTS) + len(LINEARS)
+    count = each * len(job.precisions) + len(STREAMS) + 1 + len(PARTS) * job.parts
+    for number, (kind, precision, shape, call) in enumerate(_kernels(job, wires), 1):
+        note(f"kernel {number} of {count}: {kind} of {' x '.join(map(str, shape))}, {precision}")
         tries = [board.gather(timed(wires, call, job.seconds / _TRIES)) for _ in range(_TRIES)]
         seconds = min((each for each in tries if each is not None), key=sum, default=None)
         if seconds is not None:
             mean = sum(seconds) / len(seconds)
             row = {"name": kind, "precision": precision, "shape": list(shape), "seconds": mean}
             kernels.append(row | {"spread": max(seconds) / mean - 1})
-    sends = list(_sends(wires, board, note)) if wires.world > 1 else []
+    sends = list(_sends(wires, board, note, max(_LONGEST, job.seconds))) if wires.world > 1 else []
     used = board.gather(usage.since(before))
     if used is None:
         return None
@@ -125,15 +129,20 @@ def timed(wires: Wires, call: Callable[[], None], seconds: float) -> float:
     """s of one call, while all ranks call it.
 
     On processors that is the processor time of a call, times the ranks that share a core: what the clock on the wall
-    would say if no other program ran. Ranks are on one machine here.
+    would say if no other program ran. Ranks are on one machine here. A call that takes longer than `seconds`, or 1 s, is
+    made once.
     """
+    first, begun = time.process_time(), time.perf_counter()
     call()
+    alone, took = time.process_time() - first, time.perf_counter() - begun
     wires.barrier()
     if wires.backend == "nccl":
         return _timed_on_gpu(wires, call, seconds)
     crowd = usage.crowd(wires.world)
+    if took > max(_LONGEST, seconds):  # one call has to do
+        return alone * crowd
     count, start, end = 0, time.process_time(), time.perf_counter() + seconds
-    while count < _CALLS or time.perf_counter() < end:
+    while not count or time.perf_counter() < end:
         call()
         count += 1
     return (time.process_time() - start) / count * crowd
@@ -153,7 +162,7 @@ def _timed_on_gpu(wires: Wires, call: Callable[[], None], seconds: float) -> flo
     return float(first.elapsed_time(last)) * 1e-3 / count
 
 
-def _sends(wires: Wires, board: Board, note: Note) -> Iterator[dict[str, Any]]:
+def _sends(wires: Wires, board: Board, note: Note, longest: float) -> Iterator[dict[str, Any]]:
     """Collectives of 2, 4, … and all ranks, every rank in some group; then 4 B and more from rank to rank."""
     distributed = wires.torch.distributed
     counts = sorted(
@@ -166,17 +175,26 @@ def _sends(wires: Wires, board: Board, note: Note) -> Iterator[dict[str, Any]]:
         group = groups[wires.rank // count]
         for collective in COLLECTIVES:
             for size in _SIZES:
-                note(f"{collective} of {size:,} B on {count} ranks")
+                at = counts.index(count) * len(COLLECTIVES) + COLLECTIVES.index(collective) + 1
+                note(
+                    f"collective {at} of {len(counts) * len(COLLECTIVES)}: {collective} of {size:,} B on {count} ranks"
+                )
                 call = _call(wires, collective, size // _FLOAT, count, group)
-                times = board.gather(_many(wires, call))
+                times = board.gather(_many(wires, board, call, longest))
                 if times is not None:
                     seconds = sum(times) / len(times)
                     yield {"collective": collective, "ranks": count, "size": float(size), "seconds": seconds}
 
 
-def _many(wires: Wires, call: Callable[[], None]) -> float:
-    """s of one call of a collective; the faster of some tries."""
+def _many(wires: Wires, board: Board, call: Callable[[], None], longest: float) -> float:
+    """s of one call of a collective; the faster of some tries, or the first where it takes longer than `longest` s."""
+    wires.barrier()
+    start = time.perf_counter()
     call()
+    wires.settle()
+    first = time.perf_counter() - start
+    if board.tell(first) > longest:
+        return first
     times = []
     for _ in range(_TRIES):
         wires.barrier()

@@ -70,7 +70,7 @@ def gpu_names(text: str) -> tuple[tuple[str, float], ...]:
     gpus = []
     for line in text.splitlines():
         name, comma, memory = line.rpartition(",")
-        if comma and memory.strip().replace(".", "", 1).isdigit():
+        if comma and memory.strip().replace(".", "", 1).isdecimal():
             gpus.append((name.strip(), float(memory) * 2**20))
     return tuple(gpus)
 

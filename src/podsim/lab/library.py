@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from podsim.lab.program import Span
 from podsim.lab.wires import Wires
+from podsim.network.collectives.program import Span
 from podsim.network.collectives.table import EVERYWHERE
 
 LIBRARY = ("all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter")

@@ -14,8 +14,10 @@ Source of the method: tc-htb(8); figures beside the constants were found by meas
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import ceil
+from types import MappingProxyType
+from typing import Any
 
 from podsim.results.lab import Emulated
 
@@ -29,11 +31,14 @@ _QUEUE = 1000
 """packets that may wait for a link; windows keep it from filling"""
 KEPT = 0.02
 """share of a link's rate that is guaranteed to acknowledgements; data may borrow it"""
+_SEGMENT = 2 * MTU
+"""B that a kernel passes on as one packet: with 64 KiB, a window of two, each way would wait for the other's packets"""
 _SMALL = 128
 """B of a packet that is an acknowledgement rather than data"""
 LARGEST = 254
 """servers, and ranks of a server: one byte of an address each"""
 NETWORK = "10.77"
+NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
 def burst_bytes(rate: float) -> float:
@@ -42,8 +47,8 @@ def burst_bytes(rate: float) -> float:
 
 
 def window(rate: float) -> int:
-    """B that a connection may have under way: more would only fill queues, and spread times by a quarter."""
-    return 256 << 10 if rate >= 62.5e6 else 128 << 10
+    """B that a connection may have under way: with less, data wait for acknowledgements behind the other way's data."""
+    return 1 << 20 if rate >= 62.5e6 else 512 << 10
 
 
 def address(made: Emulated, rank: int) -> str:
@@ -52,7 +57,7 @@ def address(made: Emulated, rank: int) -> str:
     return f"{NETWORK}.{server}.{number + 1}"
 
 
-def _hardware_address(rank: int, device: str) -> str:
+def hardware_address(rank: int, device: str) -> str:
     """The MAC address of a rank's device, from the locally administered range."""
     return f"02:00:00:{device[-1]:0>2}:{rank >> 8:02x}:{rank & 255:02x}"
 
@@ -73,8 +78,11 @@ def _shared(made: Emulated) -> bool:
     return made.servers > 1 and made.nics < made.local
 
 
-def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[str]:
-    """Commands of ip for the namespace of the bridges; holds: the path of each rank's namespace."""
+def fabric_links(made: Emulated, holds: dict[int, str], swap: Mapping[int, int] = NOTHING) -> Iterator[str]:
+    """Commands of ip for the namespace of the bridges; holds: the path of each rank's namespace.
+
+    swap: the rank whose adapter is plugged into the port of another.
+    """
 
     def bridge(name: str) -> Iterator[str]:
         yield f"link add name {name} mtu {MTU} type bridge"
@@ -82,7 +90,8 @@ def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[str]:
 
     def port(rank: int, kind: str, master: str) -> Iterator[str]:
         here, there = f"{kind}{rank}", "eth0" if kind == "in" else "eth1"
-        peer = f"name {there} mtu {MTU} address {_hardware_address(rank, there)} netns {holds[rank]}"
+        end = rank if kind == "in" else swap.get(rank, rank)
+        peer = f"name {there} mtu {MTU} address {hardware_address(end, there)} netns {holds[end]}"
         yield f"link add name {here} mtu {MTU} type veth peer {peer}"
         yield f"link set dev {here} master {master}"
         yield f"link set dev {here} up"
@@ -108,21 +117,31 @@ def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[str]:
         yield from port(rank, "ex", f"nic{server}n{_adapter(made, rank)}" if _shared(made) else "spine")
 
 
-def fabric_shapes(made: Emulated) -> Iterator[str]:
-    """Commands of tc for the namespace of the bridges: what comes down to the ranks, and shared adapters."""
+def fabric_shapes(made: Emulated, left: Mapping[int, float] = NOTHING) -> Iterator[str]:
+    """Commands of tc for the namespace of the bridges: what comes down to the ranks, and shared adapters.
+
+    left: the share that slow adapters have left; with one server, slow links inside it.
+    """
     for rank in range(made.ranks):
         near, away = _peers(made, rank)
-        yield from _htb(f"in{rank}", made.inside, made.inside_burst, "src", _addresses(made, near))
+        inside, between = slow_rates(made, rank, left)
+        yield from _htb(f"in{rank}", inside, made.inside_burst, "src", _addresses(made, near))
         if made.servers > 1 and not _shared(made):
-            yield from _htb(f"ex{rank}", made.between, made.between_burst, "src", _addresses(made, away))
+            yield from _htb(f"ex{rank}", between, made.between_burst, "src", _addresses(made, away))
     for server in range(made.servers if _shared(made) else 0):
         away = _peers(made, server * made.local)[1]
         for nic in range(made.nics):
-            mine = _addresses(made, _sharing(made, server, nic))
-            yield from _htb(f"up{server}n{nic}", made.between, made.between_burst, "src", mine)
-            yield from _htb(
-                f"dn{server}n{nic}", made.between, made.between_burst, "src", _addresses(made, away)
-            )
+            sharing = _sharing(made, server, nic)
+            mine = _addresses(made, sharing)
+            between = min(slow_rates(made, rank, left)[1] for rank in sharing)
+            yield from _htb(f"up{server}n{nic}", between, made.between_burst, "src", mine)
+            yield from _htb(f"dn{server}n{nic}", between, made.between_burst, "src", _addresses(made, away))
+
+
+def slow_rates(made: Emulated, rank: int, left: Mapping[int, float]) -> tuple[float, float]:
+    """B/s of a rank's links inside its server and to others."""
+    share = left.get(rank, 1.0)
+    return (made.inside, made.between * share) if made.servers > 1 else (made.inside * share, made.between)
 
 
 def _peers(made: Emulated, rank: int) -> tuple[list[int], list[int]]:
@@ -145,22 +164,23 @@ def rank_links(made: Emulated, rank: int) -> Iterator[str]:
     own = address(made, rank)
     yield "link set dev lo up"
     yield f"addr add {own}/24 dev eth0"
-    yield "link set dev eth0 up"
+    yield f"link set dev eth0 gso_max_size {_SEGMENT} up"
     if made.servers > 1:
-        yield "link set dev eth1 up"
+        yield f"link set dev eth1 gso_max_size {_SEGMENT} up"
         yield f"route add {NETWORK}.0.0/16 dev eth1 src {own}"
     for others, device in zip(_peers(made, rank), ("eth0", "eth1"), strict=True):
         for other in others:
-            hardware = _hardware_address(other, device)
+            hardware = hardware_address(other, device)
             yield f"neigh add {address(made, other)} lladdr {hardware} dev {device} nud permanent"
 
 
-def rank_shapes(made: Emulated, rank: int) -> Iterator[str]:
-    """Commands of tc for a rank's own namespace: what it sends."""
+def rank_shapes(made: Emulated, rank: int, left: Mapping[int, float] = NOTHING) -> Iterator[str]:
+    """Commands of tc for a rank's own namespace: what it sends; left: as for fabric_shapes."""
     near, away = _peers(made, rank)
-    yield from _htb("eth0", made.inside, made.inside_burst, "dst", _addresses(made, near))
+    inside, between = slow_rates(made, rank, left)
+    yield from _htb("eth0", inside, made.inside_burst, "dst", _addresses(made, near))
     if made.servers > 1 and not _shared(made):
-        yield from _htb("eth1", made.between, made.between_burst, "dst", _addresses(made, away))
+        yield from _htb("eth1", between, made.between_burst, "dst", _addresses(made, away))
 
 
 def _bits(rate: float) -> str:

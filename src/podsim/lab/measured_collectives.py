@@ -16,11 +16,11 @@ from podsim.lab import usage
 from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
 from podsim.lab.library import library_call
-from podsim.lab.program import Program, programs
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires
 from podsim.lab.work import Work, measure_work
+from podsim.network.collectives.program import Program, programs
 from podsim.network.collectives.table import Table
 from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
 

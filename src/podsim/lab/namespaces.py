@@ -27,7 +27,7 @@ _PLACES = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 
 def unable() -> str:
     """Why this process cannot make namespaces with links in them, empty if it can. It is tried, not guessed."""
-    lacking = [tool for tool in _TOOLS if not _tool(tool)]
+    lacking = [tool for tool in _TOOLS if not tool_path(tool)]
     if lacking:
         return f"{' and '.join(lacking)} (the package iproute2) {'is' if len(lacking) == 1 else 'are'} not installed"
     pid = fork(_try)
@@ -51,7 +51,7 @@ def _try() -> int:
     return 0
 
 
-def _tool(name: str) -> str | None:
+def tool_path(name: str) -> str | None:
     """Where ip or tc is; they are often outside the path of an ordinary user."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(_PLACES))
 
@@ -98,7 +98,7 @@ def enter(namespace: int) -> None:
 def configure(links: Sequence[str], shapes: Sequence[str]) -> None:
     """Run commands of ip, then of tc, in this process's namespace. Raises LabError with what they complain of."""
     for name, commands in (("ip", links), ("tc", shapes)):
-        tool = _tool(name)
+        tool = tool_path(name)
         if not commands:
             continue
         if tool is None:

@@ -19,10 +19,11 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from podsim.errors import LabError, unknown_name
-from podsim.results.lab import Emulated, MeasuredCollectives
+from podsim.results.lab import Emulated, MeasuredCollectives, MeasuredRanks
 from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
 from podsim.results.served_real import MeasuredServing
-from podsim.results.trained import MeasuredDdp, MeasuredTraining
+from podsim.results.telemetry import Telemetry
+from podsim.results.trained import MeasuredDdp, MeasuredTables, MeasuredTraining
 from podsim.whole_files import write_whole
 
 FORMAT = "podsim-run"
@@ -34,6 +35,9 @@ Run = (
     | MeasuredTraining
     | MeasuredDdp
     | MeasuredServing
+    | MeasuredRanks
+    | MeasuredTables
+    | Telemetry
 )
 Kind = TypeVar(
     "Kind",
@@ -43,10 +47,13 @@ Kind = TypeVar(
     MeasuredTraining,
     MeasuredDdp,
     MeasuredServing,
+    MeasuredRanks,
+    MeasuredTables,
 )
 KINDS: dict[str, type[Run]] = {
     "collectives": MeasuredCollectives, "checkpoints": MeasuredCheckpoints, "loader": MeasuredLoader,
-    "training": MeasuredTraining, "ddp": MeasuredDdp, "serving": MeasuredServing,
+    "training": MeasuredTraining, "ddp": MeasuredDdp, "serving": MeasuredServing, "ranks": MeasuredRanks,
+    "tables": MeasuredTables, "telemetry": Telemetry,
 }  # fmt: skip
 """kind of a run -> what it is made of: a dataclass whose `rows` are a tuple of another"""
 _MOST = 64 << 20
@@ -70,6 +77,12 @@ def write_run(path: Path, run: Run) -> None:
         write_whole(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in (head, *rows)))
     except OSError as problem:
         raise LabError(f"{path}: cannot be written: {problem.strerror or problem}") from None
+
+
+def is_run(path: Path) -> bool:
+    """Whether a file begins as a run does."""
+    with path.open("rb") as file:
+        return f'"{FORMAT}"'.encode() in file.read(200)
 
 
 def read_run(path: Path) -> Run:

@@ -139,7 +139,7 @@ def _count(flags: Flags, names: tuple[str, ...], default: int | None) -> int | N
     last = values[0].rpartition(":")[2] if values else ""
     if last in ("gpu", "auto", "cpu"):
         return None
-    if not (last.isascii() and last.isdigit() and 0 < len(last) < 9 and int(last)):
+    if not (last.isascii() and last.isdecimal() and 0 < len(last) < 9 and int(last)):
         flags.problems.append(f"--{names[0]} {' '.join(values)[:60]!r} is no whole number from 1")
         return None
     return int(last)

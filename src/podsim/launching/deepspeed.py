@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import podsim.foreign_files as foreign
 from podsim.errors import PodsimError
 from podsim.launching.deepspeed_other import read_others
 from podsim.launching.job import GIVE_GPUS, Context, Job, Reading, effective, era_problem
@@ -138,10 +139,7 @@ def read_json(source: str, context: Context) -> Reading | None:
 
 
 def _parsed(source: str) -> dict[str, Any]:
-    try:
-        raw = json.loads(source)
-    except (ValueError, RecursionError) as error:
-        raise PodsimError(f"not JSON: {str(error)[:200]}") from None
+    raw = foreign.read_json(source, name="a DeepSpeed configuration", error=PodsimError)
     if not isinstance(raw, dict):
         raise PodsimError("not a DeepSpeed configuration: the JSON is no object")
     if not any(key in raw for key in _MODELLED):

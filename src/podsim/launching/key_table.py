@@ -12,7 +12,7 @@ from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.launching.job import Context, Job, Reading, effective, era_problem
-from podsim.launching.run_values import plan_of, run_values
+from podsim.launching.run_values import plan_of, run_values, slice_values
 from podsim.safe_yaml import YamlError, read_documents
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
@@ -54,6 +54,8 @@ class KeyedTool:
     """The values that it can run, by field of a plan."""
     always: Callable[[Job], Mapping[str, object]]
     """The further keys, by path, that make it start."""
+    machine: Callable[[Job], Mapping[str, object]] = lambda job: {}
+    """The keys that the machine decides, by path, in place of others."""
     rules: tuple[tuple[Callable[[Plan, Model], bool], str], ...] = ()
     """The other conditions of a plan that it cannot run, and why."""
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -87,11 +89,13 @@ def table_of(job: Job, tool: KeyedTool) -> dict[str, Any]:
         "adapter": adapter,
         "rank": rank,
     }
+    values |= slice_values(values, job.cluster.nodes if job.cluster.system.torus else 1)
     flat = dict(tool.always(job))
     for key in tool.keys:
         name, allowed = key.when
         if not key.only_read and (not name or values[name] in allowed):
             flat[key.path] = key.word(values[key.value])
+    flat |= tool.machine(job)
     nested: dict[str, Any] = {}
     for path, value in flat.items():
         *tables, last = path.split(".")

@@ -88,7 +88,7 @@ def read_yaml(source: str, context: Context) -> Reading | None:
             f"replicas ask for different numbers of GPUs: {', '.join(map(str, sorted(limits, key=str)))}"
         )
     number = (
-        int(each) if isinstance(each, (int, str)) and str(each).isdigit() and len(str(each)) < 6 else None
+        int(each) if isinstance(each, (int, str)) and str(each).isdecimal() and len(str(each)) < 6 else None
     )
     per_node = number or next(iter(limits), None)
     if number and limits and limits != {number}:
@@ -144,7 +144,7 @@ def _limit(replica: object) -> int | None:
         table = resources.get(kind) if isinstance(resources, dict) else None
         for name, value in table.items() if isinstance(table, dict) else ():
             asked = str(name) == "nvidia.com/gpu" or str(name).startswith("nvidia.com/mig-")
-            if asked and str(value).isdigit() and len(str(value)) < 6:
+            if asked and str(value).isdecimal() and len(str(value)) < 6:
                 return int(str(value))
     return None
 

@@ -1,4 +1,6 @@
-"""MaxText: a plan as a YAML of its keys, on GPUs of one slice, and read back.
+"""MaxText: a plan as a YAML of its keys, on GPUs or on slices of TPUs, and read back.
+
+Axes that begin with ici lie inside a slice of a torus, those that begin with dcn across slices.
 
 Weights are divided over the axes fsdp, context and expert. Source: maxtext 0.2.5, configs/base.yml, configs/types.py.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from podsim.hardware.parts import PRECISIONS
 from podsim.launching.job import Job
 from podsim.launching.key_table import Key, KeyedTool, is_waiting
 from podsim.launching.megatron_model import has_scans, model_notes
@@ -46,7 +49,21 @@ def _always(job: Job) -> Mapping[str, object]:
         "steps": 100, "model_name": "default", "decoder_block": block, **{key: a[name] for key, name in shapes.items()},
         **{key: value for key, value in stated.items() if value},
         **({"attention_type": "mla"} if a["kv_rank"] else {}), "logits_via_embedding": bool(a["tied"]),
-        "scan_layers": True, "dcn_data_parallelism": 1, "mlp_activations": ["silu", "linear"] if a["gated"] else ["gelu"],
+        "scan_layers": True, "mlp_activations": ["silu", "linear"] if a["gated"] else ["gelu"],
+    }  # fmt: skip
+
+
+def _of_machine(job: Job) -> Mapping[str, object]:
+    """The keys that slices of TPUs need."""
+    links, chip = job.cluster.system.torus, job.cluster.gpu
+    if links is None or chip.architecture != "tpu":
+        return {}
+    count = job.cluster.gpus_per_node * links.cores
+    cast = {"quantization": "fp8"} if PRECISIONS[job.plan.precision].is_cast else {}
+    return {
+        "hardware": "tpu", "attention": "flash" if job.plan.flash else "dot_product",
+        "compile_topology": f"{chip.name.removeprefix('tpu-')}-{count}",
+        "compile_topology_num_slices": job.cluster.nodes, **cast,
     }  # fmt: skip
 
 
@@ -87,8 +104,10 @@ TOOL = KeyedTool(
         Key(path="per_device_batch_size", value="per_gpu", plain=12.0),
         Key(path="gradient_accumulation_steps", value="accumulated", plain=1),
         Key(path="max_target_length", value="sequence", plain=2048),
-        Key(path="ici_data_parallelism", value="replicate", plain=1),
-        Key(path="ici_fsdp_parallelism", value="expert_shard"),
+        Key(path="ici_data_parallelism", value="ici_data", plain=1),
+        Key(path="ici_fsdp_parallelism", value="ici_shard"),
+        Key(path="dcn_data_parallelism", value="slice_data"),
+        Key(path="dcn_fsdp_parallelism", value="slice_shard", plain=1),
         Key(path="ici_tensor_parallelism", value="tensor", plain=1),
         Key(path="ici_tensor_sequence_parallelism", value="tensor_sequence", plain=1),
         Key(path="ici_context_parallelism", value="cp", plain=1),
@@ -114,6 +133,7 @@ TOOL = KeyedTool(
         "precision": ("bf16", "fp8", "mxfp8", "nvfp4", "fp32"), "schedule": ("1f1b", "gpipe", "breadth-first"),
     },
     always=_always,
+    machine=_of_machine,
     rules=(
         (is_waiting, "overlap_grad or overlap_param off: XLA overlaps both"),
         (_is_uneven, "layers divide over its pipeline chunks, micro-batches over stages, and sequences over GPUs"),

@@ -163,7 +163,7 @@ def _read_windows(flags: Flags) -> tuple[int, ...]:
     if text is None:
         return ()
     width = text.strip("()[]").partition(",")[0].strip()
-    if not (width.isascii() and width.isdigit() and 0 < len(width) < 10 and int(width)):
+    if not (width.isascii() and width.isdecimal() and 0 < len(width) < 10 and int(width)):
         flags.problems.append(f"--window-size {text[:60]!r} must be the tokens before and after, as 1024,0")
         return ()
     return (int(width),) * (each - 1) + (0,) if each else (int(width),)
@@ -195,7 +195,7 @@ def _read_experts(flags: Flags, layers: int) -> dict[str, object]:
 
 def _dense(flags: Flags, text: str, layers: int) -> tuple[int, ...]:
     """Layers with a plain MLP, from --moe-layer-freq: every Nth has experts, or a list such as ([0]*1+[1]*60)."""
-    if text.isascii() and text.isdigit() and len(text) < 5 and int(text):
+    if text.isascii() and text.isdecimal() and len(text) < 5 and int(text):
         return tuple(layer for layer in range(layers) if layer % int(text))
     spelt = re.sub(
         r"\[([01,]{1,999})\]\*(\d{1,4})",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.foreign_files import read_text
 from podsim.options.plan_options import JobOptions, LayoutFields, TrainedFields
 from podsim.options.question import options_of
 from podsim.training.job_inputs import split_overrides
@@ -88,7 +89,7 @@ def _name(path: object) -> str:
 def _ranked(name: str) -> tuple[Path, int | None]:
     """The file and the number after #, if there is one; a directory stands for the ranking in it."""
     stem, mark, digits = name.rpartition("#")
-    numbered = bool(mark) and digits.isascii() and digits.isdigit() and len(digits) < 7
+    numbered = bool(mark) and digits.isascii() and digits.isdecimal() and len(digits) < 7
     path = Path(stem if numbered else name)
     try:
         if path.is_dir():
@@ -99,20 +100,11 @@ def _ranked(name: str) -> tuple[Path, int | None]:
 
 
 def _text(path: Path) -> str:
-    try:
-        if not path.is_file():
-            raise PodsimError(
-                f"{_name(path)}: no such file; give one that `podsim plan --save DIR` or `podsim launch` wrote"
-            )
-        with path.open("rb") as opened:
-            raw = opened.read(LARGEST + 1)
-        if len(raw) > LARGEST:
-            raise PodsimError(f"{_name(path)}: larger than {LARGEST >> 20} MiB, so it is no plan file")
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise PodsimError(f"{_name(path)} is not UTF-8 text: {error.reason} at byte {error.start}") from None
-    except OSError as error:
-        raise PodsimError(f"{_name(path)}: {error.strerror or error}") from None
+    if not path.is_file():
+        raise PodsimError(
+            f"{_name(path)}: no such file; give one that `podsim plan --save DIR` or `podsim launch` wrote"
+        )
+    return read_text(path, most=LARGEST, error=PodsimError, hint="no plan file is")
 
 
 def _own_toml(text: str) -> dict[str, Any] | None:

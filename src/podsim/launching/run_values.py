@@ -3,6 +3,7 @@
 steps       micro-batches of a step, which torch accumulates
 replicate   copies of the weights (HSDP); all data-parallel ranks without sharding
 shard       data-parallel ranks that divide the weights, without the context ranks, which divide them too
+slice_data  copies over slices of a torus (DCN), ici_data those inside each; slice_shard and ici_shard alike
 gpus        processes
 """
 
@@ -33,6 +34,16 @@ def run_values(plan: Plan, layers: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def slice_values(values: Mapping[str, Any], slices: int) -> dict[str, int]:
+    """The replicas and shards of a run (`run_values`) over slices of a torus, and inside one."""
+    over_data = slices if values["replicate"] % slices == 0 else 1
+    over_shard = slices // over_data if values["expert_shard"] % slices == 0 else 1
+    return {
+        "slice_data": over_data, "ici_data": values["replicate"] // over_data,
+        "slice_shard": over_shard, "ici_shard": values["expert_shard"] // over_shard,
+    }  # fmt: skip
+
+
 def plan_of(values: Mapping[str, Any]) -> Plan:
     """The plan of such numbers, as far as they are known."""
     known = _degrees(values)
@@ -60,6 +71,12 @@ def _degrees(values: Mapping[str, Any]) -> dict[str, Any]:
     if by_axes:
         parted = known.get("tensor_sequence", 1)
         known |= {"tp": known["tensor"] * parted, "sequence_parallel": parted > 1}
+    if "ici_shard" in known:
+        known["expert_shard"] = known["ici_shard"] * known.get("slice_shard", 1)
+    if "ici_data" in known and (
+        "slice_data" in known or "expert_shard" not in known or not known.get("gpus")
+    ):
+        known["replicate"] = known["ici_data"] * known.get("slice_data", 1)
     if "expert_shard" in known:
         known["shard"] = known["expert_shard"] * known.get("ep", 1)
     left = known.get("gpus", 0) // (known.get("tp", 1) * known.get("cp", 1) * known.get("pp", 1))

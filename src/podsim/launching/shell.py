@@ -78,7 +78,7 @@ class _Reader:
         elif c in "\n;&|()":
             self.end_command()
         elif c in "<>":
-            self.word = None if self.word is not None and self.word.isdigit() else self.word
+            self.word = None if self.word is not None and self.word.isdecimal() else self.word
             self.redirect()
         else:
             self.add(c)

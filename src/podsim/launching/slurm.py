@@ -119,7 +119,7 @@ def _gpus_of_node(flags: Flags) -> int | None:
         text = flags.word(name)
         if text and (name == "gpus-per-node" or text.startswith("gpu")):
             last = text.split("(")[0].rpartition(":")[2]
-            if last.isascii() and last.isdigit() and int(last[:6]) > 0:
+            if last.isascii() and last.isdecimal() and int(last[:6]) > 0:
                 return int(last[:6])
             flags.problems.append(f"--{name} {text[:60]!r} names no number of GPUs")
     return None

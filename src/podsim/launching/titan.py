@@ -6,10 +6,10 @@ Source: torchtitan 0.2.2, torchtitan/config/job_config.py (the last release with
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import podsim.foreign_files as foreign
 from podsim.errors import PodsimError
 from podsim.launching.job import Context, Job, Reading, effective, era_problem
 from podsim.launching.titan_read import FLAVORS, read_tables
@@ -174,13 +174,7 @@ def overrides(job: Job) -> list[str]:
 
 def read_toml(text: str, context: Context) -> Reading | None:
     """The plan of a TOML file; PodsimError if it is none."""
-    longest = max(map(len, text.splitlines()), default=0)
-    if longest > _LONGEST:
-        raise PodsimError(f"a line of {longest:,} characters; a configuration has at most {_LONGEST:,}")
-    try:
-        raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PodsimError(f"not TOML: {str(error)[:200]}") from None
+    raw = foreign.read_toml(text, name="the file", error=PodsimError, longest=_LONGEST)
     return read_tables(_flat(raw), context)
 
 
@@ -208,6 +202,6 @@ def read_overrides(words: Sequence[str], context: Context) -> Reading | None:
 
 
 def _typed(word: str) -> Any:
-    if word.lstrip("-").isdigit() and len(word) < 16:
+    if word.lstrip("-").isdecimal() and len(word) < 16:
         return int(word)
     return {"true": True, "false": False}.get(word.lower(), word)

@@ -122,7 +122,7 @@ class TargetTime:
 def round_number(round: str) -> tuple[int, ...]:
     """The numbers of a round, for its order: "v1.1" -> (1, 1). Raises PodsimError for anything else."""
     parts = round.lower().removeprefix("v").split(".")
-    if not 1 <= len(parts) <= 3 or not all(part.isdigit() and len(part) < 4 for part in parts):
+    if not 1 <= len(parts) <= 3 or not all(part.isdecimal() and len(part) < 4 for part in parts):
         raise PodsimError(f"round={round[:40]!r}: give a round of MLPerf Training, such as v0.7 or v5.0")
     numbers = tuple(int(part) for part in parts)[:2]
     return numbers if len(numbers) == 2 else (*numbers, 0)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.foreign_files import read_text
 from podsim.learning.loss_law import NAMES, LossLaw
 from podsim.results.scaling_answers import FittedRange
 from podsim.whole_files import write_whole
@@ -127,14 +128,8 @@ def law_text(law: LossLaw) -> str:
 
 def read_law(path: Path) -> LossLaw:
     """The law of a file. Raises PodsimError for a file that holds none."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LIMIT + 1)
-    except OSError as problem:
-        raise PodsimError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
-    if len(data) > _LIMIT:
-        raise PodsimError(f"{path.name}: larger than 4 MB; no law is")
-    return read_law_text(data.decode("utf-8", errors="replace"), path.name)
+    text = read_text(path, most=_LIMIT, error=PodsimError, hint="no law is", is_lenient=True)
+    return read_law_text(text, path.name)
 
 
 def read_law_text(text: str, name: str) -> LossLaw:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import math
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from podsim.errors import PodsimError, TableError, UnitError
+from podsim.foreign_files import read_text
 from podsim.learning.loss_runs import Runs
 from podsim.units import parse_quantity
 
@@ -108,15 +107,8 @@ _Row: TypeAlias = tuple[int, Mapping[str, str]]
 
 def _cells(path: Path) -> tuple[list[str], list[_Row]]:
     """(names of columns, (line, cells by column) of each row)."""
+    text = read_text(path, most=_LIMIT, error=TableError, hint="keep the rows and columns needed")
     try:
-        with path.open("rb") as file:
-            data = file.read(_LIMIT + 1)
-        if data[:2] == b"\x1f\x8b":
-            with gzip.open(io.BytesIO(data)) as unpacked:
-                data = unpacked.read(_LIMIT + 1)
-        if len(data) > _LIMIT:
-            raise TableError(f"{path.name}: larger than 64 MB; keep the rows and columns needed")
-        text = data.decode("utf-8-sig")
         first = text[: text.find("\n") + 1 or len(text)]
         separator = max(",;\t", key=first.count)
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -126,9 +118,8 @@ def _cells(path: Path) -> tuple[list[str], list[_Row]]:
             for cells in lines
             if any(cell.strip() for cell in cells)
         ]
-    except (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or str(problem)[:120]
-        raise TableError(f"{path.name}: cannot be read as CSV: {reason}") from None
+    except csv.Error as problem:
+        raise TableError(f"{path.name}: cannot be read as CSV: {str(problem)[:120]}") from None
     if not rows or len(rows) > _MOST_RUNS:
         raise TableError(
             f"{path.name}: {len(rows)} rows below the header; between 1 and {_MOST_RUNS:,} can be fitted"

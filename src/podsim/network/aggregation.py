@@ -1,33 +1,34 @@
-"""Reduction in the switches between nodes (SHARP): the aggregation trees of a cluster, as a table and as links.
+"""Reduction in the switches between nodes (SHARP): the aggregation trees of a fabric, as a table and as routes.
 
-    GPUs of a node  --NVLink-->  heads, one for each adapter  --adapter-->  leaf switch  -->  …  -->  root, and back
+    GPUs of a node  --NVLink-->  heads, one for each adapter  --adapter-->  leaf  -->  spine  -->  core, and back
 
-Each rail has a tree of its own, which sums one share of the buffer: every byte leaves a node once and comes back once,
-whatever the number of nodes. Inside a node the GPUs send their parts of a share to its head (NCCL's CollNet
-direct). Sources: R. Graham et al., Scalable Hierarchical Aggregation Protocol (SHARP), COMHPC 2016; NCCL
+Each adapter of a node has a tree of its own, which sums one share of the buffer: every byte leaves a node once and
+comes back once, whatever the number of nodes. The tree is made of the fabric's own switches and cables: the leaves of
+that adapter's rail, the spine (or the core, and the spines below it) whose slowest cable is fastest, so that broken and
+slow cables are avoided where others are left. Inside a node the GPUs send their parts of a share to its head (NCCL's
+CollNet direct). Sources: R. Graham et al., Scalable Hierarchical Aggregation Protocol (SHARP), COMHPC 2016; NCCL
 src/graph/search.cc.
 
-Limits: switches add at line rate and hold any number of trees; a job has one tree a rail.
+Limits: switches add at line rate and hold any number of trees; a job has one tree an adapter.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.fabrics import Fabric, Routing
+from podsim.hardware.fabrics.tree import Tree
+from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.network.collectives import Table, make_table
 from podsim.network.collectives.rows import Columns, brick, stack
-from podsim.network.collectives.table import Ints
-from podsim.network.play_links import Links, make_links
+from podsim.network.collectives.table import Floats, Ints
+from podsim.network.play_links import Links
 
-_PORTS = 40
-"""Ports of a Quantum switch (QM8700), where the catalog names no switch."""
-_HOP = 130e-9
-"""s. The latency of such a switch, port to port; its product brief."""
 _MOST_SENT = 2_000_000
 """The most transfers of a table; pieces become fewer until it has no more."""
 _PIECES = 64
@@ -35,108 +36,195 @@ _PIECES = 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AggregationTree:
-    """The tree of one rail over nodes; all rails have the same."""
+class Level:
+    """The members of one level of a tree, nodes first, and their ways to the switches above."""
 
+    parents: Ints
+    """The switch above each member, numbered within its level."""
+    up: Ints
+    """The link from each member to the switch above."""
+    down: Ints
+    """The link from that switch to each member."""
+
+    @property
+    def switches(self) -> int:
+        """The number of switches above."""
+        return int(self.parents.max()) + 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AggregationTree:
+    """The trees of a job on all GPUs of a fabric."""
+
+    fabric: Fabric
     nodes: int
     local: int
     """count. The GPUs of a node."""
     heads: Ints
-    """The local rank of the head of each rail."""
-    levels: tuple[int, ...]
-    """count. The switches of a rail by level, leaves first; the last level is the root."""
-    fans: tuple[int, ...]
-    """count. The members below one switch of each level."""
+    """The local rank of the head of each tree."""
+    adapters: Ints
+    """The adapter of each tree, numbered within its node."""
+    trees: tuple[tuple[Level, ...], ...]
+    """The levels of each tree, from the nodes up; the last switch is the root."""
 
     @property
-    def switches(self) -> int:
-        """Switches of one rail."""
-        return sum(self.levels)
+    def ranks(self) -> int:
+        """The number of GPUs."""
+        return self.nodes * self.local
 
-    def above(self, level: int) -> tuple[Ints, Ints]:
-        """(members of a level, their parents), as switches of a rail; level 0 has nodes below its leaves."""
-        first = sum(self.levels[:level])
-        count = self.levels[level - 1] if level else self.nodes
-        member = np.arange(count)
-        return member + (first - count if level else 0), first + member // self.fans[level]
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """count. The switches of the first tree by level, leaves first."""
+        return tuple(level.switches for level in self.trees[0])
+
+    @property
+    def switches(self) -> tuple[int, ...]:
+        """count. The switches of each tree."""
+        return tuple(sum(level.switches for level in tree) for tree in self.trees)
 
 
-def aggregation_tree(cluster: Cluster) -> AggregationTree:
-    """The tree of a rail: leaves of a scalable unit, then half of a switch's ports to each level, up to one root."""
-    system = cluster.system
-    half = (system.switch.ports if system.switch else _PORTS) // 2
-    fans = [min(system.unit or half, cluster.nodes)]
-    levels = [ceil(cluster.nodes / fans[0])]
-    while levels[-1] > 1:
-        fans.append(min(half, levels[-1]))
-        levels.append(ceil(levels[-1] / fans[-1]))
+def aggregation_tree(fabric: Fabric, cluster: Cluster) -> AggregationTree:
+    """The trees over all nodes of a cluster's fabric.
+
+    Raises PodsimError for a tree whose leaf or root no working cables reach.
+    """
+    wiring = fabric.wiring
+    assert isinstance(wiring, ServerWiring)
     count = max(1, min(cluster.nics, cluster.gpus_per_node))
+    adapters = np.arange(count) * cluster.nics // count
+    trees = tuple(
+        _tree(
+            wiring.networks[0].tree,
+            fabric.capacity,
+            wiring.first_link[0],
+            np.arange(cluster.nodes) * cluster.nics + n,
+        )
+        for n in adapters.tolist()
+    )
+    for adapter, tree in zip(adapters.tolist(), trees, strict=True):
+        cables = np.concatenate([[*level.up, *level.down] for level in tree]).astype(np.int64)
+        for cable in cables[fabric.capacity[cables] == 0][:1].tolist():
+            raise PodsimError(
+                f"{cluster.name}: {fabric.link_name(cable)} is broken, so the switches cannot reduce what adapter"
+                f" {adapter} of each node sends; take --algo ring or tree"
+            )
     heads = np.arange(count) * cluster.gpus_per_node // count
     return AggregationTree(
-        nodes=cluster.nodes, local=cluster.gpus_per_node, heads=heads, levels=tuple(levels), fans=tuple(fans)
-    )
+        fabric=fabric, nodes=cluster.nodes, local=cluster.gpus_per_node, heads=heads, adapters=adapters, trees=trees
+    )  # fmt: skip
+
+
+def _tree(tree: Tree, capacity: Floats, base: int, ports: Ints) -> tuple[Level, ...]:
+    """The levels above these ports, one of each node."""
+    first = {kind: base + number for kind, number in tree.first.items()}
+    leaves, leaf_of = np.unique(tree.leaf_Q[ports], return_inverse=True)
+    levels = [Level(parents=leaf_of, up=first["port_up"] + ports, down=first["port_down"] + ports)]
+    if len(leaves) == 1:
+        return tuple(levels)
+    if not tree.uplinks:
+        raise PodsimError(
+            f"{len(leaves)} leaves of one rail are not joined, so no tree of switches spans them"
+        )
+    roots = tree.cores or tree.spines
+    turn = int(tree.rail_Q[ports[0]])  # rails begin at different switches
+    ways = [_above(tree, first, leaves, (turn + n) % roots) for n in range(roots)]
+    slowest = [min(capacity[[*level.up, *level.down]].min() for level in way) for way in ways]
+    return (*levels, *ways[int(np.argmax(slowest))])
+
+
+def _above(tree: Tree, first: dict[str, int], leaves: Ints, root: int) -> tuple[Level, ...]:
+    """The levels from leaves to a root: a spine, or with cores a core and one spine of each group."""
+    group_of_leaf = tree.group_F[leaves]
+    groups, group_of = np.unique(group_of_leaf, return_inverse=True)
+    cable = spine = np.full(len(groups), root)
+    if tree.cores:
+        start = tree.start_G[groups]
+        cable = start + (root - start) % tree.cores
+        spine = (cable - start) // (tree.up_G[groups] // tree.spines)
+    lower = leaves * tree.uplinks + spine[group_of]
+    levels = [Level(parents=group_of, up=first["leaf_up"] + lower, down=first["leaf_down"] + lower)]
+    if len(groups) > 1:
+        top = np.zeros(len(groups), np.int64)
+        levels.append(Level(parents=top, up=first["core_up"] + cable, down=first["core_down"] + cable))
+    return tuple(levels)
 
 
 def aggregation_table(tree: AggregationTree) -> Table:
     """The transfers of an all-reduce over such trees: to the heads, up adding, down copying, and back to the GPUs."""
-    rails, ranks = len(tree.heads), tree.nodes * tree.local
-    pieces = max(1, min(_PIECES, _MOST_SENT // (2 * rails * (ranks + tree.switches))))
+    shares, ranks = len(tree.heads), tree.ranks
+    pieces = max(1, min(_PIECES, _MOST_SENT // (2 * (shares * ranks + sum(tree.switches)))))
     rows: list[Columns] = []
-    for rail, head in enumerate(tree.heads):
+    first = ranks
+    for share, (head, levels) in enumerate(zip(tree.heads, tree.trees, strict=True)):
         node = np.arange(tree.nodes)[:, None] * tree.local
         other = np.setdiff1d(np.arange(tree.local), [head])
         leader, member = (ends.ravel() for ends in np.broadcast_arrays(node + head, node + other))
         common = {
-            "chunk": rail * pieces, "repeat": pieces, "turn": int(pieces > 1), "wheel": pieces, "channel": rail,
+            "chunk": share * pieces, "repeat": pieces, "turn": int(pieces > 1), "wheel": pieces, "channel": share,
         }  # fmt: skip
-        first, last = ranks + rail * tree.switches, 2 * len(tree.levels) + 1
+        last = 2 * len(levels) + 1
         rows.append(brick(step=0, source=member, destination=leader, reduce=1, **common))
-        for level in range(len(tree.levels)):
-            below, parent = tree.above(level)
-            lower = first + below if level else np.arange(tree.nodes) * tree.local + head
-            rows.append(brick(step=level + 1, source=lower, destination=first + parent, reduce=1, **common))
-            rows.append(brick(step=last - level - 1, source=first + parent, destination=lower, **common))
+        lower = np.arange(tree.nodes) * tree.local + head
+        for height, level in enumerate(levels):
+            parent = first + level.parents
+            rows.append(brick(step=height + 1, source=lower, destination=parent, reduce=1, **common))
+            rows.append(brick(step=last - height - 1, source=parent, destination=lower, **common))
+            lower = first + np.arange(level.switches)
+            first += level.switches
         rows.append(brick(step=last, source=leader, destination=member, **common))
     return make_table(
-        "in-network",
-        "all-reduce",
-        stack(*rows),
-        ranks=ranks,
-        chunks=rails * pieces,
-        switches=rails * tree.switches,
+        "in-network", "all-reduce", stack(*rows), ranks=ranks, chunks=shares * pieces, switches=first - ranks
+    )  # fmt: skip
+
+
+def aggregation_links(tree: AggregationTree, inside: float, outside: float) -> Links:
+    """The fabric's links as the table numbers its ends, at shares of their rates: of NVLinks, and of adapters."""
+    fabric = tree.fabric.routed(Routing())
+    capacity = fabric.capacity.copy()
+    capacity[fabric.links_of_kind("nvlink")] *= min(inside, 1.0)
+    capacity[fabric.links_of_kind("adapter")] *= outside
+    return Links(
+        capacity=capacity, latency=fabric.latency, route=partial(_hops, replace(tree, fabric=fabric))
     )
 
 
-def aggregation_links(cluster: Cluster, tree: AggregationTree, inside: float, outside: float) -> Links:
-    """The links of such trees: `inside` B/s of a GPU to others of its node, `outside` B/s of an adapter.
+def _hops(tree: AggregationTree, source: Ints, destination: Ints) -> Ints:
+    """The links of each pair: inside a node, between a head and its leaf, or between two switches; -1 for none."""
+    falling, rising = source >= tree.ranks, destination >= tree.ranks
+    into, out, between = rising & ~falling, falling & ~rising, rising & falling
+    begin, end = np.where(between, 0, source), np.where(between, 0, destination)
+    end[into], begin[out] = _adapter(tree, source[into]), _adapter(tree, destination[out])
+    indptr, links = tree.fabric.routes(begin, end)
+    length = np.diff(indptr)
+    hops = np.full((len(source), int(length.max(initial=0)) + 2), -1, np.int64)
+    position = np.arange(len(links)) - np.repeat(indptr[:-1], length)
+    hops[np.repeat(np.arange(len(source)), length), 1 + position] = links
+    hops[into, -1], hops[out, 0] = _cable(tree, source[into], "up"), _cable(tree, destination[out], "down")
+    up, down = (_trunks(tree, way) for way in ("up", "down"))
+    lower, higher = between & (source < destination), between & (source > destination)
+    hops[lower, 0] = up[source[lower] - tree.ranks]
+    hops[higher, 0] = down[destination[higher] - tree.ranks]
+    return hops
 
-    Raises PodsimError for a cluster with broken links, around which no tree is built.
-    """
-    if cluster.faults:
-        raise PodsimError(f"{cluster.name}: aggregation trees are not built around broken or slow links")
-    ranks, rails, switch = tree.nodes * tree.local, len(tree.heads), cluster.system.switch
-    heads, switches = tree.nodes * rails, rails * tree.switches
-    adapter, trunk = 2 * ranks, 2 * (ranks + heads)
-    rail_of = np.full(tree.local, -1)
-    rail_of[tree.heads] = np.arange(rails)
 
-    def head_link(rank: Ints) -> Ints:
-        return np.asarray(rank // tree.local * rails + rail_of[rank % tree.local], np.int64)
+def _share(tree: AggregationTree, head: Ints) -> Ints:
+    """The number of the tree of each head."""
+    return np.searchsorted(tree.heads, head % tree.local)
 
-    def route(source: Ints, destination: Ints) -> Ints:
-        up, down = source >= ranks, destination >= ranks
-        hops = np.full((len(source), 2), -1, np.int64)
-        inner = ~up & ~down
-        hops[inner] = np.stack([source, ranks + destination], axis=1)[inner]
-        into, out = ~up & down, up & ~down
-        hops[into, 0] = adapter + head_link(source[into])
-        hops[out, 0] = adapter + heads + head_link(destination[out])
-        rising, falling = up & down & (source < destination), up & down & (source > destination)
-        hops[rising, 0] = trunk + source[rising] - ranks
-        hops[falling, 0] = trunk + switches + destination[falling] - ranks
-        return hops
 
-    counts = (2 * ranks, 2 * heads, 2 * switches)
-    cable = switch.bandwidth if switch else cluster.network.bandwidth
-    latency = (cluster.nvlink.latency / 2, cluster.network.latency / 2, switch.latency if switch else _HOP)
-    return make_links(np.repeat((inside, outside, cable), counts), np.repeat(latency, counts), route)
+def _adapter(tree: AggregationTree, head: Ints) -> Ints:
+    """The end of the adapter that each head uses."""
+    each = tree.fabric.count("nic") // tree.nodes
+    return tree.fabric.end("nic") + head // tree.local * each + tree.adapters[_share(tree, head)]
+
+
+def _cable(tree: AggregationTree, head: Ints, way: str) -> Ints:
+    """The link between each head's adapter and its leaf."""
+    links = np.array([getattr(levels[0], way) for levels in tree.trees], np.int64)
+    return np.asarray(links[_share(tree, head), head // tree.local])
+
+
+def _trunks(tree: AggregationTree, way: str) -> Ints:
+    """The link between each switch and the one above, in the order of the table; -1 for a root."""
+    links = [[*(getattr(level, way) for level in levels[1:]), np.full(1, -1)] for levels in tree.trees]
+    return np.concatenate([part for parts in links for part in parts])

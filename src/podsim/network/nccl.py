@@ -210,7 +210,7 @@ def wires_of(cluster: Cluster, settings: CollectiveSettings | None = None) -> Wi
         rings=ring_shares(cluster.system),
         exchanges=cluster.host.exchanges if cluster.host is not None else (),
         socket=socket_rate(system) if switched else math.inf,
-        slot=slot_link(system).bandwidth if cluster.nics else math.inf,
+        slot=slot_link(system).bandwidth if cluster.nics else math.inf, torus=system.torus,
         algorithms=_names(filled.algorithm), protocols=_names(filled.protocol), sharp=bool(filled.sharp),
     )  # fmt: skip
 
@@ -292,15 +292,14 @@ def _groups(
         )
         return (group,), np.zeros(shape, dtype=np.intp)
     shares, share_index = np.unique(sharing, return_inverse=True)
-    key = (ranks * 2.0**12 + members) * 2.0**16 + share_index.reshape(sharing.shape)
+    key = (ranks * 2.0**14 + members) * shares.size + share_index.reshape(sharing.shape)
     if layout.any():
-        key = key * 2.0**7 + layout
+        key = key * 2.0 ** math.ceil(math.log2(int(layout.max()) + 1)) + layout
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
     full = [
         np.broadcast_to(values, key.shape).reshape(-1)[first] for values in (ranks, members, sharing, layout)
     ]
-    assert shares.size < 2**16
-    assert int(layout.max(initial=0)) < 2**7
+    assert key.max() < 2.0**53
     groups = tuple(
         Group(int(n), int(g), float(s), *group_layout(int(p))) for n, g, s, p in zip(*full, strict=True)
     )

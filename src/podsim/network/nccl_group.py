@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.hardware.measured_host import Exchange
+from podsim.hardware.parts import TorusLinks
 from podsim.network.nccl_constants import PCIE, Fabric
 
 NEAR, SOCKET = 2, 4
@@ -62,6 +63,8 @@ class Wires:
     """The protocols that NCCL may pick, in lower case; () for all."""
     sharp: bool = False
     """Whether NCCL may reduce in the switches between nodes."""
+    torus: TorusLinks | None = None
+    """The torus of a node's chips, whose collectives are no NCCL's."""
     slot: float = math.inf
     """B/s. The bandwidth of the PCI Express slot of a GPU, and of an adapter; traffic to another node passes both."""
 
@@ -103,6 +106,8 @@ def layout_numbers(
 
     `extent` is how many GPUs there are from the first member to the last (default: as members and stride say).
     """
+    if wires.torus is not None:
+        return np.asarray(4 * (np.maximum(np.asarray(stride, dtype=np.intp), 1) - 1))
     if wires.socket == math.inf and wires.topology != "pcie-root" and not wires.rings:
         return _TOGETHER
     steps = np.maximum(np.asarray(stride, dtype=np.intp), 1)

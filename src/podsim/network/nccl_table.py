@@ -134,14 +134,11 @@ def nccl_fabric(
     return replace(fabric, capacity=capacity)
 
 
-def reduction_rates(cluster: Cluster, *, ranks: int, ranks_per_node: int) -> tuple[float, float]:
-    """(B/s of a GPU to others of its node, B/s of an adapter) that reductions in the network reach."""
+def reduction_shares(cluster: Cluster, *, ranks: int, ranks_per_node: int) -> tuple[float, float]:
+    """(share of a GPU's NVLinks, share of an adapter's rate) that reductions in the network reach."""
     wires, group = wires_of(cluster), Group(ranks, ranks_per_node, 1.0)
-    network = load_network(wires.fabric)
-    return (
-        pairs_rate(wires, group, load_fabric(fabric_name(wires))),
-        network.between.sharp_share * wires.network,
-    )
+    inside = pairs_rate(wires, group, load_fabric(fabric_name(wires)))
+    return inside / wires.nvlink, load_network(wires.fabric).between.sharp_share
 
 
 def switch_tree_rates(cluster: Cluster, *, ranks: int, ranks_per_node: int) -> tuple[float, float]:

@@ -13,14 +13,17 @@ from podsim.network.aggregation import aggregation_links, aggregation_table, agg
 from podsim.network.bus import bus_factor
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.collectives import Table, summary
+from podsim.network.collectives.direct import shift
 from podsim.network.collectives.lookup import all_tables, table_of
+from podsim.network.collectives.tori import Axes
 from podsim.network.nccl import Choice, choice
-from podsim.network.nccl_table import nccl_fabric, nccl_table, reduction_rates, switch_tree_rates
+from podsim.network.nccl_table import nccl_fabric, nccl_table, reduction_shares, switch_tree_rates
 from podsim.network.play import play, prepare
 from podsim.network.play_links import Fabric as PlayedFabric
 from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES
 from podsim.network.switch_trees import switch_trees
 from podsim.network.table_cost import link_cost
+from podsim.network.torus_cost import RINGS
 from podsim.results.sweep import AlgorithmRow, Timed
 
 _SWITCHES_ADD = ("hopper", "blackwell")
@@ -45,6 +48,12 @@ class SweepSetting:
             return self.server
         assert self.cluster is not None
         return fabric_of(self.cluster)
+
+    @cached_property
+    def axes(self) -> Axes | None:
+        """The axes of the torus that joins the ranks, if one does."""
+        links = self.cluster.system.torus if self.cluster else None
+        return Axes(links.shape, links.wraps, self.nodes) if links else None
 
     @property
     def nodes(self) -> int:
@@ -79,7 +88,10 @@ def nccl_rows(
         row = _timed(setting, name, size, seconds, picked.algorithm, picked.protocol, picked.channels)
         rows.append(row if simulate or cluster.host else _with_range(row, name, setting, settings))
     sends = ", every rank sending to the next" if name == "send-recv" else ""
-    if simulate:
+    if setting.axes is not None:
+        links = "played on its links" if simulate else "the closed form of its links"
+        how = f"rings along the axes of the torus, exchanges pair by pair, {links}{sends}"
+    elif simulate:
         how = f"the tables that NCCL {version} would choose, simulated on the links at its wire efficiency{sends}"
     elif cluster.host is not None:
         how = "what its ranks were measured to take"
@@ -106,6 +118,13 @@ def _with_range(row: Timed, name: str, setting: SweepSetting, settings: Collecti
     return replace(row, low=min(seconds), high=max(seconds))
 
 
+def _straightened(cluster: Cluster) -> Cluster:
+    """The cluster without the twist of its torus: its rings are those of the plain one."""
+    links = cluster.system.torus
+    assert links is not None
+    return replace(cluster, system=replace(cluster.system, torus=replace(links, twisted=False)))
+
+
 class _Player:
     """Seconds of NCCL's choices by simulation; each table is prepared once."""
 
@@ -126,11 +145,20 @@ class _Player:
         assert setting.cluster is not None
         rates = {"ranks": setting.ranks, "ranks_per_node": setting.local}
         if algorithm == "collnet":
-            inside, outside = reduction_rates(setting.cluster, **rates)
-            tree = aggregation_tree(setting.cluster)
-            return aggregation_table(tree), aggregation_links(setting.cluster, tree, inside, outside)
+            tree = aggregation_tree(setting.fabric, setting.cluster)
+            return aggregation_table(tree), aggregation_links(
+                tree, *reduction_shares(setting.cluster, **rates)
+            )
         if algorithm == "nvlstree":
             return switch_trees(setting.cluster, *switch_tree_rates(setting.cluster, **rates))
+        if setting.axes is not None:
+            algo = "shift" if self.name == "send-recv" else algorithm
+            table = (
+                shift(setting.ranks)
+                if algo == "shift"
+                else table_of(algo, self.name, setting.nodes, setting.local, setting.axes)
+            )
+            return table, fabric_of(_straightened(setting.cluster) if algo == RINGS else setting.cluster)
         table = nccl_table(self.name, algorithm, nodes=setting.nodes, local=setting.local)
         links = nccl_fabric(
             setting.fabric, setting.cluster, NCCL_NAMES[self.name], algorithm, protocol, **rates
@@ -158,7 +186,7 @@ def table_rows(
     setting: SweepSetting, name: str, sizes: tuple[int, ...], algo: str | Table, simulate: bool
 ) -> tuple[tuple[Timed, ...], str]:
     """Rows of a sweep of one algorithm by its table, and a sentence on the method."""
-    table = table_of(algo, name, setting.nodes, setting.local)
+    table = table_of(algo, name, setting.nodes, setting.local, setting.axes)
     seconds = _table_seconds(table, setting, sizes, simulate)
     rows = tuple(
         _timed(setting, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
@@ -188,7 +216,7 @@ def algorithm_rows(
     setting: SweepSetting, name: str, sizes: tuple[int, ...], simulate: bool
 ) -> tuple[tuple[AlgorithmRow, ...], dict[str, str]]:
     """All algorithms, fastest at the largest size first; and those left out, with the reason."""
-    tables, left_out = all_tables(name, setting.nodes, setting.local)
+    tables, left_out = all_tables(name, setting.nodes, setting.local, setting.axes)
     rows = []
     for table in tables:
         try:

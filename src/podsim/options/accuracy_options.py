@@ -15,8 +15,8 @@ class ValidateOptions:
 
     tables: Sequence[str] = option(
         (),
-        "A packaged table, serving (language models), or kernels-all (every raw row of kernels); repeatable. Default: "
-        "all packaged.",
+        "A packaged table, serving (language models), failures, or kernels-all (every raw row of kernels); repeatable."
+        " Default: all packaged but these.",
         flag="--table",
         argument=True,
     )

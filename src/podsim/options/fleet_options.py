@@ -63,15 +63,15 @@ class QueueOptions:
     """Jobs, the machine that they wait for, and its policy."""
 
     trace: str = option(
-        MISSING,
+        "",
         "philly-1 to philly-4, kalos; a CSV, Philly's JSON or sacct -P; arrivals:10000 (jobs=10000,load=0.9).",
         argument=True,
     )
-    on: str = option(MISSING, "GPUs (64), nodes (8x8), or a cluster: selene, a TOML file.")
+    on: str = option("", "GPUs (64), nodes (8x8), or a cluster: selene, a TOML file.")
     policy: Sequence[str] = option(
         (),
         "fifo, fifo-skip, easy (default), conservative, sjf, qssf, srtf, srsf, las, tiresias, themis,"
-        " themis-known, slurm. Repeatable.",
+        " themis-known, slurm, elastic. Repeatable.",
     )
     compare: bool = option(False, "All policies side by side.", flag="--compare")
     where: Mapping[str, str] | None = option(
@@ -86,7 +86,38 @@ class QueueOptions:
     depth: int | None = option(None, "Jobs that backfill looks at; 0 all.")
     repartition: str = option("", "Time a job waits while a GPU is repartitioned for it (MIG), as 10s.")
     taper: float = option(1.0, "Share of a leaf's bandwidth that its uplinks have, for jobs with plans.")
-    seed: int = option(0, "Seed of a model of arrivals.")
+    seed: int = option(0, "Seed of a model of arrivals, and of failures.")
+    failures: str = option(
+        "",
+        "Node failures: rsc-1, rsc-jobs, llama-3, bloom, opt-175b, rsc-2, parts, or per node and day, as 0.0065.",
+    )
+    saves: str = option("", "Training between checkpoints, to which a failure throws a job back; default 1h.")
+    spread: float = option(0.0, "Standard deviation of the logarithm of the failure rate over nodes, as 0.7.")
+    repair: str = option("", "Mean time until a node that needs repair is back; default 1.04 d.")
+    drain: Sequence[str] = option(
+        (), "Nodes that take no more jobs, as 3-5@2d+12h (from 2 d, for 12 h). Repeatable."
+    )
+    maintenance: Sequence[str] = option((), "A window known in advance, as all@7d+8h. Repeatable.")
+    reserve: Sequence[str] = option((), "The same for the jobs of a user, as 0-15@3d+1d:alice. Repeatable.")
+    partition: Sequence[str] = option(
+        (), "Nodes of a partition, as debug=0-3, with a tier as urgent=all:2; first the default. Repeatable."
+    )
+    image: str = option(
+        "", "Size of the containers' image, as 20GB: nodes pull and unpack it before a job computes."
+    )
+    store: str = like(
+        SavedJobOptions, "store", "Where images are: superpod-good, -better, -best, selene, or 273GB/s."
+    )
+    elastic: float | None = option(
+        None, "4: jobs may run on 1/4 to 4 times their GPUs, as goodput decides; against tiresias."
+    )
+    scaling: float = option(
+        0.9, "Their speed on twice the GPUs, over twice the speed; with a model it is predicted."
+    )
+    squeue: str = option("", "When waiting jobs start: a file of squeue or scontrol show job.")
+    sinfo: str = option("", "With squeue: a file of sinfo or scontrol show node.")
+    job: str = option("", "With squeue: one job, or all tasks of an array.")
+    qos: bool = option(False, "Jobs of a higher rank or tier stop lower ones.", flag="--qos")
 
 
 @dataclass(frozen=True, kw_only=True)

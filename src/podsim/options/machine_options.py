@@ -69,6 +69,27 @@ class CollectiveOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FlowsOptions:
+    """Flows that cross a fabric at once, and how their routes are chosen."""
+
+    on: Any = option(
+        MISSING,
+        "Cluster: superpod-a100:2su, selene, or a TOML file.",
+        complete="clusters",
+        example="superpod-a100:2su",
+    )
+    ranks: int | None = like(CollectiveOptions, "ranks", "GPUs that send; default all.")
+    shift: int | None = option(
+        None, "Rank i sends to rank i + SHIFT, around the end; default half of the ranks."
+    )
+    random: int | None = option(
+        None, "Instead, every rank sends to a rank drawn by this seed, and receives once."
+    )
+    seeds: int = option(100, "Hashes that are tried where routes are hashed.")
+    overrides: Mapping[str, str] | None = overrides_option("fabric.routing=ecmp, network.bandwidth=100Gb/s")
+
+
+@dataclass(frozen=True, kw_only=True)
 class MigLayoutsOptions:
     """Which layouts of a GPU are listed."""
 

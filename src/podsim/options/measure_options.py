@@ -14,6 +14,7 @@ from podsim.options.plan_options import (
     plan_file_option,
 )
 from podsim.options.question import factors, like, option
+from podsim.options.step_options import SimulateOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,14 @@ class MeasureCollectiveOptions(RanksOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasureRanksOptions(RanksOptions):
+    """Ranks that are timed alone and in pairs."""
+
+    save: Path | None = like(RanksOptions, "save", "File that keeps the run, for podsim verify --pairs.")
+    size: str | float = option("4MiB", "Bytes of a message between two ranks.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeasureDdpOptions(RanksOptions):
     """Steps of DistributedDataParallel that are timed."""
 
@@ -55,6 +64,11 @@ class MeasureDdpOptions(RanksOptions):
     size: str | float = option("2.1MB", "Gradients of a layer, a bucket of its own.")
     forward: str | float = option("10ms", "Pause that stands for a layer's forward pass.")
     backward: str | float = option("20ms", "Pause that stands for its backward pass.")
+    slow: Mapping[int, float] | None = option(
+        None,
+        "A slow rank, as 3=1.5: its pauses are 1.5 times as long. Repeatable.",
+        read=factors("rank", "3=1.5"),
+    )
     overlap: bool = option(True, "Add gradients up during the backward pass.")
     all_reduce: str = option(
         "library", "Collective that adds them up: library, ring, FILE.xml, FILE.py:FUNCTION."
@@ -156,11 +170,13 @@ class TrainOptions(RanksOptions):
     tp: int = like(LayoutFields, "tp")
     pp: int = like(LayoutFields, "pp")
     dp: int | None = like(LayoutFields, "dp")
+    ep: int = like(LayoutFields, "ep")
+    capacity_factor: float = like(TrainedFields, "capacity_factor")
     virtual_stages: int = like(LayoutFields, "virtual_stages")
     micro_batch: int | None = like(
         LayoutFields,
         "micro_batch",
-        "Samples of a micro-batch; default a replica's, or 2 x pp of them.",
+        "Samples of a micro-batch; default 1, as in predict; all of a replica's for a residual network.",
         default=None,
     )
     schedule: str | None = like(LayoutFields, "schedule")
@@ -217,10 +233,45 @@ class TrainOptions(RanksOptions):
     )
     image: int = option(32, "Pixels of a side of an image.")
     classes: int = option(10, "Classes of synthetic images.")
+    metrics: Path | None = option(
+        None, "Log a line for each step as it ends: FILE.jsonl or .csv.", suffixes=(".jsonl", ".csv")
+    )
     checkpoint: Path | None = option(None, "Folder of checkpoints.")
     every: int = option(0, "Steps between checkpoints; 0: one at the end.")
     keep: int = option(0, "Checkpoints that are kept; 0: all.")
     resume: bool = option(False, "Go on from the last checkpoint, if there is one.", flag="--resume")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureTablesOptions:
+    """Embedding tables on parameter servers, and the workers that train on them."""
+
+    tables: str = option(
+        "criteo-small",
+        "Tables: criteo-small, criteo-40m, criteo-multi-hot, outbrain or a .csv, .toml, .parquet file.",
+        argument=True,
+    )
+    servers: int = option(2, "Parameter servers, each a process.")
+    workers: int = option(2, "Workers, each a process.")
+    steps: int = option(50, "Steps in all, with those before a resumption.")
+    batch: int = option(256, "Samples of a step of all workers.")
+    cache: str = option("5%", "Share of its rows that a server caches in memory; the others are in a file.")
+    exchange: str = option("sync", "sync (all workers' gradients make one update) or async.")
+    rows: int = option(100_000, "Most rows of a table; larger tables are cut.")
+    width: int = option(16, "Elements of a row; 0: those of the tables, which must be equal.")
+    rate: float = option(0.05, "Learning rate of Adagrad.")
+    data: Path | None = option(
+        None, "Clicks: FILE.csv or FILE.parquet with label, I1…, C1…; default made by the tables' skew."
+    )
+    folder: Path | None = option(
+        None, "Folder on the drive that holds the servers' rows; default a temporary one."
+    )
+    checkpoint: Path | None = like(TrainOptions, "checkpoint", "Folder of the checkpoint; the last is kept.")
+    every: int = like(TrainOptions, "every")
+    resume: bool = like(TrainOptions, "resume")
+    seed: int = option(0, "Seed of the first weights and of the clicks.")
+    timeout: float = like(RanksOptions, "timeout", "Seconds after which podsim gives up on a silent process.")
+    save: Path | None = option(None, "File that keeps the run.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,6 +287,14 @@ class EmulateOptions:
     )
     scale: str = option("1/1000", "Share of the cluster's bandwidths: 1/500.")
     per: str = option("gpu", "gpu or server: what is one process.")
+    save: Path | None = option(None, "File that keeps what every port carried, for podsim why.")
+    slow_link: Mapping[int, float] | None = like(SimulateOptions, "slow_link")
+    flap: Mapping[int, float] | None = like(SimulateOptions, "flap")
+    swap: Mapping[int, float] | None = like(SimulateOptions, "swap")
+    slow_disk: Mapping[int, float] | None = like(
+        SimulateOptions, "slow_disk", "A slow disk, as RANK=4: checkpoints take 4 times as long. Repeatable.",
+        read=factors("rank", "1=4"),
+    )  # fmt: skip
     overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
 
 
@@ -263,7 +322,9 @@ class VerifyOptions:
     expect: str = option(
         MISSING, "The expected machine: dgx-a100-80gb, a TOML file, or what `measure host` wrote."
     )
-    only: str = option("", "inventory, storage, network, training, with commas; default all.")
+    only: str = option(
+        "", "inventory, health, storage, metadata, network, ranks, training; with commas, default all."
+    )
     folder: Path = option(Path(), "Folder on the storage that is judged.")
     storage: str = option("local-nvme", "Expected storage: local-nvme, or a storage system, weka-ra:1.")
     ranks: int | None = option(None, "Processes; default one a GPU, else the expected node's, up to 8.")
@@ -272,5 +333,24 @@ class VerifyOptions:
     seconds: float = option(5.0, "Seconds of each run of fio.")
     fio: Sequence[Path] = option((), "JSON of fio to judge instead of running it. Repeatable.")
     mdtest: Path | None = option(None, "What mdtest printed.")
+    pairs: Path | None = option(None, "What `measure ranks` kept, of several machines.")
+    health: Sequence[Path] = option(
+        (), "What `nvidia-smi -q`, perfquery or ibqueryerrors printed, instead of asking. Repeatable."
+    )
+    earlier: Sequence[Path] = option(
+        (), "What `verify --json` printed of this machine before, the last run last. Repeatable."
+    )
     run: Path | None = option(None, "What `measure collective --algo library --save` kept.")
     root: Path = option(Path("/"), "Root of the machine's file systems.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhyOptions:
+    """The record of a run, and the port that is asked about."""
+
+    run: Path = option(
+        MISSING,
+        "A record of --save of podsim simulate or emulate, or counters and traces of a real run: a file or a folder.",
+        argument=True,
+    )
+    link: str = option("", "A port, or a pattern: node0/nic3, leaf2>*. Default: where traffic met.")

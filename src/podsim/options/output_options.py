@@ -155,6 +155,11 @@ class TrainOutput(Output):
     csv: bool = like(Output, "csv", "Print CSV: a line for each step.")
     plot: Path | None = option(None, "Draw the losses, FILE.png or .svg.", suffixes=(".png", ".svg"))
     against: Sequence[Path] = option((), "A saved run whose losses are compared, and drawn. Repeatable.")
+    timeline: Sequence[Path] = like(
+        SimulateOutput,
+        "timeline",
+        "Write the last steps: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,3 +179,4 @@ class VerifyOutput(Output):
 
     csv: bool = like(Output, "csv", "Print the checks as CSV, numbers in SI.")
     pdf: Path | None = option(None, "Write it as PDF, by the browser on this machine.")
+    junit: Path | None = option(None, "Write it as JUnit XML, for CI servers.")

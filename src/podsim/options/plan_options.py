@@ -94,6 +94,18 @@ class TrainedFields:
     software: Any = option(
         None, "Framework era; default one calibrated on the GPU. `podsim show software` lists them."
     )
+    capacity_factor: float = option(
+        0.0,
+        "Tokens that an expert takes over the mean, as 1.25, the rest dropped; 0: it takes all.",
+        also=("moe-expert-capacity-factor", "expert-capacity-factor", "moe-capacity-factor"),
+    )
+    """factor. The room of an expert over its mean share of tokens; 0: no limit."""
+    imbalance: float = option(
+        0.0,
+        "Tokens of the busiest expert over the mean, as 1.5; 0: the software's.",
+        also=("expert-imbalance", "load-imbalance"),
+    )
+    """factor. The tokens of the busiest expert over the mean; 0: the software's."""
     sequence: int | str | None = option(
         None,
         "Tokens of a sequence, as 4096 or 8k; default what the model was trained with.",
@@ -168,7 +180,23 @@ class FiledPlanOptions(PlanOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(FiledPlanOptions):
+class TableFields:
+    """The embedding tables of a recommender, and where they lie."""
+
+    tables: Path | None = option(
+        None, "Embedding tables, a TOML, CSV or Parquet file: rows, width, pooling, precision, skew.",
+        also=("embeddings",), suffixes=(".toml", ".csv", ".parquet"),
+    )  # fmt: skip
+    placement: str = option(
+        "",
+        "Embedding tables: best (default), plain (whole), or some of TorchRec's ways, as table_wise,row_wise.",
+        also=("sharding",),
+    )
+    servers: int = option(0, "Parameter servers for embedding tables: nodes without their GPUs.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(FiledPlanOptions, TableFields):
     """A plan, and what a prediction says of it."""
 
     tokens: str | float | None = option(
@@ -229,7 +257,7 @@ class SearchOptions(TrainedFields, JobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetOptions(SearchOptions):
+class TargetOptions(SearchOptions, TableFields):
     """A search, or the batch and the GPUs that take a benchmark to its target."""
 
     to_target: bool = option(

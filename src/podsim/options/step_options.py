@@ -61,6 +61,18 @@ class SimulateOptions(FiledPlanOptions):
         None, "A server with other GPUs, as 1=a100-sxm4-40gb (numbered from 0). Repeatable.",
         read=servers("1=a100-sxm4-40gb"),
     )  # fmt: skip
+    flap: Mapping[int, float] | None = option(
+        None, "A flapping adapter, as RANK=0.3: it is down for 0.3 of the time. Repeatable.",
+        read=factors("rank", "5=0.3"),
+    )  # fmt: skip
+    swap: Mapping[int, float] | None = option(
+        None, "Two exchanged cables, as RANK=RANK: those of the adapters of two ranks. Repeatable.",
+        read=factors("rank", "3=12"),
+    )  # fmt: skip
+    slow_disk: Mapping[int, float] | None = option(
+        None, "Slow storage of a server, as 1=4: reading takes 4 times as long. Repeatable.",
+        read=factors("server", "1=4"),
+    )  # fmt: skip
     uneven: bool = option(False, "Slower replicas get fewer micro-batches.")
     jitter: float = option(0.0, "Noise of kernels: 0.05 is about 5 %. Every rank by itself.")
     seed: int = option(0, "Seed of the noise.")
@@ -76,6 +88,7 @@ class SimulateOptions(FiledPlanOptions):
     checkpoint_every: float = option(0.0, "Seconds between checkpoints, half of which a failure costs too.")
     force: bool = option(False, "Play a plan that does not fit the memory.")
     chakra: Path | None = option(None, "Write Chakra execution traces, one file a rank, to this directory.")
+    save: Path | None = option(None, "File that keeps what every port carried, for podsim why.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ from podsim.report.screen import Block, Rows
 from podsim.results.acceptance import Acceptance, Check, Part
 
 _VERDICTS = (
-    "ok", "differs", "wrong result", "falls short", "above the limit", "not run", "no expectation", "cannot tell here",
+    "ok", "differs", "wrong result", "falls short", "above the limit", "not run", "remark", "no expectation",
+    "cannot tell here",
 )  # fmt: skip
 _BAD = _VERDICTS[1:6]
 _LONGEST = 46
@@ -58,13 +59,23 @@ CHECKS = Table(
         Column("why", mark="why", wrap=True),
     ),
 )
-METHODS = Table(
+EVIDENCE = Table(
     columns=(
-        Column("check", "name"),
-        Column("measured by", "how"),
-        Column("expected from", lambda check: check.basis or "-"),
+        Column("group", lambda row: "inventory" if isinstance(row, Part) else row.group),
+        Column("what", "name"),
+        Column(
+            "expected", lambda row: row.expected if isinstance(row, Part) else _figure_text("expected", row)
+        ),
+        Column("measured", lambda row: row.found if isinstance(row, Part) else _figure_text("measured", row)),
+        Column("of it", lambda row: None if isinstance(row, Part) else row.share, _share_text, missing="-"),
+        Column("limit", lambda row: "-" if isinstance(row, Part) else _figure_text("limit", row)),
+        Column("verdict", mark=_verdict_badge),
+        Column("measured by", lambda row: (row.source if isinstance(row, Part) else row.how) or "-"),
+        Column("expected from", lambda row: "" if isinstance(row, Part) else row.basis),
+        Column("why", mark="why"),
     )
 )
+"""every line of an acceptance"""
 THRESHOLDS = Table(
     columns=(
         Column("figure", "name"),
@@ -72,11 +83,6 @@ THRESHOLDS = Table(
         Column("why"),
     )
 )
-
-
-def has_method(check: Check) -> bool:
-    """Whether the method of the measurement is known."""
-    return bool(check.how)
 
 
 def verdict_line(acceptance: Acceptance) -> str:

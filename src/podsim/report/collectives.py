@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
-from podsim.report.screen import Block, Paragraph, Rows, raw
+from podsim.report.screen import Block, Paragraph, Rows, bold, raw
 from podsim.results.comparison import ClassScore, Comparison
 from podsim.results.fabric_verdict import FabricVerdict
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
-from podsim.results.sweep import Sweep
+from podsim.results.sweep import RoutedFlows, Sweep
 from podsim.results.trained import MeasuredDdp
 from podsim.units import format_quantity
 
@@ -95,7 +95,7 @@ def _device(gpu: str) -> str:
     """The catalog's name as the driver writes it: "a100-sxm4-80gb" is "NVIDIA A100-SXM4-80GB"."""
     if gpu in ("", "CPU"):
         return gpu or "GPU"
-    return f"NVIDIA {gpu.upper()}"
+    return gpu.upper() if gpu.startswith("tpu") else f"NVIDIA {gpu.upper()}"
 
 
 def _device_line(rank: int, process: int, host: str, device: int, name: str) -> str:
@@ -244,6 +244,8 @@ def _algorithms_table(sweep: Sweep) -> Table:
 
 def own_name(sweep: Sweep) -> str:
     """The subject of a sweep's rows: NCCL, or the requested table."""
+    if sweep.rows[-1].protocol == "ici":
+        return "XLA"
     return "NCCL" if sweep.rows[-1].protocol else sweep.rows[-1].algorithm
 
 
@@ -315,4 +317,28 @@ def _setting_words(settings: Mapping[str, str], assumed: Sequence[str]) -> Itera
 
 
 def _first_number(score: ClassScore) -> float:
-    return float(score.name.split()[0]) if score.name[:1].isdigit() else 0.0
+    return float(score.name.split()[0]) if score.name[:1].isdecimal() else 0.0
+
+
+_FLOWS = Table(
+    columns=(
+        Column("routing", lambda row: row.routing + " *" * row.is_usual),
+        Column("worst flow", "worst", "B/s"),
+        Column("worst hash", "least", "B/s", drop=1),
+        Column("best hash", "most", "B/s", drop=2),
+        Column("mean flow", "mean", "B/s"),
+        Column("hashes", "tries", ":,d", drop=3),
+        Column("flows on", "link_flows", ":,d"),
+        Column("the fullest link", "link", wrap=True),
+    )
+)
+
+
+def flows_report(flows: RoutedFlows) -> Iterator[Block]:
+    """A row for each rule of routing."""
+    yield bold(f"{flows.machine}: {flows.ranks:,} flows at once, {flows.pattern}")
+    yield from ("", Rows(_FLOWS, flows.rows), "")
+    yield Paragraph(
+        "Max-min rates at line rate. Worst flow: over several hashes, the median of their slowest flows; the link is "
+        "that of the worst hash. * the fabric's own rule (--set fabric.routing)."
+    )

@@ -108,7 +108,7 @@ def _linpack(report: PowerReport) -> Iterator[Block]:
         each = format_quantity(run.published_rate / run.published_power, "FLOP/s")
         power = format_quantity(run.published_power, "W")
         published += f", {power} ({run.power / run.published_power - 1:+.1%} here), {each} per watt"
-    yield published
+    yield "; ".join((published, *run.remarks))
 
 
 def bill_report(bill: Bill) -> Iterator[Block]:

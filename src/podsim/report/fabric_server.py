@@ -85,7 +85,7 @@ class _Layout:
     def _is_card(self, switch: str) -> bool:
         """Whether a switch leads to storage alone; such a switch is drawn below the processor."""
         kinds = {self.kinds[name] for name, top in self.parents.items() if top == switch}
-        return bool(kinds) and kinds <= {"storage", "drive"}
+        return self.kinds[switch] == "pcie" and bool(kinds) and kinds <= {"storage", "drive"}
 
     def _levels(self, parent: str) -> int:
         """Switches on the longest way down from a part."""
@@ -136,14 +136,17 @@ class _Layout:
         for number, name in enumerate(names):
             self.places[name] = _Place(start + number * step + (step - _SLOT) / 2 + 8, top, _SLOT - 16)
 
-    def _storage(self, cpu: str) -> list[str]:
-        """Storage ports and drives of a processor, the ports of a card together."""
-        cards = [switch for switch in self._children(cpu, "pcie") if self._is_card(switch)]
-        ports = [port for card in cards for port in self._children(card, "storage", "drive")]
-        return ports + self._children(cpu, "drive", "storage")
+    def _storage(self, parent: str) -> list[str]:
+        """Storage ports and drives of a processor and its switches, the ports of a card together."""
+        below = self._children(parent, "pcie")
+        cards = sorted(below, key=self._is_card, reverse=True)
+        return [
+            *(end for card in cards for end in self._storage(card)),
+            *self._children(parent, "storage", "drive"),
+        ]
 
     def _storage_row(self, names: Sequence[str], start: float, width: float) -> None:
-        cards = dict.fromkeys(top for name in names if self.kinds[top := self.parents[name]] == "pcie")
+        cards = dict.fromkeys(top for name in names if self._is_card(top := self.parents[name]))
         step = width / max(len(names), 1)
         for number, name in enumerate(names):
             self.places[name] = _Place(

@@ -7,9 +7,11 @@ Nothing is computed here: `podsim.hardware.fabrics.describe` gives parts, cables
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from podsim.hardware.fabrics.describe import Drawing, Layer, Net
+from podsim.hardware.fabrics.infrastructure import Infrastructure
 from podsim.report.fabric_svg import group_text, taper_text
 from podsim.units import format_quantity
 
@@ -23,6 +25,15 @@ def fabric_text(drawing: Drawing) -> str:
         lines += ["", f"Inside a server ({drawing.server})", *_server(drawing)]
     for net in drawing.nets:
         lines += ["", net.title, *_net(net)]
+    if drawing.sizes:
+        lines += [
+            "",
+            "All networks",
+            *_networks(drawing.sizes[-1]),
+            "",
+            "By scalable units",
+            *_sizes(drawing.sizes),
+        ]
     if drawing.faults:
         lines += [
             "",
@@ -32,6 +43,30 @@ def fabric_text(drawing: Drawing) -> str:
         more = drawing.faulty - len(drawing.faults)
         lines += [f"  and {more:,} more"] if more else []
     return "\n".join(lines) + "\n"
+
+
+def _networks(machine: Infrastructure) -> Iterator[str]:
+    """A line for each network, and one for the racks."""
+    for network in machine.networks:
+        ends = ", ".join(f"{count:,} {name}" for name, count in network.ends.items())
+        head = f"  {network.name:<12} {network.switches:>5,} {network.switch:<8} {sum(network.cables):>7,} cables  for "
+        yield from textwrap.wrap(head + ends, 100, subsequent_indent=" " * 44)
+    racks = ", ".join(f"{count:,} of {name}" for name, count in machine.racks.items() if count)
+    yield f"  racks: {racks}; {format_quantity(machine.rack_power, 'W')} at most in one of nodes"
+
+
+def _sizes(sizes: Sequence[Infrastructure]) -> Iterator[str]:
+    """A line for each number of scalable units: switches by network, cables, and racks."""
+    names = [network.name for network in sizes[0].networks]
+    yield (
+        "  units  nodes " + " ".join(f"{name:>11}" for name in names) + "  switches   cables      km   racks"
+    )
+    for size in sizes:
+        counts = " ".join(f"{network.switches:>11,}" for network in size.networks)
+        yield (
+            f"  {size.units:>5} {size.nodes:>6,} {counts} {size.switches:>9,} {size.cables:>8,}"
+            f" {size.length / 1e3:>7.1f} {sum(size.racks.values()):>7,}"
+        )
 
 
 def _torus(drawing: Drawing) -> Iterator[str]:
@@ -114,8 +149,8 @@ def ranges(names: Sequence[str]) -> str:
         previous = runs[-1][-1] if runs else ""
         follows = (
             previous.rstrip("0123456789") == stem
-            and previous[len(stem) :].isdigit()
-            and name[len(stem) :].isdigit()
+            and previous[len(stem) :].isdecimal()
+            and name[len(stem) :].isdecimal()
         )
         if follows and int(name[len(stem) :]) == int(previous[len(stem) :]) + 1:
             runs[-1].append(name)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from textwrap import wrap
 
 from podsim.report.columns import Column, Table, duration
 from podsim.report.expenses import energy_text, hourly_price, mass_text
+from podsim.report.graph_tables import graph_report
 from podsim.report.minutes_tables import target_report
 from podsim.report.predictions import cluster_name, shared_choices
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, dim
+from podsim.results.graphs import GraphCost
 from podsim.results.minutes import TargetPlan
 from podsim.results.prediction import PlanResult, Prediction, Ranked, StageMemory
 from podsim.units import format_quantity
@@ -31,10 +34,10 @@ def prediction_glance(prediction: Prediction) -> Iterator[Block]:
     yield from _answer(prediction)
 
 
-def plans_glance(result: PlanResult | TargetPlan) -> Iterator[Block]:
+def plans_glance(result: PlanResult | TargetPlan | GraphCost) -> Iterator[Block]:
     """The best plan at a glance, and the others in a table; or the runs of a benchmark."""
-    if isinstance(result, TargetPlan):
-        yield from target_report(result)
+    if isinstance(result, (TargetPlan, GraphCost)):
+        yield from target_report(result) if isinstance(result, TargetPlan) else graph_report(result)
         return
     best = result.ranked[0].prediction
     title = _title(result.model, result.gpus, result.cluster, result.notes)
@@ -100,6 +103,8 @@ def _answer(prediction: Prediction, notes: Sequence[str] = ()) -> Iterator[Block
         f"{prediction.mfu:.1%} with attention",
     )
     yield _memory(prediction)
+    if prediction.dropped is not None:
+        yield _line("Experts", f"{prediction.dropped:.2%} of routed tokens find no room and are dropped")
     yield from _run(prediction)
     yield _line("Limit", f"{prediction.bottleneck.partition(': ')[0]}. More: -v, --detail")
     if not prediction.fits and prediction.command:
@@ -274,11 +279,8 @@ def _run(prediction: Prediction) -> Iterator[Block]:
     amount = f"{format_quantity(run.tokens, '', digits=3)} tokens" + (" (20 a parameter)" if notes else "")
     until = "".join(f"; {text}" for text in deadline)
     without = _time(run.seconds).removesuffix(" days") if run.expected >= 2 * _DAY else _time(run.seconds)
-    yield _line(
-        "Days",
-        f"{_time(run.expected)} with failures, {without} without; {amount}{until}",
-        "bold",
-    )
+    counted = f" with failures, {without} without" if isfinite(run.mtbf) else "; failures are not known"
+    yield _line("Days", f"{_time(run.expected)}{counted}; {amount}{until}", "bold")
     if expense is None:
         return
     part = run.expected / expense.duration  # 1, or the steps of a run where the expense is that of a step

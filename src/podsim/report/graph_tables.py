@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from podsim.report.columns import BAR, Column, Table
+from podsim.report.columns import BAR, Column, Table, short_seconds
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.results.graphs import Captured, Cut, DataParallel, GraphCost, GraphMemory, TraceFile, Traces
+from podsim.results.graphs import (
+    Captured,
+    Cut,
+    DataParallel,
+    GraphCost,
+    GraphMemory,
+    PlacedTable,
+    TablePlacement,
+    TraceFile,
+    Traces,
+)
 from podsim.units import format_quantity
 
 _SHOWN = 12
@@ -26,6 +36,29 @@ _PARTS = Table(
         Column("parameters", "1.parameters", ":,.0f"),
         Column("activations", "1.kept", "B"),
         Column("sent", "1.sent", "B"),
+    )
+)
+
+
+def _tier(table: PlacedTable) -> str:
+    """The memory of a table, with the hit rate of its cache."""
+    return table.tier if table.tier == "hbm" else f"{table.tier}, {table.hit_rate:.0%} of rows cached"
+
+
+_PLACED = Table(
+    columns=(
+        Column("table", "name"),
+        Column("rows", "rows", ":,d"),
+        Column("width", "width", ":d", drop=2),
+        Column("pooling", "pooling", ":g", drop=3),
+        Column("size", "bytes", "B", digits=3),
+        Column("way", lambda table: table.way + (f" x {table.slices}" if table.slices > 1 else "")),
+        Column("memory", _tier, drop=1),
+        Column(
+            "hot rows", lambda table: f"{table.hot:,}" if table.hot else "", align="r", optional=True, drop=4
+        ),
+        Column("time", "seconds", "s", digits=3),
+        Column("GPUs", "gpus", wrap=True),
     )
 )
 _MENDED = {
@@ -73,7 +106,9 @@ def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
     if cost.cut is not None:
         yield from _cut_report(cost.cut)
     if cost.data_parallel is not None:
-        yield from _replicas(cost.data_parallel)
+        yield from _replicas(cost.data_parallel, is_placed=cost.placement is not None)
+    if cost.placement is not None:
+        yield from _placement(cost.placement, detail)
     yield from _simulation(cost)
     yield from ("", _band(cost), *_notes(cost.notes))
 
@@ -177,7 +212,36 @@ def _cut_report(cut: Cut) -> Iterator[Block]:
     yield Rows(_PARTS, list(enumerate(cut.parts)))
 
 
-def _replicas(replicas: DataParallel) -> Iterator[Block]:
+def _placement(placement: TablePlacement, detail: str) -> Iterator[Block]:
+    """The places of embedding tables, and what they add to a step."""
+    seconds, forward, backward, sent, fetched, shared = (
+        format_quantity(value, "s")
+        for value in (
+            placement.seconds, placement.forward, placement.backward, placement.sent, placement.fetched, placement.shared,
+        )
+    )  # fmt: skip
+    least, most = (format_quantity(value, "B") for value in (placement.least, placement.most))
+    yield ""
+    yield bold(
+        f"{len(placement.tables)} embedding tables, {format_quantity(placement.bytes, 'B')}, add {seconds} to a step"
+    )
+    yield dim(
+        f"{placement.name}; {placement.lookups:g} lookups a sample; {least} to {most} on a GPU with optimizer states"
+    )
+    yield (
+        f"Lookups {forward}, updates {backward}, exchange {sent}, fetched late {fetched}, replicated rows {shared}; "
+        f"no placement is below {format_quantity(placement.bound, 's')}"
+    )
+    if placement.plain is not None:
+        yield f"Whole tables on single GPUs add {format_quantity(placement.plain, 's')}"
+    tables = sorted(placement.tables, key=lambda table: -table.seconds)
+    shown = tables if detail == "ops" else tables[:_SHOWN]
+    if len(shown) < len(tables):
+        yield dim(f"The {len(shown)} that take longest (--detail ops shows all)")
+    yield Rows(_PLACED, shown)
+
+
+def _replicas(replicas: DataParallel, *, is_placed: bool) -> Iterator[Block]:
     step, reduce, exposed, tables = (
         format_quantity(seconds, "s")
         for seconds in (replicas.step_time, replicas.reduce, replicas.exposed, replicas.tables)
@@ -191,7 +255,7 @@ def _replicas(replicas: DataParallel) -> Iterator[Block]:
         f"{format_quantity(replicas.bytes, 'B')} of gradients in {replicas.buckets} buckets: {reduce} of all-reduce, "
         f"{exposed} of it not hidden"
     )
-    if replicas.tables:
+    if replicas.tables and not is_placed:
         yield f"Tables are divided over the GPUs: {tables} of exchanging their rows"
 
 
@@ -201,6 +265,14 @@ def traces_report(traces: Traces) -> Iterator[Block]:
         if index:
             yield ""
         yield from _trace(file)
+    if traces.cluster:
+        last = max(file.played or 0.0 for file in traces.files)
+        columns = (
+            Column("trace", "file"), Column("rank", "", ":d"), Column("ends", "played", short_seconds),
+            Column("communicates only", "exposed", short_seconds),
+        )  # fmt: skip
+        yield from ("", f"Played on {traces.cluster}: {short_seconds(last)}", "")
+        yield Rows(Table(columns=columns), list(traces.files))
     yield from (f"Written: {path}" for path in traces.written)
 
 

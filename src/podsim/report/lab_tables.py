@@ -17,7 +17,7 @@ from podsim.report.columns import (
 )
 from podsim.report.screen import Block, Paragraph, Rows
 from podsim.results.host import MeasuredHost, MeasuredKernel
-from podsim.results.lab import ComparedCollectives
+from podsim.results.lab import ComparedCollectives, MeasuredRanks
 from podsim.results.lab_storage import (
     ComparedStorage,
     MeasuredCheckpoint,
@@ -59,6 +59,22 @@ def host_report(host: MeasuredHost) -> Iterator[Block]:
         f" {percent(host.others)} of the processors."
     )
     yield from host.notes
+
+
+def ranks_report(run: MeasuredRanks) -> Iterator[Block]:
+    """Products of each rank, and the bandwidth to its peers."""
+    yield f"{len(run.hosts)} ranks, {run.backend}, {run.software}, {run.started}; {_bytes_text(run.size)} messages"
+    rows = [
+        (rank, host, product, [row.bandwidth for row in run.rows if rank in (row.source, row.destination)])
+        for rank, (host, product) in enumerate(zip(run.hosts, run.products, strict=True))
+    ]
+    columns = (
+        Column("rank", "0", ":d"), Column("host", "1"),
+        Column("products", "2", partial(format_quantity, unit="FLOP/s", digits=3)),
+        Column("slowest pair", lambda row: _speed(min(row[3])), align="r"),
+        Column("fastest pair", lambda row: _speed(max(row[3])), align="r"),
+    )  # fmt: skip
+    yield from ("", Rows(Table(columns=columns), rows))
 
 
 def _host_rows(host: MeasuredHost) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import podsim.report.acceptance_tables as acceptance_columns
 import podsim.report.comparisons as comparison_tables
-from podsim.report.acceptance_tables import has_method, verdict_line
+from podsim.report.acceptance_tables import verdict_line
 from podsim.report.columns import Column, Table
 from podsim.report.comparisons import (
     class_rows,
@@ -111,7 +111,7 @@ def acceptance_page(acceptance: Acceptance) -> str:
             (curve.name, inline_svg(curve_svg(curve), f"c{index}", curve.name))
             for index, curve in enumerate(acceptance.curves)
         ],
-        methods=[check for check in checks if has_method(check)],
+        evidence=[*acceptance.parts, *checks],
     )  # fmt: skip
 
 

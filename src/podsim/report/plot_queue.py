@@ -44,6 +44,9 @@ def queue_figure(result: QueueResult) -> Figure:
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(10.4, 7.0))
+        if result.starts:
+            _starts(figure.add_axes((0.2, 0.1, 0.75, 0.8)), result)
+            return figure
         above = figure.add_axes((0.075, 0.56, 0.695, 0.34))
         below = figure.add_axes((0.075, 0.09, 0.695, 0.36))
         first = result.runs[0]
@@ -62,6 +65,16 @@ def queue_figure(result: QueueResult) -> Figure:
             handles, names, loc="upper left", bbox_to_anchor=(0.78, 0.46), fontsize=8.5, handlelength=2.6
         )
         return figure
+
+
+def _starts(axes: Axes, result: QueueResult) -> None:
+    """Draw the time until each waiting job starts; for jobs whose start is unknown, no bar."""
+    shown = result.starts[:40]
+    axes.barh(
+        [start.job for start in shown], [(start.start or 0.0) / 3600 for start in shown], color=_COLOURS[0]
+    )
+    axes.invert_yaxis()
+    axes.set_xlabel("hours until the job starts, if all jobs run to their limits")
 
 
 def _look(index: int) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from functools import partial
 
 from podsim.report.columns import BAR, Column, Table, days, duration
 from podsim.report.expenses import expense_report, trade_report
+from podsim.report.graph_tables import graph_report
 from podsim.report.minutes_tables import target_report
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, raw, warnings
+from podsim.results.graphs import GraphCost
 from podsim.results.minutes import TargetPlan
 from podsim.results.prediction import (
     PARTS,
@@ -239,10 +241,10 @@ def _ops(ops: tuple[OpReport, ...]) -> Iterator[Block]:
         )
 
 
-def plans_report(result: PlanResult | TargetPlan) -> Iterator[Block]:
+def plans_report(result: PlanResult | TargetPlan | GraphCost) -> Iterator[Block]:
     """A ranking: the plans in order with their reasons, then the first in full; or the runs of a benchmark."""
-    if isinstance(result, TargetPlan):
-        yield from target_report(result)
+    if isinstance(result, (TargetPlan, GraphCost)):
+        yield from target_report(result) if isinstance(result, TargetPlan) else graph_report(result)
         return
     partly = "" if result.complete else " (interrupted: the best so far)"
     yield bold(_title(result))

@@ -67,11 +67,25 @@ class _Bar:
         progress.start()
 
 
+_PAUSE = 10.0
+"""s between two lines where no terminal shows the current activity"""
+_said = [0.0]
+
+
+def _seldom(text: str) -> None:
+    """Say the current activity on standard error, a line now and then."""
+    if not _said[0]:
+        _said[0] = time.monotonic()
+    if time.monotonic() - _said[0] > _PAUSE:
+        _said[0] = time.monotonic()
+        sys.stderr.write(f"podsim: {text}\n")
+
+
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
     """Give a function that shows the current activity."""
     if not sys.stderr.isatty():
-        yield lambda text: None
+        yield _seldom
         return
     from rich.console import Console
     from rich.text import Text

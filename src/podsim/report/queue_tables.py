@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from podsim.report.columns import Column, Table
+from podsim.report.columns import Column, Table, quantity_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.results.queued import PackResult, QueueResult, QueueRun
+from podsim.results.queued import ContainerStart, JobStart, PackResult, QueueResult, QueueRun
 
 _HEAVY = ("jct", "timeline", "users")
 _USERS = 8
@@ -65,7 +65,7 @@ _PACKERS = Table(
 def plain_rows(result: QueueResult) -> list[dict[str, Any]]:
     """One row of numbers for each policy."""
     job = {"trace": result.trace, "machine": result.machine, "gpus": result.gpus, "jobs": result.jobs}
-    return [{**job, **_plain_run(run)} for run in result.runs]
+    return [{**job, **_plain_run(run)} for run in result.runs] or [vars(start) for start in result.starts]
 
 
 def plain_result(result: QueueResult) -> dict[str, Any]:
@@ -79,10 +79,17 @@ def _plain_run(run: QueueRun) -> dict[str, Any]:
 
 
 def queue_report(result: QueueResult) -> Iterator[Block]:
-    """A queue: the policies, and for a single one its users."""
+    """A queue: the policies, and for a single one its users; or the starts of waiting jobs."""
+    if result.starts:
+        yield from _starts_report(result)
+        return
     yield bold(f"{result.jobs:,} jobs of {result.trace} on {result.machine}")
     load = f", load {result.load:.0%} while jobs arrive" if result.load else ", all submitted at once"
     yield f"{result.source}: {result.users:,} {'user' if result.users == 1 else 'users'}{load}"
+    if result.warm:
+        yield f'It begins with {result.warm:,} more jobs in progress. "In use" ends with the last submission.'
+    if result.container is not None:
+        yield Paragraph(_container_text(result.container))
     yield from (Paragraph(text, "warning") for text in _omissions(result))
     best = min(range(len(result.runs)), key=lambda index: result.runs[index].jct_mean)
     yield from ("", Rows(_POLICIES, result.runs, marked=best), "")
@@ -90,6 +97,49 @@ def queue_report(result: QueueResult) -> Iterator[Block]:
         yield from _one_policy(result.runs[0])
     else:
         yield from _best_policy(result.runs)
+
+
+def _container_text(start: ContainerStart) -> str:
+    size, nodes = quantity_text(start.size, "B"), f"{start.nodes:,} {'node' if start.nodes == 1 else 'nodes'}"
+    return (
+        f"Containers of {size}: a job computes {wait_text(start.mount)} after its start where the image is cached. To"
+        f" pull it from {start.store} takes {wait_text(max(start.pull, start.pull_each))} more on one node, and"
+        f" {wait_text(start.storm)} on {nodes} at once."
+    )
+
+
+def _starts_report(result: QueueResult) -> Iterator[Block]:
+    yield from (Paragraph(f"Warning: {text}", "warning") for text in result.warnings)
+    yield from (Rows(_STARTS, result.starts[:_LISTED]), "")
+    if len(result.starts) > _LISTED:
+        yield dim(f"and {len(result.starts) - _LISTED:,} more; --json lists all")
+    yield Paragraph(
+        "Times after the files were written, if all jobs run to their limits, with EASY backfill: earlier if jobs end"
+        " early, later if jobs of a higher priority come. Jobs share nodes only where sinfo lists GPUs."
+    )
+
+
+def _start_text(start: JobStart) -> str:
+    """Text of the time until a start, or of the reason why it is unknown."""
+    if start.reason:
+        return f"not for want of nodes: {start.reason[:40]}"
+    if start.start is None:
+        return "never, or when jobs without a limit end"
+    return "now" if start.start == 0 else f"in {wait_text(start.start)}"
+
+
+_STARTS = Table(
+    indent=0,
+    columns=(
+        Column("job"),
+        Column("place", "", ":,"),
+        Column("partition", lambda row: row.partition[:20]),
+        Column("GPUs", "gpus", ":,"),
+        Column("starts", _start_text, wrap=True),
+    ),
+)
+_LISTED = 20
+"""The most waiting jobs that a report lists."""
 
 
 def _omissions(result: QueueResult) -> Iterator[str]:
@@ -122,6 +172,11 @@ def _one_policy(run: QueueRun) -> Iterator[Block]:
     yield f"{run.policy}: {run.says}."
     if run.wasted:
         yield f"{run.wasted:.1%} of the GPU time held went into starting, saving and loading."
+    if run.failed or run.away:
+        yield (
+            f"Failures stopped jobs {run.failed:,} times and undid {run.undone:.1%} of the GPU time held; {run.away:.1%}"
+            " of all GPU time was out of service."
+        )
     if run.across:
         yield f"{run.across:.1%} of the GPU time held was under more than one leaf switch."
     if run.relaid or run.fragmented:

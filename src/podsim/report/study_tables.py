@@ -105,6 +105,8 @@ def study_report(result: StudyResult) -> Iterator[Block]:
             else f"; the first {len(rows)} by {_order(result)}, --csv has all"
         )
         yield dim(f"* the best of a column; percentages are differences to the first row{chosen}")
+        if len(rows) <= _MOST_REASONS + 2:
+            yield from _unmeasured(rows)
     yield from _failures(result)
 
 
@@ -142,9 +144,26 @@ def _table(result: StudyResult, rows: Sequence[StudyRow]) -> Table:
         if any(getattr(row, FIGURES[title].field) is not None for row in rows):
             drop = 0 if title in ("GPUs", "days", "loss", "money") else len(_SHOWN) - number
             columns.append(Column(title, _cell(FIGURES[title], rows), align="r", drop=drop))
+    if any(row.measured == 0 for row in rows):
+        columns.append(Column("measured", _measured))
     columns.append(Column("", lambda row: "" if row.status == FITS else row.status, optional=True))
     columns.append(Column("plan", lambda row: _plan_text(row).partition(", ")[0], drop=1))
     return Table(columns=tuple(columns), indent=0)
+
+
+def _measured(row: StudyRow) -> str:
+    """How many measured runs are behind a row's error band."""
+    return f"{row.measured} runs" if row.measured else "none"
+
+
+def _unmeasured(rows: Sequence[StudyRow]) -> Iterator[Block]:
+    """Which designs no measured run resembles, with their bands."""
+    for row in rows:
+        if row.measured == 0 and row.band_low is not None and row.band_high is not None:
+            band = f"{row.band_low:+.0%} to {row.band_high:+.0%}"
+            yield dim(f"{_design(row)}: no measured run resembles it; assumptions leave {band}")
+        elif row.measured == 0:
+            yield dim(f"{_design(row)}: no measured run resembles it, so it has no band")
 
 
 def _design(row: StudyRow) -> str:

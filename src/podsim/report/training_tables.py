@@ -10,7 +10,13 @@ from podsim.report.columns import Column, Table, percent, short_seconds, signed_
 from podsim.report.precision_tables import precision_report
 from podsim.report.screen import Block, Paragraph, Rows, raw
 from podsim.report.trained_texts import accuracy_text
-from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
+from podsim.results.trained import (
+    ComparedDdp,
+    ComparedTraining,
+    MeasuredDdp,
+    MeasuredTables,
+    MeasuredTraining,
+)
 from podsim.units import format_quantity
 
 _EXCHANGES = {"ps": "a parameter server, in step", "async": "a parameter server, nobody waits"}
@@ -72,12 +78,19 @@ def training_report(
         f"{short_seconds(run.step_time)} a step (median), {run.samples:,.1f} samples/s{tokens}; processors: "
         f"{_processors(run)}"
     )
+    if run.bubble is not None:
+        yield f"bubble ratio {percent(run.bubble)}: the time that ranks waited over that of their passes"
     if run.late:
         mean = sum(int(key) * count for key, count in run.late.items()) / sum(run.late.values())
         yield f"gradients were {mean:.2f} updates late in the mean, {max(map(int, run.late))} at most"
     yield from precision_report(run)
     if run.accuracy:
         yield Paragraph(accuracy_text(run))
+    if run.routing:
+        yield (
+            f"Experts: the busiest got {run.routing['imbalance']:.3g} times the mean number of tokens; "
+            f"{run.routing['dropped']:.2%} of tokens were dropped"
+        )
     if run.noise:
         yield Paragraph(run.noise)
     if run.train != "full":
@@ -161,3 +174,32 @@ def compared_ddp_report(compared: ComparedDdp) -> Iterator[Block]:
     way = "overlap" if compared.overlap is compared.told else "no overlap"
     yield from ("", Rows(Table(columns=columns), rows), "")
     yield f"the measurement is nearer to {way}; {compared.verdict}"
+
+
+def sparse_report(run: MeasuredTables) -> Iterator[Block]:
+    """Losses, samples/s, and hit rates of the servers' caches, measured and by the law."""
+    yield (
+        f"{run.tables}, {run.parameters:,} weights of tables; {run.servers} servers, {run.workers} workers, "
+        f"{run.exchange}; batch {run.batch}; {run.data}; {run.software}, {run.started}"
+    )
+    yield from [f"continued from the checkpoint of step {run.start}"] if run.start else []
+    shown = sorted({round(n * (len(run.rows) - 1) / (_SHOWN - 1)) for n in range(_SHOWN)})
+    columns = (
+        Column("step", "step", align="r"),
+        Column("loss", "loss", ":.6f"),
+        Column("time", "seconds", short_seconds),
+    )
+    yield from ("", Rows(Table(indent=0, columns=columns), [run.rows[n] for n in shown]), "")
+    yield f"{run.sample_rate:,.0f} samples/s (median step)"
+    late = ", ".join(f"{count:,} by {updates}" for updates, count in run.late.items())
+    yield Paragraph(f"pushes by how many updates late they were: {late}")
+    rates = (
+        Column(f"tables (cache {percent(run.cache)})", "0"),
+        Column("distinct rows asked for", "1", ":,"),
+        Column("hit rate", "2", percent),
+        Column("by the law", "3", percent),
+    )
+    groups = [
+        (group, count, run.hit_rates[group], run.law_rates[group]) for group, count in run.lookups.items()
+    ]
+    yield from ("", Rows(Table(indent=0, columns=rates), groups))

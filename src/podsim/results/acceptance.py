@@ -38,7 +38,7 @@ class Check:
     """One measured figure and the expected one."""
 
     group: str
-    """The group: storage, metadata, network, training."""
+    """The group: storage, metadata, network, ranks, training, trend."""
     name: str
     unit: str
     """The unit of the figures: B/s, 1/s."""
@@ -53,7 +53,7 @@ class Check:
     least: float
     """share. The share of the expected figure that it must reach."""
     verdict: str
-    """The verdict: ok, wrong result, falls short, above the limit, no expectation, not run."""
+    """The verdict: ok, remark, wrong result, falls short, above the limit, no expectation, not run."""
     why: str
     """The reason."""
     basis: str
@@ -105,7 +105,7 @@ class Acceptance(Shown):
     def problems(self) -> tuple[str, ...]:
         """What keeps it from being accepted, in words."""
         parts = [f"{part.name} differs" for part in self.parts if part.verdict == "differs"]
-        bad = [check for check in self.checks if check.verdict not in ("ok", "no expectation")]
+        bad = [check for check in self.checks if check.verdict not in ("ok", "no expectation", "remark")]
         problems = (*parts, *(f"{check.name}: {check.verdict}" for check in bad))
         verdicts = {part.verdict for part in self.parts} | {check.verdict for check in self.checks}
         return problems if problems or "ok" in verdicts else ("nothing could be judged",)

@@ -61,6 +61,8 @@ class Benchmark:
     """FLOP/s. The listed rate."""
     published_power: float | None = None
     """W. The listed power."""
+    remarks: tuple[str, ...] = ()
+    """The reasons why prediction and list differ."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.results.prediction import Band
+from podsim.results.prediction import Band, SparseGain
 from podsim.results.shown import Shown
-from podsim.results.sparse_gain import SparseGain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +154,68 @@ class GraphMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlacedTable:
+    """An embedding table and its place."""
+
+    name: str
+    rows: int
+    width: int
+    pooling: float
+    """count. The mean number of rows that a sample looks up."""
+    bytes: float
+    """B. The size of its rows."""
+    way: str
+    """The way that it is divided, by TorchRec's name."""
+    slices: int
+    """The number of slices of its columns."""
+    gpus: str
+    """The GPUs that hold it."""
+    tier: str
+    """The memory that holds it: hbm, host, nvme, server."""
+    cached: float
+    """share. The rows in a cache on the GPU; 1 in its memory."""
+    hit_rate: float
+    """share. The distinct rows of a batch that the cache holds."""
+    hot: int
+    """The number of popular rows that every GPU has."""
+    seconds: float
+    """s. The lookups, sent vectors and fetched rows of one of its GPUs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePlacement:
+    """The places of a recommender's tables, and their part of a step."""
+
+    name: str
+    """The name of the set of tables."""
+    bytes: float
+    """B. The size of all rows, without states of the optimizer."""
+    lookups: float
+    """count. The rows that a sample looks up."""
+    forward: float
+    """s. The lookups of the slowest GPU."""
+    backward: float
+    """s. The updates of rows on the slowest GPU."""
+    sent: float
+    """s. The exchange of indices, vectors and gradients, with its start."""
+    fetched: float
+    """s. The rows that arrive too late from other memory."""
+    shared: float
+    """s. The reduction of gradients of rows that every GPU has."""
+    seconds: float
+    """s. The time that the tables add to the step."""
+    bound: float
+    """s. A time that no placement by these ways can beat."""
+    plain: float | None
+    """s. The time that whole tables on single GPUs would add; None if they do not fit, or were chosen."""
+    least: float
+    """B. The tables on the emptiest GPU."""
+    most: float
+    """B. The tables on the fullest GPU."""
+    tables: tuple[PlacedTable, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class GraphCost(Shown):
     """One training step of a graph on a GPU."""
 
@@ -205,6 +266,8 @@ class GraphCost(Shown):
     data_parallel: DataParallel | None = None
     sparse: SparseGain | None = field(default=None, metadata={"optional": True})
     """The gain of weights pruned 2:4 on one GPU; None: they are dense."""
+    placement: TablePlacement | None = field(default=None, metadata={"optional": True})
+    """The places of a recommender's tables; None: it has none."""
     notes: tuple[str, ...] = ()
     simulated: float | None = None
     """s. The time of the simulated step on all GPUs, or on all devices of the cut; None if not requested."""
@@ -251,6 +314,10 @@ class TraceFile:
     """The number of added dependencies that keep each stream in order of its start times."""
     truncated: bool
     """Whether the file ends inside a node; the part before was read."""
+    played: float | None = field(default=None, metadata={"optional": True})
+    """s. The end of its last op as it was played on a fabric."""
+    exposed: float | None = field(default=None, metadata={"optional": True})
+    """s. The time in which it communicated and computed nothing, as it was played."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,4 +325,6 @@ class Traces(Shown):
     """Chakra files that were read, and what was written."""
 
     files: tuple[TraceFile, ...]
+    cluster: str = field(default="", metadata={"optional": True})
+    """The cluster on whose fabric they were played; "" if they were not."""
     written: tuple[str, ...] = ()

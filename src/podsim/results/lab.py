@@ -119,6 +119,39 @@ class MeasuredCollectives(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasuredPair:
+    """Two ranks that send to each other."""
+
+    source: int
+    """The lower rank."""
+    destination: int
+    """The higher rank."""
+    bandwidth: float
+    """B/s. The bandwidth there and back, one after the other, while other ranks wait."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRanks(Shown):
+    """Each rank by itself, and each pair of ranks."""
+
+    hosts: tuple[str, ...]
+    """The machine of each rank, by name."""
+    backend: str
+    """The backend: gloo or nccl."""
+    software: str
+    """The versions of the software."""
+    size: float
+    """B. The bytes of a message."""
+    started: str
+    """The date and time in UTC, ISO 8601."""
+    products: tuple[float, ...]
+    """FLOP/s. The rate of products of each rank, while all are busy."""
+    rows: tuple[MeasuredPair, ...]
+    local: int = 0
+    """The number of ranks of a server, where links are emulated; 0 if the machines' names tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ComparedCollective:
     """One measured row with its prediction, and the parts of the difference."""
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from podsim.results.expense import Expense, Trade
 from podsim.results.shown import Shown
-from podsim.results.sparse_gain import SparseGain
 
 PARTS = {
     "compute": "matrix arithmetic and attention",
@@ -21,6 +20,7 @@ PARTS = {
     "bubble": "pipeline bubble",
     "optimizer": "optimizer",
     "host": "host work around passes and steps",
+    "stream": "weights and gradients on their way to and from the wafer",
     "allowance": "allowance: no measured run is this fast",
     "correction": "correction by the measured step",
 }
@@ -176,6 +176,30 @@ class TrainingTime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SparseGain:
+    """A step whose forward products read weights pruned 2:4, against the dense step."""
+
+    kernel: float
+    """factor. The measured gain of a sparse product, as a mean of published runs."""
+    kernel_low: float
+    """factor. The smallest of these gains."""
+    kernel_high: float
+    """factor. The largest of these gains."""
+    products: float
+    """share. The share of the dense step in the forward products of weights."""
+    dense_time: float
+    """s. The time of the dense step."""
+    gain: float
+    """factor. The time of the dense step over that of the sparse one."""
+    gain_low: float
+    """factor. The same with the smallest gain of a product."""
+    gain_high: float
+    """factor. The same with the largest gain of a product."""
+    source: str
+    """The published runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prediction(Shown):
     """Step time of a plan and where it went, memory by kind, rates, bottleneck."""
 
@@ -229,6 +253,8 @@ class Prediction(Shown):
     """The correction by a measured step; None: none was given."""
     sparse: SparseGain | None = field(default=None, metadata={"optional": True})
     """The gain of weights pruned 2:4; None: they are dense."""
+    dropped: float | None = field(default=None, metadata={"optional": True})
+    """share. The share of tokens that find no room at their experts; None: experts have no capacity."""
     command: str = field(default="", compare=False)
     """The command that predicts the plan again."""
     notes: tuple[str, ...] = field(default=(), compare=False)

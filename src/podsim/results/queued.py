@@ -62,6 +62,12 @@ class QueueRun:
     """factor. Jain's index of the users' mean slowdowns: 1 is equal; 1 / users if one bears it all."""
     late: int
     """The number of reservations that slipped because GPUs were too scattered (conservative backfill)."""
+    failed: int = 0
+    """The number of times that the failure of a node stopped a job."""
+    undone: float = 0.0
+    """share. The share of the held GPU-seconds whose work failures undid."""
+    away: float = 0.0
+    """share. The share of the makespan's GPU-seconds on nodes out of service."""
     relaid: int = 0
     """The number of times that a GPU was divided again for a job (MIG)."""
     fragmented: float = 0.0
@@ -75,6 +81,39 @@ class QueueRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobStart:
+    """When a waiting job starts."""
+
+    job: str
+    gpus: int
+    partition: str
+    place: int
+    """The place in the queue, from 1."""
+    reason: str = ""
+    """The reason of Slurm, if the job waits for something else than nodes."""
+    start: float | None
+    """s. The time until its start; None if that is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerStart:
+    """The seconds between the start of a job and its first step."""
+
+    size: float
+    """B. The size of the image."""
+    store: str
+    mount: float
+    """s. The time on nodes that have the image: to unpack it without root, and to start it."""
+    pull: float
+    """s. The time to bring it to one node."""
+    pull_each: float
+    """s. The time that each node adds where the store sets the pace."""
+    nodes: int
+    storm: float
+    """s. The time to bring it to all nodes of the machine at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueueResult(Shown):
     """A trace on a machine, under one policy or several."""
 
@@ -85,6 +124,8 @@ class QueueResult(Shown):
     gpus: int
     jobs: int
     users: int
+    warm: int = 0
+    """The number of jobs in progress at the start, which no figure counts."""
     load: float
     """factor. The requested GPU-seconds over those of the machine between the first and the last submission."""
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -97,6 +138,10 @@ class QueueResult(Shown):
     """The number of jobs that asked for a part of a GPU and got a whole one."""
     runs: tuple[QueueRun, ...]
     """The runs in the requested order."""
+    starts: tuple[JobStart, ...] = ()
+    """The starts of waiting jobs, instead of runs."""
+    container: ContainerStart | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from podsim.results.failed import FailedStep
 from podsim.results.shown import Shown
+from podsim.results.telemetry import Telemetry
 from podsim.results.timeline import Timeline
 
 
@@ -78,6 +79,8 @@ class SimulatedStep(Shown):
     """The number of ops of all ranks that they stand for."""
     make_timeline: Callable[[], Timeline]
     """The maker of the timeline, which has tens of millions of spans for an unfolded step."""
+    make_telemetry: Callable[[], Telemetry] | None = None
+    """The maker of the record of all ports; None for a step that failed."""
     links: tuple[LinkUse, ...]
     critical: tuple[CriticalOps, ...]
     """The ops of the critical path, longest first."""

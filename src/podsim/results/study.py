@@ -41,6 +41,8 @@ class StudyRow(Shown):
     """share. The lower end of the error band, relative to the step time."""
     band_high: float | None = None
     """share. The upper end of the error band."""
+    measured: int | None = None
+    """count. The measured runs behind the error band; 0: none resembles the design."""
     tokens_per_second: float | None = None
     """1/s. The rate of tokens of the whole job."""
     mfu: float | None = None

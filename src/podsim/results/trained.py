@@ -107,14 +107,52 @@ class MeasuredTraining(Shown):
     """The number of steps of a replica between two exchanges of weights."""
     slow: Mapping[str, float] = field(default_factory=dict)
     """factor. The slowdown of each slow replica."""
+    routing: Mapping[str, float] = field(default_factory=dict)
+    """factor. The routing of a mixture in the last micro-batch of each rank: imbalance, the tokens of the busiest expert
+    over the mean; and dropped, the share of tokens that no expert had room for."""
     noise: str = ""
     """The gradient noise scale in words; "" if it was not measured."""
+    message: float = 0.0
+    """s. The time from sending 4 B to receiving them, between ranks 0 and 1, on emulated links; 0 on others."""
+    processor: Mapping[str, float] = field(default_factory=dict)
+    """s. The processor time of a rank in a step by kind of span, as a mean over ranks and over steps after the first."""
+    span_rank: tuple[int, ...] = ()
+    """The rank of each span of the last steps."""
+    span_name: tuple[str, ...] = ()
+    """The name of each span: "forward 3" is the pass of micro-batch 3; gradients, optimizer, exchange."""
+    span_start: tuple[float, ...] = ()
+    """s. The start of each span, after the first step began."""
+    span_end: tuple[float, ...] = ()
+    """s. The end of each span."""
 
     @property
     def step_time(self) -> float:
         """s of a step: the median since the run started or last resumed, without the first steps."""
         since = [row.seconds for row in self.rows if row.step >= max(self.resumed, default=0)]
         return median(since[WARM:] or since or [row.seconds for row in self.rows] or [0.0])
+
+    @property
+    def bubble(self) -> float | None:
+        """The time that ranks of a pipeline wait over that of their passes, in the last steps; None without one."""
+        if self.plan.get("pp", 1) == 1 or not self.span_rank:
+            return None
+        passes: dict[tuple[int, int], list[tuple[float, float]]] = {}
+        step = [0] * self.ranks
+        for rank, name, start, end in zip(
+            self.span_rank, self.span_name, self.span_start, self.span_end, strict=True
+        ):
+            if name.startswith(("forward", "backward")):
+                passes.setdefault((step[rank], rank), []).append((start, end))
+            step[rank] += name == "optimizer"
+        busy = sum(end - start for spans in passes.values() for start, end in spans)
+        windows = {
+            at: [span for (step_, _), spans in passes.items() if step_ == at for span in spans]
+            for at, _ in passes
+        }
+        window = sum(
+            max(end for _, end in spans) - min(start for start, _ in spans) for spans in windows.values()
+        )
+        return self.ranks * window / busy - 1.0 if busy else None
 
     @property
     def samples(self) -> float:
@@ -205,6 +243,48 @@ class MeasuredDdp(Shown):
     def step_time(self) -> float:
         """s of a step, median."""
         return median(row.seconds for row in self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredTables(Shown):
+    """A small DLRM trained on embedding tables that parameter servers hold."""
+
+    tables: str
+    """The name of the tables."""
+    parameters: int
+    """The number of weights of the tables, as they were cut."""
+    servers: int
+    workers: int
+    batch: int
+    """The number of samples of a step of all workers."""
+    cache: float
+    """share. The cached share of a server's rows."""
+    exchange: str
+    """The exchange: sync or async."""
+    data: str
+    seed: int
+    start: int
+    """The step at which the run continued from a checkpoint; 0 for a run from the beginning."""
+    late: Mapping[str, int]
+    """The number of pushes, over all servers, by how many updates late they were."""
+    lookups: Mapping[str, int]
+    """The number of distinct rows that pulls asked for, by group of tables."""
+    hit_rates: Mapping[str, float]
+    """share. The share of them that the cache held, by group of tables."""
+    law_rates: Mapping[str, float]
+    """share. The same by the law of LRU caches, for the skew of the tables."""
+    software: str
+    """The versions of the software."""
+    cores: int
+    """The number of processor cores of the machine."""
+    started: str
+    """The date and time in UTC, ISO 8601."""
+    rows: tuple[TrainedStep, ...]
+
+    @property
+    def sample_rate(self) -> float:
+        """1/s. The samples of a step over its median time, without the first steps of the run."""
+        return self.batch / median(row.seconds for row in self.rows[WARM:] or self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)

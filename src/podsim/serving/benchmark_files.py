@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import TableError
+from podsim.foreign_files import read_text
 from podsim.results.benchmarked import ServerBenchmark
 from podsim.serving.benchmark_forms import (
     FORMS,
@@ -97,21 +98,8 @@ def read_requests(
 
 
 def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-    except (OSError, ValueError) as problem:
-        raise TableError(
-            f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}"
-        ) from None
-    if len(data) > LARGEST:
-        raise TableError(
-            f"{path.name}: larger than {LARGEST >> 20} MiB; save the run without --save-detailed"
-        )
-    try:
-        return data.decode("utf-8-sig").strip()
-    except UnicodeDecodeError as problem:
-        raise TableError(f"{path.name} is not UTF-8 text: byte {problem.start}; {_EXPECTED}") from None
+    hint = "save the run without --save-detailed"
+    return read_text(path, most=LARGEST, error=TableError, hint=hint).strip()
 
 
 def _objects(text: str, name: str) -> list[dict[str, Any]]:

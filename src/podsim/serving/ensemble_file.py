@@ -10,13 +10,13 @@ cores = 8                    after = ["decode"]
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.foreign_files import read_text, read_toml
 from podsim.units import parse_quantity
 
 _LARGEST = 1 << 20
@@ -62,14 +62,8 @@ class EnsembleSpec:
 def read_ensemble(path: Path) -> EnsembleSpec:
     """The ensemble of a file. Raises PodsimError, with everything wrong, for a file that is none."""
     shown = str(path)[-120:]
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise PodsimError(f"{shown}: larger than 1 MiB, so it is no ensemble")
-        table = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except OSError as error:
-        raise PodsimError(f"{shown}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise PodsimError(f"{shown} is not TOML: {str(error)[:160]}") from None
+    text = read_text(path, most=_LARGEST, error=PodsimError, hint="no ensemble is")
+    table = read_toml(text, name=shown, error=PodsimError)
     steps = table.get("step")
     if (
         not isinstance(steps, list)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from podsim.accuracy.score import assess
 from podsim.errors import PodsimError, TableError
+from podsim.foreign_files import read_text
 from podsim.options.serving_options import ServeOptions
 from podsim.results.comparison import ComparedRow, Comparison
 from podsim.serving.language_setup import read_language_setup
@@ -53,14 +54,8 @@ def is_serving_table(start: str) -> bool:
 def read_serving(path: str | Path) -> tuple[Comparison, ...]:
     """A user's rows against predictions. Raises TableError for a file without such rows."""
     path = Path(path)
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise TableError(
-                f"{path.name}: more than {_MOST_BYTES >> 20} MiB; a table of measurements is smaller"
-            )
-        return compare_serving(path.read_text("utf-8-sig"), path.stem)
-    except (OSError, UnicodeDecodeError) as error:
-        raise TableError(f"{path.name}: cannot be read: {error}") from None
+    text = read_text(path, most=_MOST_BYTES, error=TableError, hint="a table of measurements is smaller")
+    return compare_serving(text, path.stem)
 
 
 def compare_serving(text: str, name: str) -> tuple[Comparison, ...]:

@@ -225,7 +225,10 @@ def lower(
     what = np.concatenate([rows[r].what for r in stage_of])
     stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)])
     before, after = _edges(rows, stage_of, tables, classes, base)
-    wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
+    wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.left, trouble.paths)
+    if trouble.alone:
+        free = replace(wired.transfers, capacity=np.full(len(wired.transfers.capacity), 1e18))
+        wired = wired._replace(transfers=free)
     seconds = _op_seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
     join = _joins(catalog.pieces, rows, stage_of, classes, base)
     if len(readies) > 1:

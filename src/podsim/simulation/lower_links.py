@@ -53,9 +53,25 @@ class Trouble:
     """The type of GPU of each server that differs."""
     shares: tuple[int, ...] = ()
     """The number of micro-batches of each data-parallel replica; empty: all have as many."""
+    flap: dict[int, float] = field(default_factory=dict)
+    """share. The share of time in which each rank's flapping adapter is down."""
+    swap: dict[int, int] = field(default_factory=dict)
+    """The pairs of ranks whose adapters have each other's cable."""
+    disk: dict[int, float] = field(default_factory=dict)
+    """factor. The slowdown of the storage of each server."""
+    paths: dict[int, dict[int, float]] = field(default_factory=dict)
+    """share. The share of its adapter that switches leave to each rank, by the Stream of the traffic."""
+    alone: bool = False
+    """Whether every transfer has its adapters to itself: what sharing costs."""
     jitter: float = 0.0
     """factor. The standard deviation of the logarithm of each pass's duration, drawn for each rank and op."""
     seed: int = 0
+
+    @property
+    def left(self) -> dict[int, float]:
+        """The share of its adapter's bandwidth that each rank has left."""
+        up = {rank: 1.0 - share for rank, share in self.flap.items()}
+        return {rank: self.link.get(rank, 1.0) * up.get(rank, 1.0) for rank in {**self.link, **up}}
 
 
 def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints, list[Kind]]:
@@ -66,7 +82,15 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
     if absent:
         last = (ranks - 1) // per
         raise SimulationError(f"server {', '.join(map(str, absent))} does not exist; the job has 0 to {last}")
-    special = {*trouble.slow, *trouble.throttle, *trouble.link, *trouble.fail}
+    left = trouble.left
+    paths = trouble.paths.values()
+    special = {
+        *trouble.slow,
+        *trouble.throttle,
+        *left,
+        *trouble.fail,
+        *(rank for path in paths for rank in path),
+    }
     wrong = sorted(r for r in special if not 0 <= r < ranks)
     if wrong:
         raise SimulationError(
@@ -82,7 +106,8 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
     for r in sorted({*special, *np.flatnonzero(kind).tolist()}):
         failed = trouble.fail.index(r) + 1 if r in trouble.fail else 0
         hot = trouble.throttle.get(r)
-        mark = (trouble.slow.get(r, 1.0), hot, trouble.link.get(r, 1.0), failed, int(kind[r]))
+        network = (left.get(r, 1.0), *(path.get(r, 1.0) for path in paths))
+        mark = (trouble.slow.get(r, 1.0), hot, network, failed, int(kind[r]))
         flat[r] = known.setdefault(mark, len(known) + 1)
     return flat.reshape(shape), kind.reshape(shape), kinds
 
@@ -140,8 +165,9 @@ def transfers_of(
     classes: Classes,
     base: Ints,
     left: dict[int, float],
+    paths: dict[int, dict[int, float]],
 ) -> Wired:
-    """What uses which link; `left`: share of its bandwidth that a rank still has.
+    """What uses which link; `left`: share of its bandwidth that a rank still has, `paths`: Trouble.paths.
 
     Each class has one link out of its node and one into it. An exchange goes at the pace of its slowest member.
     """
@@ -167,12 +193,13 @@ def transfers_of(
     bytes_ = np.array([pieces[i].bytes for i in wide])
     share_C = _shares(classes, left)
     worst_C = np.ones(classes.count)
-    np.minimum.at(worst_C, classes.groups["dp"], share_C)
+    data_C = np.minimum(share_C, _shares(classes, paths.get(Stream.DATA, {})))
+    np.minimum.at(worst_C, classes.groups["dp"], data_C)
+    sent_CW = np.stack([_shares(classes, paths.get(pieces[i].stream, {})) for i in wide], axis=1)
     shared = np.array([pieces[i].stream == Stream.DATA for i in wide])
     peak_CW = np.broadcast_to(np.minimum(bytes_ / seconds, line_rate), (classes.count, len(wide)))
-    pace_CW = np.where(
-        shared, np.maximum(peak_CW / (line_rate * worst_C[classes.groups["dp"]][:, None]), 1.0), 1.0
-    )
+    reached_CW = np.where(shared, worst_C[classes.groups["dp"]][:, None], sent_CW)
+    pace_CW = np.maximum(peak_CW / (line_rate * reached_CW), 1.0)
     peak_CW = peak_CW / pace_CW
     capacity = np.repeat(line_rate * share_C, 2)
     out_CW = np.broadcast_to(2 * np.arange(classes.count)[:, None], peak_CW.shape)
@@ -187,7 +214,7 @@ def transfers_of(
     before = np.arange(classes.count, dtype=np.int32) * np.int32(len(wide))  # the kinds of the classes before
     kind = np.where(kind >= 0, np.repeat(before, np.diff(base)) + kind, np.int32(-1))
     names = tuple(f"{way} of class {c}" for c in range(classes.count) for way in ("out", "in"))
-    stretch = np.where(kind >= 0, pace_CW.ravel()[kind], alone) if left else np.ones(1)
+    stretch = np.where(kind >= 0, pace_CW.ravel()[kind], alone) if left or paths else np.ones(1)
     return Wired(kind, transfers, names, stretch)
 
 

@@ -68,7 +68,7 @@ def load_store(name: str) -> Store:
     key = name.strip().lower()
     if key in _catalog():
         return _catalog()[key]
-    if key and (key[0].isdigit() or key[0] in "+-."):
+    if key and (key[0].isdecimal() or key[0] in "+-."):
         try:
             speed = parse_quantity(name, "B/s", what="store")
         except UnitError as error:

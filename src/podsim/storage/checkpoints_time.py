@@ -8,6 +8,7 @@ import numpy as np
 
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.fabrics import host_cluster
 from podsim.storage.checkpoints import WRITERS, State, state_of
 from podsim.storage.checkpoints_links import Transfer, transfer, wires_of
 from podsim.storage.checkpoints_stores import Store, load_store
@@ -65,6 +66,7 @@ def checkpoint_times(model: Model, cluster: Cluster, plan: Plan, saving: Saving)
     Links and the store are all that counts: making the files (serialisation, opening, metadata) is not, so a store's
     bandwidth should be one that checkpoints have reached. Known error: none is measured apart from such bandwidths.
     """
+    cluster = host_cluster(cluster)
     store = load_store(saving.store).sized(cluster.nodes) if saving.to == "store" else None
     if saving.to == "neighbour" and cluster.nodes < 2:
         raise PodsimError(

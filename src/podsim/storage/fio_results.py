@@ -8,7 +8,6 @@ whatever iodepth is, as in fio itself.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, TableError, UnitError
+from podsim.foreign_files import read_json, read_text
 from podsim.results.storage import FioMeasured
 
 _LIMIT = 64_000_000
@@ -73,22 +73,10 @@ def read_block(text: str, what: str = "bs") -> float:
 
 def _document(path: Path) -> dict[str, Any]:
     """The JSON object of a file; fio may write warnings before it."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LIMIT + 1)
-    except (OSError, ValueError) as error:
-        raise TableError(
-            f"{path.name}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
-    if len(data) > _LIMIT:
-        raise TableError(f"{path.name}: larger than {_LIMIT // 1_000_000} MB; no JSON of fio is")
-    text = data.decode("utf-8", errors="replace")
-    try:
-        value = json.loads(text[max(text.find("{"), 0) :])
-    except (ValueError, RecursionError) as error:
-        raise TableError(
-            f"{path.name}: is not JSON ({str(error)[:100]}); run fio with --output-format=json --output=FILE"
-        ) from None
+    text = read_text(path, most=_LIMIT, error=TableError, hint="no JSON of fio is", is_lenient=True)
+    text = text[max(text.find("{"), 0) :]
+    run = "run fio with --output-format=json --output=FILE"
+    value = read_json(text, name=path.name, error=TableError, hint=run)
     if not isinstance(value, dict):
         raise TableError(f"{path.name}: holds {type(value).__name__}, not the object that fio writes")
     return value
@@ -215,6 +203,6 @@ def _job_count(jobs: list[dict[str, Any]], hosts: int) -> int:
 
 def _integer(options: Mapping[str, Any], key: str, default: int, name: str) -> int:
     text = str(options.get(key, default))
-    if not text.isdigit() or not 1 <= int(text) <= 1_000_000:
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
         raise TableError(f"{name}: {key} is {text[:60]!r}; expected a whole number, 1 or more")
     return int(text)

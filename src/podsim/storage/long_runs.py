@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.errors import NoFitError, PodsimError
 from podsim.fleet.reliability import LongRun, best_interval_seconds, blocked_share, expected_seconds
-from podsim.fleet.reliability_rates import node_rate, recovery
+from podsim.fleet.reliability_rates import has_study, node_rate, recovery
 from podsim.fleet.reliability_runs import HORIZON
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
@@ -181,13 +181,20 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
     """Days of a run over a number of tokens, with and without failures, by the packaged figures.
 
     Synchronous checkpoints to the default store at the best interval; a run that waits for spares is longer by the
-    long-run share of Erlang's formula. Raises NoFitError if the run would hardly ever get through.
+    long-run share of Erlang's formula. A machine whose failures nobody published has none. Raises NoFitError if the
+    run would hardly ever get through.
     """
     from podsim.storage.checkpoints_time import Saving, checkpoint_times
 
     saving, asked = Saving(), Asked()
     step = job.prediction.step_time
     steps = steps_of(job, tokens)
+    if job.cluster.host is None and not has_study(job.cluster.gpu.architecture):
+        return TrainingTime(
+            tokens=tokens, steps=steps, seconds=steps * step, expected=steps * step,
+            interval=math.inf, stall=0.0, restart=0.0, mtbf=math.inf,
+            basis=f"no failures: no study of {job.cluster.gpu.architecture} machines is packaged",
+        )  # fmt: skip
     key = (job.model, job.cluster, job.plan)
     times = _TIMES.of(key, lambda: checkpoint_times(*key, saving))
     run = long_run(job, asked, times, work=steps * step, step=step)

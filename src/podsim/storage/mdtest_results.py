@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from podsim.errors import TableError
+from podsim.foreign_files import read_text
 
 _LINE = re.compile(
     r"^\s*((?:Directory|File|Tree) (?:creation|stat|rename|read|removal))\s*:?\s+"
@@ -25,14 +26,7 @@ _LIMIT = 16_000_000
 def read_mdtest(path: str | Path) -> tuple[dict[str, float], int]:
     """(operations a second by mdtest's names, tasks) of a file. TableError for one that is not mdtest's."""
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LIMIT + 1)
-    except (OSError, ValueError) as error:
-        raise TableError(
-            f"{path.name}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
-    return mdtest_rates(data.decode("utf-8", errors="replace"), path.name)
+    return mdtest_rates(read_text(path, most=_LIMIT, error=TableError, is_lenient=True), path.name)
 
 
 def mdtest_rates(text: str, name: str = "mdtest") -> tuple[dict[str, float], int]:

@@ -11,24 +11,27 @@ network.bandwidth = ["200Gb/s", "400Gb/s"]
 [[design]]                              # each design, on all of the grid
 name = "H100"
 on = "dgx-h100:32"
+
+With `equal = "power"` and `amount = "2 MW"` every design takes what that buys (`equal_share.py`).
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.foreign_files import read_text, read_toml
 from podsim.options.mlperf_options import TargetDesignOptions
 from podsim.options.plan_options import LayoutFields, PredictOptions, SearchOptions
 from podsim.options.question import options_of
 from podsim.options.scale_options import ScaleBestOptions
 from podsim.options.study_options import FewestOptions
+from podsim.studies.equal_share import equal_gpus, read_amount
 
 QUESTIONS = ("plan", "predict", "fewest", "scale", "target")
 MOST_POINTS = 200_000
@@ -36,7 +39,7 @@ _LARGEST = 1 << 20
 """B of the largest study file read"""
 _LONGEST = 4_000
 """characters of a line: the parser's memory grows as the square of the parts of a dotted key"""
-_KEYS = ("title", "question", "days", "common", "grid", "design")
+_KEYS = ("title", "question", "days", "equal", "amount", "common", "grid", "design")
 _LAYOUT = frozenset((*options_of(LayoutFields), "plan"))
 _TABLES = ("set", "limit")
 _OUTPUT = frozenset(("save", "launch", "detail", "top", "overrides"))
@@ -85,19 +88,10 @@ def read_study(study: str | Path | Mapping[str, Any], days: float | None = None)
 
 def _read(path: Path) -> dict[str, Any]:
     shown = str(path)[-200:]
-    try:
-        if not path.is_file():
-            raise PodsimError(f"{shown}: no such file; give a study, as docs/study.md shows")
-        if path.stat().st_size > _LARGEST:
-            raise PodsimError(f"{shown}: larger than 1 MiB, so it is no study")
-        text = path.read_bytes().decode("utf-8")
-        if max(map(len, text.splitlines()), default=0) > _LONGEST:
-            raise PodsimError(f"{shown}: a line is longer than {_LONGEST:,} characters; break the list")
-        return tomllib.loads(text)
-    except PodsimError:
-        raise
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, a path with a null byte
-        raise PodsimError(f"{shown} is not TOML: {str(error)[:200]}") from None
+    if "\0" in shown or not path.is_file():
+        raise PodsimError(f"{shown!r}: no such file; give a study, as docs/study.md shows")
+    text = read_text(path, most=_LARGEST, error=PodsimError, hint="no study is")
+    return read_toml(text, name=shown, error=PodsimError)
 
 
 def _study(raw: Mapping[str, Any], title: str, shown: str, days: float | None) -> Study:
@@ -125,6 +119,8 @@ def _study(raw: Mapping[str, Any], title: str, shown: str, days: float | None) -
         raise PodsimError(f"{shown}: {size:,} designs; a study has 1 to {MOST_POINTS:,}")
     given = {"question": question, **({} if days is None else {"days": days})}
     points = tuple(_points(common, grid, flat, given))
+    if "equal" in raw or "amount" in raw:
+        points = _of_equal_size(points, str(raw.get("equal", "")), raw.get("amount"))
     _raise(shown, list(dict.fromkeys(text for point in points for text in _wrong_settings(point))))
     return Study(title=str(raw.get("title", title))[:200], points=points)
 
@@ -192,6 +188,17 @@ def _points(
             is_laid_out = any(key in _LAYOUT for key in settings)
             default = "fewest" if "days" in settings else "predict" if is_laid_out else "plan"
             yield Point(name=name, question=str(asked or default), settings=settings)
+
+
+def _of_equal_size(points: Sequence[Point], equal: str, amount: object) -> tuple[Point, ...]:
+    """The points on as many accelerators as one amount of power, peak or price buys."""
+    value = read_amount(equal, amount)
+    if fixed := [point.name or str(point.settings.get("on")) for point in points if "gpus" in point.settings]:
+        raise PodsimError(f"equal sets the number of accelerators, so {fixed[0]} has no gpus of its own")
+    return tuple(
+        replace(point, settings={**point.settings, "gpus": equal_gpus(point.settings, equal, value)})
+        for point in points
+    )
 
 
 def _wrong_settings(point: Point) -> Iterator[str]:

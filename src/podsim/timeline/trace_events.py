@@ -8,37 +8,27 @@ Format: "Trace Event Format", the document of the Chromium project; its array ma
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import TimelineError
+from podsim.foreign_files import read_bytes
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _AHEAD = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
+_LARGEST = 2_000_000_000
+"""B. The largest trace, unpacked."""
 _TAIL = 24
 """The number of characters at the end of a file in which an unreadable position means that the file is truncated."""
 
 
 def read_file(path: str | Path) -> bytes:
     """Bytes of a file, decompressed if it is gzip; TimelineError if it cannot be read or ends too early."""
-    path = Path(path)
-    try:
-        held = path.read_bytes()
-        return gzip.decompress(held) if held[:2] == b"\x1f\x8b" else held
-    except EOFError:
-        raise TimelineError(
-            f"{path.name}: truncated: the gzip data end too early; copy the file again"
-        ) from None
-    except (zlib.error, gzip.BadGzipFile) as problem:
-        raise TimelineError(f"{path.name}: damaged gzip data ({problem}); copy the file again") from None
-    except OSError as problem:
-        raise TimelineError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
+    return read_bytes(path, most=_LARGEST, error=TimelineError, hint="give a part of the profile")
 
 
 def read_events(

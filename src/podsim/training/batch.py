@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from podsim.axes import Shaped
+from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
@@ -250,6 +251,8 @@ def prepare(
 
     `software` replaces the catalog's entry of the plan's name, as a fit of its constants does.
     """
+    if cluster.gpu.streams_weights:
+        raise PodsimError(f"{cluster.name}: its weights stream; only predict, plan and study answer for it")
     software = software or load_software(plan.software, cluster.gpu)
     plan = plan.arrays()
     if plan.size == 1:

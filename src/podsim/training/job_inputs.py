@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from podsim.errors import PodsimError, UnitError
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.options.plan_options import TableFields
 from podsim.units import parse_quantity
 from podsim.workload.catalog import load_model
 from podsim.workload.finetuning import fine_tuned
@@ -28,6 +29,15 @@ LARGEST_BATCH = 10_000_000
 
 _LENGTH = re.compile(r"\s*([\d_,]*\.?\d+)\s*(k|ki|m|mi)?\s*(tokens?)?\s*", re.IGNORECASE)
 _SEQUENCES = re.compile(r"\s*(\d[\d_,]*)\s*(sequences|seqs?|samples)?\s*", re.IGNORECASE)
+
+
+def refuse_tables(options: TableFields, model: str) -> None:
+    """Raise PodsimError for options of embedding tables with a model that has none."""
+    if options.tables is not None or options.placement or options.servers:
+        raise PodsimError(
+            f"{str(model)[-60:]} has no embedding tables with sparse gradients: --tables, --placement and --servers are "
+            "for recommenders, as dlrm and dlrm-dcnv2"
+        )
 
 
 class Inputs(NamedTuple):

@@ -16,6 +16,7 @@ from podsim.hardware.measured_host import interpolate
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
 from podsim.network.bus import ring_share
+from podsim.training.expert_load import expert_load
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline import recomputed_share
 from podsim.training.plan import Plan
@@ -263,14 +264,11 @@ def ep_bytes(model: Model, block: Block, plan: Plan, software: Software) -> Shap
     """B of routed tokens that the busiest expert rank sends in one all-to-all."""
     tp = np.where(np.asarray(plan.sequence_parallel).astype(bool), plan.tp, 1)
     routed = tokens(plan, plan.length(model)) / tp * block.top_k
-    return np.asarray(routed * model.hidden * element_bytes(plan.precision) * software.expert_imbalance)
+    return np.asarray(routed * model.hidden * element_bytes(plan.precision) * expert_load(plan, software))
 
 
 def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Shaped[Array, "plan"]:
-    """Seconds of one tensor-parallel sync: an all-reduce, or an all-gather and a reduce-scatter.
-
-    On a machine that was measured it is what syncs took within a layer.
-    """
+    """Seconds of a tensor-parallel sync, an all-reduce or a gather and a reduction; measured machines as measured."""
     size = tp_bytes(model, plan)
     if cluster.host is not None and cluster.host.syncs:
         latency, per_byte = interpolate(cluster.host.syncs, plan.tp)

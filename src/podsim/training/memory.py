@@ -159,7 +159,7 @@ def _block_bytes(
     """
     kept = np.zeros((len(Recompute), plan.size))
     rank_tokens = tokens(plan, sequence)
-    copies = rank_tokens, rank_tokens * max(block.top_k, 1)
+    copies = rank_tokens, rank_tokens * (max(block.top_k, 1) * (plan.capacity_factor or 1.0))
     for op in block.ops:
         if op.gradient == "none" or (software.runtime == "torch" and op.kind == "cross_entropy"):
             continue  # nothing to compute a gradient from; part of the loss

@@ -119,7 +119,7 @@ def following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[str
     values = {
         "dp": replicas,
         "schedule": "interleaved" if options.virtual_stages > 1 else "1f1b",
-        "flash": cluster.gpu.compute_capability >= 7.5 and "flash" not in software.lacks,
+        "flash": cluster.gpu.has_fused_attention and "flash" not in software.lacks,
         "overlap_grad": "overlap_grad" in software.can_overlap,
         "overlap_param": "overlap_param" in software.can_overlap,
         "precision": precision_of(None, cluster),

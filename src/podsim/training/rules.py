@@ -40,8 +40,11 @@ class Facts:
     causal: bool
     gpus: int
     capability: float
+    has_fused_attention: bool
     precisions: tuple[str, ...]
     length: int
+    streams: bool
+    """Whether weights stream through the chip, which holds no layer for long."""
 
 
 _TRAINED = ("fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")
@@ -64,8 +67,10 @@ def facts(model: Model, cluster: Cluster, length: int) -> Facts:
         causal=any(op.causal for op in cores),
         gpus=cluster.gpus,
         capability=cluster.gpu.compute_capability,
+        has_fused_attention=cluster.gpu.has_fused_attention,
         precisions=tuple(name for name in _TRAINED if PRECISIONS[name].is_native(cluster.gpu)),
         length=length,
+        streams=cluster.gpu.streams_weights,
     )
 
 
@@ -155,6 +160,14 @@ RULES: tuple[Rule, ...] = (
         "gpus",
         lambda p, f: np.asarray(p.gpus) > f.gpus,
         lambda p, f: f"tp x pp x dp x cp = {p.gpus} GPUs, but the cluster has {f.gpus}",
+    ),
+    (
+        "streamed weights",
+        lambda p, f: f.streams & (np.maximum.reduce(np.broadcast_arrays(p.tp, p.pp, p.cp, p.ep)) > 1),
+        lambda p, f: (
+            f"tp={p.tp}, pp={p.pp}, cp={p.cp}, ep={p.ep}: weights stream layer by layer through each whole wafer, "
+            "so tp, pp, cp and ep are 1; dp may be anything"
+        ),
     ),
     (
         "heads",
@@ -278,7 +291,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "flash",
-        lambda p, f: np.asarray(p.flash).astype(bool) & (f.capability < 7.5),
+        lambda p, f: np.asarray(p.flash).astype(bool) & (not f.has_fused_attention),
         lambda p, f: f"flash attention needs compute capability 7.5 or newer, this GPU has {f.capability}",
     ),
 )
@@ -314,6 +327,17 @@ def _text_problems(plan: PlanValues, f: Facts) -> list[str]:
         unknown.append(f"optimizer_precision={plan.optimizer_precision!r} may be fp32, bf16, fp16, fp8")
     if plan.software not in software_names():
         unknown.append(f"software={plan.software!r} may be {', '.join(software_names())}")
+    capacity, imbalance = float(plan.capacity_factor), float(plan.imbalance)
+    if (capacity or imbalance) and not f.experts:
+        unknown.append("capacity_factor and imbalance are of experts, and the model has none; leave them 0")
+    elif not (capacity == 0 or 0 < capacity <= f.experts):
+        unknown.append(
+            f"capacity_factor={capacity:g}: 0 for no limit, or above 0 to {f.experts} (all tokens), as 1.25"
+        )
+    elif not (imbalance == 0 or 1 <= imbalance <= f.experts):
+        unknown.append(
+            f"imbalance={imbalance:g}: 0 for the software's, or 1 (even) to {f.experts} (one expert has all)"
+        )
     return unknown
 
 

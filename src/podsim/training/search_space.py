@@ -245,7 +245,7 @@ def _value(name: str, word: str, gpus: int) -> int | None:
         return known.choices.index(word) if word in known.choices else None
     if known.kind is bool:
         return _FLAGS.get(word)
-    if not (word.isascii() and word.isdigit() and len(word) < 10):
+    if not (word.isascii() and word.isdecimal() and len(word) < 10):
         return None
     number = int(word)
     return number if known.least <= number <= (known.most or gpus) else None

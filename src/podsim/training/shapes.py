@@ -17,6 +17,7 @@ from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
+from podsim.training.expert_load import expert_load
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
@@ -95,8 +96,7 @@ def gemm_shapes(
         batch = np.ones_like(rank_tokens)
         if op.expert:
             batch = np.maximum(block.experts / np.asarray(plan.ep, dtype=float), 1.0)
-            imbalance = np.where(np.asarray(plan.ep) > 1, software.expert_imbalance, 1.0)
-            m = np.maximum(rank_tokens * block.top_k / batch * imbalance, 1.0)
+            m = np.maximum(rank_tokens * block.top_k / batch * expert_load(plan, software), 1.0)
         rows.append((m, n, k, batch))
     return tuple(np.array(axis) for axis in zip(*rows, strict=True))
 

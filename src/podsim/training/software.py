@@ -34,6 +34,8 @@ class Software:
     """The rows behind the fitted values, and the residual."""
     fitted: tuple[str, ...] = ()
     """The constants that `podsim calibrate --software NAME` fits to the rows of this entry."""
+    fitted_with: tuple[str, ...] = ()
+    """The entries that inherit the fitted values without a fit of their own, whose rows count in it, too."""
     gemm_speed: float = 1.0
     """factor. The speed of a GEMM in a long run, relative to the kernel law (short bursts): version of cuBLAS, clocks.
     """
@@ -106,6 +108,14 @@ class Software:
     """share. The share of expert-parallel exchanges that compute hides."""
     overlaps_tp: bool = False
     """Whether its recipes overlap tensor-parallel collectives, so runs that say nothing do."""
+    collective_wait: float = 0.0
+    """s. The mean wait of an exchange of vectors of embedding tables for the framework's next cycle of collectives."""
+    hidden_exchange: float = 0.0
+    """share. The part of the exchange of tables' vectors that runs beside arithmetic, at most the time of both passes."""
+    first_gpu: str = ""
+    """The layers before the tables' vectors that the first GPU computes for the samples of all, by their first word."""
+    tables: str = ""
+    """The placement of embedding tables: plain (default), best, or ways by TorchRec's names."""
     lacks: tuple[str, ...] = ()
     """The abilities that this framework lacks, by the names of `rules.ABILITIES`; a search leaves them out."""
     contention: float = 0.1
@@ -218,6 +228,7 @@ def _software(name: str, entry: Mapping[str, Any]) -> Software:
     lists = {
         "can_overlap": tuple(entry.get("can_overlap", OVERLAPS)),
         "fitted": tuple(entry.get("fitted", ())),
+        "fitted_with": tuple(entry.get("fitted_with", ())),
         "default_for": tuple(entry.get("default_for", ())),
         "lacks": tuple(entry.get("lacks", ())),
     }

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from podsim.errors import TraceError
 from podsim.graphs.chakra_mend import Mended, read_chakra, write_chakra
-from podsim.graphs.trace_graph import COLLECTIVES, KINDS, critical_seconds
+from podsim.graphs.trace_graph import COLLECTIVES, KINDS, TraceGraph, critical_seconds
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.fabrics import fabric_of
+from podsim.network.collectives.lookup import table_of
+from podsim.network.nccl import Members, collective_seconds
 from podsim.options.graph_options import ChakraOptions
 from podsim.options.question import question
 from podsim.results.graphs import TraceFile, Traces
+from podsim.simulation.trace_play import Collective, play_traces
+from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
+
+_TABLES = {
+    "reduce": "binomial reduce", "all-gather": "ring all-gather", "gather": "direct gather",
+    "scatter": "direct scatter", "broadcast": "chain broadcast", "all-to-all": "direct all-to-all",
+    "reduce-scatter": "ring reduce-scatter",
+}  # fmt: skip
+"""the table of each collective but the all-reduce"""
 
 
 @question(ChakraOptions)
@@ -17,24 +34,64 @@ def chakra(options: ChakraOptions) -> Traces:
     """Read Chakra traces, one file a rank, and report their content and their repairs.
 
     With `out`, what is left is written as `OUT.RANK.et` for each file: dependencies whole, streams in order, schema
-    0.0.4, as ASTRA-sim reads it. Files without a rank in their name are numbered in the order given. Raises TraceError
-    for a file that is no trace.
+    0.0.4, as ASTRA-sim reads it. Files without a rank in their name are numbered in the order given. With `on`, the
+    traces are played on the cluster's fabric: rank r is its GPU r. Raises TraceError for a file that is no trace, and
+    traces that do not fit each other.
     """
-    from dataclasses import replace
-
     if not options.traces:
         raise TraceError("no files: give one .et file for each rank")
+    if not options.on and (options.timeline or options.overrides):
+        raise TraceError("--timeline and --set are of a play: name its cluster with --on, as dgx-a100:2")
+    for path in options.timeline:
+        suffix_of(path, SUFFIXES, "timeline")
     read = [read_chakra(Path(trace)) for trace in options.traces]
-    written: tuple[Path, ...] = ()
-    if options.out is not None:
-        graphs = [trace.graph for trace in read]
-        if all(graph.rank < 0 for graph in graphs):
-            graphs = [replace(graph, rank=rank) for rank, graph in enumerate(graphs)]
-        written = write_chakra(graphs, options.out)
-    return Traces(
-        files=tuple(_summary(str(path), trace) for path, trace in zip(options.traces, read, strict=True)),
-        written=tuple(str(path) for path in written),
+    graphs = [trace.graph for trace in read]
+    if all(graph.rank < 0 for graph in graphs):
+        graphs = [replace(graph, rank=rank) for rank, graph in enumerate(graphs)]
+    written = write_chakra(graphs, options.out) if options.out is not None else ()
+    files = tuple(_summary(str(path), trace) for path, trace in zip(options.traces, read, strict=True))
+    cluster = ""
+    if options.on:
+        cluster, files = _played(graphs, files, options)
+    return Traces(files=files, cluster=cluster, written=tuple(str(path) for path in written))
+
+
+def _played(
+    graphs: Sequence[TraceGraph], files: Sequence[TraceFile], options: ChakraOptions
+) -> tuple[str, tuple[TraceFile, ...]]:
+    """(the name of the cluster, the files with what their ranks took on its fabric); the timeline is written."""
+    cluster = load_cluster(options.on, options.overrides)
+    used, timeline = play_traces(
+        graphs, fabric_of(cluster), cluster.gpus, partial(_way, cluster=cluster, algo=options.algo)
     )
+    for path in options.timeline:
+        write_timeline(timeline, path, title=f"traces on {cluster.name}")
+    return cluster.name, tuple(
+        replace(file, played=used[graph.rank].seconds, exposed=used[graph.rank].exposed)
+        for file, graph in zip(files, graphs, strict=True)
+    )
+
+
+def _way(name: str, size: float, members: tuple[int, ...], *, cluster: Cluster, algo: str) -> Collective:
+    """How a collective of a trace is run: by a table over the members, or as long as NCCL's law says."""
+    count, each = len(members), cluster.gpus_per_node
+    name = {"reduce_scatter_block": "reduce_scatter"}.get(name, name)
+    local = max(Counter(rank // each for rank in members).values())
+    size *= count if name in ("all_gather", "gather") else 1
+    if name == "barrier" or count < 2 or not size:
+        return Collective(None, 0.0)
+    if algo == "nccl":
+        law = {"gather": "all_to_all", "scatter": "all_to_all"}.get(name, name)
+        members_ = Members(ranks=count, ranks_per_node=local)
+        return Collective(None, size, float(collective_seconds(law, size, cluster, members_)))
+    known = name.replace("_", "-")
+    servers = (count // local, local) if count % local == 0 else (count, 1)
+    table = table_of(algo if known == "all-reduce" else _TABLES[known], known, *servers)
+    if table.switches:
+        raise TraceError(
+            f"--algo {algo[:40]}: traces are played among ranks, without switches that add; take ring"
+        )
+    return Collective(table, size)
 
 
 def _summary(path: str, mended: Mended) -> TraceFile:

@@ -49,6 +49,11 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
     stated = stated_settings(options, setting.nodes)
     settings = stated if setting.cluster is None else stated.assumed(setting.cluster)
     is_table = options.algo != "nccl" and (stated.algorithm is None or setting.cluster is None)
+    has_no_settings = is_table or setting.axes is not None
+    if has_no_settings and not is_table and stated.stated:
+        raise PodsimError(
+            f"{', '.join(stated.stated)}: of NCCL alone; {setting.machine} is a torus, which XLA drives"
+        )
     if is_table:
         if unused := [name for name in stated.stated if name in _NCCL_ONLY]:
             raise PodsimError(
@@ -57,7 +62,7 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
             )
         rows, how = table_rows(setting, name, sizes, options.algo, options.simulate)
     else:
-        if setting.cluster is not None and name in NCCL_NAMES:
+        if setting.cluster is not None and setting.axes is None and name in NCCL_NAMES:
             check_settings(
                 Run(
                     collective=NCCL_NAMES[name],
@@ -73,8 +78,8 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
     return Sweep(
         collective=name, machine=setting.machine, gpu=_gpu(setting), ranks=setting.ranks, ranks_per_node=setting.local,
         launch=settings.launch or "process", version=settings.release or "2.18", how=how, rows=rows,
-        algorithms=algorithms, left_out=left_out, settings={} if is_table else setting_words(settings),
-        assumed=() if is_table else settings.assumptions,
+        algorithms=algorithms, left_out=left_out, settings={} if has_no_settings else setting_words(settings),
+        assumed=() if has_no_settings else settings.assumptions,
     )  # fmt: skip
 
 
@@ -142,6 +147,11 @@ def _place(
         count = _count(ranks, fabric.gpus, str(topology)[-80:])
         return SweepSetting(cluster=None, server=fabric, machine=fabric.name, ranks=count, local=count)
     available = given_cluster(on, overrides)
+    if available.gpu.streams_weights:
+        raise PodsimError(
+            f"{available.name}: SwarmX adds up gradients while they stream, so wafers run no collectives; predict tells "
+            "how long streams take"
+        )
     per = available.gpus_per_node
     if isinstance(on, str) and isinstance(ranks, int) and ranks > available.gpus and ranks % per == 0:
         available = given_cluster(enough_nodes(on, ranks, per), overrides)

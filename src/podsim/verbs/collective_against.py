@@ -15,6 +15,7 @@ from podsim.accuracy.price_collectives import Call, call_seconds, decade, make_c
 from podsim.accuracy.score import Priced, compare_priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import ClusterError, TableError
+from podsim.foreign_files import read_text
 from podsim.hardware.cluster import Cluster
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl import choice
@@ -41,7 +42,7 @@ def against_log(
     below its class is named as broken, with what would explain it. Raises TableError for a file that is no such log,
     ClusterError where the cluster is missing, does not hold the ranks or has broken links.
     """
-    text = _text(path)
+    text = read_text(path, most=_MOST, error=TableError, is_lenient=True)
     rows = _rows(text, path, collective)
     cluster = given_cluster(on, overrides) if on else None
     if cluster is not None and cluster.faults:
@@ -61,19 +62,6 @@ def against_log(
     return replace(
         compared, title=f"{path.name} on {next(iter(calls.values())).cluster.name}", fabric=verdict
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST + 1)
-    except (OSError, ValueError) as problem:
-        raise TableError(
-            f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}"
-        ) from None
-    if len(data) > _MOST:
-        raise TableError(f"{path.name}: larger than 64 MiB")
-    return data.decode("utf-8", errors="replace")
 
 
 def _rows(text: str, path: Path, collective: str) -> Rows:

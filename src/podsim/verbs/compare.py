@@ -19,11 +19,18 @@ from podsim.options.measure_options import CompareOptions
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
 from podsim.results.compared_server import ComparedServer
-from podsim.results.lab import ComparedCollectives
+from podsim.results.lab import ComparedCollectives, MeasuredRanks
 from podsim.results.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
 from podsim.results.served_real import ComparedServing, MeasuredServing
 from podsim.results.sweep import Sweep
-from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
+from podsim.results.telemetry import Telemetry
+from podsim.results.trained import (
+    ComparedDdp,
+    ComparedTraining,
+    MeasuredDdp,
+    MeasuredTables,
+    MeasuredTraining,
+)
 from podsim.serving.deployments.deployments import read_serving_plan
 from podsim.verbs.collective import collective
 from podsim.verbs.serve_measured import is_benchmark_file, serve_measured
@@ -71,8 +78,16 @@ def compare(
         if options.plan:
             check_plan(run, name, options.plan)
         return compare_training(run, name, *where)
+    if isinstance(run, MeasuredRanks):
+        raise LabError(
+            f"{name}: ranks are compared with each other: podsim verify --only ranks --pairs {name}"
+        )
     if isinstance(run, MeasuredDdp):
         return compare_ddp(run, name, *where)
+    if isinstance(run, MeasuredTables):
+        raise LabError(f"{name} is a run of podsim measure tables, which holds its comparison: the hit rates")
+    if isinstance(run, Telemetry):
+        raise LabError(f"{name} is a record of ports: podsim why {name} reads it")
 
     def seconds_on(size: float, table: Table | None) -> float:
         """Seconds of the run's collective on the cluster: a table played on its links, or what NCCL would choose."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from podsim.errors import PodsimError, TableError
+from podsim.foreign_files import read_bytes
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.fabrics import BUILDERS, Drawing, Fabric, describe, fabric_of, node_fabric
+from podsim.hardware.fabrics.builders import CATALOG
+from podsim.hardware.fabrics.infrastructure import infrastructures
 from podsim.hardware.topo_text import parse_topo
 from podsim.hardware.topology_xml import parse_topology
 from podsim.report.fabric_svg import fabric_svg
@@ -21,13 +25,7 @@ def read_server(path: str | Path) -> Fabric:
     Raises TableError, with the line or the row and column, for a file that is neither.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST + 1)
-    except (OSError, ValueError) as error:
-        raise TableError(
-            f"{str(path)[-200:]}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
+    data = read_bytes(path, most=_MOST, error=TableError, hint="no topology is")
     if data.lstrip()[:1] == b"<" or path.suffix.lower() == ".xml":
         return node_fabric(parse_topology(data, path.name))
     return node_fabric(parse_topo(data.decode("utf-8", errors="replace"), path.name))
@@ -51,14 +49,19 @@ def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -
     `podsim.report.fabric_text` makes text and SVG of it. Raises PodsimError for a name that is none of these.
     """
     if not isinstance(name, str):
-        return describe(fabric_of(given_cluster(name, overrides)))
+        return _drawn(given_cluster(name, overrides))
     if Path(name).suffix.lower() in (".xml", ".txt"):
         if overrides:
             raise PodsimError(f"{name[-80:]}: a server read from a file cannot be changed by keys")
         return describe(read_server(name))
-    if name in BUILDERS and not overrides:
+    if not overrides and name in BUILDERS and name not in CATALOG:
         return describe(BUILDERS[name]())
-    return describe(fabric_of(given_cluster(name, overrides)))
+    return _drawn(given_cluster(name, overrides))
+
+
+def _drawn(cluster: Cluster) -> Drawing:
+    """The drawing of a cluster's fabric, with its networks and racks."""
+    return replace(describe(fabric_of(cluster)), sizes=infrastructures(cluster))
 
 
 def draw_file(drawing: Drawing, path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
-from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
+from podsim.embeddings.table_files import read_tables
+from podsim.errors import ClusterError, ModelError, NoFitError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
@@ -20,6 +23,7 @@ from podsim.graphs.loading import fed_step, loader_of_software, loading_seconds
 from podsim.graphs.networks import load_network, networks
 from podsim.graphs.op_graph import OpGraph, nets_of
 from podsim.graphs.op_graph_json import check_batch, read_graph
+from podsim.graphs.recommender import Recommender, TableStep, table_step, tables_of
 from podsim.hardware.catalog import find, load_gpu
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import Gpu
@@ -29,6 +33,7 @@ from podsim.options.graph_options import GraphOptions
 from podsim.options.question import question
 from podsim.results.graphs import GraphCost
 from podsim.timeline.timelines import write_timeline
+from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import default_precision, software_of
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
@@ -76,7 +81,7 @@ def graph(options: GraphOptions) -> GraphCost:
 def _case(options: GraphOptions) -> GraphCase:
     """The graph with its ops merged, and its costs on one GPU and on all."""
     gpu, cluster, gpus = _machine(options.on, options.gpus, options.overrides)
-    merged = fused(_graph(options.file, options.input or (), options.batch), FUSIONS[options.fuse])
+    merged = fused(captured_graph(options.file, options.input or (), options.batch), FUSIONS[options.fuse])
     precision = options.precision or default_precision(gpu)
     software = load_software(software_of(options.software, gpu), gpu, precision)
     costs = graph_costs(merged, gpu, precision, software, channels_first=options.layout == LAYOUTS[1])
@@ -85,13 +90,51 @@ def _case(options: GraphOptions) -> GraphCase:
         check_sparse(gpu, precision)
         costs = sparse_costs(merged, costs)
     update = update_seconds(merged, gpu, precision, options.optimizer, software)
-    step = replicas_step(merged, costs, cluster, precision, software, update=update, gpus=gpus)
+    placed_by = partial(
+        table_step,
+        graph=merged,
+        costs=costs,
+        gpu=gpu,
+        cluster=cluster,
+        precision=precision,
+        software=software,
+        gpus=gpus,
+    )
+    tables, plain = _tables(options, merged, placed_by)
+    step = replicas_step(
+        merged, costs if tables is None else tables.costs, cluster, precision, software, update=update, gpus=gpus,
+    )  # fmt: skip
     loader = options.loader or loader_of_software(software.name)
     loading = loading_seconds(options.file, merged.batch, cluster, gpus, loader)
     return GraphCase(
-        graph=merged, gpu=gpu, cluster=cluster, gpus=gpus, precision=precision, software=software, costs=costs,
+        graph=merged, gpu=gpu, cluster=cluster, gpus=gpus, precision=precision, software=software,
+        costs=costs if tables is None else tables.costs, tables=tables, plain=plain,
         step=fed_step(step, loading), loader=loader, loading=loading, dense=dense,
     )  # fmt: skip
+
+
+def _tables(
+    options: GraphOptions, merged: OpGraph, placed_by: Callable[[Recommender], TableStep]
+) -> tuple[TableStep | None, TableStep | None]:
+    """(the placed tables of a recommender, its tables placed whole if another placement is wanted)."""
+    tables = read_tables(options.tables) if options.tables is not None else tables_of(options.file)
+    if tables is None or not merged.sparse.any():
+        refuse_tables(options, options.file)
+        return None, None
+    recommender = Recommender(
+        network=options.file,
+        tables=tables,
+        optimizer=options.optimizer,
+        placement=options.placement,
+        servers=options.servers,
+    )
+    if not 0 <= options.servers <= 100_000:
+        raise PodsimError(f"servers={options.servers}: 0 to 100,000 parameter servers")
+    step, plain = placed_by(recommender), None
+    if options.placement not in ("", "plain"):
+        with suppress(NoFitError):
+            plain = placed_by(replace(recommender, placement="plain"))
+    return step, plain
 
 
 def _simulated(case: GraphCase, division: Division | None, timeline: Sequence[Path]) -> float:
@@ -170,7 +213,8 @@ def _machine(
     )
 
 
-def _graph(file: str, shapes: Sequence[str], batch: int | None) -> OpGraph:
+def captured_graph(file: str, shapes: Sequence[str], batch: int | None) -> OpGraph:
+    """The graph of a name, a file or a module, for a batch. Raises PodsimError for anything unusable."""
     if batch is not None:
         check_batch(batch)
     if ".py:" in file:

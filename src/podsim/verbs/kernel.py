@@ -89,7 +89,7 @@ def _sizes(options: KernelOptions) -> dict[str, float]:
     columns = _SIDES[options.kernel]
     sides = [part.strip() for part in options.shape.lower().split("x")]
     if len(sides) != len(columns) or not all(
-        side.isascii() and side.isdigit() and int(side) for side in sides
+        side.isascii() and side.isdecimal() and int(side) for side in sides
     ):
         example = {"gemm": "8192x8192x8192", "moe": "256"}.get(options.kernel, "8x2048")
         raise PlanError(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.foreign_files import read_text
 from podsim.learning.batch_critical import BatchLaw, fit_batch_law, published_rows
 from podsim.learning.batch_noise import noise_of_run
 from podsim.learning.batch_rules import RULE_OF, noisy_rate, scaled_rate
@@ -143,14 +144,8 @@ def _published_steps(name: str) -> Measured:
 
 def _read_table(path: Path) -> Measured:
     """A CSV with columns batch and steps. Raises PodsimError for a file that is none."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST + 1)
-    except OSError as problem:
-        raise PodsimError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
-    if len(data) > _MOST:
-        raise PodsimError(f"{path.name}: larger than 1 MiB; a table of batches is small")
-    reader = csv.DictReader(data.decode("utf-8-sig", errors="replace").splitlines())
+    text = read_text(path, most=_MOST, error=PodsimError, hint="a table of batches is small", is_lenient=True)
+    reader = csv.DictReader(text.splitlines())
     heads = {(head or "").strip().lower(): head for head in reader.fieldnames or ()}
     names = {
         kind: next((heads[word] for word in words if word in heads), None) for kind, words in _COLUMNS.items()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import NoFitError, PlanError, PodsimError, unknown_name
+from podsim.foreign_files import read_text, shown
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.launching.fine_tuning import default_tool
 from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading, is_started
@@ -206,22 +206,6 @@ def _result(kind: type[PlanRead], reading: Reading, network: Model | None, softw
 
 def _text(path: str) -> str:
     """Text of a file or of standard input, at most a mebibyte."""
-    name = "standard input" if path == "-" else path[-200:]
-    try:
-        if path == "-":
-            raw = sys.stdin.buffer.read(LARGEST + 1)
-        else:
-            file = Path(path)
-            if not file.is_file():
-                raise PodsimError(f"{name}: no such file; give a file to read, or - for standard input")
-            with file.open("rb") as opened:
-                raw = opened.read(LARGEST + 1)
-        if len(raw) > LARGEST:
-            raise PodsimError(f"{name}: larger than 1 MiB, so it starts no training")
-        return raw.decode("utf-8")
-    except PodsimError:
-        raise
-    except UnicodeDecodeError as error:
-        raise PodsimError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from None
-    except (OSError, ValueError) as error:
-        raise PodsimError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    if path != "-" and ("\0" in path or not Path(path).is_file()):
+        raise PodsimError(f"{shown(path)!r}: no such file; give a file to read, or - for standard input")
+    return read_text(path, most=LARGEST, error=PodsimError, hint="nothing that starts a training is")

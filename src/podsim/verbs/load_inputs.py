@@ -87,7 +87,7 @@ def with_lengths(options: ServeOptions) -> ServeOptions:
             )
     names = {"tokens": options.input_tokens, "output": options.output_tokens}
     given = {name: text for name, text in names.items() if text}
-    wrong = [f"{name}: {text[:40]!r}" for name, text in given.items() if not text.isdigit()]
+    wrong = [f"{name}: {text[:40]!r}" for name, text in given.items() if not text.isdecimal()]
     if wrong:
         raise PodsimError(
             f"{', '.join(wrong)}: a distribution of lengths needs requests that arrive, as --rate 20/s"
@@ -301,7 +301,7 @@ def _numbers(text: str, name: str, example: str, most: int) -> list[int]:
     """Whole numbers from 1 with colons between them."""
     parts = [part.strip() for part in str(text).split(":")]
     if len(parts) > most or not all(
-        part.isdigit() and int(part[:9]) >= 1 and len(part) < 9 for part in parts
+        part.isdecimal() and int(part[:9]) >= 1 and len(part) < 9 for part in parts
     ):
         raise PodsimError(f"{name}={str(text)[:40]!r}: expected whole numbers from 1, such as {example}")
     return [int(part) for part in parts]

@@ -42,6 +42,11 @@ def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
         ("forward", pauses[0], 0, 60), ("backward", pauses[1], 0, 60), ("size", bytes_, SMALLEST + 4, 1 << 31),
     ))  # fmt: skip
     wrong += unknown_backend(options.backend)
+    wrong += [
+        f"--slow {member}={factor:g}: ranks are 0 to {world - 1}, factors 0.01 to 100"
+        for member, factor in (options.slow or {}).items()
+        if not (0 <= member < world and 0.01 <= factor <= 100)
+    ]
     wrong += ["--ranks 1: one rank has nobody to add gradients up with"] if world < 2 else []
     wrong += no_folder(options.save)
     if wrong:
@@ -50,5 +55,6 @@ def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
         ranks=world, local=local, layers=options.layers, size=int(bytes_) // 4 * 4, forward=pauses[0],
         backward=pauses[1], overlap=options.overlap, table=sum_table(options.all_reduce, world // local, local),
         steps=options.steps, timeout=options.timeout, backend=options.backend, emulated=emulated_links(os.environ),
+        slow=dict(options.slow or {}),
     )  # fmt: skip
     return keep_run(run_task(task_of(job), rank), MeasuredDdp, options.save)

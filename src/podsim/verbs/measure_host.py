@@ -59,7 +59,9 @@ def measure_host(options: MeasureHostOptions, *, progress: Note = lambda _: None
     result = on_ranks(lambda wires, note: measure_ranks(measuring, wires, note))
     result["steps"] = {}
     # each in processes of its own, as a training run is
-    for runs in small_runs(count, options.backend, options.timeout):
+    groups = list(small_runs(count, options.backend, options.timeout))
+    for number, runs in enumerate(groups, 1):
+        progress(f"steps of small networks, {number} of {len(groups)}")
         result["steps"] |= on_ranks(partial(small_steps, runs), PARTS)
     machine = read_inventory()
     device = result["device"]

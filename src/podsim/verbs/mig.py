@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 from podsim.errors import MigError, NoFitError, PodsimError
+from podsim.foreign_files import read_text
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.change import additions, change_to
+from podsim.hardware.mig.commands import change_commands, make_commands, make_parted, parted_text, read_parted
 from podsim.hardware.mig.layouts import Layout, extensions, layouts, maximal, place, read_layout
 from podsim.hardware.mig.measured_slices import cases, interference, slice_scores
 from podsim.hardware.mig.profiles import Slicing, find_profile, slicing_of
@@ -65,8 +67,6 @@ def mig_show(options: MigShowOptions) -> LayoutSheet:
 
     Raises PodsimError for a GPU without MIG, and for a layout that cannot be, with all that stands in its way.
     """
-    from podsim.hardware.mig.commands import make_commands, make_parted, parted_text
-
     chip = load_gpu(options.gpu)
     slicing = slicing_of(chip)
     made = read_layout(slicing, options.layout)
@@ -78,17 +78,11 @@ def mig_show(options: MigShowOptions) -> LayoutSheet:
     )  # fmt: skip
 
 
-def read_text(path: Path) -> str:
+def read_smi_text(path: Path) -> str:
     """The text of a file. Raises PodsimError where it cannot be read."""
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise PodsimError(
-                f"{str(path)[-200:]}: larger than {_LARGEST:,} bytes; no output of nvidia-smi is"
-            )
-        return path.read_text("utf-8", errors="replace")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise PodsimError(f"{str(path)[-200:]} cannot be read: {reason}") from None
+    return read_text(
+        path, most=_LARGEST, error=PodsimError, hint="no output of nvidia-smi is", is_lenient=True
+    )
 
 
 @question(MigStateOptions)
@@ -103,9 +97,9 @@ def mig_state(options: MigStateOptions) -> tuple[GpuState, ...]:
         raise PodsimError(
             "want and add: give one of them: a whole layout, or what to create beside what is there"
         )
-    seen = read_smi(read_text(Path(options.file)))
+    seen = read_smi(read_smi_text(Path(options.file)))
     ids = {entry.instance_id for each in seen for entry in each.instances}
-    wrong = [text for text in options.busy if text != "all" and not (text.isdigit() and int(text) in ids)]
+    wrong = [text for text in options.busy if text != "all" and not (text.isdecimal() and int(text) in ids)]
     if wrong:
         known = ", ".join(str(entry) for entry in sorted(i for i in ids if i is not None)) or "none"
         raise MigError(
@@ -115,8 +109,6 @@ def mig_state(options: MigStateOptions) -> tuple[GpuState, ...]:
 
 
 def _state(seen: SeenGpu, gpu: str, want: str, add: str, busy: set[str]) -> GpuState:
-    from podsim.hardware.mig.commands import change_commands
-
     slicing = slicing_of(load_gpu(gpu)) if gpu else find_slicing(seen)
     now = layout_of(slicing, seen)
     numbers = {
@@ -160,12 +152,10 @@ def mig_check(options: MigCheckOptions) -> tuple[ConfigRow, ...]:
 
     Raises MigError with every entry that cannot stand on it, and with what breaks the format.
     """
-    from podsim.hardware.mig.commands import read_parted
-
     slicing = slicing_of(load_gpu(options.gpu))
     problems: list[str] = []
     made = []
-    for name, entries in read_parted(read_text(Path(options.file))).items():
+    for name, entries in read_parted(read_smi_text(Path(options.file))).items():
         for entry in entries:
             layout = None
             try:

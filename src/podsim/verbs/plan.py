@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from math import isclose
 from pathlib import Path
@@ -20,17 +21,22 @@ from podsim.results.minutes import TargetPlan
 from podsim.results.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import Job, read_tokens
-from podsim.training.job_inputs import batch_of, read_inputs
+from podsim.training.job_inputs import batch_of, read_inputs, refuse_tables
 from podsim.training.plan import Plan, precision_of, read_plan, software_of
 from podsim.training.search import SearchResult, search
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
 from podsim.training.search_space import read_limits, spelled
+from podsim.training.weight_streaming import streamed_plans
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_saving, read_experiment, save_plans, texts_of_tools
 from podsim.verbs.whole_run import plan_command, read_length, with_expense, with_run
 
 _TRADES = ("cost", "energy")
+_ORDERS: dict[str, Callable[[Prediction], tuple[float, float]]] = {
+    "time": lambda each: (each.step_time, each.memory),
+    "memory": lambda each: (each.memory, each.step_time),
+}
 
 
 @question(SearchOptions)
@@ -50,7 +56,10 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     options = case.options
     if options.measured:
         case = _corrected_case(case, progress)
-    result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
+    if case.cluster.gpu.streams_weights:
+        result = _streamed(case)
+    else:
+        result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
     result = replace(result, arguments=_arguments(case), notes=notes)
     result = replace(result, ranked=_whole_runs(case, result.ranked))
     if options.save is not None:
@@ -64,6 +73,7 @@ def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) 
 
     Raises what `plan` raises.
     """
+    refuse_tables(options, options.model)
     if options.to_target:
         from podsim.verbs.plan_target import (
             plan_target,  # it costs networks of all kinds, which no other plan needs
@@ -106,7 +116,8 @@ def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
     fixed = Plan(
         global_batch=sequences, precision=precision_of(options.precision, cluster),
         optimizer_precision=options.optimizer_precision, software=software, sequence=network.sequence,
-        flash=cluster.gpu.compute_capability >= 7.5,
+        capacity_factor=options.capacity_factor, imbalance=options.imbalance,
+        flash=cluster.gpu.has_fused_attention,
     ).check(network, cluster)  # fmt: skip
     case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
     return case, notes
@@ -155,6 +166,7 @@ def _arguments(case: Case) -> dict[str, Any]:
         "model": str(options.model), "on": str(options.on), "gpus": case.cluster.gpus,
         "batch": int(fixed.global_batch), "sequence": case.model.sequence, "precision": fixed.precision,
         "optimizer_precision": options.optimizer_precision, "software": fixed.software,
+        **{name: value for name in ("capacity_factor", "imbalance") if (value := getattr(options, name))},
         "objective": options.objective, "top": options.top, "limit": spelled(options.limit),
         "overrides": dict(options.overrides or {}), **asked,
     }  # fmt: skip
@@ -200,6 +212,39 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
         ),
         evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=taken,
         complete=result.complete, arguments={},
+    )  # fmt: skip
+
+
+def _streamed(case: Case) -> PlanResult:
+    """The result of a search on wafers: data parallel over all systems, with every micro-batch and recomputation."""
+    model, cluster, started = case.model, case.cluster, time.perf_counter()
+    if case.options.objective in _TRADES:
+        raise PlanError(
+            [
+                f"objective={case.options.objective}: wafers are searched by time or memory; every plan takes all systems"
+            ]
+        )
+    plans = streamed_plans(model, cluster, case.fixed, read_limits(case.options.limit, cluster.gpus))
+    law = [describe(model, cluster, plan, default_batch=case.default_batch) for plan in plans]
+    order = sorted((each for each in law if each.fits), key=_ORDERS[case.options.objective])
+    if not order:
+        least = min(law, key=lambda each: each.memory)
+        raise NoFitError(
+            [
+                f"{least.memory / 1e9:.1f} GB at least on a wafer of {least.memory_limit / 1e9:.1f} GB: take more systems"
+            ]
+        )
+    front = [each for at, each in enumerate(order) if all(each.memory < best.memory for best in order[:at])]
+    ranked = tuple(
+        Ranked(rank=index + 1, prediction=each, reason=ranking_reason(each, order[0], index))
+        for index, each in enumerate(order[: case.options.top])
+    )
+    return PlanResult(
+        model=model.name, cluster=cluster.name, gpus=cluster.gpus, batch=int(case.fixed.global_batch),
+        sequence=model.sequence, ranked=ranked,
+        pareto=tuple(ParetoPoint(step_time=e.step_time, memory=e.memory, plan=e.plan) for e in front),
+        evaluated=len(law), fitting=len(order), cut={}, seconds=time.perf_counter() - started, complete=True,
+        arguments={},
     )  # fmt: skip
 
 

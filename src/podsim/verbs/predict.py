@@ -20,9 +20,13 @@ from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import question
 from podsim.results.prediction import Correction, Prediction
+from podsim.training.expert_load import dropped_share
+from podsim.training.job_inputs import refuse_tables
 from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import law_seconds, predict_with_gains
+from podsim.training.software import load_software
+from podsim.training.weight_streaming import streamed_prediction
 from podsim.verbs.sparse_step import with_sparsity
 from podsim.verbs.whole_run import plan_command, read_length, with_expense, with_run
 from podsim.workload.model import Model
@@ -37,6 +41,7 @@ def predict(options: PredictOptions) -> Prediction:
     over 20 a parameter, at the price asked for, else at the market's.
     Raises PodsimError for anything unusable.
     """
+    refuse_tables(options, options.model)
     setting = read_plan(options)
     length = read_length(options, setting.model)
     correction = None
@@ -80,6 +85,9 @@ def describe(
     """
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
+    if cluster.gpu.streams_weights:
+        streamed = streamed_prediction(model, cluster, plan)
+        return replace(streamed, warnings=(*model.doubts, *streamed.warnings))
     law, gains = predict_with_gains(model, cluster, plan)
     band, no_band = band_of(model, cluster, plan, law)
     if correction is None:
@@ -87,6 +95,11 @@ def describe(
         prediction = replace(prediction, band=stated_band(band, prediction), band_reason=no_band)
     else:
         prediction = corrected(law, correction, cluster.gpu.architecture)
+    capacity = plan.capacity_factor
+    if capacity:
+        imbalance = plan.imbalance or load_software(plan.software, cluster.gpu).expert_imbalance
+        experts = max(block.experts for block in model.layers)
+        prediction = replace(prediction, dropped=dropped_share(capacity, imbalance, experts))
     return replace(
         prediction,
         nearest=nearest_run(model, cluster, plan),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.foreign_files import read_text, read_toml
 from podsim.hardware.cluster import Cluster
 from podsim.launching.job import Job
 from podsim.launching.tools import SCRIPTS, TOOLS, launch_files
@@ -152,16 +152,10 @@ def read_experiment(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if not path.is_file():
-            raise PodsimError(
-                f"{path}: no such file; give the experiment.toml that `podsim plan --save` wrote"
-            )
-        if path.stat().st_size > _LARGEST:
-            raise PodsimError(f"{path}: larger than 1 MiB, so it is no experiment file")
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
-    except PodsimError:
-        raise
-    except OSError as error:
-        raise PodsimError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, a path with a null byte
-        raise PodsimError(f"{path}: not an experiment file: {str(error)[:200]}") from None
+        is_there = path.is_file()
+    except ValueError:  # a null byte in its name
+        is_there = False
+    if not is_there:
+        raise PodsimError(f"{path}: no such file; give the experiment.toml that `podsim plan --save` wrote")
+    text = read_text(path, most=_LARGEST, error=PodsimError, hint="no experiment file is")
+    return read_toml(text, name=f"{path}: not an experiment file: it", error=PodsimError, longest=_LARGEST)

@@ -122,7 +122,7 @@ def network_size(
     model: str | Path, law: LossLaw, overrides: Mapping[str, str] | None = None
 ) -> tuple[str, float, list[str]]:
     """(name, parameters that the law counts, remarks) of a model, or of a number of parameters."""
-    if isinstance(model, str) and model[:1].isdigit() and not Path(model).exists():
+    if isinstance(model, str) and model[:1].isdecimal() and not Path(model).exists():
         try:
             return f"{model} parameters", read_count(model, "parameters"), []
         except (PodsimError, UnitError):

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from podsim.errors import ScheduleError, TableError
+from podsim.foreign_files import read_text
 from podsim.options.question import question
 from podsim.options.step_options import ScheduleOptions
 from podsim.results.scheduled import ScheduleComparison, ScheduleRow, ScheduleSheet
@@ -98,16 +99,7 @@ def _table(name: str, pp: int | None, micro_batches: int | None, virtual_stages:
 
 
 def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise TableError(
-            f"{str(path)[-200:]}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
-    if len(data) > _MOST_BYTES:
-        raise TableError(f"{str(path)[-200:]}: larger than {_MOST_BYTES >> 20} MiB, which no schedule needs")
-    return data.decode("utf-8", errors="replace")
+    return read_text(path, most=_MOST_BYTES, error=TableError, hint="no schedule is", is_lenient=True)
 
 
 def _chunks(name: str, p: int, m: int, virtual_stages: int | None) -> int:

@@ -143,7 +143,7 @@ def read_batches(text: str) -> tuple[int, ...]:
     if not text:
         return _BATCHES
     parts = [part.strip() for part in str(text).split(",") if part.strip()]
-    bad = [part for part in parts if not (part.isdigit() and 1 <= int(part[:9]) <= LARGEST_BATCH)]
+    bad = [part for part in parts if not (part.isdecimal() and 1 <= int(part[:9]) <= LARGEST_BATCH)]
     if bad or not parts or len(parts) > 200:
         raise PodsimError(
             f"batch={str(text)[:60]!r}: expected sizes from 1 to {LARGEST_BATCH:,}, such as 8 or 1,8,94"

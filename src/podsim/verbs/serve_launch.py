@@ -66,7 +66,7 @@ def _own_plans(options: ServeOptions) -> tuple[ServingPlan, ServingPlan | None]:
         raise PodsimError(f"--launch and --save: {options.engine} starts no server of language models")
     plan = read_language_setup(options).plan
     first, mark, last = options.disaggregate.partition(":")
-    if not (mark and first.isdigit() and last.isdigit()):
+    if not (mark and first.isdecimal() and last.isdecimal()):
         return plan, None
     return replace(plan, replicas=int(last)), replace(
         prefill_plan(plan, options.prefill_tp), replicas=int(first)

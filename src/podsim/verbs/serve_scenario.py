@@ -72,7 +72,7 @@ def batches_of(options: ServeOptions, portion: float = 1.0) -> Served:
 
 def _with_one(batch: str) -> str:
     """The batches that a user allows, with a lone sample."""
-    sizes = [size for size in BATCHES.split(",") if batch.strip().isdigit() and int(size) < int(batch)]
+    sizes = [size for size in BATCHES.split(",") if batch.strip().isdecimal() and int(size) < int(batch)]
     return ",".join(["1", *sizes, batch])
 
 

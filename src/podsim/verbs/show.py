@@ -6,6 +6,7 @@ from podsim.errors import CatalogError, ModelError, unknown_name
 from podsim.graphs.network_sheets import all_networks_sheet, network_sheet
 from podsim.graphs.networks import networks
 from podsim.hardware.cluster import cluster_names, load_cluster
+from podsim.hardware.cluster_names import is_slice
 from podsim.hardware.sheet import sheet, sheet_names
 from podsim.hardware.sheet_rows import Row, Section, Sheet
 from podsim.options.machine_options import ShowOptions
@@ -42,7 +43,8 @@ def show(options: ShowOptions) -> Sheet:
                 f"{name}: a captured network cannot be changed by keys; capture a module of your own"
             )
         return all_networks_sheet() if name == "networks" else network_sheet(name)
-    if name.lower().endswith(".toml") or ":" in name or name.lower().partition("/")[0] in sheet_names():
+    is_cluster = name.lower().endswith(".toml") or ":" in name or is_slice(name)
+    if is_cluster or name.lower().partition("/")[0] in sheet_names():
         if for_model:
             raise CatalogError(f"{name} is no model: {', '.join(for_model)} cannot be set")
         return sheet(name, for_hardware)
@@ -79,7 +81,7 @@ def models() -> list[dict[str, object]]:
     for network in networks().values():
         rows.append({
             "name": network.name, "family": "captured network", "layers": None, "hidden": None,
-            "parameters": network.parameters, "active_parameters": network.parameters, "sequence": None,
+            "parameters": network.all_parameters, "active_parameters": network.all_parameters, "sequence": None,
             "source": network.source,
         })  # fmt: skip
     return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.networks import networks
 from podsim.graphs.trace_graph import TraceGraph
+from podsim.lab.record import write_run
 from podsim.launching.plan_file import with_plan
-from podsim.options.question import question, wrong_choices
+from podsim.options.plan_options import FiledPlanOptions
+from podsim.options.question import options_of, question, wrong_choices
 from podsim.options.step_options import SimulateOptions
 from podsim.results.simulated import SimulatedStep
 from podsim.simulation.events import play
@@ -19,6 +22,8 @@ from podsim.simulation.failed_steps import Failing, failing_step, read_failure
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.outcome import outcome
+from podsim.simulation.port_flows import path_shares
+from podsim.simulation.port_records import step_telemetry
 from podsim.simulation.shares import shares
 from podsim.training.plan import Setting, read_plan
 from podsim.training.predict import predict_plan
@@ -43,6 +48,9 @@ def simulate(options: SimulateOptions) -> SimulatedStep:
         slow=dict(options.slow or {}),
         throttle=dict(options.throttle or {}),
         link=dict(options.slow_link or {}),
+        flap=dict(options.flap or {}),
+        swap={rank: int(other) for rank, other in (options.swap or {}).items()},
+        disk=dict(options.slow_disk or {}),
         nodes=dict(options.node or {}),
         jitter=options.jitter,
         seed=options.seed,
@@ -57,7 +65,7 @@ def simulate(options: SimulateOptions) -> SimulatedStep:
     if options.uneven:
         trouble = replace(trouble, shares=shares(*setting[:3], trouble))
     unfold = options.ranks == "all" or options.jitter > 0
-    return play_setting(
+    step = play_setting(
         setting,
         kernels=not unfold if options.kernels is None else options.kernels,
         unfold=unfold,
@@ -66,6 +74,20 @@ def simulate(options: SimulateOptions) -> SimulatedStep:
         chakra=options.chakra,
         fault=fault,
     )
+    if options.save is not None:
+        if step.make_telemetry is None:
+            raise PodsimError("a step that fails has no record of its ports: leave --save or the failure out")
+        write_run(options.save, replace(step.make_telemetry(), question=healthy_question(options)))
+    return step
+
+
+def healthy_question(options: SimulateOptions) -> dict[str, str]:
+    """The options of the plan alone, without what is wrong in its step: JSON by name."""
+    group = options_of(FiledPlanOptions)
+    values = {name: getattr(options, name) for name in group if name != "plan"}
+    return {
+        name: json.dumps(value, default=str) for name, value in values.items() if value != group[name].default
+    }
 
 
 def _no_graph(model: str, on: str) -> None:
@@ -88,6 +110,16 @@ def _problems(trouble: Trouble) -> list[str]:
         f"slow link of rank {r}: {f:g} of its bandwidth; it must be above 0, up to 1"
         for r, f in trouble.link.items()
         if not 0 < f <= 1
+    ]
+    problems += [
+        f"flapping adapter of rank {r}: down for {f:g} of the time; it must be above 0, below 1"
+        for r, f in trouble.flap.items()
+        if not 0 < f < 1
+    ]
+    problems += [
+        f"slow storage of server {n}: {f:g} times as long; it must be above 0 and finite"
+        for n, f in trouble.disk.items()
+        if not 0 < f < 1e6
     ]
     for rank, (factor, tau) in trouble.throttle.items():
         if not 1 <= factor < 1e6:
@@ -112,7 +144,6 @@ def play_setting(
     fault: Failing | None = None,
 ) -> SimulatedStep:
     """The played step of a legal plan."""
-
     model, cluster, plan, *_ = setting
     prediction = predict_plan(model, cluster, plan)
     others = [predict_plan(model, cluster.having(gpu), plan) for gpu in dict.fromkeys(trouble.nodes.values())]
@@ -138,9 +169,16 @@ def play_setting(
             ),
             warnings=_warned(setting, tightest.fits),
         )
+    if trouble.swap or cluster.routing:
+        trouble = replace(trouble, paths=path_shares(plan, cluster, trouble.swap))
     lowered = lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
     played = play(lowered.ops)
-    step = outcome(model, cluster, plan, lowered, played, prediction.step_time)
+    step = replace(
+        outcome(model, cluster, plan, lowered, played, prediction.step_time),
+        make_telemetry=lambda: step_telemetry(
+            cluster, plan, lowered, played, trouble, f"{model.name} on {cluster.name}"
+        ),
+    )
     if chakra is not None:
         _write_chakra(trace_graphs(lowered, played, plan), chakra)
     notes = [*_warned(setting, tightest.fits)]

@@ -111,6 +111,7 @@ def _filled(row: StudyRow, prediction: Prediction) -> StudyRow:
         row, status=FITS if prediction.fits else NO_FIT, reason="" if prediction.fits else need,
         model=prediction.model, cluster=prediction.cluster, gpus=prediction.gpus, plan=prediction.plan,
         step_time=prediction.step_time, band_low=band.low if band else None, band_high=band.high if band else None,
+        measured=band.rows if band else 0,
         tokens_per_second=prediction.tokens_per_second, mfu=prediction.mfu, memory=prediction.memory,
         memory_limit=prediction.memory_limit, bottleneck=prediction.bottleneck,
     )  # fmt: skip

@@ -11,7 +11,9 @@ from podsim.errors import LabError, PodsimError
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run, read_run
+from podsim.lab.training.metrics_log import MetricsLog
 from podsim.lab.training.setup import training_run_of
+from podsim.lab.training.train_job import Training
 from podsim.lab.training.train_run import task_of
 from podsim.launching.plan_file import with_plan
 from podsim.options.measure_options import TrainOptions
@@ -42,11 +44,29 @@ def train(
     _check(options)
     run = training_run_of(options, joined)
 
+    log = (
+        _log(options.metrics, run)
+        if options.metrics is not None and (joined is None or joined.rank == 0)
+        else None
+    )
+
     def watch(rank: int, heard: dict[str, Any]) -> None:
+        if log is not None and joined is None:
+            log.hear(rank, heard)
         if "done" in heard:
             progress(int(heard["done"]), options.steps)
 
-    return keep_run(run_task(task_of(run), joined, watch=watch), MeasuredTraining, options.save)
+    measured = keep_run(run_task(task_of(run), joined, watch=watch), MeasuredTraining, options.save)
+    if log is not None and joined is not None and measured is not None:
+        log.write_all(measured)
+    return measured
+
+
+def _log(path: Path, run: Training) -> MetricsLog:
+    try:
+        return MetricsLog(path, run)
+    except OSError as problem:
+        raise PodsimError(f"--metrics {path}: cannot be written: {problem.strerror or problem}") from None
 
 
 def read_trained(path: Path) -> MeasuredTraining:

@@ -25,6 +25,8 @@ from podsim.serving.serving_rows import is_serving_table, packaged_serving, read
 from podsim.verbs.measured_rows import read_measured
 from podsim.verbs.serve_measured import is_benchmark_file, measured_comparisons
 
+FAILURES = "failures"
+"""The table of published times between failures."""
 _PARTS = {
     "bytes": ("memory", "memory"),
     "seconds per step": ("steps", "seconds per step"),
@@ -37,8 +39,9 @@ UNKNOWN = """\
 ## What the model does not know
 
 - Kernels were measured in short bursts. One factor per software entry stands for the clocks in hours of training.
-- No constant of the collective law is fitted between nodes, and times from 64 KiB to 8 MiB are too short. In-network
-  reduction (SHARP), NVLS across nodes, congestion and routing are not modelled.
+- No constant of the collective law is fitted between nodes, and times from 64 KiB to 8 MiB are too short. Reduction in
+  the switches (SHARP) stands on one sweep. The closed form of NCCL sees no other jobs and no collisions of routes;
+  `podsim flows` and `--simulate` do.
 - A step excludes evaluation, checkpoints and failures. Loading limits images only by core seconds: workers that wait for
   locks or sockets, as TensorFlow's on eight V100, are predicted too fast.
 - The constants of inference are fitted to all of its rows, because none has role test. With tables left out of the
@@ -89,10 +92,14 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
         comparisons = [
             compare_rows(rows, cross_validate=cross_validate)
             for name in tables or TABLES
-            if name != SERVING
+            if name not in (SERVING, FAILURES)
             for rows in (read_raw_kernels(options.raw) if name == ALL else (load(name),))
         ]
         comparisons += packaged_serving() if SERVING in tables else ()
+        if FAILURES in tables:
+            from podsim.accuracy.failure_rows import packaged_failures  # which loads the queue
+
+            comparisons += (packaged_failures(),)
     judged = verdicts(comparisons)
     worsened = () if options.rows is not None else worse_figures(comparisons, options.role)
     if options.role:

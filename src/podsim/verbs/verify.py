@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from podsim.acceptance.machine_checks import Findings, Machine, add_checks, disturbed, machine_text
 from podsim.acceptance.thresholds import thresholds_of
+from podsim.acceptance.trend_checks import read_earlier, trend_checks, trend_parts
 from podsim.errors import PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.lab.inventory import read_inventory
@@ -19,7 +20,9 @@ from podsim.results.acceptance import Acceptance
 from podsim.storage.fio_results import read_block
 from podsim.verbs.storage_input import storage_input
 
-GROUPS = ("inventory", "storage", "network", "training")
+GROUPS = ("inventory", "health", "storage", "metadata", "network", "ranks", "training")
+_GROUP_OF = {"fio": "storage", "mdtest": "metadata", "run": "network", "pairs": "ranks", "health": "health"}
+"""the group that judges each kind of file"""
 Note = Callable[[str], None]
 _LARGEST = 1 << 40
 
@@ -35,6 +38,10 @@ def verify_machine(options: VerifyOptions, *, progress: Note = lambda _: None) -
     What cannot be run is said, and the rest goes on. Raises PodsimError for what makes no sense.
     """
     groups, cluster = _groups(options.only), load_cluster(options.expect)
+    if idle := [name for name, group in _GROUP_OF.items() if getattr(options, name) and group not in groups]:
+        raise PodsimError(
+            "; ".join(f"--{name} is of the group {_GROUP_OF[name]}, which --only leaves out" for name in idle)
+        )
     size = int(read_block(options.size, "--size"))
     _check(options, size)
     started, begun = now_text(), time.monotonic()
@@ -47,11 +54,15 @@ def verify_machine(options: VerifyOptions, *, progress: Note = lambda _: None) -
         predict_images=_images,
         note=progress,
     )
+    earlier = [read_earlier(path) for path in options.earlier]
     findings, before = Findings(), clocks()
     for group in groups:
         add_checks(group, machine, findings)
-    stored = {"inventory", *(["network"] if options.run else []),
-              *(["storage"] if options.fio or options.mdtest else [])}  # fmt: skip
+    stored = {"inventory", "health", *(["network"] if options.run else []), *(["ranks"] if options.pairs else []),
+              *(["storage", "metadata"] if options.fio or options.mdtest else [])}  # fmt: skip
+    if earlier:
+        findings.checks += trend_checks(findings.checks, earlier)
+        findings.parts += trend_parts(findings.parts, earlier[-1])
     if set(groups) - stored:  # else nothing was measured here and now
         findings.notes += disturbed(others_since(before))
     return Acceptance(

@@ -66,7 +66,7 @@ def read_length(options: PredictOptions | SearchOptions, model: Model) -> RunLen
 def read_days(days: str | float) -> float:
     """Seconds of a time in days (a number), or with another unit, as 36h."""
     text = str(days).strip().lower().removesuffix("days").removesuffix("day").strip()
-    seconds = parse_quantity(f"{text}d" if text.replace(".", "", 1).isdigit() else text, "s", what="days")
+    seconds = parse_quantity(f"{text}d" if text.replace(".", "", 1).isdecimal() else text, "s", what="days")
     if seconds <= 0:
         raise PodsimError(f"days={str(days)[:40]}: a run takes more than no time").offer(days=30)
     return seconds

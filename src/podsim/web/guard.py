@@ -78,7 +78,7 @@ class Guard:
             return refuse(415, "send the request without compression")
         length = headers.get("content-length", "0")
         limit = LARGEST_FILE if scope["path"] == "/api/files" else LARGEST_BODY
-        if not length.isascii() or not length.isdigit() or int(length[:20]) > limit:
+        if not length.isascii() or not length.isdecimal() or int(length[:20]) > limit:
             return refuse(413, f"the request is larger than {limit // 2**20} MB")
         return self._token_refusal(scope, headers) if self.token else None
 

@@ -144,7 +144,7 @@ def _read_integer(name: str, value: object) -> int:
     if type(value) is int:
         return value
     text = value.strip().replace("_", "").removeprefix("+") if isinstance(value, str) else ""
-    if not (text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 20):
+    if not (text.removeprefix("-").isascii() and text.removeprefix("-").isdecimal() and len(text) < 20):
         raise ValueError(f"{name}={shown(value)} must be a whole number")
     return int(text)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import ModelError
+from podsim.foreign_files import read_json
 from podsim.workload.specification import LIMITS, shown
 
 _MOST_BYTES = 4_000_000
@@ -47,17 +47,7 @@ def load_json(path: Path) -> dict[str, Any]:
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except RecursionError as error:
-        raise ModelError(f"{where}: JSON nested too deeply; a config.json has a few levels") from error
-    except json.JSONDecodeError as error:
-        position = f"line {error.lineno} column {error.colno}"
-        raise ModelError(
-            f"{where}: not valid JSON: {error.msg} at {position} (is the file complete?)"
-        ) from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise ModelError(f"{where}: not a config.json: {error}") from error
+    value = read_json(text, name=where, error=ModelError, hint="is the file complete?", is_finite=False)
     if not isinstance(value, dict):
         raise ModelError(f"{where}: holds {shown(value)}, but a config.json is one JSON object: {{...}}")
     return value

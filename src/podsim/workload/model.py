@@ -322,17 +322,24 @@ class Model:
         A multiply and an add count two. Attention counts the full square of the sequence, as in published
         formulas; `causal_half` counts what a causal kernel has to do.
         """
-        length = sequence or self.sequence
         flops = {"gemm": 0.0, "attention": 0.0, "logits": 0.0}
         for block in self.blocks:
-            for op in block.ops:
-                copies = block.count * (block.top_k if op.expert else 1) * op.share
-                if op.kind == "gemm":
-                    flops["logits" if op.split == "vocab" else "gemm"] += 2.0 * op.n * op.k * copies
-                elif op.kind == "attention":
-                    keys = (min(length, op.window) if op.window else length) * op.key_share
-                    share = 0.5 if causal_half and op.causal else 1.0
-                    flops["attention"] += (
-                        2.0 * op.heads * (op.head_dim + op.value_dim) * keys * share * copies
-                    )
+            for kind, count in self.block_flops(block, sequence, causal_half=causal_half).items():
+                flops[kind] += count
+        return flops
+
+    def block_flops(
+        self, block: Block, sequence: int | None = None, *, causal_half: bool = False
+    ) -> dict[str, float]:
+        """FLOPs of one token's forward pass through all copies of a block, as `forward_flops` counts them."""
+        length = sequence or self.sequence
+        flops = {"gemm": 0.0, "attention": 0.0, "logits": 0.0}
+        for op in block.ops:
+            copies = block.count * (block.top_k if op.expert else 1) * op.share
+            if op.kind == "gemm":
+                flops["logits" if op.split == "vocab" else "gemm"] += 2.0 * op.n * op.k * copies
+            elif op.kind == "attention":
+                keys = (min(length, op.window) if op.window else length) * op.key_share
+                share = 0.5 if causal_half and op.causal else 1.0
+                flops["attention"] += 2.0 * op.heads * (op.head_dim + op.value_dim) * keys * share * copies
         return flops

@@ -84,7 +84,7 @@ def _module(raw: Mapping[str, Any], name: str) -> Any:
     tables = (auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
               auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
               auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES, auto.MODEL_MAPPING_NAMES)  # fmt: skip
-    names += [table[kind] for table in tables if kind in table and isinstance(table[kind], str)]
+    names += [table[kind] for table in tables if isinstance(kind, str) and isinstance(table.get(kind), str)]
     if not names:
         raise ModelError(f"{name}: transformers {transformers.__version__} has no class for {shown(kind)}")
     left = {

@@ -141,7 +141,7 @@ def test_bounded_staleness_is_bounded(bound: int) -> None:
         ({"recompute": "selective"}, "take none or full"),
         ({"tp": 2, "overrides": {"model.tied": "true"}}, "--set model.tied=false"),
         ({"overrides": {"model.dropout": "true"}}, "--set model.dropout=false"),
-        ({"overrides": {"model.experts": "4", "model.top_k": "2"}}, "experts"),
+        ({"tp": 2, "overrides": {"model.experts": "4", "model.top_k": "2"}}, "experts"),
         ({"exchange": "ssp"}, "--staleness"),
         ({"exchange": "async", "tp": 2}, "replicas are whole"),
         ({"dp": 2, "slow": {2: 2.0}}, "replicas are 0 to 1"),

@@ -118,7 +118,7 @@ def test_a_run_gives_its_noise_scale(tmp_path: Path) -> None:
 def test_what_cannot_run() -> None:
     for given, why in (
         ({"optimizer": "lion"}, "unknown optimizer"), ({"optimizer": "lamb", "dp": 2, "zero": 3}, "whole tensors"),
-        ({"noise_scale": True}, "two micro-batches"), ({"exchange": "local", "dp": 2}, "local-steps"),
+        ({"noise_scale": True, "micro_batch": 8}, "two micro-batches"), ({"exchange": "local", "dp": 2}, "local-steps"),
         ({"rate_rule": "sqrt"}, "--base-batch"), ({"local_steps": 4}, "local and diloco"),
     ):  # fmt: skip
         with pytest.raises(PlanError, match=why):

@@ -169,6 +169,8 @@ class NamedTable:
     """The columns of the breakdown; () uses those of the packaged table."""
     overlaps: bool = False
     """Whether its rows are also in other named tables."""
+    file: str = ""
+    """The packaged file of its own, with the columns of `of`; "" where its rows are in that table."""
 
 
 def _read_named() -> tuple[NamedTable, ...]:
@@ -214,7 +216,7 @@ def load(name: str) -> Rows:
     if name not in names():
         raise TableError(unknown_name("table", name, names()))
     table = named_table(name)
-    packaged, kind = _load_file(table.of), find_kind(table.of)
+    packaged, kind = _load_file(table.of, table.file), find_kind(table.of)
     return Rows(
         name=table.slug,
         title=table.title,
@@ -241,10 +243,10 @@ def make_row(kind: Kind, fields: dict[str, str], *, id: str = "", role: str = ""
 
 
 @cache
-def _load_file(name: str) -> Rows:
-    """Rows of one packaged file; an assert fails if a row has no source, or two have one id."""
+def _load_file(name: str, own: str = "") -> Rows:
+    """Rows of one packaged file, or of a part's own; an assert fails if a row has no source, or two have one id."""
     kind = find_kind(name)
-    package, _, file = (kind.packaged or f"{__package__}:{name}.csv.gz").partition(":")
+    package, _, file = (own or kind.packaged or f"{__package__}:{name}.csv.gz").partition(":")
     data = files(package).joinpath(file).read_bytes()
     text = (gzip.decompress(data) if file.endswith(".gz") else data).decode("utf-8")
     lines = csv.reader(io.StringIO(text, newline=""))
@@ -374,4 +376,5 @@ def measurement(row: Row, what: str) -> Measurement | None:
 
 def training_rows() -> list[Mapping[str, str]]:
     """Rows of the packaged tables of training, as text by column."""
-    return [row.fields for kind in ("llm", "vision", "mlperf") for row in load(kind)]
+    apart = [table.slug for table in NAMED if table.file]
+    return [row.fields for name in ("llm", *apart, "vision", "mlperf") for row in load(name)]

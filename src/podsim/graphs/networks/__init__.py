@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
+from podsim.embeddings.tables import TableSet, table_sets
 from podsim.errors import ModelError, unknown_name
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
@@ -35,13 +36,28 @@ class Network:
     sample: str
     """The word for a sample."""
     parameters: int
-    """count. The published number of weights."""
+    """count. The published number of weights, without tables whose gradients are sparse."""
     parameters_within: float = 0.0
     """share. The tolerance of the captured count."""
     source: str
     """The publication of the network, and the source of its checked figures."""
+    graph: str = ""
+    """The network whose graph it shares, if it has one; else its own."""
+    tables: str = ""
+    """The name of its embedding tables in podsim.embeddings.tables."""
     audio: float = 0.0
     """s. The audio of a sample, of speech; 0 for other samples."""
+
+    @property
+    def table_set(self) -> TableSet | None:
+        """Its embedding tables; None if it has none."""
+        return table_sets()[self.tables] if self.tables else None
+
+    @property
+    def all_parameters(self) -> int:
+        """count. The published number of weights with those of its tables."""
+        known = self.table_set
+        return self.parameters + (known.parameters if known is not None and not known.is_dense else 0)
 
 
 @cache
@@ -50,7 +66,9 @@ def networks() -> Mapping[str, Network]:
     entries: dict[str, Network] = {}
     known = {field.name for field in fields(Network)} - {"name"}
     for file in sorted(_folder().glob("*.toml")):
-        for name, entry in tomllib.loads(file.read_text("utf-8")).items():
+        content = tomllib.loads(file.read_text("utf-8"))
+        for name, own in content.items():
+            entry = {**content.get(own.get("graph"), {}), **own}
             wrong = entry.keys() - known
             assert not wrong, f"{file.name}: {name}: unknown keys {sorted(wrong)}"
             assert name not in entries, f"{file.name}: {name} is in another file, too"
@@ -76,8 +94,14 @@ def _graph(name: str, batch: int) -> OpGraph:
 @cache
 def _ends(name: str) -> tuple[OpGraph, OpGraph]:
     """The graphs of a network for one and two samples, unchecked, since tests check the packaged files."""
-    value = read_value(_folder() / f"{name}.json.gz")
-    return graph_of(value, name, 1, check=False), graph_of(value, name, 2, check=False)
+    entry = networks()[name]
+    value = read_value(_folder() / f"{entry.graph or name}.json.gz")
+    single, double = (graph_of(value, name, batch, check=False) for batch in (1, 2))
+    return (
+        (replace(single, name=entry.title), replace(double, name=entry.title))
+        if entry.graph
+        else (single, double)
+    )
 
 
 def _folder() -> Path:

@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from podsim.errors import CatalogError, unknown_name
-from podsim.hardware.catalog.schema import ClusterEntry, Entry, SystemEntry, parse_catalog
+from podsim.hardware.catalog.schema import (
+    ClusterEntry,
+    Entry,
+    InfrastructureEntry,
+    SystemEntry,
+    parse_catalog,
+)
 from podsim.hardware.mig.split import slice_of
 from podsim.hardware.overrides import override_gpu
-from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, System
+from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, System, TorusLinks
 
 __all__ = [
     "KINDS",
@@ -27,6 +33,7 @@ __all__ = [
     "find",
     "load_cpu",
     "load_gpu",
+    "load_infrastructure",
     "load_nic",
     "load_nvswitch",
     "load_pcie",
@@ -124,6 +131,15 @@ def load_ssd(name: str) -> Ssd:
     return _load_part("ssd", name, Ssd)
 
 
+def load_infrastructure(name: str) -> InfrastructureEntry:
+    """The networks, racks and floor of that name."""
+    file = "infrastructure.toml"
+    entries = _parsed("infrastructure", file)
+    if name not in entries:
+        raise CatalogError(unknown_name("infrastructure", name, entries))
+    return cast("InfrastructureEntry", entries[name])
+
+
 def load_system(name: str) -> System:
     """The server of that name, with all its parts."""
     return _make_system(_resolve("system", name))
@@ -140,7 +156,11 @@ def _entries(kind: str) -> dict[str, Entry]:
     if kind not in KINDS:
         raise CatalogError(unknown_name("kind of part", kind, KINDS))
 
-    file = KINDS[kind]
+    return _parsed(kind, KINDS[kind])
+
+
+@cache
+def _parsed(kind: str, file: str) -> dict[str, Entry]:
     return parse_catalog(kind, Path(__file__).with_name(file).read_text(encoding="utf-8"), file)
 
 
@@ -180,13 +200,15 @@ def _make_system(name: str) -> System:
     printed = {key: value for key, value in entry.datasheet if value is not None}
     values |= {
         "gpu": load_gpu(entry.gpu),
-        "pcie": load_pcie(entry.pcie),
+        "pcie": load_pcie(entry.pcie) if entry.pcie else None,
         "nvswitch": load_nvswitch(entry.nvswitch) if entry.nvswitch else None,
         "cpu": load_cpu(entry.cpu) if entry.cpu else None,
         "nic": load_nic(entry.nic) if entry.nic else None,
         "storage_nic": load_nic(entry.storage_nic) if entry.storage_nic else None,
         "ssd": load_ssd(entry.ssd) if entry.ssd else None,
+        "boot_ssd": load_ssd(entry.boot_ssd) if entry.boot_ssd else None,
         "switch": load_switch(entry.switch) if entry.switch else None,
         "datasheet": printed,
+        "torus": TorusLinks(shape=entry.torus.pod, **dict(entry.torus)) if entry.torus else None,
     }
     return System(**values)

@@ -105,6 +105,10 @@ class HostEntry(_Table):
     name: str = Field(min_length=1, max_length=80)
     source: str = Field(min_length=1, max_length=1000)
     ranks: Count
+    others: float = Field(default=0.0, ge=0.0, le=1.0)
+    """share. The share of the processors that other programs used meanwhile."""
+    law_error: float = Field(default=0.0, ge=0.0)
+    """share. The mean absolute error of the kernel law over the rows that it was fitted to."""
     images: Images | None = None
     rank: Rank
     processor: Processor

@@ -66,8 +66,8 @@ class Entry(BaseModel):
 class GpuEntry(Entry):
     """An accelerator."""
 
-    architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell"]
-    compute_capability: Annotated[float, Field(gt=0, lt=100)]
+    architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "tpu", "wafer"]
+    compute_capability: Annotated[float, Field(ge=0, lt=100)] = 0.0
     sms: Positive
     clock: Hertz
     peaks: dict[Peak, Flops] = Field(min_length=1)
@@ -80,8 +80,8 @@ class GpuEntry(Entry):
     nvlink_bandwidth: Rate | None = None
     nvlink_latency: Seconds = 0.0
     bridge: bool = False
-    pcie_generation: Literal[3, 4, 5]
-    pcie_lanes: Positive
+    pcie_generation: Literal[0, 3, 4, 5] = 0
+    pcie_lanes: Count = 0
     mig: bool
     kernels: str = ""
 
@@ -130,6 +130,9 @@ class CpuEntry(Entry):
     pcie_lanes: Positive
     power: Watts
     vendor: Literal["amd", "intel", "nvidia"]
+    socket_links: Count = 0
+    socket_bandwidth: Rate = 0.0
+    socket_name: str = ""
 
 
 class SsdEntry(Entry):
@@ -159,16 +162,29 @@ class Datasheet(BaseModel):
     power: Watts | None = None
 
 
+class TorusEntry(BaseModel):
+    """The torus of a pod, and its slices."""
+
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
+
+    pod: tuple[Positive, ...] = Field(min_length=1, max_length=3)
+    cube: Count = 0
+    cores: Positive = 1
+    slices: tuple[tuple[Positive, ...], ...] = ()
+
+
 class SystemEntry(Entry):
     """A server, with its parts by name; an empty name means no such part."""
 
     gpu: str
     gpus: Positive
     trays: Positive = 1
-    topology: Literal["nvswitch", "cube-mesh", "nvlink-mesh", "nvlink-pair", "pcie", "pcie-root"]
+    topology: Literal[
+        "nvswitch", "cube-mesh", "nvlink-mesh", "nvlink-pair", "pcie", "pcie-root", "torus", "wafer"
+    ]
     nvswitch: str = ""
     nvswitches: Count = 0
-    pcie: str
+    pcie: str = ""
     cpu: str = ""
     cpus: Count = 0
     memory: Bytes
@@ -178,6 +194,11 @@ class SystemEntry(Entry):
     storage_nics: Count = 0
     ssd: str = ""
     ssds: Count = 0
+    boot_ssd: str = ""
+    boot_ssds: Count = 0
+    management: Rate = 0.0
+    is_storage_on_switches: bool = False
+    infrastructure: str = ""
     power: Watts
     switch: str = ""
     unit: Count = 0
@@ -186,6 +207,7 @@ class SystemEntry(Entry):
     datasheet: Datasheet = Datasheet()
     features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = {}
     collectives: Collectives = {}
+    torus: TorusEntry | None = None
 
 
 class Published(BaseModel):
@@ -210,6 +232,35 @@ class ClusterEntry(Entry):
     collectives: Collectives = {}
 
 
+class ServiceEntry(BaseModel):
+    """A network for storage or management: a folded Clos; taper: cables down over cables up of a full leaf."""
+
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
+
+    switch: str
+    host_ports: Count | Literal["storage"] = 0
+    rack_ports: Count = 0
+    servers: Count = 0
+    server_ports: Count = 0
+    server_units: Positive = 1
+    is_for_switches: bool = False
+    taper: float = Field(default=1.0, ge=1.0, le=100.0)
+    others: dict[str, Positive] = {}
+
+
+class InfrastructureEntry(Entry):
+    """What surrounds the nodes of scalable units: networks by name, racks, and the floor; lengths in m."""
+
+    rack_nodes: Positive
+    row_racks: Positive
+    rack_switches: Positive
+    rack_servers: Positive
+    rack_width: float = Field(gt=0, le=10)
+    row_pitch: float = Field(gt=0, le=20)
+    rise: float = Field(ge=0, le=20)
+    networks: dict[str, ServiceEntry]
+
+
 SCHEMAS: dict[str, type[Entry]] = {
     "gpu": GpuEntry,
     "nvswitch": NvSwitchEntry,
@@ -220,6 +271,7 @@ SCHEMAS: dict[str, type[Entry]] = {
     "ssd": SsdEntry,
     "system": SystemEntry,
     "cluster": ClusterEntry,
+    "infrastructure": InfrastructureEntry,
 }
 
 

@@ -13,6 +13,7 @@ from podsim.hardware.fabrics.builders import (
     StorageServers,
     fabric_of,
     folded_clos,
+    host_cluster,
     node_fabric,
     node_of,
     single_switch,
@@ -21,9 +22,10 @@ from podsim.hardware.fabrics.builders import (
 from podsim.hardware.fabrics.describe import Drawing, describe
 from podsim.hardware.fabrics.fabric_links import Fabric, Routing, islands
 from podsim.hardware.fabrics.node import Cable, Node, Part
-from podsim.hardware.fabrics.torus import torus, tpu_pod
+from podsim.hardware.fabrics.torus import torus, torus_fabric
 
 __all__ = [
     "BUILDERS", "Cable", "Drawing", "Fabric", "Node", "Part", "Routing", "StorageServers", "describe", "fabric_of",
-    "folded_clos", "islands", "node_fabric", "node_of", "single_switch", "torus", "tpu_pod", "weka_a100",
+    "folded_clos", "host_cluster", "islands", "node_fabric", "node_of", "single_switch", "torus", "torus_fabric",
+    "weka_a100",
 ]  # fmt: skip

@@ -21,9 +21,10 @@ from podsim.hardware.fabrics.fabric_links import Fabric, Floats, Routing
 from podsim.hardware.fabrics.node import Node, Part
 from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.servers import server_node
-from podsim.hardware.fabrics.torus import torus, tpu_pod
+from podsim.hardware.fabrics.torus import torus, torus_fabric
 from podsim.hardware.fabrics.tree import Switches, Tree, clos_tree, planes, rail_tree
 from podsim.hardware.fabrics.wiring import Network
+from podsim.hardware.nvlink import slot_link
 
 _NODE = re.compile(r"node(\d{1,9})\b")
 
@@ -51,6 +52,19 @@ def node_of(cluster: Cluster, *, per_switch: bool = False) -> Node:
     )
 
 
+def host_cluster(cluster: Cluster) -> Cluster:
+    """The cluster with the hosts of its slices as nodes, for what leaves a torus by PCI Express; others as they are."""
+    system, trays = cluster.system, cluster.system.trays
+    if system.torus is None:
+        return cluster
+    nics = -(-cluster.nics // trays)
+    host = replace(
+        system, gpus=-(-system.gpus // trays), nics=nics, trays=1, cpus=max(system.cpus // trays, 1), topology="pcie",
+        torus=None, memory=system.memory / trays, power=system.power / trays, datasheet={},
+    )  # fmt: skip
+    return replace(cluster, system=host, nodes=cluster.nodes * trays, nics=nics, nvlink=slot_link(system))
+
+
 def node_fabric(node: Node) -> Fabric:
     """The fabric of a single server, such as one from a file."""
     return assemble(node.name, node, 1)
@@ -68,9 +82,13 @@ def fabric_of(
 
     If the system names a switch and a unit, the compute fabric is a rail-optimised fat tree of them. Otherwise one
     switch joins all adapters without limiting any. taper: cables down over cables up of a full leaf. storage: a
-    separate fabric joins the storage adapters of all nodes to these servers. Raises ClusterError for an impossible
-    tree, and for a fault without matches.
+    separate fabric joins the storage adapters of all nodes to these servers. routing: default that of the cluster.
+    Raises ClusterError for an impossible tree, and for a fault without matches.
     """
+    if cluster.system.torus is not None:
+        if storage is not None:
+            raise ClusterError(f"{cluster.name} has no storage adapters; dgx-a100-80gb and dgx-h100 have")
+        return _apply_faults(torus_fabric(cluster, routing), cluster)
     node = node_of(cluster, per_switch=per_switch)
     networks = []
     if cluster.nics and cluster.nodes > 1:
@@ -78,7 +96,8 @@ def fabric_of(
         networks.append(Network(tree=tree, ports_R=node.places("nic"), pxn=int(tree.rail_Q.max()) > 0))
     if storage is not None:
         networks.append(_storage_network(cluster, node, storage))
-    fabric = assemble(cluster.name, node, cluster.nodes, tuple(networks), routing)
+    usual = Routing(choice=cluster.route_choice, seed=cluster.seed)
+    fabric = assemble(cluster.name, node, cluster.nodes, tuple(networks), routing or usual)
     return _apply_faults(fabric, cluster)
 
 
@@ -167,9 +186,9 @@ def weka_a100(*, routing: Routing | None = None) -> Fabric:
         latency=np.tile(_cable_latency(node, "nic", cluster.network.latency), 4), switch_ports=compute.ports,
     )  # fmt: skip
     names, rates = _storage_ports(StorageServers(servers=8, ports=2, bandwidth=25e9, name="weka"))
-    ports = node.places("storage")[::2]  # the first port of each of two adapters
+    ports = node.places("storage")  # one port of each of two adapters
     nic = load_nic("connectx-6-hdr200")
-    own = np.tile(_cable_latency(node, "storage", nic.latency)[::2], 4)
+    own = np.tile(_cable_latency(node, "storage", nic.latency), 4)
     plane = planes(
         leaf=np.arange(4 * len(ports) + len(names)) % 2, prefix="storage-", switch=storage.name,
         rate=np.concatenate([np.full(len(own), 12.5e9), rates]), switch_ports=storage.ports,
@@ -229,14 +248,15 @@ def _paired_cards() -> Fabric:
     return fabric_of(replace(cluster, name=system.name, system=system))
 
 
-_CATALOG = (
+CATALOG = (
     "dgx-a100-80gb", "dgx-a100-80gb:4", "dgx-1-v100-32gb", "dgx-1-v100-32gb:4", "dgx-2", "dgx-2:3",
     "dgx-station-a100-80gb", "a100-pcie-server", "a100-pcie-server:3", "dgx-h100:2", "dgx-b200",
     "oci-bm-gpu4-8:4", "aws-p4d:4", "superpod-a100:1su", "superpod-a100:2su", "superpod-a100:7su", "selene",
 )  # fmt: skip
 """The clusters of the catalog in every test of fabrics."""
+_TORI = ("v4-4x4x8-twisted", "v4-4x8x8-twisted", "3x v5e-32", "v4-32", "tpu-v4")
 BUILDERS: dict[str, Callable[[], Fabric]] = {
-    **dict(zip(_CATALOG, map(partial, repeat(_catalog_fabric), _CATALOG), strict=True)),
+    **dict(zip(CATALOG, map(partial, repeat(_catalog_fabric), CATALOG), strict=True)),
     "a100-pcie-pairs": _paired_cards,
     "dgx-a100, switch by switch": lambda: fabric_of(load_cluster("dgx-a100-80gb:2"), per_switch=True),
     "superpod-a100:2su, 2:1": lambda: fabric_of(load_cluster("superpod-a100:2su"), taper=2.0),
@@ -250,7 +270,6 @@ BUILDERS: dict[str, Callable[[], Fabric]] = {
     "fat tree of 300, 3:1": lambda: folded_clos(300, switch_ports=40, bandwidth=25e9, taper=3.0),
     "torus 5x4": lambda: torus((5, 4), bandwidth=1e9, latency=1e-6),
     "torus 4x2x3": lambda: torus((4, 2, 3), bandwidth=1e9),
-    "tpu-v4": lambda: tpu_pod("tpu-v4"),
-    "tpu-v5e": lambda: tpu_pod("tpu-v5e"),
+    **dict(zip(_TORI, map(partial, repeat(_catalog_fabric), _TORI), strict=True)),
 }  # fmt: skip
 """The builders of fabrics, by name."""

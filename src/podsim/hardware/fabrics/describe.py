@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.hardware.fabrics.fabric_links import Fabric
+from podsim.hardware.fabrics.infrastructure import Infrastructure
 from podsim.hardware.fabrics.torus import Torus
 from podsim.hardware.fabrics.tree import Tree
 from podsim.hardware.fabrics.wiring import Network, ServerWiring
@@ -94,6 +95,8 @@ class Drawing:
     """The number of chips in each dimension of a torus."""
     torus_bandwidth: float = 0.0
     """B/s. The bandwidth of a link of a torus, one way."""
+    sizes: tuple[Infrastructure, ...] = ()
+    """The networks and racks of one scalable unit, two, and so on, up to this machine; empty if unknown."""
 
 
 MOST_FAULTS = 12

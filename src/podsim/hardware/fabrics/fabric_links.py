@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError
+from podsim.hardware.overrides import ROUTINGS
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -37,9 +38,10 @@ NONE = -(2**40)
 class Routing:
     """The choice among several routes."""
 
-    choice: Literal["ecmp", "adaptive", "destination"] = "ecmp"
-    """The rule. ecmp: a hash of the two ends. destination: the destination alone, as in static tables of switches.
-    adaptive: the route with the most room left by the other flows of the same request."""
+    choice: str = "ecmp"
+    """The rule. ecmp: a hash of the two ends. destination: the destination alone, as in the tables of InfiniBand's
+    switches. static: the port of the source alone. adaptive: the route with the most room left by the other flows of
+    the same request."""
     seed: int = 0
     """The seed of the hash."""
     pxn: bool = True
@@ -47,8 +49,8 @@ class Routing:
 
     def __post_init__(self) -> None:
         """Raise ClusterError for an unknown choice."""
-        if self.choice not in ("ecmp", "adaptive", "destination"):
-            raise ClusterError(f"routing {self.choice!r}; known: ecmp, adaptive, destination")
+        if self.choice not in ROUTINGS:
+            raise ClusterError(f"routing {self.choice!r}; known: {', '.join(ROUTINGS)}")
 
 
 @dataclass(frozen=True, kw_only=True)

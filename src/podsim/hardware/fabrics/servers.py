@@ -3,11 +3,13 @@
     switches, boards of switches     DGX A100, DGX H100, DGX-2
     cables from GPU to GPU           DGX-1, DGX Station, pairs of cards with a bridge
     PCI Express only                 servers of cards
+    a wafer                          its adapters
 
 Layout of PCI Express: switches spread over the processors, with GPUs and adapters spread over the switches. A DGX A100
-has four switches with two GPUs and two adapters each (topology/ndv4-topo.xml of Azure/azhpc-images). Unconfirmed:
-storage adapters and drives connect to the processors in turn, and four GPUs share a switch in servers of cards; the
-processors of a rack's trays form a chain at the rate of an adapter.
+has four switches with two GPUs and two adapters each (topology/ndv4-topo.xml of Azure/azhpc-images). Storage adapters
+and drives connect to the switches in turn, or to the processors, as the catalog says; a storage adapter has the ports
+that its slot can feed. Unconfirmed: four GPUs share a switch in servers of cards; the processors of a rack's trays form
+a chain at the rate of an adapter.
 Rates are line rates; the cost laws give the share that software reaches. A message between GPUs over a PCIe switch
 takes the latency of `Pcie`, one over NVLink that of the NVLink. The latency of the network includes the way to the
 nearest adapter, so the adapter's cable takes the rest of it.
@@ -31,6 +33,8 @@ def server_node(system: System, *, nvlink: Link, network: Link, nics: int, per_s
     per_switch: separate NVSwitch chips, with each flow over one of them; else the chips of a board count as one, and
     all NVLinks of a GPU as one port, over which NCCL spreads its channels. Raises ClusterError for an unknown topology.
     """
+    if system.torus is not None:
+        raise ClusterError(f"{system.name} is a torus of chips: it has no inside of a server")
     if system.topology not in TOPOLOGIES:
         raise ClusterError(unknown_name("topology", system.topology, TOPOLOGIES))
     layout = _Layout(system, nics, network)
@@ -103,6 +107,7 @@ TOPOLOGIES: dict[str, Callable[[System, Link, bool], Iterator[Cable]]] = {
     "nvlink-pair": _pair_cables,
     "pcie": _no_cables,
     "pcie-root": _no_cables,
+    "wafer": _no_cables,
 }
 """The NVLink cables of a server, by topology."""
 
@@ -112,7 +117,7 @@ class _Layout:
 
     def __init__(self, system: System, nics: int, network: Link) -> None:
         self.system, self.nics, self.network = system, nics, network
-        self.pcie = system.pcie or load_pcie(f"pcie{system.gpu.pcie_generation}")
+        self.pcie = system.pcie or load_pcie(f"pcie{system.gpu.pcie_generation or 4}")
         self.cpus = max(system.cpus, 1)
         self.sockets = -(-self.cpus // system.trays)
         boards = system.nvswitch is not None or system.topology == "cube-mesh"
@@ -120,10 +125,19 @@ class _Layout:
         wanted = -(-system.gpus // share)
         self.switches = -(-wanted // self.cpus) * self.cpus if system.gpus > 1 else 1
         self.slot = self.pcie.bandwidth * system.gpu.pcie_lanes / 16
+        if system.topology == "wafer":
+            self.slot = nics * network.bandwidth
         self.cards = system.storage_nics if system.storage_nic else 0
+        self.ports = system.usable_storage_ports // max(self.cards, 1)
 
     def _cpu(self, number: int, count: int) -> int:
         return number * self.cpus // count
+
+    def _root(self, number: int, count: int) -> str:
+        """What a storage adapter or a drive connects to."""
+        if self.system.is_storage_on_switches:
+            return f"pcie{number * self.switches // count}"
+        return f"cpu{self._cpu(number, count)}"
 
     def parts(self) -> Iterator[Part]:
         """All parts except NVSwitches."""
@@ -134,8 +148,8 @@ class _Layout:
             note = system.nic.name if system.nic else self.network.name
             yield Part(name=f"nic{nic}", kind="nic", numa=self._cpu(nic, self.nics), note=note)
         if storage := system.storage_nic:
-            for port in range(self.cards * storage.ports):
-                card = port // storage.ports
+            for port in range(self.cards * self.ports):
+                card = port // self.ports
                 yield Part(
                     name=f"storage{port}", kind="storage", numa=self._cpu(card, self.cards), note=storage.name
                 )
@@ -161,16 +175,14 @@ class _Layout:
             yield self._bus(f"pcie{switch}", f"cpu{self._cpu(switch, self.switches)}")
         if storage := system.storage_nic:
             for card in range(self.cards):
-                yield self._bus(f"storage-card{card}", f"cpu{self._cpu(card, self.cards)}")
-            for port in range(self.cards * storage.ports):
-                yield self._bus(
-                    f"storage{port}", f"storage-card{port // storage.ports}", rate=storage.bandwidth
-                )
+                yield self._bus(f"storage-card{card}", self._root(card, self.cards))
+            for port in range(self.cards * self.ports):
+                yield self._bus(f"storage{port}", f"storage-card{port // self.ports}", rate=storage.bandwidth)
         if ssd := system.ssd:
             for drive in range(system.ssds):
                 yield Cable(
                     one=f"drive{drive}",
-                    other=f"cpu{self._cpu(drive, system.ssds)}",
+                    other=self._root(drive, system.ssds),
                     kind="drive",
                     bandwidth=ssd.read_bandwidth,
                     back=ssd.write_bandwidth,

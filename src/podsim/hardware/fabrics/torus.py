@@ -1,10 +1,12 @@
-"""Tori of chips: rings of equal links in two or three dimensions, as in TPU pods.
+"""Tori of chips: rings of equal links in one to three dimensions, as in TPU pods, and slices of them over a network.
 
 Routes follow the dimensions in order, the shorter way round each ring. Halfway round, chips with an even sum of
 coordinates go up and the others down. Around a broken link, other orders and directions are tried, then any shortest
-route.
+route. In a twisted torus the links that close a short ring lead half of a long ring further; the closest of the images
+of the destination is taken. Source: Camarero, Martinez, Beivide, Lattice graphs for high-scale interconnection
+topologies, IEEE TPDS 26 (2015).
 
-Axes: P pairs, H hops, D dimensions, N chips.
+Axes: P pairs, H hops, D dimensions, N chips of a slice, W ways (up, down), I images.
 """
 
 from __future__ import annotations
@@ -17,36 +19,12 @@ from math import prod
 
 import numpy as np
 
-from podsim.errors import ClusterError, unknown_name
+from podsim.errors import ClusterError
+from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics.fabric_links import NONE, Block, Ends, Fabric, Floats, Hops, Ints, Routing
-
-TPU_PODS: dict[str, tuple[tuple[int, ...], float, str]] = {
-    "tpu-v4": (
-        (16, 16, 16),
-        50e9,
-        "github.com/stas00/ml-engineering (600 GB/s both ways over 6 ports, 4,096 chips)",
-    ),
-    "tpu-v5e": (
-        (16, 16),
-        50e9,
-        "docs.cloud.google.com/tpu/docs/v5e (400 GB/s both ways over 4 ports, 256 chips)",
-    ),
-    "tpu-v5p": (
-        (16, 20, 28),
-        100e9,
-        "docs.cloud.google.com/tpu/docs/v5p-training (1,200 GB/s both ways over 6 ports, 8,960 chips)",
-    ),
-}
-"""(shape, B/s of a link one way, source) of each pod; the shapes of v4 and v5p are common knowledge."""
-MOST_CHIPS = 1_000_000
-
-
-def tpu_pod(name: str) -> Fabric:
-    """The torus of a TPU pod. Raises ClusterError for an unknown name."""
-    if name not in TPU_PODS:
-        raise ClusterError(unknown_name("TPU pod", name, TPU_PODS))
-    shape, bandwidth, _ = TPU_PODS[name]
-    return torus(shape, bandwidth=bandwidth, name=name)
+from podsim.hardware.fabrics.tree_routes import mix
+from podsim.hardware.nvlink import slot_link
+from podsim.hardware.torus_slices import MOST_CHIPS, twist_shifts, twisted_images
 
 
 def torus(
@@ -65,23 +43,34 @@ def torus(
         raise ClusterError(
             f"a torus of {shape} chips; give one to three dimensions of at least 1, {MOST_CHIPS} in all"
         )
-    wiring = Torus(tuple(shape))
-    links = 2 * len(shape) * wiring.chips
-    capacity = np.full(links, float(bandwidth))
-    for dimension, size in enumerate(shape):
-        first = 2 * dimension * wiring.chips
-        if size == 1:
-            capacity[first : first + 2 * wiring.chips] = 0.0
-        elif size == 2:  # the only cable goes up from 0 and down from 1; none wraps around
-            at = wiring.coordinates_DN[dimension]
-            capacity[first : first + wiring.chips][at == 1] = 0.0
-            capacity[first + wiring.chips : first + 2 * wiring.chips][at == 0] = 0.0
+    wiring = Torus(tuple(shape), tuple(side > 2 for side in shape))
+    return _fabric(wiring, bandwidth, latency, name, routing)
+
+
+def torus_fabric(cluster: Cluster, routing: Routing | None = None) -> Fabric:
+    """The links of slices of a torus, and those of their hosts to each other over a network without limits inside."""
+    links = cluster.system.torus
+    assert links is not None
+    wiring = Torus(links.shape, links.wraps, links.twisted, cluster.nodes, cluster.system.trays)
+    bandwidth = cluster.nvlink.bandwidth / (2 * len(links.shape))
+    fabric = _fabric(wiring, bandwidth, cluster.nvlink.latency, cluster.name, routing)
+    host, slot = wiring.host_link, slot_link(cluster.system)
+    fabric.capacity[host : wiring.slot_link] = cluster.node_bandwidth / cluster.system.trays
+    fabric.latency[host : wiring.slot_link] = cluster.network.latency / 2
+    fabric.capacity[wiring.slot_link :], fabric.latency[wiring.slot_link :] = slot.bandwidth, 0.0
+    return fabric
+
+
+def _fabric(wiring: Torus, bandwidth: float, latency: float, name: str, routing: Routing | None) -> Fabric:
+    chips = wiring.chips * wiring.slices
+    exists = np.tile(wiring.next_DWN >= 0, wiring.slices).ravel()
+    capacity = np.concatenate([np.where(exists, float(bandwidth), 0.0), np.zeros(wiring.links - len(exists))])
     return Fabric(
         name=name,
-        ends=(Ends(kind="chip", first=0, count=wiring.chips, name=wiring.chip_name),),
+        ends=(Ends(kind="chip", first=0, count=chips, name=wiring.chip_name),),
         blocks=wiring.blocks(),
         capacity=capacity,
-        latency=np.full(links, float(latency)),
+        latency=np.full(wiring.links, float(latency)),
         wiring=wiring,
         routing=routing or Routing(),
     )
@@ -89,42 +78,96 @@ def torus(
 
 @dataclass(frozen=True)
 class Torus:
-    """The wiring of a torus. Chip numbers count the last dimension first.
+    """The wiring of equal slices of a torus. Chip numbers count the last dimension first, and slices last.
 
-    Link (2d + way) * chips + c leaves chip c in dimension d.
+    Link (2d + way) * chips of all slices + c leaves chip c in dimension d; then come the links of hosts, up and down, and
+    those of chips to their hosts.
     """
 
     shape: tuple[int, ...]
+    wraps: tuple[bool, ...]
+    """Whether the links of each dimension close to a ring."""
+    twisted: bool = False
+    slices: int = 1
+    hosts: int = 1
+    """The number of hosts of a slice."""
 
     @property
     def chips(self) -> int:
-        """The number of chips."""
+        """The number of chips of a slice."""
         return prod(self.shape)
 
+    @property
+    def host_link(self) -> int:
+        """The number of the first link of a host."""
+        return 2 * len(self.shape) * self.chips * self.slices
+
+    @property
+    def slot_link(self) -> int:
+        """The number of the first link of a chip to its host."""
+        return self.host_link + (2 * self.hosts * self.slices if self.slices > 1 else 0)
+
+    @property
+    def links(self) -> int:
+        """The number of one-way links."""
+        return self.slot_link + (2 * self.chips * self.slices if self.slices > 1 else 0)
+
     @cached_property
-    def coordinates_DN(self) -> Ints:
-        """The coordinates of each chip."""
-        return np.array(np.unravel_index(np.arange(self.chips), self.shape), np.int64)
+    def next_DWN(self) -> Ints:
+        """The next chip of each chip in a dimension, up and down; -1 where there is no link."""
+        sides = np.array(self.shape)[:, None]
+        at_DN = np.array(np.unravel_index(np.arange(self.chips), self.shape), np.int64)
+        twist_DD = twist_shifts(self.shape) * self.twisted
+        table = np.full((len(self.shape), 2, self.chips), -1, np.int64)
+        for d, way in product(range(len(self.shape)), range(2)):
+            to_DN = at_DN.copy()
+            to_DN[d] += 1 - 2 * way
+            round_N = to_DN[d] // self.shape[d]
+            to_DN = (to_DN + twist_DD[d][:, None] * round_N) % sides
+            exists = self.wraps[d] | (round_N == 0)
+            table[d, way] = np.where(exists, np.ravel_multi_index(tuple(to_DN), self.shape), -1)
+        return table
 
     def chip_name(self, chip: int) -> str:
-        """The name of a chip: its coordinates."""
-        return "chip" + "-".join(str(at) for at in np.unravel_index(chip, self.shape))
+        """The name of a chip: its coordinates, in its slice if there are several."""
+        at, local = divmod(int(chip), self.chips)
+        name = "chip" + "-".join(str(step) for step in np.unravel_index(local, self.shape))
+        return f"node{at}/{name}" if self.slices > 1 else name
 
     def neighbour(self, chip: int, dimension: int, way: int) -> int:
-        """The next chip in a dimension, up (0) or down (1)."""
-        at = list(np.unravel_index(chip, self.shape))
-        at[dimension] = (at[dimension] + (1 if way == 0 else -1)) % self.shape[dimension]
-        return int(np.ravel_multi_index(at, self.shape))
+        """The next chip in a dimension, up (0) or down (1); the chip itself where there is no link."""
+        at, local = divmod(chip, self.chips)
+        to = int(self.next_DWN[dimension, way, local])
+        return at * self.chips + (to if to >= 0 else local)
 
     def blocks(self) -> tuple[Block, ...]:
         """All links."""
+        chips, hosts = self.chips * self.slices, self.hosts * self.slices
 
         def ends(number: int) -> tuple[str, str]:
-            direction, chip = divmod(number, self.chips)
+            direction, chip = divmod(number, chips)
             other = self.neighbour(chip, direction // 2, direction % 2)
             return self.chip_name(chip), self.chip_name(other)
 
-        return (Block(kinds=("torus",), first=0, count=2 * len(self.shape) * self.chips, ends=ends),)
+        def host_ends(number: int) -> tuple[str, str]:
+            at, host = divmod(number % hosts, self.hosts)
+            name = f"node{at}/host{host}"
+            return (name, "network") if number < hosts else ("network", name)
+
+        def slot_ends(number: int) -> tuple[str, str]:
+            chip = number % chips
+            at, local = divmod(chip, self.chips)
+            names = self.chip_name(chip), f"node{at}/host{local // (self.chips // self.hosts)}"
+            return names if number < chips else names[::-1]
+
+        inside = Block(kinds=("torus",), first=0, count=self.host_link, ends=ends)
+        if self.slices == 1:
+            return (inside,)
+        return (
+            inside,
+            Block(kinds=("adapter",), first=self.host_link, count=2 * hosts, ends=host_ends),
+            Block(kinds=("pcie",), first=self.slot_link, count=2 * chips, ends=slot_ends),
+        )
 
     def router(self, capacity: Floats) -> _TorusRouter:
         """The router over the working links."""
@@ -138,13 +181,26 @@ class _TorusRouter:
 
     def hops(self, source: Ints, destination: Ints, routing: Routing) -> Hops:
         """(links of each pair, whether the pair lacks a route)."""
+        chips = self.torus.chips
+        across = source // chips != destination // chips
+        if not across.any():
+            return self._inside(source, destination)
+        hosts, per = self.torus.hosts * self.torus.slices, chips // self.torus.hosts
+        up, down = self.torus.host_link + source // per, self.torus.host_link + hosts + destination // per
+        hops_PH, lost = self._inside(source, np.where(across, source, destination))
+        slot = self.torus.slot_link + np.stack([source, chips * self.torus.slices + destination])
+        far_PH = np.stack([slot[0], up, down, slot[1]], axis=1)[across]
+        lost[across] = (self.capacity[far_PH] == 0).any(axis=1)
+        return _replace_rows(hops_PH, np.flatnonzero(across), far_PH), lost
+
+    def _inside(self, source: Ints, destination: Ints) -> Hops:
+        """The hops of pairs in one slice each."""
         dimensions = range(len(self.torus.shape))
         short = tuple(False for _ in dimensions)
         hops_PH = self._way(source, destination, tuple(dimensions), short)
         left = self._cut_pairs(hops_PH)
-        for order, turned in product(
-            permutations(dimensions), product((False, True), repeat=len(dimensions))
-        ):
+        turns = [ways for ways in product((False, True), repeat=len(dimensions)) if self._can_turn(ways)]
+        for order, turned in product(permutations(dimensions), turns):
             if not len(left):
                 break
             way_PH = self._way(source[left], destination[left], order, turned)
@@ -157,6 +213,11 @@ class _TorusRouter:
             hops_PH = _replace_rows(hops_PH, np.array([pair]), np.array([links or [NONE]], np.int64))
         return hops_PH, lost
 
+    def _can_turn(self, turned: tuple[bool, ...]) -> bool:
+        """Whether routes may go the longer way round these dimensions."""
+        torus = self.torus
+        return not any(turned) or (not torus.twisted and all(np.array(torus.wraps)[np.array(turned)]))
+
     def _cut_pairs(self, hops_PH: Ints) -> Ints:
         if self.capacity.all():
             return np.empty(0, np.int64)
@@ -165,34 +226,48 @@ class _TorusRouter:
 
     def _way(self, source: Ints, destination: Ints, order: tuple[int, ...], turned: tuple[bool, ...]) -> Ints:
         """The hops along the dimensions in an order, the longer way round where `turned`."""
-        shape, chips = self.torus.shape, self.torus.chips
-        at_DP = np.array(np.unravel_index(source, shape), np.int64)
-        to_DP = np.array(np.unravel_index(destination, shape), np.int64)
-        even = at_DP.sum(axis=0) % 2 == 0
+        torus, chips = self.torus, self.torus.chips * self.torus.slices
+        first, at = source // torus.chips * torus.chips, source % torus.chips
+        steps_DP = self._steps(at, destination % torus.chips)
         columns: list[Ints] = []
         for d in order:
-            size, ahead = shape[d], (to_DP[d] - at_DP[d]) % shape[d]
-            up = (2 * ahead < size) | ((2 * ahead == size) & even)
+            steps = steps_DP[d]
             if turned[d]:
-                up = ~up
-            steps = np.where(up, ahead, (size - ahead) % size)
-            first = (2 * d + np.where(up, 0, 1)) * chips
-            for step in range(int(steps.max(initial=0))):
-                chip = np.ravel_multi_index(tuple(at_DP), shape)
-                going = step < steps
-                columns.append(np.where(going, first + chip, NONE))
-                at_DP[d] = np.where(going, (at_DP[d] + np.where(up, 1, -1)) % size, at_DP[d])
+                steps = steps - np.where(steps >= 0, 1, -1) * torus.shape[d] * (steps != 0)
+            way = (steps < 0).astype(np.int64)
+            link = (2 * d + way) * chips + first
+            for step in range(int(np.abs(steps).max(initial=0))):
+                going = step < np.abs(steps)
+                columns.append(np.where(going, link + at, NONE))
+                at = np.where(going, np.maximum(torus.next_DWN[d, way, at], 0), at)
         return np.stack(columns, axis=1) if columns else np.full((len(source), 1), NONE, np.int64)
+
+    def _steps(self, source: Ints, destination: Ints) -> Ints:
+        """The signed steps along each dimension from chip to chip, over the closest image, [D, P]."""
+        torus = self.torus
+        sides, wraps = np.array(torus.shape)[:, None], np.array(torus.wraps)[:, None]
+        from_DP = np.array(np.unravel_index(source, torus.shape), np.int64)
+        away_DP = np.array(np.unravel_index(destination, torus.shape), np.int64) - from_DP
+        parity_P = from_DP.sum(axis=0)
+        if not torus.twisted:
+            ahead_DP = away_DP % sides
+            up_DP = (2 * ahead_DP < sides) | ((2 * ahead_DP == sides) & (parity_P % 2 == 0))
+            return np.where(wraps, np.where(up_DP, ahead_DP, ahead_DP - sides), away_DP)
+        images_IDP, closest_IP = twisted_images(torus.shape, away_DP)
+        offset = np.ravel_multi_index(tuple(away_DP % sides), torus.shape)
+        turn_P = (parity_P + mix(offset).astype(np.int64) % 1024) % closest_IP.sum(axis=0)
+        chosen = (closest_IP & (np.cumsum(closest_IP, axis=0) - 1 == turn_P)).argmax(axis=0)
+        return np.asarray(np.take_along_axis(images_IDP, chosen[None, None], axis=0)[0])
 
     def _search(self, source: int, destination: int) -> list[int]:
         """The links of a shortest route, by breadth-first search; empty if there is none."""
-        torus = self.torus
+        torus, chips = self.torus, self.torus.chips * self.torus.slices
         came: dict[int, int] = {source: -1}
         queue = deque([source])
         while queue and destination not in came:
             chip = queue.popleft()
             for d, way in product(range(len(torus.shape)), range(2)):
-                link = (2 * d + way) * torus.chips + chip
+                link = (2 * d + way) * chips + chip
                 other = torus.neighbour(chip, d, way)
                 if self.capacity[link] > 0 and other not in came:
                     came[other] = link
@@ -203,7 +278,7 @@ class _TorusRouter:
         chip = destination
         while came[chip] >= 0:
             links.append(came[chip])
-            chip = came[chip] % torus.chips
+            chip = came[chip] % chips
         return links[::-1]
 
 

@@ -38,7 +38,7 @@ def tree_hops(
     if routing.choice == "adaptive" and tree.uplinks:
         hops_PH = _adaptive(tree, source, destination, pair, routing.seed, rate)
     else:
-        hops_PH = _way(tree, source, destination, _draws(tree, destination, pair, routing, 0))
+        hops_PH = _way(tree, source, destination, _draws(tree, (source, destination), pair, routing, 0))
     lost = np.zeros(len(source), np.bool_)
     if tree.uplinks == 0 and tree.leaves > 1:
         lost |= tree.leaf_Q[source] != tree.leaf_Q[destination]
@@ -50,7 +50,7 @@ def tree_hops(
         if not len(left):
             break
         ends = source[left], destination[left]
-        hops_PH[left] = _way(tree, *ends, _draws(tree, ends[1], pair[left], routing, again))
+        hops_PH[left] = _way(tree, *ends, _draws(tree, ends, pair[left], routing, again))
         left = left[_is_cut(hops_PH[left], broken)]
     if len(left):
         hops_PH[left], lost[left] = _any_way(tree, source[left], destination[left], broken)
@@ -64,12 +64,12 @@ def _is_cut(hops_PH: Ints, broken: Bools) -> Bools:
 
 
 def _draws(
-    tree: Tree, destination: Ints, pair: Ints, routing: Routing, again: int
+    tree: Tree, ends: tuple[Ints, Ints], pair: Ints, routing: Routing, again: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Four draws for each pair."""
-    if routing.choice == "destination":
+    if routing.choice in ("destination", "static"):
         rails = int(tree.rail_Q.max(initial=0)) + 1
-        turn = destination // rails + again
+        turn = ends[routing.choice == "destination"] // rails + again
         up, spines = max(tree.uplinks, 1), max(tree.spines, 1)
         return turn, turn // up, turn // (up * 4), turn // spines
     bits = mix(pair, routing.seed * 64 + again)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -51,6 +51,8 @@ class Ddp:
     timeout: float
     backend: str
     emulated: Emulated | None
+    slow: Mapping[int, float] = field(default_factory=dict)
+    """factor. The length of the pauses of slow ranks."""
 
 
 def task_of(job: Ddp) -> Task:
@@ -100,7 +102,9 @@ def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
 def _step(job: Ddp, wires: Wires) -> Callable[[], None]:
     """A call that does one step."""
     torch = wires.torch
-    module = _classes()(job).to(wires.device)
+    slow = job.slow.get(wires.rank, 1.0)
+    own = replace(job, forward=job.forward * slow, backward=job.backward * slow)
+    module = _classes()(own).to(wires.device)
     sums = Sums(wires, job.table)
     wrapped = torch.nn.parallel.DistributedDataParallel(
         module, bucket_cap_mb=job.size / 2**20 / 2, gradient_as_bucket_view=True

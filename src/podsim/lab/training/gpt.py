@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+from podsim.lab.training.experts import ExpertShare, mixture_class
 from podsim.lab.wires import load_torch
 from podsim.workload.specification import Transformer
 
 _STD = 0.02
+EVERY = ExpertShare()
+"""all experts on one rank, with room for all tokens"""
 _ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 
 
@@ -42,7 +45,11 @@ def pieces(cut: tuple[int, ...]) -> tuple[Piece, ...]:
 def gpt_problems(spec: Transformer) -> list[str]:
     """The parts of a specification that this network lacks, each as a sentence; empty if it has all."""
     lacking = {
-        "experts": spec.experts > 0, "latent attention": spec.kv_rank > 0, "windows": any(spec.windows),
+        "shared experts or dense layers beside its experts": bool(
+            spec.experts and (spec.shared_ffn or spec.dense_beside or spec.dense_layers)
+        ),
+        "a corrected or grouped router": bool(spec.router_bias or spec.router_groups > 1),
+        "latent attention": spec.kv_rank > 0, "windows": any(spec.windows),
         "an encoder": spec.encoder_layers > 0, "attention in both directions": spec.bidirectional,
         f"positions of kind {spec.position}": spec.position not in ("learned", "rope"),
         "parallel attention and MLP": spec.parallel_residual, "norms after the residual sum": not spec.norm_first,
@@ -62,19 +69,20 @@ def gpt_problems(spec: Transformer) -> list[str]:
     return problems
 
 
-def gpt(spec: Transformer, piece: Piece, *, seed: int, recompute: bool = False) -> Any:
-    """The module of a stage, on the CPU, with its first weights. recompute: layers run again in the backward pass."""
+def gpt(
+    spec: Transformer, piece: Piece, *, seed: int, recompute: bool = False, share: ExpertShare = EVERY
+) -> Any:
+    """The module of a stage, on the CPU, with its first weights.
+
+    recompute: layers run again in the backward pass; share: the experts of a mixture that this rank holds.
+    """
     torch = load_torch()
-    module = _stage_class()(spec, piece, recompute)
+    module = _stage_class()(spec, piece, recompute, share)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             draws = torch.Generator().manual_seed((seed << 32) + zlib.crc32(name.encode()))
             if parameter.ndim > 1:
-                shrink = (
-                    (2 * spec.layers) ** -0.5
-                    if name.endswith(("attention.out.weight", "mlp.out.weight"))
-                    else 1.0
-                )
+                shrink = (2 * spec.layers) ** -0.5 if name.endswith(".out.weight") else 1.0
                 parameter.normal_(0.0, _STD * shrink, generator=draws)
             else:
                 parameter.fill_(0.0 if name.endswith("bias") else 1.0)
@@ -138,13 +146,15 @@ def _layer_class() -> Any:
                 inner = getattr(functional, self.kind)(inner)
             return self.out(inner if self.gate is None else inner * self.up(x))
 
+    mixture = mixture_class(Mlp)
+
     class Layer(base):  # type: ignore[misc]
         """Attention and MLP, each after a norm, each added to what came in."""
 
-        def __init__(self, spec: Transformer) -> None:
+        def __init__(self, spec: Transformer, share: ExpertShare) -> None:
             super().__init__()
             self.norm1, self.attention = _norm(spec), Attention(spec)
-            self.norm2, self.mlp = _norm(spec), Mlp(spec)
+            self.norm2, self.mlp = _norm(spec), mixture(spec, share) if spec.experts else Mlp(spec)
 
         def forward(self, x: Any) -> Any:
             x = x + self.attention(self.norm1(x))
@@ -163,13 +173,15 @@ def _stage_class() -> Any:
     class Stage(base):  # type: ignore[misc]
         """Tokens or activations in, activations or logits out."""
 
-        def __init__(self, spec: Transformer, piece: Piece, recompute: bool) -> None:
+        def __init__(self, spec: Transformer, piece: Piece, recompute: bool, share: ExpertShare) -> None:
             super().__init__()
             self.recompute = recompute
             learned = piece.embedding and spec.position == "learned"
             self.tokens: Any = nn.Embedding(spec.vocab, spec.hidden) if piece.embedding else None
             self.positions = nn.Embedding(spec.positions, spec.hidden) if learned else None
-            self.layers = nn.ModuleDict({str(k): layer_class(spec) for k in range(piece.first, piece.last)})
+            self.layers = nn.ModuleDict(
+                {str(k): layer_class(spec, share) for k in range(piece.first, piece.last)}
+            )
             self.norm: Any = _norm(spec) if piece.head else None
             self.head: Any = nn.Linear(spec.hidden, spec.vocab, bias=False) if piece.head else None
             if spec.tied and self.head is not None and self.tokens is not None:

@@ -30,6 +30,7 @@ def run_problems(
         *_server_problems(plan, options),
         *_optimizer_problems(plan, options),
         *_precision_problems(options),
+        *_expert_problems(plan, network, options),
     ]
 
 
@@ -167,6 +168,24 @@ def _precision_problems(options: TrainOptions) -> list[str]:
         )
     if scale != "none" and options.noise_scale:
         problems.append("--loss-scale with --noise-scale: norms are of gradients without a scale; take bf16")
+    return problems
+
+
+def _expert_problems(plan: Plan, network: Transformer | None, options: TrainOptions) -> list[str]:
+    """What does not go together with a mixture of experts, and with experts divided over ranks."""
+    if network is None or not network.experts:
+        return []
+    problems = ["tp with experts: only replicas divide them here; take --ep"] if int(plan.tp) > 1 else []
+    divided = {
+        "pp": int(plan.pp) > 1, "zero": int(plan.zero) > 0, "--exchange": options.exchange != "bsp",
+        "--all-reduce": options.all_reduce != "library", "--precision": options.precision != "fp32",
+        "--loss-scale": options.loss_scale != "none", "--noise-scale": options.noise_scale,
+        "--prune-at": options.prune_at > 0, "--optimizer": options.optimizer in ("lars", "lamb"),
+    }  # fmt: skip
+    if int(plan.ep) > 1 and (wrong := [name for name, used in divided.items() if used]):
+        problems.append(
+            f"ep={plan.ep} with {', '.join(wrong)}: experts are divided in plain data-parallel runs only"
+        )
     return problems
 
 

@@ -66,6 +66,8 @@ class _Server:
         self.clock = [0] * self.replicas
         self.sent = [0] * self.replicas
         self.late: Counter[int] = Counter()
+        self.replies: dict[int, tuple[Any, Any]] = {}
+        """the last reply to each replica, and the weights that it holds until they are there"""
 
     def receive(self) -> tuple[int, Any]:
         """(the replica, its gradients), whoever sends first."""
@@ -84,9 +86,11 @@ class _Server:
         self.updates += 1
 
     def reply(self, replica: int) -> None:
-        """Send the weights as they are now."""
+        """Send the weights as they are now, while the next gradients come in."""
         self.sent[replica] = self.updates
-        self.wires.torch.distributed.send(self.weights, replica, group=self.wires.down)
+        sent = self.weights.clone()
+        work = self.wires.torch.distributed.isend(sent, replica, group=self.wires.down)
+        self.replies[replica] = (work, sent)
 
     def round(self) -> None:
         """All replicas once, in step."""
@@ -127,4 +131,6 @@ def serve(job: Training, wires: Wires, layout: Layout) -> dict[str, int]:
             server.round()
     else:
         server.run_free()
+    for work, _ in server.replies.values():
+        work.wait()
     return {str(key): count for key, count in sorted(server.late.items())}

@@ -6,6 +6,7 @@ dp, zero 0                   DistributedDataParallel; with tensor parallelism or
 dp, zero 1                   and torch's ZeroRedundancyOptimizer
 dp, zero 2 and 3             fully_shard (FSDP2), weights kept or not between forward and backward pass
 tp, sequence_parallel        parallelize_module over DTensor, cut as Megatron-LM does
+ep                           experts over neighbouring replicas (experts)
 pp                           PipelineStage, a module for each part that the rank holds
 """
 
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from podsim.lab.training.adapters import freeze
-from podsim.lab.training.gpt import gpt, pieces
+from podsim.lab.training.experts import ExpertShare, ExpertSums, expert_share
+from podsim.lab.training.gpt import EVERY, gpt, pieces
 from podsim.lab.training.optimizers import OPTIMIZERS, make_optimizer, optimizer_class
 from podsim.lab.training.residual import residual_network
 from podsim.lab.training.sums import Sums, hook_of
@@ -42,6 +44,8 @@ class Layout:
     """Whether gradients are added up during the backward pass."""
     pipe: Any
     """The process group of its pipeline."""
+    pipe_back: Any
+    """The group over which gradients go back through it."""
     replica: int
     """The number of its data-parallel replica."""
     stage: int
@@ -65,14 +69,18 @@ def make_layout(job: Training, wires: Wires) -> Layout:
         wires.device.type, (pp, dp // shards, shards, tp), mesh_dim_names=("pp", "replica", "shard", "tp")
     )
     tensor, replica, stage = wires.rank % tp, wires.rank // tp % dp, wires.rank // (tp * dp)
-    modules = {k: module.to(wires.device) for k, module in _modules(job, stage).items()}
+    share = expert_share(wires, dp, int(plan.ep), plan.capacity_factor)
+    modules = {k: module.to(wires.device) for k, module in _modules(job, stage, share).items()}
     if tp > 1:
         for module in modules.values():
             _divide(module, mesh["tp"], sequence=bool(plan.sequence_parallel))
     runs = dict(modules)
-    alone = tp == 1 and pp == 1 and bool(plan.overlap_grad)
-    members = tuple(stage * tp * dp + member * tp + tensor for member in range(dp))
-    group = _group(wires, mesh, members, tp, pp, dp)
+    alone = tp == 1 and pp == 1 and int(plan.ep) == 1 and bool(plan.overlap_grad)
+    members = _copies(stage, tensor, tp, dp)
+    group = _group(wires, [_copies(s, t, tp, dp) for s in range(pp) for t in range(tp)])
+    back = mesh["pp"].get_group()
+    if pp > 1 and wires.backend == "gloo":
+        back = _group(wires, [tuple(range(first, pp * tp * dp, tp * dp)) for first in range(tp * dp)])
     sums = None
     if dp > 1 and zero < 2:
         part = wires.part(members, group)
@@ -82,7 +90,7 @@ def make_layout(job: Training, wires: Wires) -> Layout:
                 wrapped.register_comm_hook(None, hook_of(Sums(part, job.all_reduce)))
             runs = {0: wrapped}
         else:
-            sums = Sums(part, job.all_reduce)
+            sums = ExpertSums(part, share) if int(plan.ep) > 1 else Sums(part, job.all_reduce)
     elif dp > 1 and zero >= 2:
         over = mesh["shard"] if shards == dp else mesh["replica", "shard"]
         shard = load_part("torch.distributed.fsdp").fully_shard
@@ -97,40 +105,41 @@ def make_layout(job: Training, wires: Wires) -> Layout:
     optimizer, moments = _optimizer(job, list(own.values()), group if zero == 1 and dp > 1 else None)
     return Layout(
         modules=modules, runs=runs, optimizer=optimizer, moments=moments, own=own, sums=sums,
-        hooked=alone and dp > 1 and zero < 2, pipe=mesh["pp"].get_group(), replica=replica, stage=stage, tensor=tensor,
+        hooked=alone and dp > 1 and zero < 2, pipe=mesh["pp"].get_group(), pipe_back=back,
+        replica=replica, stage=stage, tensor=tensor,
     )  # fmt: skip
 
 
 def _apart(job: Training, wires: Wires) -> Layout:
     """A whole network on each replica, which updates it, and on a server, which then alone does."""
-    modules = {k: module.to(wires.device) for k, module in _modules(job, 0).items()}
+    modules = {k: module.to(wires.device) for k, module in _modules(job, 0, EVERY).items()}
     own = {} if job.served else {id(each): each for each in modules[0].parameters()}
     optimizer = make_optimizer(job.optimizer, list(own.values()), job.rate) if own else None
     return Layout(
         modules=modules, runs=modules, optimizer=optimizer, moments=optimizer, own=own, sums=None, hooked=False,
-        pipe=None, replica=wires.rank, stage=0, tensor=0,
+        pipe=None, pipe_back=None, replica=wires.rank, stage=0, tensor=0,
     )  # fmt: skip
 
 
-def _group(wires: Wires, mesh: Any, members: tuple[int, ...], tp: int, pp: int, dp: int) -> Any:
-    """Process group of the ranks that hold the same weights; made by all ranks, in the same order."""
-    own = None
-    for stage in range(pp):
-        for tensor in range(tp):
-            ranks = [stage * tp * dp + member * tp + tensor for member in range(dp)]
-            group = wires.torch.distributed.new_group(ranks)
-            own = group if tuple(ranks) == members else own
-    return own
+def _copies(stage: int, tensor: int, tp: int, dp: int) -> tuple[int, ...]:
+    """The ranks that hold the same weights."""
+    return tuple(stage * tp * dp + member * tp + tensor for member in range(dp))
 
 
-def _modules(job: Training, stage: int) -> dict[int, Any]:
+def _group(wires: Wires, groups: list[tuple[int, ...]]) -> Any:
+    """This rank's process group of some; all ranks make all of them, in the same order."""
+    made = [wires.torch.distributed.new_group(list(ranks)) for ranks in groups]
+    return next(group for ranks, group in zip(groups, made, strict=True) if wires.rank in ranks)
+
+
+def _modules(job: Training, stage: int, share: ExpertShare) -> dict[int, Any]:
     """The parts that a pipeline rank holds, by stage of the schedule."""
     if job.network is None:
         return {0: residual_network(job.residual, classes=job.classes, seed=job.seed)}
     parts, table = pieces(job.cut), job.schedule
     held = [0] if table is None else [k for k in range(table.stages) if int(table.stage_rank[k]) == stage]
     recompute = job.plan.describe()["recompute"] == "full"
-    modules = {k: gpt(job.network, parts[k], seed=job.seed, recompute=recompute) for k in held}
+    modules = {k: gpt(job.network, parts[k], seed=job.seed, recompute=recompute, share=share) for k in held}
     for module in modules.values():
         freeze(module, job.train, seed=job.seed)
     return modules

@@ -117,6 +117,6 @@ def _try_data(options: TrainOptions, network: Transformer | None) -> None:
 
 def _as_run(plan: Plan, options: TrainOptions) -> Plan:
     """The plan as it is run: gradients overlap with the backward pass only where torch's hooks reach."""
-    hooked = int(plan.tp) == 1 and int(plan.pp) == 1 and bool(plan.overlap_grad)
+    hooked = int(plan.tp) == 1 and int(plan.pp) == 1 and int(plan.ep) == 1 and bool(plan.overlap_grad)
     hooked = hooked and options.exchange == "bsp" and not options.noise_scale
     return plan.having({"overlap_grad": hooked or int(plan.zero) >= 2, "overlap_param": int(plan.zero) >= 2})

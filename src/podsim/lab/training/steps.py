@@ -9,6 +9,7 @@ from typing import Any
 from podsim.lab.training.batches import Batches
 from podsim.lab.training.gradient_norms import GradientNorms
 from podsim.lab.training.optimizers import set_rate
+from podsim.lab.training.pass_record import PassRecord, recorded_stage
 from podsim.lab.training.precision_run import Numerics
 from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.train_job import Training
@@ -23,6 +24,7 @@ class Stepper:
         self, job: Training, wires: Wires, layout: Layout, batches: Batches, numerics: Numerics
     ) -> None:
         """Nothing is computed yet."""
+        self.record = PassRecord()
         self.job, self.wires, self.layout, self.batches = job, wires, layout, batches
         self.numerics = numerics
         self.micro = int(job.plan.micro_batches)
@@ -57,7 +59,8 @@ class Stepper:
         for parameter in parameters:
             _align_gradient(parameter)
         if self.layout.sums is not None:
-            self.layout.sums.gradients(parameters)
+            with self.record.span("gradients"):
+                self.layout.sums.gradients(parameters)
         self.numerics.unscale(parameters)
         named = [pair for pair in self.layout.parameters() if pair[1].requires_grad]
         if self.job.is_checked and not self.numerics.accept(named, loss):
@@ -69,7 +72,8 @@ class Stepper:
             if mine is not parameter:
                 mine.grad = parameter.grad.to_local()
         set_rate(self.layout.optimizer, self.job.rate, step, self.job.warmup)
-        self.layout.optimizer.step()
+        with self.record.span("optimizer"):
+            self.layout.optimizer.step()
 
     def _share(self, step: int) -> tuple[Any, Any]:
         """The samples of this replica, on its device."""
@@ -87,8 +91,10 @@ class Stepper:
         for number, (given, wanted) in enumerate(pieces):
             if self.layout.hooked:
                 run.require_backward_grad_sync = number == self.micro - 1
-            loss = self._loss(run(given), wanted) / self.micro
-            (loss * self.numerics.scale.value).backward()
+            with self.record.span("forward", number):
+                loss = self._loss(run(given), wanted) / self.micro
+            with self.record.span("backward", number):
+                (loss * self.numerics.scale.value).backward()
             if self.norms is not None:
                 self.norms.add_micro_batch()
             total += float(loss.detach())
@@ -103,11 +109,12 @@ class Stepper:
 
     def _pipeline(self) -> Any:
         """torch's runtime, given the schedule's table."""
-        pipelining, table = load_part("torch.distributed.pipelining"), self.job.schedule
+        table = self.job.schedule
         schedules = load_part("torch.distributed.pipelining.schedules")
         assert table is not None
+        stage_class = recorded_stage(self.record, self.layout.pipe_back)
         stages = [
-            pipelining.PipelineStage(run, stage, table.stages, self.wires.device, group=self.layout.pipe)
+            stage_class(run, stage, table.stages, self.wires.device, group=self.layout.pipe)
             for stage, run in self.layout.runs.items()
         ]
         runtime = schedules._PipelineScheduleRuntime(stages, self.micro, loss_fn=self._scaled_loss)

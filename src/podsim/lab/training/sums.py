@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from podsim.lab.engine import Engine
-from podsim.lab.program import programs
 from podsim.lab.wires import Wires
+from podsim.network.collectives.program import programs
 from podsim.network.collectives.table import Table
 
 

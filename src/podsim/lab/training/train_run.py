@@ -11,13 +11,15 @@ from typing import Any
 
 from podsim.errors import LabError
 from podsim.lab import usage
-from podsim.lab.measured_collectives import device_name
+from podsim.lab.measured_collectives import device_name, message_seconds
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.adapters import frozen_digest, held_bytes
 from podsim.lab.training.batches import Batches, batches_of
+from podsim.lab.training.experts import merged_routing, routing_of
 from podsim.lab.training.local_steps import OUTER, LocalSteps
 from podsim.lab.training.parameter_servers import Replica, serve
+from podsim.lab.training.pass_record import KEPT, PassRecord
 from podsim.lab.training.precision_run import Numerics, merge_reports
 from podsim.lab.training.pruning import Masks, accuracy
 from podsim.lab.training.rank_layout import Layout, make_layout
@@ -26,7 +28,7 @@ from podsim.lab.training.train_job import Training
 from podsim.lab.training.training_state import Keeper
 from podsim.lab.wires import Board, Wires
 from podsim.learning.batch_noise import noise_text
-from podsim.results.trained import MeasuredTraining, TrainedStep
+from podsim.results.trained import WARM, MeasuredTraining, TrainedStep
 
 PARTS = (
     "torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.distributed.optim",
@@ -54,7 +56,9 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         layout = make_layout(job, wires)
         run = _Run(job, wires, board, layout, note)
         first = run.resume()
+        message = message_seconds(wires, board) if job.emulated else 0.0
         wires.barrier()
+        run.origin = time.perf_counter()
         before = usage.mark()
         if wires.rank >= job.ranks:
             run.late = serve(job, wires, layout)
@@ -76,13 +80,14 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         all_reduce=job.all_reduce.name if job.all_reduce is not None else "library", exchange=job.exchange,
         staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, ranks=job.ranks,
         optimizer=job.optimizer, warmup=job.warmup, prune_at=job.prune_at,
-        accuracy=run.accuracy, local_steps=job.local_steps,
+        accuracy=run.accuracy, routing=run.routing, local_steps=job.local_steps,
         slow={str(replica): factor for replica, factor in job.slow.items()},
         backend=wires.backend, device=device_name(wires),
         software=wires.software,
         hosts=tuple(hosts[: job.ranks]), cores=min(each["cores"] for each in processes), emulated=job.emulated,
-        started=started,
-        resumed=tuple(run.resumed), cpu=cpu, others=others, train=job.train, held=run.held(), **run.numbers(ended[2]),
+        message=message, started=started,
+        resumed=tuple(run.resumed), cpu=cpu, others=others, train=job.train, held=run.held(),
+        **run.numbers(ended[2]), **ended[3],
         rows=tuple(
             TrainedStep(step=step, loss=loss, seconds=seconds, micro_norm=norms[0], batch_norm=norms[1])
             for step, (loss, seconds, norms) in enumerate(
@@ -102,12 +107,14 @@ class _Run:
         self.seconds: list[float] = []
         self.norms: list[tuple[float, float]] = []
         self.accuracy: dict[str, float] = {}
+        self.routing: dict[str, float] = {}
         self.masks: Masks | None = None
         self.past: dict[str, list[float]] = {"losses": [], "seconds": []}
         self.resumed: list[int] = []
         self.numerics = Numerics(job, wires, layout)
         self.late: Mapping[str, int] = {}
         self.used: Mapping[str, float] = {}
+        self.origin, self.record = 0.0, PassRecord()
         self.frozen = frozen_digest(layout.modules.values())
         self.keeper = (
             None if job.checkpoint is None else Keeper(job.checkpoint, job.keep, layout, wires, board)
@@ -138,12 +145,15 @@ class _Run:
             side=job.image, classes=job.classes, seed=job.seed, images=network is None,
         )  # fmt: skip
         stepper = Stepper(job, wires, self.layout, batches, self.numerics)
+        record = self.record = stepper.record
+        record.origin = self.origin
         server = Replica(wires, self.layout, job.ranks) if job.served else None
         local = LocalSteps(job, wires, self.layout) if job.exchange in OUTER else None
         factor = job.slow.get(self.layout.replica, 1.0)
         self.prune(first, batches)
         for step in range(first, job.steps):
             start = time.perf_counter()
+            record.step(is_counted=step - first >= WARM, is_kept=step >= job.steps - KEPT)
             self.numerics.start(step)
             loss = stepper.gradients(step)
             if factor > 1:
@@ -152,9 +162,11 @@ class _Run:
                 stepper.update(step, loss)
             else:
                 self.numerics.unscale([parameter for _, parameter in self.layout.parameters()])
-                server.exchange()
+                with record.span("exchange"):
+                    server.exchange()
             if local is not None:
-                local.exchange(step)
+                with record.span("exchange"):
+                    local.exchange(step)
             if self.masks is not None:
                 self.masks.apply()
             wires.settle()
@@ -165,7 +177,7 @@ class _Run:
             self.norms = stepper.norms.lengths if stepper.norms is not None else []
             if loss is not None and not math.isfinite(loss):
                 raise LabError(f"the loss of step {step} is {loss}: take a smaller --rate than {job.rate:g}")
-            self.note(f"step {step}", done=step + 1, loss=loss)
+            self.note(f"step {step}", done=step + 1, loss=loss, seconds=self.seconds[-1])
             self.prune(step + 1, batches)
             if job.checkpoint is not None and (
                 step + 1 == job.steps or (job.every and (step + 1) % job.every == 0)
@@ -240,13 +252,34 @@ class _Run:
             "lost_by": merged["lost_by"], "overflow": merged["overflow"],
         }  # fmt: skip
 
-    def end(self) -> tuple[list[Mapping[str, float]], Mapping[str, int], Mapping[str, Any]] | None:
-        """(processor time of each rank, how late gradients were, what rounding lost), at rank 0; None at the others."""
-        reports = self.board.gather({"used": self.used, "late": self.late, "numbers": self.numerics.report})
+    def end(
+        self,
+    ) -> tuple[list[Mapping[str, float]], Mapping[str, int], Mapping[str, Any], dict[str, Any]] | None:
+        """(processor time of each rank, how late gradients were, what rounding lost, what ranks did when), at rank 0."""
+        reports = self.board.gather({
+            "used": self.used, "late": self.late, "numbers": self.numerics.report, "record": self.record.report(),
+            "routing": routing_of(self.layout.modules.values()),
+        })  # fmt: skip
         if reports is None:
             return None
         lost = merge_reports([report["numbers"] for report in reports[: self.job.ranks]])
-        return [report["used"] for report in reports], reports[-1]["late"], lost
+        self.routing = merged_routing([report["routing"] for report in reports[: self.job.ranks]])
+        records = [report["record"] for report in reports[: self.job.ranks]]
+        counted = max(len(self.seconds) - WARM, 1)
+        return [report["used"] for report in reports], reports[-1]["late"], lost, recorded(records, counted)
+
+
+def recorded(records: list[dict[str, Any]], steps: int) -> dict[str, Any]:
+    """The records of all ranks as fields of a run; steps: those whose processor time was counted."""
+    kinds = {kind for record in records for kind in record["processor"]}
+    spans = [(rank, *span) for rank, record in enumerate(records) for span in record["spans"]]
+    return {
+        "processor": {
+            kind: sum(record["processor"].get(kind, 0.0) for record in records) / len(records) / steps for kind in kinds
+        },
+        "span_rank": tuple(span[0] for span in spans), "span_name": tuple(span[1] for span in spans),
+        "span_start": tuple(span[2] for span in spans), "span_end": tuple(span[3] for span in spans),
+    }  # fmt: skip
 
 
 def _norms(reports: list[dict[str, Any]], steps: int) -> list[tuple[float, float]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from podsim.errors import PlanError, PodsimError
@@ -34,7 +33,7 @@ def gpt_plan(model: str, given: dict[str, Any], ranks: int | None) -> tuple[Plan
     count = ranks or max(1, math.prod(degrees))
     options = given | {"gpus": count}
     if options["micro_batch"] is None:
-        options["micro_batch"] = _micro(options, count)
+        options["micro_batch"] = 1
     on = f"{_STAND_IN}:{-(-count // 8)}"
     setting = read_plan(PlanOptions(model=model, on=on, precision="fp32", **options))
     if int(setting.plan.gpus) != count:
@@ -42,19 +41,12 @@ def gpt_plan(model: str, given: dict[str, Any], ranks: int | None) -> tuple[Plan
     return setting.plan, network
 
 
-def _micro(options: Mapping[str, Any], count: int) -> int:
-    """Samples of a micro-batch when none is given: a replica's whole share, or 2 pp of them through a pipeline."""
-    pp = max(1, options.get("pp") or 1)
-    replicas = options.get("dp") or max(1, count // (max(1, options.get("tp") or 1) * pp))
-    share = max(1, int(options["batch"]) // max(1, replicas))
-    return share if pp == 1 else max(1, share // (2 * pp))
-
-
 def residual_plan(given: dict[str, Any], ranks: int | None) -> Plan:
     """The plan of a residual network: data parallel, whole or divided by ZeRO."""
-    alone = {name: given.get(name) or 1 for name in ("tp", "pp", "virtual_stages")}
+    alone = {name: given.get(name) or 1 for name in ("tp", "pp", "ep", "virtual_stages")}
     wrong = [f"{name}={value}" for name, value in alone.items() if value != 1]
     wrong += [f"{name}={given[name]}" for name in ("schedule", "sequence", "overrides") if given.get(name)]
+    wrong += ["capacity_factor"] if given.get("capacity_factor") else []
     wrong += ["sequence_parallel"] if given.get("sequence_parallel") else []
     wrong += ["recompute"] if given.get("recompute", "none") != "none" else []
     if wrong:

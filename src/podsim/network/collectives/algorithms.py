@@ -32,6 +32,13 @@ from podsim.network.collectives.rings import (
     ring_reduce_scatter,
 )
 from podsim.network.collectives.table import Table
+from podsim.network.collectives.tori import (
+    cubic_axes,
+    torus_all_gather,
+    torus_all_reduce,
+    torus_all_to_all,
+    torus_reduce_scatter,
+)
 from podsim.network.collectives.trees import (
     binomial_broadcast,
     binomial_reduce,
@@ -88,6 +95,10 @@ _BUILD: tuple[tuple[str, str, Callable[[int], Table]], ...] = (
     ("direct all-to-all", "all-to-all", direct_all_to_all),
     ("hierarchical all-to-all", "all-to-all", lambda n: hierarchical_all_to_all(*servers(n))),
     ("send-recv", "send-recv", send_recv),
+    ("torus", "all-reduce", lambda n: torus_all_reduce(cubic_axes(n))),
+    ("torus reduce-scatter", "reduce-scatter", lambda n: torus_reduce_scatter(cubic_axes(n))),
+    ("torus all-gather", "all-gather", lambda n: torus_all_gather(cubic_axes(n))),
+    ("torus all-to-all", "all-to-all", lambda n: torus_all_to_all(cubic_axes(n))),
 )
 
 ALGORITHMS: tuple[Algorithm, ...] = tuple(map(Algorithm._make, _BUILD))

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from math import log2
-from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, TableError, unknown_name
-from podsim.network.collectives import ALGORITHMS, Table, hierarchical, prove, rings
+from podsim.foreign_files import read_text
+from podsim.network.collectives import ALGORITHMS, Table, hierarchical, prove, rings, tori
 from podsim.network.collectives.msccl import from_msccl
 
 MOST_TRANSFERS = 4_000_000
@@ -32,8 +32,21 @@ def _server_builders() -> dict[str, Callable[[int, int], Table]]:
     }
 
 
-def _builders(collective: str) -> dict[str, Callable[[int], Table]]:
-    return {algorithm.name: algorithm.build for algorithm in ALGORITHMS if algorithm.collective == collective}
+ON_TORI: dict[str, Callable[[tori.Axes], Table]] = {
+    "torus": tori.torus_all_reduce,
+    "torus reduce-scatter": tori.torus_reduce_scatter,
+    "torus all-gather": tori.torus_all_gather,
+    "torus all-to-all": tori.torus_all_to_all,
+}
+"""Algorithms that know a torus, which only slices of one have."""
+
+
+def _builders(collective: str, axes: tori.Axes | None) -> dict[str, Callable[[int], Table]]:
+    return {
+        algorithm.name: algorithm.build
+        for algorithm in ALGORITHMS
+        if algorithm.collective == collective and (axes is not None or algorithm.name not in ON_TORI)
+    }
 
 
 def _estimated_size(name: str, build: Callable[[int], Table], ranks: int) -> float:
@@ -46,26 +59,32 @@ def _estimated_size(name: str, build: Callable[[int], Table], ranks: int) -> flo
     return float(f"{rows[1] * (ranks / _SMALL[1]) ** power:.2g}")
 
 
-def _build(name: str, build: Callable[[int], Table], nodes: int, local: int) -> Table:
+def _build(name: str, build: Callable[[int], Table], nodes: int, local: int, axes: tori.Axes | None) -> Table:
+    if axes is not None and name in ON_TORI:
+        return ON_TORI[name](axes)
     servers = _server_builders().get(name)
     return replace(servers(nodes, local) if servers else build(nodes * local), name=name)
 
 
-def all_tables(collective: str, nodes: int, local: int) -> tuple[list[Table], dict[str, str]]:
-    """(a table of each algorithm, those left out and why)."""
+def all_tables(
+    collective: str, nodes: int, local: int, axes: tori.Axes | None = None
+) -> tuple[list[Table], dict[str, str]]:
+    """(a table of each algorithm, those left out and why); `axes`: those of the torus that joins the ranks."""
     tables, left_out = [], {}
-    for name, build in _builders(collective).items():
+    for name, build in _builders(collective, axes).items():
         size = _estimated_size(name, build, nodes * local)
         if size > MOST_TRANSFERS:
             left_out[name] = (
                 f"about {size:,.0f} rows for {nodes * local:,} ranks; up to {MOST_TRANSFERS:,} are compared"
             )
         else:
-            tables.append(_build(name, build, nodes, local))
+            tables.append(_build(name, build, nodes, local, axes))
     return tables, left_out
 
 
-def table_of(algo: str | Table, collective: str, nodes: int, local: int) -> Table:
+def table_of(
+    algo: str | Table, collective: str, nodes: int, local: int, axes: tori.Axes | None = None
+) -> Table:
     """The table of an algorithm by name ("ring", "double-tree"), of a file, or given; a user's table is proved first.
 
     Files: MSCCL's FILE.xml, and FILE.py:FUNCTION, a function of the number of ranks. Raises PodsimError for an
@@ -77,7 +96,7 @@ def table_of(algo: str | Table, collective: str, nodes: int, local: int) -> Tabl
         return _check_proof(_read_xml(algo), collective, nodes * local)
     if ".py:" in algo:
         return _check_proof(_read_python(algo, nodes * local), collective, nodes * local)
-    known = _builders(collective)
+    known = _builders(collective, axes)
     wanted = re.sub(r"[-_\s]+", " ", algo.strip().lower())
     for name, build in known.items():
         plain = name.replace("-", " ")
@@ -88,7 +107,12 @@ def table_of(algo: str | Table, collective: str, nodes: int, local: int) -> Tabl
                     f"algorithm {name!r} over {nodes * local:,} ranks has about {size:,.0f} rows; at most "
                     f"{_MOST_ASKED:,} are built: take fewer --ranks"
                 )
-            return _build(name, build, nodes, local)
+            return _build(name, build, nodes, local, axes)
+    if axes is None and wanted in {"torus", *(name.replace("-", " ") for name in ON_TORI)}:
+        raise PodsimError(
+            f"algorithm {wanted!r} goes along the axes of a torus, and none joins these ranks; take another one or a "
+            "slice of TPUs, as --on v5e-16"
+        )
     raise PodsimError(
         f"{unknown_name(f'algorithm of {collective}', algo[:80], ('nccl', *known))}; "
         "FILE.xml (MSCCL) and FILE.py:FUNCTION are read, too"
@@ -96,16 +120,7 @@ def table_of(algo: str | Table, collective: str, nodes: int, local: int) -> Tabl
 
 
 def _text(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(64 * _MOST_TEXT + 1)
-    except (OSError, ValueError) as error:
-        raise TableError(
-            f"{path[-200:]}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
-    if len(data) > 64 * _MOST_TEXT:
-        raise TableError(f"{path[-200:]}: larger than 64 MiB")
-    return data.decode("utf-8", errors="replace")
+    return read_text(path, most=64 * _MOST_TEXT, error=TableError, is_lenient=True)
 
 
 def _read_xml(path: str) -> Table:

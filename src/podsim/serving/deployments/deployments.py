@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.foreign_files import read_text
 from podsim.launching.shell import commands
 from podsim.options.question import options_of
 from podsim.safe_yaml import YamlError, read_documents
@@ -161,20 +162,9 @@ def _changes(servers: list[dict[str, Any]], plan: Mapping[str, Any]) -> dict[str
 
 
 def _text(path: Path) -> str:
-    try:
-        if path.is_dir():
-            path = next((path / name for name in ("serve.sh", "serve.yaml") if (path / name).is_file()), path)
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-    except (OSError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or problem
-        raise PodsimError(f"{str(path)[-200:]}: cannot be read: {why}") from None
-    if len(data) > LARGEST:
-        raise PodsimError(f"{str(path)[-200:]}: larger than 1 MiB, so it starts no server")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise PodsimError(f"{str(path)[-200:]} is not UTF-8 text: byte {problem.start}") from None
+    if "\0" not in str(path) and path.is_dir():
+        path = next((path / name for name in ("serve.sh", "serve.yaml") if (path / name).is_file()), path)
+    return read_text(path, most=LARGEST, error=PodsimError, hint="nothing that starts a server is")
 
 
 def _comment(text: str) -> dict[str, Any]:

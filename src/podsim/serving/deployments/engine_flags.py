@@ -304,7 +304,7 @@ def _options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             continue
         name, mark, value = word.lstrip("-").partition("=")
         name = name if word.startswith("--") else _ALSO.get(name, name)
-        if not mark and at < len(words) and (not words[at].startswith("-") or words[at][1:2].isdigit()):
+        if not mark and at < len(words) and (not words[at].startswith("-") or words[at][1:2].isdecimal()):
             value = words[at]
             at += 1
         options[name] = value
@@ -316,6 +316,6 @@ def _count(options: Mapping[str, str], name: str) -> int:
     text = options.get(name)
     if text is None:
         return 0
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise PlanError([f"--{name} {text[:40]!r} must be a whole number"])
     return int(text)

@@ -1,0 +1,37 @@
+"""The metrics of podsim's exporters, from metrics.csv: name, type, help, what each is of, and the field that fills it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+
+class Metric(NamedTuple):
+    """A metric."""
+
+    entity: str
+    """What each series is of: gpu, port, wire, node, disk, slurm_node, queue, job, job_node, training."""
+    field: str
+    """The field of a simulated day or a training run; "" if it has none."""
+    host: str
+    """The file, column or nvidia-smi field of a real machine; "" if it has none."""
+    type: str
+    name: str
+    help: str
+
+
+@cache
+def metrics_of(*entities: str) -> Sequence[Metric]:
+    """The metrics of some entities, in the order of the table."""
+    text = files("podsim.monitoring").joinpath("metrics.csv").read_text("utf-8")
+    return tuple(Metric(**row) for row in csv.DictReader(text.splitlines()) if row["entity"] in entities)
+
+
+@cache
+def xids() -> Mapping[int, tuple[str, str]]:
+    """(severity, message) of each XID code."""
+    text = files("podsim.monitoring").joinpath("xids.csv").read_text("utf-8")
+    return {int(row["code"]): (row["severity"], row["message"]) for row in csv.DictReader(text.splitlines())}

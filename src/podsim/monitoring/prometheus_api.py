@@ -1,0 +1,70 @@
+"""Series from the HTTP API of a Prometheus server. A user and password in the URL stay out of messages."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
+from urllib.request import Request, build_opener
+
+from podsim.errors import PodsimError
+from podsim.monitoring.exposition import Series
+
+_PATIENCE = 60.0
+_LARGEST = 1 << 30
+
+
+def read_prometheus(
+    url: str, names: Iterable[str], start: float, end: float, step: float
+) -> dict[str, list[Series]]:
+    """The series of metrics between two times (s since 1970), one value for each step in which there was one.
+
+    Raises PodsimError for a server that cannot be asked.
+    """
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise PodsimError("--prometheus: expected a URL such as http://localhost:9090")
+    series = {}
+    for name in sorted(names):
+        window = f"{1000 * step - 1:.0f}ms"  # older servers count both ends of a window
+        query = {"query": f"last_over_time({name}[{window}])", "start": start, "end": end, "step": step}
+        answer = _asked(parts, query)
+        made = [
+            Series(
+                labels={key: value for key, value in each["metric"].items() if key != "__name__"},
+                times=[float(time) for time, _ in each["values"]], values=[float(value) for _, value in each["values"]],
+            )
+            for each in answer["data"]["result"]
+        ]  # fmt: skip
+        if made:
+            series[name] = made
+    return series
+
+
+def _asked(parts: SplitResult, query: Mapping[str, Any]) -> Any:
+    """The answer of the server to one query over time."""
+    server = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+    url = f"{server}{quote(parts.path.rstrip('/'))}/api/v1/query_range"
+    request = Request(url, data=urlencode(query).encode())
+    if parts.username:
+        secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        request.add_header("Authorization", f"Basic {base64.b64encode(secret).decode()}")
+    try:
+        with build_opener().open(request, timeout=_PATIENCE) as reply:
+            data = reply.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise PodsimError(f"{server}: its answer is larger than 1 GiB; take a shorter --window")
+        answer = json.loads(data)
+        if answer["status"] == "success" and answer["data"]["resultType"] == "matrix":
+            return answer
+        reason = "it is no Prometheus"
+    except HTTPError as problem:
+        reason = f"it answered {problem.code} {problem.reason}"
+    except (URLError, OSError) as problem:
+        reason = str(getattr(problem, "reason", problem))
+    except (ValueError, KeyError, TypeError):
+        reason = "its answer is not that of Prometheus"
+    raise PodsimError(f"--prometheus {server}: {reason[:160]}")

@@ -1,0 +1,69 @@
+"""A graph divided over a mesh of GPUs: annotations, the step, collectives, ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podsim.report.columns import Column, Table
+from podsim.report.screen import Block, Paragraph, Rows, bold
+from podsim.results.sharding import Sharded
+from podsim.units import format_quantity
+
+_OPS = Table(
+    columns=(
+        Column("op", lambda op: op.name[-26:] + (f" x {op.copies}" if op.copies > 1 else "")),
+        Column("output", lambda op: op.shape.replace(" ", ""), drop=1),
+        Column("divided", "division"),
+        Column("exchanges", lambda op: "; ".join(op.exchanges) or "-", wrap=True),
+    )
+)
+_HAND = Table(
+    columns=(
+        Column("hand-made plan", "name"),
+        Column("mesh"),
+        Column("step", "step_time", "s"),
+        Column("memory", "memory", "B"),
+        Column("", lambda plan: "" if plan.fits else "does not fit"),
+    )
+)
+_SENT = Table(columns=(Column("collective", "0"), Column("bytes of a step", "1", "B")))
+_WEIGHTS = Table(columns=(Column("weight", "0"), Column("divided", "1")))
+_SHOWN = 12
+
+
+def shard_report(answer: Sharded, *, detail: str = "") -> Iterator[Block]:
+    """The mesh and annotations, the step with its parts, what every op exchanges, and hand-made plans."""
+    step, compute, exposed, hidden, update = (
+        format_quantity(seconds, "s")
+        for seconds in (answer.step_time, answer.compute, answer.exposed, answer.hidden, answer.update)
+    )
+    memory, room = (format_quantity(size, "B") for size in (answer.memory, answer.capacity))
+    yield bold(f"{answer.model} on {answer.gpus} GPUs of {answer.cluster}: mesh {answer.mesh}")
+    how = f"found among {answer.tried:,} sets" if answer.is_searched else "given"
+    yield f"Annotations, {how}; all other divisions follow:"
+    yield from (f"  --annotate '{text}'" for text in answer.annotations)
+    yield bold(f"{step} a step of {answer.batch:,} samples: {answer.samples_per_second:,.5g} samples/s")
+    yield f"Compute {compute}, collectives {exposed} exposed and {hidden} hidden, {answer.optimizer} update {update}"
+    again = "; layers run again in the backward pass" if answer.recomputes else ""
+    remedy = "" if answer.fits else "; take more GPUs, a smaller --batch or a shorter --sequence"
+    yield f"Memory: {memory} of {room}{'' if answer.fits else ': does not fit'}{again}{remedy}"
+    yield ""
+    divided = [(name, text) for name, text in answer.weights.items() if text.strip(", ")]
+    if divided:
+        yield Rows(_WEIGHTS, divided[:_SHOWN])
+        if len(divided) > _SHOWN:
+            yield f"  and {len(divided) - _SHOWN} more weights"
+        yield ""
+    yield Rows(_SENT, list(answer.collectives.items()))
+    ops = [op for op in answer.ops if op.exchanges or detail]
+    if detail or len(ops) <= 2 * _SHOWN:
+        yield from ("", Rows(_OPS, ops))
+    else:
+        yield f"  {len(ops)} of {len(answer.ops)} ops exchange something; --detail ops lists them"
+    if answer.hand_made:
+        best = answer.hand_made[0]
+        gain = answer.step_time / best.step_time - 1
+        yield from ("", Rows(_HAND, list(answer.hand_made)))
+        if best.fits or not answer.fits:
+            yield f"This plan takes {gain:+.1%} against the best hand-made one, by the same cost"
+    yield from (Paragraph(note, "dim", indent="  ", first="Note: ") for note in answer.notes)

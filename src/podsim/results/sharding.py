@@ -1,0 +1,89 @@
+"""The result of dividing a graph over a mesh of GPUs: plain values in SI that name no formula."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podsim.results.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardedOp:
+    """One op and what it exchanges."""
+
+    name: str
+    op: str
+    copies: int
+    """The number of layers that it stands for."""
+    shape: str
+    """The shape of its output."""
+    division: str
+    """The axes that divide the output, dimension by dimension."""
+    exchanges: tuple[str, ...]
+    """The collectives of a step, each with its axes, its bytes and its pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandMade:
+    """A hand-made plan by the same cost."""
+
+    name: str
+    mesh: str
+    step_time: float
+    """s. The time of a step."""
+    memory: float
+    """B. The bytes on one GPU."""
+    fits: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharded(Shown):
+    """A graph divided over a mesh."""
+
+    model: str
+    cluster: str
+    gpus: int
+    batch: int
+    """The number of samples of a step on all GPUs."""
+    precision: str
+    software: str
+    optimizer: str
+    mesh: str
+    annotations: tuple[str, ...]
+    """The annotations from which all divisions follow."""
+    is_searched: bool
+    """Whether podsim found the annotations."""
+    tried: int
+    """The number of sets of annotations that were costed."""
+    step_time: float
+    """s. The time of a step."""
+    samples_per_second: float
+    """1/s. The rate of samples on all GPUs."""
+    compute: float
+    """s. The time of kernels and host."""
+    exposed: float
+    """s. The collectives that compute does not hide."""
+    hidden: float
+    """s. The collectives that compute hides."""
+    update: float
+    """s. The optimizer."""
+    memory: float
+    """B. The bytes on one GPU."""
+    capacity: float
+    """B. The usable memory of a GPU."""
+    recomputes: bool
+    """Whether layers run again in the backward pass, since memory needs it."""
+    collectives: Mapping[str, float]
+    """B. The bytes of all collectives of a step, by name and axes."""
+    weights: Mapping[str, str]
+    """The division of each weight."""
+    ops: tuple[ShardedOp, ...]
+    hand_made: tuple[HandMade, ...]
+    """The best hand-made plans, the fastest first."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether a GPU holds its part."""
+        return self.memory <= self.capacity

@@ -1,0 +1,47 @@
+"""`podsim diagnose`: the ill parts of a machine, from its metrics."""
+
+from __future__ import annotations
+
+import time
+
+from podsim.errors import PodsimError
+from podsim.hardware.cluster import load_cluster
+from podsim.monitoring.exposition import read_metrics
+from podsim.monitoring.judgement import judge, metric_names
+from podsim.monitoring.prometheus_api import read_prometheus
+from podsim.options.monitoring_options import DiagnoseOptions
+from podsim.options.question import question
+from podsim.results.diagnosis import Diagnosis
+from podsim.verbs.exporter import read_duration, read_moment
+
+_STEPS = 240
+"""The number of times that a server is asked for at most."""
+
+
+@question(DiagnoseOptions)
+def diagnose(options: DiagnoseOptions) -> Diagnosis:
+    """Name the idle, straggling, throttled, mis-cabled and failing parts of a machine, from a server or a dump.
+
+    Without `on`, ports and slots are compared with their median. Raises PodsimError for anything unusable.
+    """
+    if (options.dump is None) == (not options.prometheus):
+        raise PodsimError("give a dump or --prometheus URL, as --prometheus http://localhost:9090")
+    expected = {}
+    if options.on:
+        cluster = load_cluster(options.on)
+        expected = {"pcie_width": float(cluster.gpu.pcie_lanes), "rate": cluster.network.bandwidth}
+    if options.dump is not None:
+        series, source = read_metrics(options.dump, metric_names()), options.dump.name
+    else:
+        window = read_duration(options.window, "window")
+        if not 60 <= window <= 31 * 86400:
+            raise PodsimError(f"window={options.window}; 1 minute to 31 days")
+        end = read_moment(options.end, "end") if options.end else time.time()
+        step = max(window / _STEPS, 15.0)
+        series = read_prometheus(options.prometheus, metric_names(), end - window, end, step)
+        source = options.prometheus.rpartition("@")[2]
+    if not any(name.startswith(("DCGM", "node_")) for name in series):
+        raise PodsimError(
+            f"{source}: it has no metric of dcgm-exporter or node_exporter in this time, as DCGM_FI_DEV_GPU_TEMP"
+        )
+    return judge(series, source, expected, live=options.dump is None)

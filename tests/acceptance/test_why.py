@@ -1,0 +1,152 @@
+"""`podsim why`: injected faults are named from the record alone, healthy runs have none, real counters are read."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import podsim
+from podsim.errors import PodsimError
+from podsim.lab import port_counters
+from podsim.lab.namespaces import unable
+from podsim.lab.record import read_run
+from podsim.report.screen import report_text
+from podsim.report.why_tables import why_report
+from podsim.results.telemetry import Telemetry
+from podsim.timeline.counter_files import read_counters
+from podsim.verbs.emulate import emulate
+
+PLAN = {"model": "gpt-1.7b", "on": "dgx-a100:2", "tp": 4, "pp": 1, "batch": 32}
+
+
+def test_a_healthy_step_has_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "step.jsonl"
+    step = podsim.simulate(**PLAN, ranks="all", jitter=0.02, save=path)
+    answer = podsim.why(run=path)
+    assert answer.faults == ()
+    assert answer.step_time == step.step_time
+    run = read_run(path)
+    assert isinstance(run, Telemetry)
+    assert {row.kind for row in run.rows} >= {"compute", "nvlink", "pcie", "adapter", "storage"}
+    sent = sum(row.bytes for row in run.rows if row.port.endswith(" out") and not row.collective)
+    assert sent == pytest.approx(sum(use.bytes for use in step.links if use.name.startswith("out")), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("injected", "named"),
+    [
+        ({"slow_link": {1: 0.2}, "swap": {3: 12}, "slow_disk": {1: 4}}, {("slow link", "1"), ("wrong cable", "3,12"),
+                                                                         ("slow disk", "8-15")}),
+        ({"flap": {2: 0.3}, "slow": {7: 1.2}}, {("flapping port", "2"), ("late rank", "7")}),
+        ({"throttle": {9: (1.4, 0.2)}}, {("hot GPU", "9")}),
+    ],
+)  # fmt: skip
+def test_injected_faults_are_named(
+    injected: dict[str, Any], named: set[tuple[str, str]], tmp_path: Path
+) -> None:
+    path = tmp_path / "step.jsonl"
+    podsim.simulate(**PLAN, **injected, ranks="all", jitter=0.02, save=path)
+    assert not set(injected) & set(json.loads(path.read_text("utf-8").splitlines()[0])["question"])
+    answer = podsim.why(run=path)
+    assert {(fault.kind, fault.ranks) for fault in answer.faults} == named
+    lines = report_text(why_report(answer), 80).splitlines()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 80
+    late = [fault for fault in answer.faults if fault.kind == "late rank"]
+    assert all(fault.cost == pytest.approx(podsim.simulate(**PLAN, slow=injected["slow"]).step_time - answer.healthy,
+                                           rel=0.1) for fault in late)  # fmt: skip
+
+
+def test_a_port_is_shown_and_an_unknown_one_refused(tmp_path: Path) -> None:
+    path = tmp_path / "step.jsonl"
+    podsim.simulate(**PLAN, save=path)
+    (window, *_) = podsim.why(run=path, link="node0/nic0 out").contention
+    assert window.port.startswith("node0/nic0 out")
+    with pytest.raises(PodsimError, match="no port of the record; the busiest are node"):
+        podsim.why(run=path, link="node9/nic0")
+
+
+def test_two_readings_give_bytes_and_falls(tmp_path: Path) -> None:
+    for time, sent, downs in ((0, 1000, 2), (60, 3000, 9)):
+        base = "/sys/class/infiniband/mlx5_0/ports/1/counters"
+        text = f"{base}/port_xmit_data:{sent}\n{base}/link_downed:{downs}\n"
+        (tmp_path / f"all@{time}.txt").write_text(text, "utf-8")
+    (row,) = read_counters(tmp_path).rows
+    assert (row.port, row.bytes, row.downs) == ("mlx5_0/1 out", pytest.approx(4 * 2000), 7)
+    assert [fault.kind for fault in podsim.why(run=tmp_path).faults] == ["flapping port"]
+
+
+def test_a_rank_that_has_not_joined_is_late(tmp_path: Path) -> None:
+    for rank in range(3):
+        entries = [
+            {
+                "collective_seq_id": k,
+                "time_created_ns": k * 10**9,
+                "time_discovered_completed_ns": k * 10**9 + 1,
+            }
+            for k in range(1, 8 - 2 * (rank == 1))
+        ]
+        data = pickle.dumps({"version": "2.4", "entries": entries}, protocol=2 + rank)
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(data)
+    (fault,) = podsim.why(run=tmp_path).faults
+    assert (fault.kind, fault.ranks) == ("late rank", "1")
+    (tmp_path / "nccl_trace_rank_3").write_bytes(pickle.dumps(print))
+    with pytest.raises(PodsimError, match="which could run"):
+        podsim.why(run=tmp_path)
+
+
+def test_text_of_tc_and_ethtool(tmp_path: Path) -> None:
+    tc, nic = tmp_path / "tc.txt", tmp_path / "eth0.txt"
+    tc.write_text("qdisc htb 1: dev eth1 root refcnt 9\n Sent 99 bytes 4 pkt (dropped 7, overlimits 0 requeues 0)\n"
+                  " backlog 0b 3p requeues 0\n", "utf-8")  # fmt: skip
+    nic.write_text("NIC statistics:\n     tx_bytes_phy: 12\n     rx_crc_errors_phy: 4242\n", "utf-8")
+    assert [(row.port, row.errors) for row in read_counters(tc).rows] == [("eth1 out", 7)]
+    assert [(fault.kind, fault.port) for fault in podsim.why(run=nic).faults] == [("bad cable", "eth0")]
+
+
+def test_a_late_rank_is_the_last_to_take_part() -> None:
+    """Three ranks exchange each 0.2 s; rank 2 joins 50 ms late, and the others start and wait."""
+    times = np.arange(0.0, 1.0, 0.004)
+    passed = np.zeros((len(times), 3))
+    for start in (0.1, 0.3, 0.5, 0.7):
+        for rank, late in enumerate((0.0, 0.0, 0.05)):
+            passed[:, rank] += 1e6 * np.clip((times - start - late) / 0.02, 0.0, 1.0)
+    laps = {row.ranks: row.values for row in port_counters._laps(times, passed)}
+    assert laps["2"] == pytest.approx([lap + 0.05 for lap in laps["0"]], abs=0.009)
+    assert laps["1"] == laps["0"]
+
+
+@pytest.mark.skipif(bool(unable()), reason="no network namespaces here")
+def test_ports_of_an_emulated_cluster(tmp_path: Path) -> None:
+    """Rank 0 sends 4 MB to rank 2 on the other server; the cables of ranks 0 and 2 are exchanged."""
+    path = tmp_path / "run.jsonl"
+    program = (
+        "import os, socket, time\n"
+        "if os.environ['RANK'] == '2':\n"
+        "    line, _ = socket.create_server(('10.77.1.1', 7000)).accept()\n"
+        "    while line.recv(1 << 20): pass\n"
+        "elif os.environ['RANK'] == '0':\n"
+        "    while True:\n"
+        "        try: line = socket.create_connection(('10.77.1.1', 7000)); break\n"
+        "        except ConnectionRefusedError: time.sleep(0.05)\n"
+        "    line.sendall(bytes(4 << 20))\n"
+    )
+    command = [sys.executable, "-c", program]
+    sizes = {"gpus_per_node": "2", "nics": "2"}
+    assert (
+        emulate("dgx-a100:2", command=command, scale="1/1000", overrides=sizes, swap={0: 2}, save=path) == 0
+    )
+    run = read_run(path)
+    assert isinstance(run, Telemetry)
+    sent = next(row for row in run.rows if row.port == "node0/nic0 out")
+    assert sent.bytes == pytest.approx(4 << 20, rel=0.02)
+    assert sent.queued_rate == pytest.approx(sent.capacity, rel=0.15)
+    assert [(fault.kind, fault.ranks) for fault in podsim.why(run=path).faults] == [("wrong cable", "0,2")]
+    with pytest.raises(PodsimError, match="rank 9 does not exist; there are 0 to 3"):
+        emulate("dgx-a100:2", command=command, overrides=sizes, flap={9: 0.3})

@@ -1,0 +1,29 @@
+"""Published runs on TPUs: the packaged table is what its reader writes, and predictions keep their bars."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+
+from podsim.accuracy.price_llm import make_batches, row_seconds, training_runs
+from podsim.accuracy.tables import load, measurement
+from reference import tpu_rows
+
+TEST, BIAS = 0.12, 0.08
+
+
+def test_the_table_is_what_its_reader_writes() -> None:
+    assert gzip.decompress(tpu_rows.TARGET.read_bytes()) == gzip.decompress(tpu_rows.table_bytes())
+
+
+def test_rows_of_role_test_keep_the_bars() -> None:
+    rows = load("tpu").where(role="test")
+    runs, reasons = training_runs([row.fields for row in rows])
+    assert len(runs) == 38
+    assert all(reasons.values())
+    measured = [measurement(rows.rows[position], "seconds per step") for position, _ in runs]
+    values = np.array([each.value for each in measured if each is not None])
+    errors = row_seconds(make_batches([run for _, run in runs])) / values - 1
+    assert np.abs(errors).mean() <= TEST
+    assert abs(errors.mean()) <= BIAS
