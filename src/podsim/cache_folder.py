@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,4 +28,6 @@ def is_private(path: Path, is_kind: Callable[[int], bool]) -> bool:
         status = path.lstat()
     except OSError:
         return False
+    if sys.platform == "win32":  # no owner there: the list of access of the profile keeps others out
+        return is_kind(status.st_mode)
     return is_kind(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022

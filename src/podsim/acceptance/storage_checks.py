@@ -23,6 +23,7 @@ from podsim.lab.disk import (
     scratch,
     tool,
 )
+from podsim.lab.processes import needs_linux
 from podsim.results.acceptance import Check
 from podsim.results.storage import FioMeasured
 from podsim.storage.catalog import load_storage
@@ -73,6 +74,7 @@ def measure_disk(
 
     of: whether accesses (storage) and operations on names (metadata) are measured.
     """
+    needs_linux("measuring storage with fio's direct, asynchronous access")
     with scratch(folder, size) as own:
         direct, capacity = has_direct_access(own), float(shutil.disk_usage(own).total)
         try:

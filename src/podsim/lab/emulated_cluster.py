@@ -22,7 +22,15 @@ from podsim.lab import links
 from podsim.lab.checkpoint_io import SLOW_DISK
 from podsim.lab.namespaces import configure, enter, own_user, unable, unshare
 from podsim.lab.port_counters import Injected, Watcher
-from podsim.lab.processes import end_of, fork, keeping_orphans, kill, stopped_by_signals, wait_all
+from podsim.lab.processes import (
+    end_of,
+    fork,
+    keeping_orphans,
+    kill,
+    needs_linux,
+    stopped_by_signals,
+    wait_all,
+)
 from podsim.lab.record import plain
 from podsim.lab.wires import load_torch
 from podsim.results.lab import Emulated
@@ -50,6 +58,7 @@ def perform(
     variable: environment variable that tells the command of its links. Raises LabError where namespaces cannot be
     made, and naming the rank, where one is killed. An interruption stops everything first.
     """
+    needs_linux("emulating a cluster in network namespaces")
     _check(made, command, own)
     if why := unable():
         raise LabError(

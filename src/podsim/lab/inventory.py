@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podsim.lab.processes import needs_linux
+
 _NVIDIA = 0x10DE
 _GPU_CLASSES = (0x0302, 0x0300)
 _BRIDGE = 0x0680
@@ -106,6 +108,8 @@ class Inventory:
 
 def read_inventory(root: Path = Path("/")) -> Inventory:
     """What is in the machine whose file systems are under `root`."""
+    if root == Path("/"):
+        needs_linux("reading a machine's parts from /proc and /sys")
     devices = list(_devices(root))
     info = _cpuinfo(_text(root / "proc/cpuinfo"))
     sockets = {entry.get("physical id", "0") for entry in info} or {"0"}

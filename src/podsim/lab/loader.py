@@ -31,7 +31,7 @@ import numpy as np
 from podsim.errors import LabError
 from podsim.lab import usage
 from podsim.lab.places import Place, drop, filesystem_of
-from podsim.lab.processes import die_with_parent, stopped_by_signals
+from podsim.lab.processes import die_with_parent, needs_linux, stopped_by_signals
 from podsim.lab.samples import Loaded, Reader, list_samples
 from podsim.lab.small_model import MODELS, make_trainer
 from podsim.results.lab_storage import MeasuredEpoch, MeasuredLoader
@@ -84,6 +84,7 @@ def measure_loader(
     job: LoaderJob, progress: Callable[[int, int], None] = lambda _done, _whole: None
 ) -> MeasuredLoader:
     """The epochs as they were measured; after Ctrl-C those until then. LabError where samples cannot be read."""
+    needs_linux("forking readers of samples")
     samples = list_samples(job.place)
     names, rows, stopped = list(samples), [], False
     generator = np.random.default_rng(job.seed)

@@ -21,9 +21,18 @@ from types import FrameType
 from podsim.errors import LabError
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOPS = tuple(number for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP"))
+_ENDINGS = (signal.SIGINT, *_STOPS)
 GRACE = 3.0
 """s that a group of processes gets between being asked to stop and being killed"""
+
+
+def needs_linux(what: str) -> None:
+    """Raise LabError on another system than Linux."""
+    if sys.platform != "linux":
+        raise LabError(
+            f"{what} needs Linux, and this is {sys.platform}; run it on Linux, in a container, or on Windows in WSL 2"
+        )
 
 
 def die_with_parent(parent: int) -> None:
@@ -85,6 +94,7 @@ def _children() -> list[int]:
 
 def fork(work: Callable[[], int]) -> int:
     """The pid of a child that does `work` and exits with what it returns; it leads a process group of its own."""
+    needs_linux("starting ranks, servers and namespaces")
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
@@ -158,7 +168,7 @@ def stopped_by_signals() -> Iterator[None]:
         raise KeyboardInterrupt
 
     try:
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+        before = {number: signal.signal(number, stop) for number in _STOPS}
     except ValueError:  # only the main thread may
         before = {}
     try:

@@ -11,8 +11,8 @@ and the bytes that a cache of blocks says it asked for.
 
 from __future__ import annotations
 
-import fcntl
 import io
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +26,9 @@ from numpy.typing import NDArray
 
 from podsim.errors import LabError
 from podsim.lab.places import Place, drive_bytes, first_line, fsspec_of
+
+if sys.platform != "win32":
+    import fcntl
 
 CACHES = {"file": "WholeFileCacheFileSystem", "block": "CachingFileSystem"}
 """kind of cache -> fsspec's class"""
@@ -148,7 +151,8 @@ class Reader:
             reading, decoding = reading + middle - start, decoding + time.perf_counter() - middle
         if self.kept and self.fetched > before:
             with (self.folder / ".lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                if sys.platform != "win32":
+                    fcntl.flock(lock, fcntl.LOCK_EX)
                 self.save()
         after = drive_bytes()
         return Loaded(

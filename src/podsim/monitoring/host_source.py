@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from podsim.lab.inventory_tools import Ask, ask
+from podsim.lab.processes import needs_linux
 from podsim.monitoring.day import Floats
 from podsim.monitoring.exposition import Family, label_text
 from podsim.monitoring.metric_table import Metric, metrics_of
@@ -42,6 +43,8 @@ class HostSource:
 
     def families(self, times: Floats) -> Iterator[Family]:
         """The families as they are now."""
+        if self.root == Path("/"):
+            needs_linux("reading a machine's metrics from /proc and /sys")
         gpus = list(self._gpus()) if self.root == Path("/") else []
         readers: Mapping[str, Callable[[str], Rows]] = {
             "gpu": lambda field: ((labels, values.get(field, "")) for labels, values in gpus),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from podsim.errors import LabError, PodsimError, unknown_name
+from podsim.lab.processes import needs_linux
 from podsim.lab.training.local_steps import OUTER
 from podsim.lab.training.optimizers import OPTIMIZERS
 from podsim.lab.wires import gpus_here
@@ -195,6 +196,7 @@ def check_memory(plan: Plan, network: Transformer, backend: str) -> None:
     In fp32, 4 B, 4 B and 8 B a parameter, in each replica but for what ZeRO divides. Of GPUs nothing is said: CUDA
     tells at once that theirs is full.
     """
+    needs_linux("training in ranks")
     dp, zero = int(plan.dp), int(plan.zero)
     each = sum(size * (1 if zero >= stage else dp) for size, stage in ((8, 1), (4, 2), (4, 3)))
     parameters = build(network).parameters
