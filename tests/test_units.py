@@ -93,6 +93,68 @@ def test_numbers_are_written_with_a_prefix(number: float, unit: str, text: str) 
     assert format_quantity(number, unit) == text
 
 
+@pytest.mark.parametrize(
+    ("prefix", "factor"),
+    [
+        ("n", 1e-9), ("u", 1e-6), ("µ", 1e-6), ("m", 1e-3), ("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9),
+        ("T", 1e12), ("P", 1e15), ("E", 1e18), ("Ki", 1024.0), ("Mi", 1024.0**2), ("Gi", 1024.0**3),
+        ("Ti", 1024.0**4), ("Pi", 1024.0**5),
+    ],
+)  # fmt: skip
+def test_prefixes_are_those_of_si_and_iec(prefix: str, factor: float) -> None:
+    assert parse_quantity(f"1 {prefix}s", "s") == factor
+    if prefix in ("n", "u", "µ", "m", "E"):  # may not stand alone: 1m is no size
+        with pytest.raises(UnitError):
+            parse_quantity(f"1{prefix}", "B")
+    else:
+        assert parse_quantity(f"1{prefix}", "B") == factor
+
+
+@pytest.mark.parametrize(
+    ("base", "unit", "factor"),
+    [
+        ("B", "B", 1.0), ("b", "B", 0.125), ("bit", "B", 0.125), ("B/s", "B/s", 1.0), ("b/s", "B/s", 0.125),
+        ("bit/s", "B/s", 0.125), ("bps", "B/s", 0.125), ("Bps", "B/s", 1.0), ("s", "s", 1.0), ("min", "s", 60.0),
+        ("h", "s", 3600.0), ("d", "s", 86400.0), ("FLOP", "FLOP", 1.0), ("FLOP/s", "FLOP/s", 1.0),
+        ("FLOPS", "FLOP/s", 1.0), ("OPS", "FLOP/s", 1.0), ("OP/s", "FLOP/s", 1.0), ("W", "W", 1.0), ("Wh", "J", 3600.0),
+        ("J", "J", 1.0), ("Hz", "Hz", 1.0), ("IOPS", "1/s", 1.0), ("", "", 1.0), ("", "B", 1.0),
+    ],
+)  # fmt: skip
+def test_bases_are_those_of_si(base: str, unit: str, factor: float) -> None:
+    assert parse_quantity(f"1 {base}", unit) == factor
+
+
+def test_the_largest_number_is_below_1e300() -> None:
+    assert parse_quantity(9.99e299, "s") == 9.99e299
+    for value in (1e300, -1.5e300):
+        with pytest.raises(UnitError, match="is not finite"):
+            parse_quantity(value, "s")
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "text"),
+    [
+        *(
+            (2 * 10.0 ** (3 * power), "B", f"2 {prefix}B")
+            for power, prefix in enumerate(("", "k", "M", "G", "T", "P", "E"))
+        ),
+        *(
+            (2 * 10.0 ** (-3 * power), "s", f"2 {prefix}s")
+            for power, prefix in enumerate(("", "m", "u", "n"))
+        ),
+        (1.23456e9, "B", "1.235 GB"),
+        (0.02, "B", "0.02 B"),
+        (2e-12, "s", "0.002 ns"),
+        (999.94, "B", "999.9 B"),
+        (1500.0, "s", "1500 s"),
+        (-math.inf, "", "-inf"),
+        (0.0, "", "0"),
+    ],
+)
+def test_each_prefix_is_written(number: float, unit: str, text: str) -> None:
+    assert format_quantity(number, unit) == text
+
+
 @given(
     number=st.floats(1e-8, 1e20, allow_nan=False),
     unit=st.sampled_from(["B", "B/s", "FLOP/s", "s", "W", "Hz"]),
