@@ -20,17 +20,6 @@ def test_only_capture_and_the_lab_load_torch() -> None:
     assert found == {"graphs/capturing.py", "lab/wires.py", "workload/transformers_class.py"}
 
 
-def test_nothing_that_is_read_can_run() -> None:
-    """A pickle runs commands when it is read; so does YAML that is not loaded safely."""
-    unsafe = re.compile(r"import pickle|torch\.load|allow_pickle=True|yaml\.(?:load|unsafe_load|full_load)\b")
-    found = {
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
-        if unsafe.search(path.read_text("utf-8"))
-    }
-    assert not found
-
-
 def test_importing_them_does_not_load_torch() -> None:
     paths = [path.relative_to(SOURCE.parent).with_suffix("") for path in (SOURCE / "lab").rglob("*.py")]
     lab = sorted(".".join(path.parts) for path in paths if path.name != "__init__")

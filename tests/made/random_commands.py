@@ -20,14 +20,15 @@ ROOT = Path(__file__).resolve().parents[2]
 WORDS = (
     "", " ", "-", "--", "---", "=", "==", ":", "::", ",", "@", "/", "#", "%", "*", "**", "?", "~", "a=b", "a=", "=1",
     "0=1", "-1=2", "0=0", "0=nan", "0=2@1s", "0=2@-1s", "0=2@", "99999=1.5", "1=dgx-a100", "x", "none", "None", "all",
-    "auto", "true", "é", "𝔸𝔹", "²", "1²", "١٢", "１２", "\u202e", "\udcff", "\0", "a\0b", "\n", "\t", "x" * 5000, "(" * 300,
+    "auto", "true", "é", "\U0001d538", "²", "1²", "١٢", "\uff11",
+    "\u202e", "\udcff", "\0", "a\0b", "\n", "\t", "x" * 5000, "(" * 300,
     "[" * 300, "{}", "{0}", "%s", "%n", "$HOME", "`x`", "'", '"', "../..", "gpt2", "h100", "dgx-a100:2", "8x8",
     "model.layers=2", "gpu.memory=1", "gpu.memory=-1", "nvlink.bandwidth=0", "model.layers=²", "network.x=1", "tp=2",
     "tp=0", "zero=1,2", "tp=x", "http://localhost:1", "s3://a/b", "file:///proc", "h100@0.4", "2x3GB", "3g,2g", "1g.5gb",
 )  # fmt: skip
 NUMBERS = (
-    "0", "1", "2", "8", "-1", "-0", "00", "+1", "1.5", "-1.5", ".5", "1.", "1e3", "1e-3", "1e308", "1e309", "1e-320", "nan",
-    "inf", "-inf", "Infinity", "9" * 25, "9" * 400, "9" * 5000, "0x10", "1_000", "1,000", "1 000", "2**31",
+    "0", "1", "2", "8", "-1", "-0", "00", "+1", "1.5", "-1.5", ".5", "1.", "1e3", "1e-3", "1e308", "1e309", "1e-320",
+    "nan", "inf", "-inf", "Infinity", "9" * 25, "9" * 400, "9" * 5000, "0x10", "1_000", "1,000", "1 000", "2**31",
     "2147483648", "9223372036854775807", "9223372036854775808", "18446744073709551616", "1000000", "1000000000",
     "1:2", "2:1", "1:1:0", "1:2:1", "1M:1K:2", "1:1e300:2", "0:0", "1-2", "2-1", "1..2", "1/0", "1/1000", "0/1",
     "1k", "1K", "1M", "1G", "1T", "1 GiB", "1GB", "4k", "10 s", "1h", "1 d", "30min", "1 parsec", "5 s s", "-5 s", "0 s",
@@ -37,8 +38,9 @@ BOUNDED = {
     **dict.fromkeys(("train", "verify", "measure collective", "measure ranks", "measure ddp", "measure host",
                      "measure checkpoint"), "--ranks=999999"),
     "scale ladder": "--steps=0", "measure serving": "--requests=0", "measure tables": "--workers=0",
-    "measure loader": "--workers=0", "web": "--port=0", "exporter": "--port=-1", "calibrate": "--to=full/x",
-    "diagnose": "--prometheus=http://localhost:1", "scale fit": "--form=kaplan",
+    "measure loader": "--workers=0", "web": "--port=0", "exporter": "--port=-1", "calibrate": "--software=none",
+    "validate": "--rows=jobs.csv", "mlperf": "--benchmark=bert", "diagnose": "--prometheus=http://localhost:1",
+    "scale fit": "--form=kaplan",
 }  # fmt: skip
 """commands that would work for long, or wait, and what keeps each from it"""
 SMALL = {
@@ -55,14 +57,14 @@ CONFIG = {
 FILES: Mapping[str, str | bytes] = {
     "config.json": json.dumps(CONFIG),
     "lab.toml": 'inherits = "dgx-a100-80gb"\nsource = "our lab"\nnodes = 2\n',
-    "plan.toml": 'model = "gpt2"\non = "dgx-a100:2"\ntp = 2\nbatch = 64\n',
-    "study.toml": 'model = "gpt2"\non = ["dgx-a100:1", "dgx-h100:1"]\nbatch = 64\n[limit]\ntp = 1\n',
+    "plan.toml": 'model = "gpt2"\non = "dgx-a100:2"\nbatch = 64\n[plan]\ntp = 2\n',
+    "study.toml": '[common]\nmodel = "gpt2"\n[grid]\nbatch = [8, 64]\n[[design]]\nname = "A"\non = "dgx-a100:1"\n',
     "jobs.csv": "job,submit,gpus,duration\n1,0,1,10\n2,5,8,20\n",
     "runs.csv": "params,tokens,loss\n1e6,1e8,4.0\n2e6,1e8,3.8\n4e6,2e8,3.5\n8e6,2e8,3.4\n1e7,4e8,3.2\n2e7,8e8,3.0\n",
     "run.jsonl": '{"format": "podsim-run", "version": 1, "kind": "collectives"}\n{}\n',
     "trace.json": '{"traceEvents": [{"ph": "X", "ts": 0, "dur": 1, "name": "a", "pid": 0, "tid": 0}]}',
     "smi.txt": "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n  MIG 3g.20gb Device 0: (UUID: MIG-1)\n",
-    "mig.yaml": "version: v1\nmig-configs:\n  all:\n  - devices: all\n    mig-enabled: true\n    mig-devices: {1g.5gb: 7}\n",
+    "mig.yaml": "version: v1\nmig-configs:\n  a:\n  - devices: all\n    mig-devices: {1g.5gb: 7}\n",
     "log.txt": "# nThread 1\n  8388608 2097152 float sum -1 100 80 150 0\n",
     "empty.json": "", "list.json": "[]", "null.json": "null", "deep.json": "[" * 100_000, "nan.json": '{"a": NaN}',
     "latin.csv": b"a,b\n\xe9,1\n", "packed.gz": b"\x1f\x8b\x08\x00", "rubbish.npz": bytes(range(256)),
@@ -76,8 +78,9 @@ LINKS = {
     "gone": "nowhere/at/all",
     "self": "self",
 }
-PATHS = (*FILES, *LINKS, "folder", "folder/", ".", "..", "missing.json", "missing/a/b.svg", "out.svg", "out.png", "out.html",
-         "out.toml", "out.pftrace", "empty.json/x", "full/x", "build.py:build", "a" * 300 + ".svg", "config.json#x")  # fmt: skip
+PATHS = (*FILES, *LINKS, "folder", "folder/", ".", "..", "missing.json", "missing/a/b.svg", "out.svg", "out.png",
+         "out.html", "out.toml", "out.pftrace", "empty.json/x", "full/x", "build.py:build", "a" * 300 + ".svg",
+         "config.json#x")  # fmt: skip
 
 
 def write_files(folder: Path) -> None:

@@ -68,6 +68,8 @@ def wrong_end(words: Sequence[str], status: int, stdout: str, stderr: str) -> st
         return told(words, f"exit status {status}: {stderr[-300:]}")
     if "Traceback (most recent call last)" in stderr:
         return told(words, f"a traceback: {stderr[-300:]}")
+    if "a bug in podsim" in stdout + stderr:
+        return told(words, f"a bug: {stderr[-300:]}")
     if "Warning:" in stderr:
         return told(words, f"a warning: {stderr[-300:]}")
     if status and not (stderr if status == 2 else stdout + stderr).strip():

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import podsim
-from podsim.cli import main
-
 PODSIM = [sys.executable, "-m", "podsim.cli"]
 
 
@@ -101,30 +98,3 @@ def test_an_interruption_while_modules_load_is_an_exit_status(tmp_path: Path) ->
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 130
     assert done.stderr == "\npodsim: interrupted\n"
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (KeyError("tp"), f"podsim: a bug in podsim {podsim.__version__}: KeyError: 'tp'"),
-        (MemoryError(), "more memory than there is"),
-    ],
-)
-def test_a_bug_ends_in_a_message_and_not_in_a_traceback(
-    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr("podsim.verbs.show.models", broken)
-    monkeypatch.setattr(sys, "argv", ["podsim", "models"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 70
-    printed = capsys.readouterr()
-    assert said in printed.err
-    assert "Traceback" not in printed.err
-    assert printed.out == ""
-    monkeypatch.setenv("PODSIM_TRACEBACK", "1")
-    with pytest.raises(type(error)):
-        main()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 
 from podsim.cli.application import make_application
-from podsim.cli.command import bug_report
+from podsim.cli.late_import import load
 
 __all__ = ["app", "main"]
 
@@ -21,6 +22,8 @@ app = make_application()
 
 def main() -> None:
     """Run the command line."""
+    _open_streams()
+    threading.excepthook = lambda ended: _report(ended.exc_value)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without these characters shows "?", not a traceback
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
@@ -35,7 +38,19 @@ def main() -> None:
             os._exit(130)
         raise
     except Exception as error:
-        if os.environ.get("PODSIM_TRACEBACK"):
-            raise
-        sys.stderr.write(bug_report(error))
+        _report(error)
         raise SystemExit(70) from None
+
+
+def _report(error: BaseException | None) -> None:
+    """Say that an error is a bug."""
+    if error is not None and not isinstance(error, SystemExit):
+        sys.stderr.write(load("bugs:bug_report")(error))
+
+
+def _open_streams() -> None:
+    """Let streams that the caller closed lead nowhere: no file gets their numbers, and what is written to them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", closefd=False))

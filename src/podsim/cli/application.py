@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
 
-from podsim.cli.command import Command
+from podsim.cli.command import Command, guarded
 from podsim.cli.command_table import COMMANDS
 from podsim.cli.help_table import EXAMPLES, GROUPS, SECTIONS
 from podsim.cli.late_import import load
-from podsim.cli.mistakes import keep_arguments, usage_text
+from podsim.cli.mistakes import keep_arguments, mistake_lines, usage_text
 from podsim.options.question import Option
 
 SHELLS = ("bash", "zsh", "fish")
@@ -59,8 +60,9 @@ class Application(Commands):
     ) -> Any:
         """Run the program; a command line that cannot be read ends with the one that was probably meant."""
         typed = list(sys.argv[1:] if args is None else args)
+        run = partial(super().main, typed, prog_name or "podsim", **(extra | {"standalone_mode": False}))
         try:
-            status = super().main(typed, prog_name or "podsim", **(extra | {"standalone_mode": False}))
+            status = guarded(run, lambda error: mistake_lines([str(error)]))
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             raise SystemExit(2) from None

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from podsim.report.screen import Report  # which loads rich, and `podsim --help` shall not
 import os
-from traceback import extract_tb
 
 from podsim import __version__
 from podsim.errors import LabError, NoFitError
@@ -342,6 +341,9 @@ def guarded(command: Callable[[], int], text: Callable[[PodsimError], str]) -> i
     except KeyboardInterrupt:
         sys.stderr.write("\npodsim: interrupted\n")
         return 130
+    except MemoryError:
+        sys.stderr.write("podsim: this takes more memory than there is; ask for less at once\n")
+        return 2
     except BrokenPipeError:  # the reader has seen enough; nothing more may be written, not even at exit
         _write_no_more()
         return 0
@@ -353,21 +355,9 @@ def guarded(command: Callable[[], int], text: Callable[[PodsimError], str]) -> i
         return 2
 
 
-def bug_report(error: Exception) -> str:
-    """What is said of an error that no user can have made."""
-    if isinstance(error, MemoryError):
-        return "podsim: this takes more memory than there is; ask for less at once\n"
-    frames = [frame for frame in extract_tb(error.__traceback__) if "podsim" in Path(frame.filename).parts]
-    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    what = " ".join(str(error).split())[:200]
-    return (
-        f"podsim: a bug in podsim {__version__}: {type(error).__name__}: {what}{where}\n"
-        "podsim: please report it with the command and what it prints under PODSIM_TRACEBACK=1\n"
-    )
-
-
 def _write_no_more() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):  # a stream of Python alone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -11,13 +11,13 @@ import os
 import signal
 import sys
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from podsim.bugs import bug_report
 from podsim.errors import LabError
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -121,8 +121,8 @@ def fork(work: Callable[[], int]) -> int:
         status = work()
     except SystemExit as ending:
         status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        sys.stderr.write(bug_report(error))
     finally:
         with suppress(Exception):
             sys.stdout.flush()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from podsim.bugs import bug_line
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.options.plan_options import TargetOptions
@@ -66,7 +67,7 @@ def _row(question: str, settings: Mapping[str, Any], ask: Any) -> StudyRow:
     except PodsimError as error:
         return replace(row, reason=str(error))
     except Exception as error:
-        return replace(row, reason=f"a bug in podsim: {type(error).__name__}: {str(error)[:200]}")
+        return replace(row, reason=bug_line(error))
 
 
 def _planned(row: StudyRow, options: dict[str, Any]) -> StudyRow:

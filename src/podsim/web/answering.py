@@ -12,6 +12,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from podsim.bugs import bug_report
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError
 from podsim.report.plain_data import plain_value
 from podsim.web.questions import QUESTIONS, load, read_options
@@ -40,7 +41,7 @@ def answer(job: Job, progress: Progress) -> Reply:
     except (MemoryError, RecursionError):
         return problems(2, "this takes more memory than a question may have; ask for less at once")
     except Exception as error:  # a bug: the server's log has it, the visitor a line
-        sys.stderr.write(f"podsim web: {job.name}: {type(error).__name__}: {str(error)[:300]}\n")
+        sys.stderr.write(f"podsim web: {job.name}\n{bug_report(error)}")
         return problems(70, "a bug in podsim: the server's log names it")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,11 +13,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from podsim.bugs import bug_report
+
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
-
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_COOKIE = "podsim_token"
 LARGEST_BODY = 2**20
@@ -63,7 +65,10 @@ class Guard:
             await refusal(scope, receive, sender)
             return
         limit = LARGEST_FILE if scope["path"] == "/api/files" else LARGEST_BODY
-        await self.application(scope, _bounded(receive, limit), sender)
+        try:
+            await self.application(scope, _bounded(receive, limit), sender)
+        except Exception as error:  # a bug, which the application answered with 500
+            sys.stderr.write(f"podsim web: {scope['path'][:200]!r}\n{bug_report(error)}")
 
     def _refusal(self, scope: Message, headers: Headers) -> Response | None:
         """The reply to a request that breaks a rule."""

@@ -1,0 +1,20 @@
+"""Random command lines end with 0, 1 or 2 and with words; a table of those that once did not."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+import soak_commands
+
+FOUND: tuple[str, ...] = ()
+"""command lines that once ended in a bug, hung, or said nothing, in the folder of `random_commands.write_files`"""
+
+
+@pytest.mark.parametrize("line", FOUND)
+def test_a_command_that_once_broke(line: str) -> None:
+    assert soak_commands.failure(shlex.split(line)) is None
+
+
+def test_random_commands() -> None:
+    assert not [failure for failure in soak_commands.tries(seed=0, count=60) if failure]
