@@ -24,9 +24,17 @@ NETWORKS = tuple(
     if "fitted" in own
 )
 """entries and tables whose constants are fitted to rows of captured networks"""
+LONG = {"mlperf-pytorch", "internevo-2024", "nemo-2022"}
+"""those whose fit takes three seconds or more"""
 
 
-@pytest.mark.parametrize("name", [*TRANSFORMERS, *NETWORKS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name in LONG else [])
+        for name in (*TRANSFORMERS, *NETWORKS)
+    ],
+)
 def test_the_catalog_is_what_the_fit_gives(name: str) -> None:
     pytest.importorskip("scipy")
     found = calibrate(software=name, check=True)

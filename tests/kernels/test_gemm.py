@@ -233,6 +233,7 @@ def test_measured_rows_are_met(rows, name, median, mean):
     assert errors.mean() <= mean
 
 
+@pytest.mark.long
 def test_cross_validation_on_the_a100_grid(rows):
     """The bar: median 6 %, mean 10 % on held-out rows over 20 us; kept well below."""
     check = cross_validate(rows, A100, folds=3, seed=0)
