@@ -5,27 +5,35 @@ Every reader of a user's file begins here. Whatever is wrong becomes the reader'
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
 import math
 import os
+import stat
 import sys
 import tomllib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 MEBIBYTE = 1 << 20
 Failure = Callable[[str], Exception]
 """what makes the reader's error of a message"""
+_GROWS, _SMALL = 200, 64 << 20
+"""how much larger than its gzip a file may be if it is larger than `_SMALL` bytes; what a device gives of itself"""
 _LONGEST_LINE = 4_000
 """characters of a line of TOML: the parser's memory grows as the square of the parts of a dotted key"""
 
 
-def read_bytes(path: str | Path, *, most: int, error: Failure, hint: str = "") -> bytes:
-    """The bytes of a file, or with "-" of standard input, at most `most` of them, unpacked if it is gzip.
+def read_bytes(
+    path: str | Path, *, most: int, error: Failure, hint: str = "", is_packed: bool = True
+) -> bytes:
+    """The bytes of a file, or with "-" of standard input, at most `most` of them, unpacked if it is gzip and may be.
 
     Raises `error` for a folder, a file that cannot be read, is larger, or is damaged gzip; `hint` ends the message of one
     that is larger.
@@ -37,9 +45,12 @@ def read_bytes(path: str | Path, *, most: int, error: Failure, hint: str = "") -
         elif Path(path).is_dir():
             raise error(f"{name}: cannot be read: it is a folder")
         else:
-            with _opened(Path(path)) as file:
+            with opened(Path(path)) as file:
+                if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+                    most = min(most, _SMALL)
                 data = file.read(most + 1)
-        if len(data) <= most and data[:2] == b"\x1f\x8b":
+        if is_packed and len(data) <= most and data[:2] == b"\x1f\x8b":
+            most = unpacked(len(data), most)
             with gzip.open(io.BytesIO(data)) as packed:
                 data = packed.read(most + 1)
     except EOFError:
@@ -62,7 +73,19 @@ def read_bytes(path: str | Path, *, most: int, error: Failure, hint: str = "") -
     return data
 
 
-def _opened(path: Path) -> BinaryIO:
+def unpacked(size: int, most: int) -> int:
+    """B that so many packed bytes may become: a bomb grows a thousandfold, a repetitive trace thirtyfold."""
+    return min(most, max(_SMALL, _GROWS * size))
+
+
+def read_start(path: str | Path, size: int = 4096) -> bytes:
+    """The first bytes of a file; none of a folder, of a pipe without a writer, and of what cannot be read."""
+    with suppress(OSError, ValueError), opened(Path(path)) as file:
+        return file.read(size)
+    return b""
+
+
+def opened(path: Path) -> BinaryIO:
     """The open file; a pipe that nobody writes to is empty, and does not wait."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     os.set_blocking(descriptor, True)
@@ -109,6 +132,63 @@ def read_toml(text: str, *, name: str, error: Failure, longest: int = _LONGEST_L
         return tomllib.loads(text, parse_float=_finite)
     except (ValueError, RecursionError) as problem:
         raise error(f"{name} is not TOML: {str(problem)[:200]}") from None
+
+
+def csv_lines(text: str, *, name: str, error: Failure, delimiter: str = ",") -> Iterator[list[str]]:
+    """The cells of each line of a CSV. Raises `error` for a text that is none, and for a cell of more than 128 KiB."""
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        yield from lines
+    except csv.Error as problem:
+        raise error(f"{name}: line {lines.line_num} is no CSV: {str(problem)[:120]}") from None
+
+
+def csv_table(
+    text: str, *, name: str, error: Failure, delimiter: str = ","
+) -> tuple[list[str], list[dict[str, str]]]:
+    """(columns, rows by column) of a CSV, cells stripped; missing cells are empty, and those too many are left out."""
+    lines = csv_lines(text, name=name, error=error, delimiter=delimiter)
+    header = [cell.strip() for cell in next(lines, [])]
+    columns = [column for column in header if column]
+    empty = dict.fromkeys(columns, "")
+    rows = (
+        empty | {key: cell.strip() for key, cell in zip(header, line, strict=False) if key}
+        for line in lines
+        if line
+    )
+    return columns, list(rows)
+
+
+def read_parquet(
+    data: bytes, *, name: str, error: Failure, most: int, otherwise: str
+) -> dict[str, list[Any]]:
+    """The columns of a Parquet file of at most `most` rows. Raises `error` for another, and without pyarrow."""
+    try:
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise error(f"{name}: Parquet needs pyarrow: pip install 'podsim[study]', or {otherwise}") from None
+    try:
+        file = parquet.ParquetFile(io.BytesIO(data))
+        groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+        if file.metadata.num_rows > most or sum(group.total_byte_size for group in groups) > _GROWS * len(
+            data
+        ):
+            raise error(
+                f"{name}: {file.metadata.num_rows:,} rows; at most {most:,}, and {_GROWS} times its bytes"
+            )
+        columns: dict[str, list[Any]] = file.read().to_pydict()
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as problem:
+        raise error(f"{name} is no Parquet file: {' '.join(str(problem).split())[:120]}") from None
+    return columns
+
+
+def finite(value: object) -> float | None:
+    """The number that a value of JSON or a text is, below 1e300; None for any other value."""
+    if isinstance(value, str) and value.isascii() and len(value) < 400:
+        with suppress(ValueError):
+            value = float(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and -1e300 < value < 1e300
+    return float(value) if is_number else None  # type: ignore[arg-type]
 
 
 def shown(path: str | Path) -> str:

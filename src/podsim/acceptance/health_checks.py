@@ -16,6 +16,7 @@ from typing import Any
 
 from podsim.acceptance.inventory_checks import CANNOT
 from podsim.errors import LabError
+from podsim.foreign_files import read_text
 from podsim.lab.inventory_tools import ask
 from podsim.results.acceptance import Part
 
@@ -54,13 +55,8 @@ def health_parts(dumps: Sequence[Path], root: Path) -> list[Part]:
 
 
 def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST + 1)
-    except OSError as problem:
-        raise LabError(f"--health {path}: cannot be read: {problem.strerror or problem}") from None
-    text = data.decode("utf-8", errors="replace")
-    if len(data) > _MOST or not (_GPU.search(text) or _COUNTER.search(text)):
+    text = read_text(path, most=_MOST, error=LabError, hint="give the dump of one machine", is_lenient=True)
+    if not (_GPU.search(text) or _COUNTER.search(text)):
         raise LabError(f"--health {path.name}: no output of nvidia-smi -q, perfquery or ibqueryerrors")
     return text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -10,6 +9,7 @@ from typing import Any
 
 from podsim.acceptance.thresholds import THRESHOLDS, Figure, check
 from podsim.errors import LabError
+from podsim.foreign_files import finite, read_json, read_text
 from podsim.results.acceptance import Check, Part
 
 _MOST = 16 << 20
@@ -17,11 +17,9 @@ _MOST = 16 << 20
 
 def read_earlier(path: Path) -> Mapping[str, Any]:
     """What `podsim verify --json` printed. Raises LabError for another file."""
-    try:
-        with path.open("rb") as file:
-            data = json.loads(file.read(_MOST))
-    except (OSError, ValueError, RecursionError) as problem:
-        raise LabError(f"--earlier {path.name}: {getattr(problem, 'strerror', None) or 'no JSON'}") from None
+    data = read_json(
+        read_text(path, most=_MOST, error=LabError), name=f"--earlier {path.name}", error=LabError
+    )
     rows = [data.get(name) if isinstance(data, dict) else None for name in ("checks", "parts")]
     if not all(isinstance(row, list) and all(isinstance(each, dict) for each in row) for row in rows):
         raise LabError(f"--earlier {path.name}: not what podsim verify --json prints")
@@ -32,9 +30,9 @@ def trend_checks(checks: Sequence[Check], earlier: Sequence[Mapping[str, Any]]) 
     """Each measured figure against the median of earlier ones."""
     for now in checks:
         values = [
-            float(row["measured"]) for run in earlier for row in run["checks"]
+            value for run in earlier for row in run["checks"]
             if (row.get("name"), row.get("unit")) == (now.name, now.unit)
-            and isinstance(row.get("measured"), (int, float))
+            and (value := finite(row.get("measured"))) is not None
         ]  # fmt: skip
         if values and now.measured is not None:
             figure = Figure(group="trend", name=f"{now.name}, over time", unit=now.unit, how=now.how,

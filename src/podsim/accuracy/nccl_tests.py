@@ -14,7 +14,7 @@ from pathlib import Path
 from podsim.accuracy.reading import read_rows
 from podsim.accuracy.tables import Row, Rows, find_kind, make_row
 from podsim.errors import TableError
-from podsim.foreign_files import read_text
+from podsim.foreign_files import read_start, read_text
 
 _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<stdout>)?:?|\d+:)\s*")
 _RANK = re.compile(
@@ -36,11 +36,7 @@ _WORD = re.compile(r"^[a-z]\w*$", re.IGNORECASE)
 def read_any(path: str | Path) -> Rows:
     """Rows of a CSV with the columns of a reference table, or of a log of nccl-tests; TableError as both raise it."""
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            start = file.read(65536).decode("utf-8", errors="replace")
-    except OSError as problem:
-        raise TableError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
+    start = read_start(path, 65536).decode("utf-8", errors="replace")
     return read_log(path) if is_log(start) else read_rows(path)[1]
 
 

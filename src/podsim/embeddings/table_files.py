@@ -8,16 +8,13 @@ TorchRec's names work, too: num_embeddings, embedding_dim, pooling_factor, data_
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from podsim.embeddings.tables import EmbeddingTable, TableSet, make_set
 from podsim.errors import ModelError, unknown_name
-from podsim.foreign_files import read_bytes, read_toml
+from podsim.foreign_files import csv_table, read_bytes, read_parquet, read_toml
 
 SUFFIXES = (".toml", ".csv", ".parquet")
 _LARGEST = 64 << 20
@@ -38,7 +35,7 @@ def read_tables(path: Path) -> TableSet:
     try:
         data = read_bytes(path, most=_LARGEST, error=ModelError)
         rows, rest = {".toml": _toml_rows, ".csv": _csv_rows, ".parquet": _parquet_rows}[suffix](data, path)
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
         raise ModelError(f"{path.name[-60:]} cannot be read: {' '.join(str(error).split())[:120]}") from None
     if isinstance(rows, TableSet):
         return rows
@@ -59,25 +56,14 @@ def _toml_rows(data: bytes, path: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def _csv_rows(data: bytes, path: Path) -> tuple[Any, dict[str, Any]]:
-    return list(csv.DictReader(io.StringIO(data.decode("utf-8-sig")))), {}
+    return csv_table(data.decode("utf-8-sig"), name=path.name[-60:], error=ModelError)[1], {}
 
 
 def _parquet_rows(data: bytes, path: Path) -> tuple[Any, dict[str, Any]]:
-    try:
-        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise ModelError(
-            "Parquet needs pyarrow: pip install 'podsim[study]', or write the tables as CSV"
-        ) from None
-    try:
-        file = parquet.ParquetFile(io.BytesIO(data))
-        if file.metadata.num_rows > _MOST:
-            raise ModelError(f"{path.name[-60:]}: {file.metadata.num_rows:,} tables; at most {_MOST:,}")
-        return file.read().to_pylist(), {}
-    except pyarrow.ArrowException as error:
-        raise ModelError(
-            f"{path.name[-60:]} is no Parquet file: {' '.join(str(error).split())[:120]}"
-        ) from None
+    columns = read_parquet(
+        data, name=path.name[-60:], error=ModelError, most=_MOST, otherwise="write the tables as CSV"
+    )
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)], {}
 
 
 def _table(row: Mapping[Any, Any], position: int, path: Path) -> EmbeddingTable:

@@ -129,6 +129,10 @@ def make_set(name: str, entry: Mapping[str, Any]) -> TableSet:
     rows = columns.get("rows")
     if not isinstance(rows, list):
         raise ModelError(f"{name[-60:]}: rows must be a list of numbers, one for each table")
+    if "width" not in columns:
+        raise ModelError(
+            f"{name[-60:]}: no width; give the elements of a row, one for all tables or one for each"
+        )
     uneven = [key for key, value in columns.items() if isinstance(value, list) and len(value) != len(rows)]
     if uneven:
         raise ModelError(f"{name[-60:]}: {uneven[0]} must have {len(rows)} numbers, as rows has")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
+import podsim.foreign_files as foreign
 from podsim.errors import TableError
 from podsim.fleet.queue_state import Floats
 
 Row: TypeAlias = dict[str, str]
-LARGEST = 2_000_000_000
+LARGEST = 256 << 20
 """B. The largest trace."""
 PACES = "podsim: speeds at each size"
 """The column that podsim adds for elastic jobs with a model."""
@@ -25,47 +22,20 @@ _SHOWN = 5
 
 def read_text(path: Path) -> str:
     """The text of a file, decompressed if it is gzip. Raises TableError for other files."""
-    try:
-        if path.is_dir() or not path.exists():
-            raise TableError(f"{str(path)[-200:]}: {'is a folder' if path.is_dir() else 'no such file'}")
-        raw = path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            with gzip.open(io.BytesIO(raw)) as packed:
-                raw = packed.read(LARGEST + 1)
-        if len(raw) > LARGEST:
-            raise TableError(f"{str(path)[-200:]} has more than {LARGEST:,} bytes; give a part of it")
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TableError(
-            f"{str(path)[-200:]} is not UTF-8 text: {error.reason} at byte {error.start}"
-        ) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise TableError(f"{str(path)[-200:]} cannot be read: {error}") from None
+    return foreign.read_text(path, most=LARGEST, error=TableError, hint="give a part of it")
 
 
 def rows_of(text: str, name: str, needed: Sequence[str] = ()) -> list[Row]:
     """The rows of a table with a header, separated by commas, tabs or pipes. Raises TableError for missing columns."""
     first = text.partition("\n")[0]
-    divider = max(",\t|;", key=first.count)
-    reader = csv.DictReader(io.StringIO(text), delimiter=divider)
-    try:
-        header = [column.strip() for column in reader.fieldnames or () if column]
-        reader.fieldnames = [(column or "").strip() for column in reader.fieldnames or ()]
-        missing = [column for column in needed if column not in header]
-        if missing:
-            raise TableError(
-                f"{name}: no column {', '.join(missing)}; its columns are {', '.join(header)[:300] or 'none'}"
-            )
-        rows = [
-            {
-                key: (value or "").strip()
-                for key, value in row.items()
-                if isinstance(key, str) and not isinstance(value, list)
-            }
-            for row in reader
-        ]
-    except csv.Error as error:
-        raise TableError(f"{name} is not a table: {error}") from None
+    header, rows = foreign.csv_table(
+        text, name=name, error=TableError, delimiter=max(",\t|;", key=first.count)
+    )
+    missing = [column for column in needed if column not in header]
+    if missing:
+        raise TableError(
+            f"{name}: no column {', '.join(missing)}; its columns are {', '.join(header)[:300] or 'none'}"
+        )
     if not rows:
         raise TableError(f"{name} has no rows below its header")
     return rows
@@ -81,10 +51,11 @@ def numbers(rows: Sequence[Row], column: str, path: Path | str, *, empty: float 
     values, wrong = np.zeros(len(rows)), []
     for number, row in enumerate(rows):
         cell = row.get(column, "")
-        try:
-            values[number] = empty if empty is not None and not cell else float(cell)
-        except ValueError:
+        value = empty if empty is not None and cell.lower() in ("", "nan") else foreign.finite(cell)
+        if value is None or abs(value) >= 1 << 63:
             wrong.append(f"row {number + 1}: {cell[:30]!r}")
+        else:
+            values[number] = value
     if wrong:
         more = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
         raise TableError(f"{Path(path).name}: {column} must be a number ({', '.join(wrong[:_SHOWN])}{more})")

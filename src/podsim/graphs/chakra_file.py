@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from podsim.errors import TraceError
+from podsim.foreign_files import read_bytes, unpacked
 from podsim.graphs.trace_graph import KINDS, CommGroup, TraceGraph
 from podsim.timeline.protobuf import (
     Value,
@@ -35,7 +36,7 @@ from podsim.timeline.protobuf import (
 )
 
 VERSION = "0.0.4"
-_LARGEST = 1 << 30
+_LARGEST, _ALIKE = 1 << 30, 1000
 """B. The largest trace, decompressed."""
 _TYPES: Mapping[int, str] = {
     1: "metadata",
@@ -80,13 +81,9 @@ class RawTrace:
 
 def read_raw(path: Path) -> RawTrace:
     """The messages of a file, gzip or plain. Raises TraceError for another or a broken file."""
-    try:
-        data = path.read_bytes() if path.stat().st_size <= _LARGEST else b""
-    except (OSError, ValueError) as error:
-        raise TraceError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    data = read_bytes(path, most=_LARGEST, error=TraceError, is_packed=False)
     if not data:
-        size = "empty" if not path.stat().st_size else f"larger than {_LARGEST >> 20} MiB"
-        raise TraceError(f"{path}: the file is {size}")
+        raise TraceError(f"{path}: the file is empty")
     try:
         plain, complete = _unpack(data)
         return _decode(plain, complete)
@@ -98,13 +95,14 @@ def _unpack(data: bytes) -> tuple[bytes, bool]:
     """(plain bytes, whether they are complete)."""
     if data[:2] != b"\x1f\x8b":
         return data, True
+    most = unpacked(len(data), _LARGEST)
     machine = zlib.decompressobj(wbits=31)
     try:
-        plain = machine.decompress(data, _LARGEST + 1)
+        plain = machine.decompress(data, most + 1)
     except zlib.error as error:
         raise TraceError(f"the gzip is damaged: {error}") from None
-    if len(plain) > _LARGEST:
-        raise TraceError(f"it decompresses to more than {_LARGEST >> 20} MiB")
+    if len(plain) > most:
+        raise TraceError(f"it decompresses to more than {most >> 20} MiB")
     return plain, machine.eof
 
 
@@ -132,6 +130,8 @@ def _decode(data: bytes, complete: bool) -> RawTrace:
             except (TraceError, UnicodeDecodeError, struct.error) as error:
                 raise TraceError(f"message {number}: {error}") from None
         at, number = begin + size, number + 1
+        if len(nodes) == _ALIKE and not any(node.id or node.name for node in nodes):
+            raise TraceError(f"{_ALIKE:,} nodes without an id and without a name")
     if not nodes:
         raise TraceError(f"{len(data):,} bytes without a single node")
     return RawTrace(version=version, attributes=attributes, nodes=tuple(nodes), truncated=truncated)

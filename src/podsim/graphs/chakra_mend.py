@@ -169,7 +169,7 @@ def _number(node: Node, *names: str) -> float:
         value = node.attributes.get(name)
         if isinstance(value, (int, float)) and np.isfinite(value):
             return float(value)
-        if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 19:
+        if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 19:
             return float(value)
     return 0.0
 

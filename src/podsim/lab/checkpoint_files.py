@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import CheckpointError
+from podsim.foreign_files import read_bytes
 from podsim.lab.places import first_line, flush
 
 FORMAT, VERSION = "podsim-checkpoint", 1
@@ -220,8 +221,9 @@ def _wrong(path: Path, name: str, size: int, digest: str) -> str:
 def _read(folder: Path, step: int) -> Checkpoint:
     """A checkpoint from its manifest; CheckpointError where that is none."""
     try:
-        with (folder / MANIFEST).open("rb") as file:
-            body = json.loads(file.read(_LARGEST))
+        if not (folder / MANIFEST).exists():
+            raise CheckpointError(f"{MANIFEST} is missing")
+        body = json.loads(read_bytes(folder / MANIFEST, most=_LARGEST, error=CheckpointError))
         said = body.pop("sha256")
         if (body["format"], body["version"]) != (FORMAT, VERSION):
             raise CheckpointError(
@@ -231,10 +233,6 @@ def _read(folder: Path, step: int) -> Checkpoint:
         files = {name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in body["files"].items()}
         if said != _digest_of(body) or body["step"] != step:
             raise CheckpointError(f"{MANIFEST} is not as it was written")
-    except FileNotFoundError:
-        raise CheckpointError(f"{MANIFEST} is missing") from None
-    except OSError as problem:
-        raise CheckpointError(f"{MANIFEST} cannot be read: {problem.strerror or problem}") from None
     except CheckpointError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

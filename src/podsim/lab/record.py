@@ -11,7 +11,6 @@ that it could not read is version 2.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from podsim.errors import LabError, unknown_name
+from podsim.foreign_files import finite, read_start, read_text
 from podsim.results.lab import Emulated, MeasuredCollectives, MeasuredRanks
 from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
 from podsim.results.served_real import MeasuredServing
@@ -81,23 +81,14 @@ def write_run(path: Path, run: Run) -> None:
 
 def is_run(path: Path) -> bool:
     """Whether a file begins as a run does."""
-    with path.open("rb") as file:
-        return f'"{FORMAT}"'.encode() in file.read(200)
+    return f'"{FORMAT}"'.encode() in read_start(path, 200)
 
 
 def read_run(path: Path) -> Run:
     """A run from its file. Raises LabError for a file that is none, naming the line and what is wrong with it."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST + 1)
-    except (OSError, ValueError) as problem:
-        raise LabError(
-            f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}"
-        ) from None
-    if len(data) > _MOST:
-        raise LabError(f"{path.name}: larger than 64 MiB; no run is")
+    text = read_text(path, most=_MOST, error=LabError, hint="no run is", is_lenient=True)
     objects = []
-    for number, line in enumerate(data.decode("utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -163,7 +154,8 @@ def _made(kind: Any, told: Any, where: str) -> Any:
     for name, field in known.items():
         if name in told:
             value: Any = tuple(told[name]) if isinstance(told[name], list) else told[name]
-            values[name] = float(value) if types[name] is float and _is(value, int) else value
+            is_whole = types[name] is float and _is(value, int)
+            values[name] = finite(value) if is_whole else value
             if not _is(values[name], types[name]):
                 problems.append(f"{name} is {str(value)[:40]!r}")
         elif field.default is MISSING and field.default_factory is MISSING:
@@ -187,4 +179,4 @@ def _is(value: Any, wanted: Any) -> bool:
         return all(_is(item, inner[0]) for item in value)
     if plain_type is Mapping:
         return all(isinstance(key, str) and _is(item, inner[1]) for key, item in value.items())
-    return not isinstance(value, (int, float)) or (math.isfinite(value) and value >= 0)
+    return not isinstance(value, (int, float)) or (0 <= value < 1 << 1000)

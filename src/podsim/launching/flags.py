@@ -33,7 +33,7 @@ class Flags:
         text = self.word(*names)
         if text is None:
             return None
-        if text.isascii() and text.lstrip("-").isdecimal() and len(text) < 16 and int(text) >= least:
+        if text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 16 and int(text) >= least:
             return int(text)
         hint = "; its value is not set in the script" if "$" in text else ""
         self.problems.append(f"--{self._name(names)} {text[:60]!r} is no whole number from {least}{hint}")

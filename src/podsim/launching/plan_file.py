@@ -185,8 +185,10 @@ def _checked(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     """The values, if each has the kind of its option; PodsimError names all that have not."""
     problems = []
     for name, value in values.items():
-        known = _FIELDS.get(name) or _JOB[name]
-        if type(value) not in known.kinds and value is not None:
+        known = _FIELDS.get(name) or _JOB.get(name)
+        if known is None:
+            problems.append(unknown_name("field", str(name)[:40], [*_FIELDS, *_JOB]))
+        elif type(value) not in known.kinds and value is not None:
             problems.append(f"{name}={shown(value)} must be {known.kind_names}")
     if problems:
         raise PodsimError(f"{_name(path)}: {'; '.join(problems)}")

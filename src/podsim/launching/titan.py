@@ -202,6 +202,6 @@ def read_overrides(words: Sequence[str], context: Context) -> Reading | None:
 
 
 def _typed(word: str) -> Any:
-    if word.lstrip("-").isdecimal() and len(word) < 16:
+    if word.isascii() and word.removeprefix("-").isdecimal() and len(word) < 16:
         return int(word)
     return {"true": True, "false": False}.get(word.lower(), word)

@@ -107,6 +107,8 @@ def read_metrics(path: Path, names: Collection[str] | None = None) -> dict[str, 
     """
     try:
         size = path.stat().st_size
+        if not path.is_file():
+            raise PodsimError(f"{path.name}: cannot be read: no regular file; give the dump of an exporter")
         if size > _LARGEST:
             raise PodsimError(f"{path.name}: larger than {_LARGEST >> 30} GiB; give a shorter dump")
         with path.open("rb") as file:

@@ -32,20 +32,13 @@ def read_prometheus(
         window = f"{1000 * step - 1:.0f}ms"  # older servers count both ends of a window
         query = {"query": f"last_over_time({name}[{window}])", "start": start, "end": end, "step": step}
         answer = _asked(parts, query)
-        made = [
-            Series(
-                labels={key: value for key, value in each["metric"].items() if key != "__name__"},
-                times=[float(time) for time, _ in each["values"]], values=[float(value) for _, value in each["values"]],
-            )
-            for each in answer["data"]["result"]
-        ]  # fmt: skip
-        if made:
-            series[name] = made
+        if answer:
+            series[name] = answer
     return series
 
 
-def _asked(parts: SplitResult, query: Mapping[str, Any]) -> Any:
-    """The answer of the server to one query over time."""
+def _asked(parts: SplitResult, query: Mapping[str, Any]) -> list[Series]:
+    """The series of the server's answer to one query over time."""
     server = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
     url = f"{server}{quote(parts.path.rstrip('/'))}/api/v1/query_range"
     request = Request(url, data=urlencode(query).encode())
@@ -59,12 +52,22 @@ def _asked(parts: SplitResult, query: Mapping[str, Any]) -> Any:
             raise PodsimError(f"{server}: its answer is larger than 1 GiB; take a shorter --window")
         answer = json.loads(data)
         if answer["status"] == "success" and answer["data"]["resultType"] == "matrix":
-            return answer
+            return [_series(each) for each in answer["data"]["result"]]
         reason = "it is no Prometheus"
     except HTTPError as problem:
         reason = f"it answered {problem.code} {problem.reason}"
     except (URLError, OSError) as problem:
         reason = str(getattr(problem, "reason", problem))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         reason = "its answer is not that of Prometheus"
     raise PodsimError(f"--prometheus {server}: {reason[:160]}")
+
+
+def _series(told: Mapping[str, Any]) -> Series:
+    """One series of an answer. Raises TypeError, KeyError or ValueError for another value."""
+    if not isinstance(told["metric"], dict) or not all(isinstance(each, list) for each in told["values"]):
+        raise TypeError
+    return Series(
+        labels={key: str(value) for key, value in told["metric"].items() if key != "__name__"},
+        times=[float(time) for time, _ in told["values"]], values=[float(value) for _, value in told["values"]],
+    )  # fmt: skip

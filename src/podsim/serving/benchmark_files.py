@@ -5,8 +5,6 @@ It reads JSON, JSON lines and CSV of vLLM, SGLang, genai-perf, aiperf and trtllm
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import TableError
-from podsim.foreign_files import read_text
+from podsim.foreign_files import csv_lines, read_start, read_text
 from podsim.results.benchmarked import ServerBenchmark
 from podsim.serving.benchmark_forms import (
     FORMS,
@@ -55,7 +53,7 @@ def read_benchmarks(path: str | Path) -> tuple[ServerBenchmark, ...]:
     if is_summary(text):
         return _measured((read_summary(text, path),), path.name)
     if text[:7].lower() == "metric,":
-        rows = csv.reader(io.StringIO(text[: 1 << 22]))
+        rows = csv_lines(text[: 1 << 22], name=path.name, error=TableError)
         return _measured((read_metric_cells(rows, path.name),), path.name)
     objects = _objects(text, path.name)
     profiled = [each for each in objects if all(key in each for key in _PROFILED)]
@@ -76,13 +74,7 @@ def read_requests(
     Raises TableError for a file of no known kind, or one without the time of each request.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            start = file.read(1 << 16)
-    except (OSError, ValueError) as problem:
-        raise TableError(
-            f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}"
-        ) from None
+    start = read_start(path, 1 << 16)
     head = start.decode("utf-8", errors="replace")
     if is_trace(head) or start[:2] == b"\x1f\x8b" or not is_benchmark(head):
         return read_request_trace(path, progress=progress)
@@ -216,6 +208,11 @@ def _request_table(columns: tuple[Floats, Floats, Floats], name: str) -> tuple[R
     """The requests of a run in the order of their start; those without an answer count as one token."""
     order = np.argsort(columns[0], kind="stable")
     start, inputs, outputs = (each[order] for each in columns)
+    if not all(
+        np.isfinite(each).all() and np.abs(each).max(initial=0.0) < 1 << 53
+        for each in (start, inputs, outputs)
+    ):
+        raise TableError(f"{name}: starts and lengths of requests must be numbers below 2^53")
     empty = int(np.count_nonzero(outputs < 1))
     table = RequestTable(
         arrival=start - start[0], input_tokens=np.maximum(inputs, 1).astype(np.int64),

@@ -6,8 +6,6 @@ to the first token, or both. Columns are those of COLUMNS; unknown ones are kept
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -15,7 +13,7 @@ from pathlib import Path
 
 from podsim.accuracy.score import assess
 from podsim.errors import PodsimError, TableError
-from podsim.foreign_files import read_text
+from podsim.foreign_files import csv_table, read_text
 from podsim.options.serving_options import ServeOptions
 from podsim.results.comparison import ComparedRow, Comparison
 from podsim.serving.language_setup import read_language_setup
@@ -75,14 +73,14 @@ def compare_serving(text: str, name: str) -> tuple[Comparison, ...]:
 
 
 def _rows(text: str, name: str) -> Iterator[dict[str, str]]:
-    reader = csv.DictReader(io.StringIO(text))
-    missing = [column for column in _NEEDED if column not in (reader.fieldnames or ())]
+    header, table = csv_table(text, name=name, error=TableError)
+    missing = [column for column in _NEEDED if column not in header]
     if missing:
         raise TableError(f"{name}: column {missing[0]} is missing; rows of serving have {', '.join(COLUMNS)}")
-    for number, cells in enumerate(reader, 1):
+    for number, cells in enumerate(table, 1):
         if number > _MOST_ROWS:
             raise TableError(f"{name}: more than {_MOST_ROWS:,} rows")
-        row = {column: (cells.get(column) or "").strip() for column in COLUMNS}
+        row = {column: cells.get(column, "") for column in COLUMNS}
         yield row | {"id": row["id"] or f"{name}-{number:04d}", "role": row["role"] or "test"}
 
 

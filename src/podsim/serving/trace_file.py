@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TableError
+from podsim.foreign_files import opened, read_start
 from podsim.native import CFunction, c_function
 from podsim.serving.load.request_table import LONGEST, MOST, RequestTable
 
@@ -154,9 +155,8 @@ def read_request_trace(
 
 
 def _opened(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
+    is_packed = read_start(path, 2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path)) if is_packed else opened(path)
 
 
 def _form(start: bytes, name: str) -> _Form:

@@ -23,7 +23,7 @@ from pickletools import genops
 from typing import Any
 
 from podsim.errors import TimelineError
-from podsim.foreign_files import read_bytes, read_json
+from podsim.foreign_files import finite, read_bytes, read_json
 from podsim.results.telemetry import PortRow, Telemetry
 from podsim.timeline.kineto_kinds import COLLECTIVES, kind_of
 from podsim.timeline.kineto_read import read_profile
@@ -101,10 +101,8 @@ def _ports_of(text: str, stem: str) -> Reading:
                 and "dev" in entry
                 and (entry.get("root") or entry.get("parent") is None)
             ):
-                ports[str(entry["dev"])] = {
-                    "out": float(entry.get("bytes", 0)), "errors": float(entry.get("drops", 0)),
-                    "waiting": float(entry.get("qlen", 0)),
-                }  # fmt: skip
+                counts = {"out": "bytes", "errors": "drops", "waiting": "qlen"}
+                ports[str(entry["dev"])] = {kind: _number(stem, entry, key) for kind, key in counts.items()}
         return ports
     for match in _QDISC.finditer(text):
         ports[match["dev"]] = {
@@ -162,7 +160,7 @@ def _rank_row(file: Path, data: bytes, number: int) -> PortRow:
             for work in profile.work or profile.ops
             if kind_of(work.name) in COLLECTIVES
         ]
-        rank, missed = int(profile.header.get("distributedInfo", {}).get("rank", rank)), 0
+        rank, missed = profile.whole("rank", rank), 0
     if not spans:
         raise TimelineError(f"{file.name}: no counters, and no collectives either; see podsim why --help")
     spans.sort()
@@ -180,11 +178,20 @@ def _recorder_spans(name: str, dump: Any) -> tuple[list[tuple[float, float]], in
     for entry in entries:
         if not isinstance(entry, Mapping) or entry.get("is_p2p"):
             continue
-        begin = float(entry.get("time_created_ns") or 0) / 1e9
-        end = float(entry.get("time_discovered_completed_ns") or 0) / 1e9
+        begin = _number(name, entry, "time_created_ns") / 1e9
+        end = _number(name, entry, "time_discovered_completed_ns") / 1e9
         spans.append((begin, max(end, begin)))
-        last = max(last, int(entry.get("collective_seq_id") or 0))
+        last = max(last, int(_number(name, entry, "collective_seq_id")))
     return spans, last
+
+
+def _number(name: str, entry: Mapping[str, Any], key: str) -> float:
+    """A number of an object, below 2^63; TimelineError for another value."""
+    value = entry.get(key)
+    number = 0.0 if value is None else finite(value)
+    if number is None or abs(number) >= 1 << 63:
+        raise TimelineError(f"{name}: {key}={str(value)[:40]} is no number below 2^63")
+    return number
 
 
 def _aligned(laps: Sequence[PortRow]) -> Iterator[PortRow]:

@@ -258,10 +258,9 @@ def _make_step(
         share = unknown / float((end - start).sum())
         text = f"no rule of names knows kernels of {share * 100:.0f} % of the busy time: {', '.join(odd)}"
         warnings.append(text)
-    distributed = profile.header.get("distributedInfo") or {}
     return MeasuredStep(
-        source=name, device=_device(profile), rank=int(distributed.get("rank", 0)),
-        ranks=int(distributed.get("world_size", 1)), steps=steps.names,
+        source=name, device=_device(profile), rank=profile.whole("rank", 0),
+        ranks=profile.whole("world_size", 1), steps=steps.names,
         step_times=tuple(lengths.tolist()), step_time=float(lengths.mean()),
         kinds=_kinds(timeline, kinds, np.array(groups), arithmetic, many),
         arithmetic=covered_seconds(start[arithmetic], end[arithmetic]) / many,

@@ -63,6 +63,12 @@ class Profile:
     events: int = 0
     header: dict[str, Any] = field(default_factory=dict)
 
+    def whole(self, key: str, default: int) -> int:
+        """A number that the file states of its process group; the default where it states none."""
+        group = self.header.get("distributedInfo")
+        value = group.get(key) if isinstance(group, dict) else None
+        return default if value is None else _number(value)
+
 
 def read_profile(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Profile:
     """The content of a profile. Raises TimelineError on a file that cannot be read or whose events break the format."""
@@ -130,6 +136,6 @@ def _annotation(profile: Profile, kind: str, name: str, start: float, end: float
 def _number(value: Any) -> int:
     """A whole number, also from text such as "stream 7"; -1 if there is none."""
     if isinstance(value, (int, float)):
-        return int(value)
-    digits = re.search(r"-?\d+", str(value))
+        return int(value) if abs(value) < 1 << 62 else -1
+    digits = re.search(r"-?\d{1,18}", str(value))
     return int(digits[0]) if digits else -1

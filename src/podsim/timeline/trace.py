@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.foreign_files import finite
 from podsim.results.timeline import Counter, Timeline
 from podsim.timeline.trace_collect import Collected
 from podsim.timeline.trace_events import read_events
@@ -153,5 +154,4 @@ def read_chrome(path: str | Path, progress: Callable[[int, int], None] | None = 
 
 def _event_seconds(event: Mapping[str, Any], key: str) -> float:
     """Seconds of a time in microseconds."""
-    value = event.get(key, 0.0)
-    return float(value) / 1e6
+    return (finite(event.get(key, 0.0)) or 0.0) / 1e6

@@ -13,13 +13,23 @@ import re
 from collections.abc import Callable, Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, NoReturn
 
 from podsim.errors import TimelineError
-from podsim.foreign_files import read_bytes
+from podsim.foreign_files import finite, read_bytes
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _AHEAD = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_constant)
+_NAMED = (str, int, float, NoneType)
+"""the types of a process or a thread"""
 _LARGEST = 2_000_000_000
 """B. The largest trace, unpacked."""
 _TAIL = 24
@@ -80,7 +90,7 @@ def _object(
     progress: Callable[[int, int], None] | None,
 ) -> tuple[dict[str, Any], bool]:
     """The keys of the outer object but for its events, and whether it has any."""
-    decode = json.JSONDecoder().raw_decode
+    decode = _DECODER.raw_decode
     header: dict[str, Any] = {}
     has_events = False
     position = _space(text, position + 1)
@@ -101,9 +111,20 @@ def _object(
             match = _AHEAD.match(text, position)
             assert match is not None
             position = match.end()
-    except json.JSONDecodeError as problem:
-        raise _unreadable(text, problem.pos, name, problem.msg) from None
+    except (ValueError, RecursionError) as problem:
+        raise _broken(text, name, problem) from None
     return header, has_events
+
+
+def _is_event(event: Mapping[str, Any]) -> bool:
+    """Whether the values that every reader of events takes have their types."""
+    return (
+        isinstance(event.get("args") or {}, dict)
+        and isinstance(event.get("pid", 0), _NAMED)
+        and isinstance(event.get("tid", 0), _NAMED)
+        and finite(event.get("ts", 0)) is not None
+        and finite(event.get("dur", 0)) is not None
+    )
 
 
 def _array(
@@ -116,26 +137,42 @@ def _array(
     inner: bool = False,
 ) -> int:
     """Read the array that opens at a position; the position after it."""
-    decode, ahead = json.JSONDecoder().raw_decode, _AHEAD.match
+    decode, ahead = _DECODER.raw_decode, _AHEAD.match
     count = 0
     position = _space(text, position + 1)
     try:
         while (first := text[position : position + 1]) == "{":
             event, position = decode(text, position)
-            each(event)
             count += 1
+            if not _is_event(event):
+                raise TimelineError(
+                    f"{name}: event {count:,} is no event of a profiler: {str(event)[:120]}; args is an object, ts and "
+                    "dur are numbers, pid and tid are numbers or texts"
+                )
+            each(event)
             match = ahead(text, position)
             assert match is not None
             position = match.end()
             if progress is not None and count % 8192 == 0:
                 progress(position, len(text))
-    except json.JSONDecodeError as problem:
-        raise _unreadable(text, problem.pos, name, f"event {count + 1:,}: {problem.msg}") from None
+    except (ValueError, RecursionError) as problem:
+        raise _broken(text, name, problem, f"event {count + 1:,}: ") from None
     if first == "]":
         return position + 1
     if first == "" and not inner and count:
         return position  # the format lets a crashed program leave an array open
     raise _unreadable(text, position, name, f"after event {count:,}")
+
+
+def _broken(text: str, name: str, problem: Exception, where: str = "") -> Exception:
+    """The error for a text that the decoder refused; an error of a reader as it is."""
+    if isinstance(problem, TimelineError):
+        return problem
+    if isinstance(problem, json.JSONDecodeError):
+        return _unreadable(text, problem.pos, name, f"{where}{problem.msg}")
+    return TimelineError(
+        f"{name}: {where}{'JSON nested too deeply' if isinstance(problem, RecursionError) else problem}"
+    )
 
 
 def _unreadable(text: str, position: int, name: str, what: str) -> TimelineError:

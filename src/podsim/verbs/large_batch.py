@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
-from podsim.foreign_files import read_text
+from podsim.foreign_files import csv_table, finite, read_text
 from podsim.learning.batch_critical import BatchLaw, fit_batch_law, published_rows
 from podsim.learning.batch_noise import noise_of_run
 from podsim.learning.batch_rules import RULE_OF, noisy_rate, scaled_rate
@@ -145,18 +144,16 @@ def _published_steps(name: str) -> Measured:
 def _read_table(path: Path) -> Measured:
     """A CSV with columns batch and steps. Raises PodsimError for a file that is none."""
     text = read_text(path, most=_MOST, error=PodsimError, hint="a table of batches is small", is_lenient=True)
-    reader = csv.DictReader(text.splitlines())
-    heads = {(head or "").strip().lower(): head for head in reader.fieldnames or ()}
+    columns, rows = csv_table(text, name=path.name, error=PodsimError)
+    heads = {head.lower(): head for head in columns}
     names = {
         kind: next((heads[word] for word in words if word in heads), None) for kind, words in _COLUMNS.items()
     }
     if missing := [kind for kind, head in names.items() if head is None]:
         raise PodsimError(f"{path.name}: no column {' and '.join(missing)}; its head must say batch,steps")
-    pairs = []
-    try:
-        pairs = [tuple(float(row[names[kind]]) for kind in ("batch", "steps")) for row in reader]
-    except (ValueError, TypeError, csv.Error) as problem:
-        raise PodsimError(f"{path.name}: row {len(pairs) + 1} holds no two numbers ({problem})") from None
+    pairs = [tuple(finite(row[str(names[kind])]) for kind in ("batch", "steps")) for row in rows]
+    if wrong := [number for number, pair in enumerate(pairs, 1) if None in pair]:
+        raise PodsimError(f"{path.name}: row {wrong[0]} holds no two numbers")
     batches, steps = zip(*pairs, strict=True) if pairs else ((), ())
     return Measured(path.name, "the table's target", batches, steps, ("calibrate",) * len(pairs))
 

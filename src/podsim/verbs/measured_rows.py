@@ -13,6 +13,7 @@ from pathlib import Path
 from podsim.accuracy.nccl_tests import gpu_name, make_rows, read_any
 from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError, TableError
+from podsim.foreign_files import read_start
 from podsim.lab.record import read_run
 from podsim.results.lab import MeasuredCollectives
 from podsim.results.trained import MeasuredTraining
@@ -23,6 +24,12 @@ _START = re.compile(rb'\s*\{[^\n]*"format"\s*:\s*"podsim-run"')
 _HEAD = 4096
 _COLLECTIVES = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
 """Name of a collective in the lab -> its name in tables, if an underscore for the dash is not enough."""
+_CELLS = {
+    "tp": "tp", "pp": "pp", "dp": "dp", "virtual_stages": "virtual_pp", "micro_batch": "micro_batch",
+    "global_batch": "global_batch", "precision": "precision", "recompute": "recompute",
+}  # fmt: skip
+"""Field of a plan -> its column of tables."""
+_PLANNED = (*_CELLS, "zero", "shard", "sequence_parallel")
 _ZERO = ("", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 _ERA = "pytorch-eager"
 """The software entry of `podsim train`."""
@@ -31,12 +38,7 @@ _ERA = "pytorch-eager"
 def read_measured(path: str | Path) -> Rows:
     """Rows of a file of measurements; TableError if it holds none that fit a table."""
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            ours = _START.match(file.read(_HEAD)) is not None
-    except OSError:
-        ours = False
-    if not ours:
+    if _START.match(read_start(path, _HEAD)) is None:
         return read_any(path)
 
     run = read_run(path)
@@ -85,11 +87,15 @@ def _training(run: MeasuredTraining, path: Path) -> Rows:
             "all-reduce, on real links"
         )
     plan, device = run.plan, gpu_name(run.device)
-    memory = re.search(r"(\d+)GB", device)
+    memory = re.search(r"(\d{1,6})GB", device)
+    if lacking := [name for name in _PLANNED if name not in plan]:
+        raise TableError(
+            f"{path.name}: its plan lacks {', '.join(lacking)}, which every run of podsim train has"
+        )
+    if plan["zero"] not in range(len(_ZERO)):
+        raise TableError(f"{path.name}: zero={str(plan['zero'])[:40]}: its plan has no such stage, 0 to 3")
     zero = _ZERO[int(plan["zero"])] + (f" GROUP={plan['shard']}" if plan["shard"] else "")
-    names = {"tp": "tp", "pp": "pp", "dp": "dp", "virtual_pp": "virtual_stages", "micro_batch": "micro_batch",
-             "global_batch": "global_batch", "precision": "precision", "recompute": "recompute"}  # fmt: skip
-    cells = {column: str(plan[name]) for column, name in names.items()} | {
+    cells = {column: str(plan[name]) for name, column in _CELLS.items()} | {
         "id": path.stem, "source": path.name, "year": run.started[:4], "model": run.model, "seq_len": str(run.sequence),
         "gpu": device, "gpu_mem_gb": memory[1] if memory else "", "n_gpus": str(run.ranks),
         "zero_stage_or_fsdp": zero, "seq_parallel": "yes" if plan["sequence_parallel"] else "no", "framework": _ERA,

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from podsim.errors import ModelError, PodsimError
+from podsim.foreign_files import read_start
 from podsim.graphs.inference import (
     PRODUCTS,
     Engine,
@@ -67,11 +68,7 @@ def _is_graph_file(model: str) -> bool:
     path = Path(model)
     if path.suffix != ".json":
         return False
-    try:
-        with path.open(encoding="utf-8") as file:
-            return '"podsim_graph"' in file.read(4096)
-    except (OSError, UnicodeDecodeError):
-        return False
+    return b'"podsim_graph"' in read_start(path)
 
 
 def graph_of_options(options: ServeOptions) -> ServedGraph:

@@ -9,6 +9,7 @@ from typing import Any
 
 from podsim.accuracy.price_engines import engine_gpu
 from podsim.errors import PodsimError
+from podsim.foreign_files import read_start
 from podsim.options.serving_options import ServeOptions
 from podsim.results.benchmarked import LATENCIES, RATES, ServerBenchmark
 from podsim.results.compared_server import ComparedFigure, ComparedRun, ComparedServer
@@ -38,11 +39,7 @@ _FORMATS = {
 
 def is_benchmark_file(path: Path) -> bool:
     """Whether a file looks like the result of a benchmark of servers."""
-    try:
-        with path.open("rb") as file:
-            return is_benchmark(file.read(1 << 16).decode("utf-8", errors="replace"))
-    except (OSError, ValueError):
-        return False
+    return is_benchmark(read_start(path, 1 << 16).decode("utf-8", errors="replace"))
 
 
 def serve_measured(path: Path, options: ServeOptions) -> ComparedServer:

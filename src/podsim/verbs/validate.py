@@ -16,6 +16,7 @@ from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
 from podsim.accuracy.score import assess
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
+from podsim.foreign_files import read_start
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
 from podsim.results.comparison import Comparison, Verdict
@@ -122,11 +123,7 @@ def _own_comparisons(path: Path, on: str) -> list[Comparison]:
 
 def _start_of(path: Path) -> str:
     """The first line of a file, "" where there is none."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4096).decode("utf-8", "replace")
-    except OSError:
-        return ""
+    return read_start(path).decode("utf-8", "replace")
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:

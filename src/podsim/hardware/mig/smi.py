@@ -17,9 +17,13 @@ from podsim.hardware.mig.layouts import Instance, Layout, problems_of
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile, slicings
 
 _GPU = re.compile(r"^GPU (\d+): (.+?)(?: \(UUID: (GPU-[0-9a-zA-Z-]+)\))?$")
-_DEVICE = re.compile(r"^MIG (?:(\d+)c\.)?(\S+)\s+Device\s+(\d+):(?: \(UUID: (MIG-[0-9a-zA-Z/-]+)\))?$")
-_INSTANCE = re.compile(r"^\|\s*(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)\s*\|$")
-_PLACES = re.compile(r"^GPU\s+(\d+)\s+Profile ID\s+(\d+)\s+Placements?\s*:\s*\{([\d,\s]*)\}\s*:\s*(\d+)$")
+_DEVICE = re.compile(
+    r"^MIG (?:(\d{1,9})c\.)?(\S+)\s+Device\s+(\d{1,9}):(?: \(UUID: (MIG-[0-9a-zA-Z/-]+)\))?$"
+)
+_INSTANCE = re.compile(r"^\|\s*(\d{1,9})\s+MIG (\S+)\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}):(\d{1,9})\s*\|$")
+_PLACES = re.compile(
+    r"^GPU\s+(\d{1,9})\s+Profile ID\s+(\d{1,9})\s+Placements?\s*:\s*\{([\d,\s]{0,99})\}\s*:\s*(\d{1,9})$"
+)
 _QUIET = re.compile(
     r"^[-+=|\s]*$|GPU instances:|GPU\s+Name|^\|\s*ID\s+ID|No GPU instances found|No MIG-enabled devices found|"
     r"^\|\s+(?:Profile|ID|Instance|Placement|Start:Size)[\w\s:]*\|$"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import re
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import numpy as np
 
 from podsim.embeddings.clicks import Clicks
 from podsim.errors import LabError
-from podsim.foreign_files import read_bytes
+from podsim.foreign_files import csv_lines, read_bytes, read_parquet
 
 _LARGEST = 512 << 20
 _MOST = 10_000_000
@@ -57,9 +54,10 @@ def _number(column: str) -> int:
 
 def _csv_columns(data: bytes, name: str) -> Mapping[str, Sequence[Any]]:
     try:
-        head, *lines = csv.reader(io.StringIO(data.decode("utf-8-sig")))
-    except (UnicodeDecodeError, csv.Error, ValueError) as problem:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
         raise LabError(f"{name}: no CSV with a line of names: {str(problem)[:80]}") from None
+    head, *lines = csv_lines(text, name=name, error=LabError) if text.strip() else [[]]
     short = next((number for number, line in enumerate(lines, 2) if len(line) != len(head)), None)
     if short:
         raise LabError(f"{name}: line {short} has another number of cells than the first line")
@@ -67,18 +65,7 @@ def _csv_columns(data: bytes, name: str) -> Mapping[str, Sequence[Any]]:
 
 
 def _parquet_columns(data: bytes, name: str) -> Mapping[str, Sequence[Any]]:
-    try:
-        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise LabError(f"{name}: Parquet needs pyarrow: pip install 'podsim[study]', or write CSV") from None
-    try:
-        file = parquet.ParquetFile(io.BytesIO(data))
-        if file.metadata.num_rows > _MOST:
-            raise LabError(f"{name}: {file.metadata.num_rows:,} samples; at most {_MOST:,} are read")
-        columns: dict[str, Any] = file.read().to_pydict()
-    except pyarrow.ArrowException as problem:
-        raise LabError(f"{name} is no Parquet file: {' '.join(str(problem).split())[:120]}") from None
-    return columns
+    return read_parquet(data, name=name, error=LabError, most=_MOST, otherwise="write CSV")
 
 
 def _floats(cells: Sequence[Any], what: str) -> Any:

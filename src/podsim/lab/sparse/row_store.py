@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,12 +20,17 @@ import numpy as np
 import numpy.typing as npt
 
 from podsim.errors import LabError
+from podsim.foreign_files import opened, unpacked
 from podsim.whole_files import write_whole
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 _RANGE = 0.05
 """factor. The largest magnitude of an initial weight of a table."""
+_DAMAGED = (
+    OSError, ValueError, KeyError, IndexError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""what NumPy raises for a part of a checkpoint that is none"""
 _MASK = (1 << 64) - 1
 
 
@@ -205,9 +211,13 @@ class RowStore:
         """Take this server's rows of a checkpoint, of as many servers as it was. Raises LabError for a damaged file."""
         for path in paths:
             try:
-                with np.load(path, allow_pickle=False) as held:
-                    self._restore(held)
-            except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile, EOFError) as problem:
+                with opened(path) as file, zipfile.ZipFile(file) as packed:
+                    held = sum(entry.file_size for entry in packed.infolist())
+                    if held > unpacked(path.stat().st_size, held):
+                        raise ValueError(f"{held:,} bytes when unpacked")
+                with np.load(path, allow_pickle=False) as arrays:
+                    self._restore(arrays)
+            except _DAMAGED as problem:
                 raise LabError(f"{path}: no whole part of a checkpoint: {str(problem)[:120]}") from None
 
     def _restore(self, held: Mapping[str, Any]) -> None:

@@ -249,6 +249,7 @@ def checkpoint_step(folder: Path, rows: Sequence[int], width: int) -> int:
         not isinstance(manifest, dict)
         or manifest.get("format") != _FORMAT
         or type(manifest.get("step")) is not int
+        or not isinstance(manifest.get("files", []), list)
     ):
         raise LabError(f"{path}: no manifest of podsim measure tables")
     if manifest.get("rows") != list(rows) or manifest.get("width") != width:

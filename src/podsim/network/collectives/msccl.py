@@ -224,7 +224,9 @@ def _number(element: Xml.Element, key: str, default: int | None = None) -> int:
     try:
         return int(text or "")
     except ValueError:
-        raise TableError(f"MSCCL: <{element.tag}> has {key}={text!r}; a whole number is needed") from None
+        raise TableError(
+            f"MSCCL: <{element.tag}> has {key}={(text or '')[:40]!r}; a whole number is needed"
+        ) from None
 
 
 def _parse(text: str) -> Xml.Element:
