@@ -36,6 +36,8 @@ import pytest
 from hypothesis import Phase, settings
 from mutant_operators import Mutant, mutants
 
+from podsim.native import load_library
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "podsim"
 ROOMS = ("units.py", "training", "network", "kernels", "accuracy")
@@ -90,7 +92,7 @@ def map_tests(items: list[pytest.Item], path: Path) -> None:
     import coverage
 
     for item, following in itertools.zip_longest(items, items[1:]):
-        files = [f"{SOURCE}/{room}*" for room in ROOMS]
+        files = [f"{SOURCE}/{room}{rest}" for room in ROOMS for rest in ("", "/**")]
         tracer = coverage.Coverage(data_file=None, config_file=False, include=files)
         tracer.set_option("run:disable_warnings", ["no-data-collected"])
         start = time.process_time()
@@ -279,6 +281,7 @@ def main() -> None:
     asked = parser.parse_args()
     os.chdir(ROOT)
     everything, work = population(), asked.work.resolve()
+    load_library()  # which each process would compile for itself
     ranked = sorted(everything, key=lambda key: hashlib.sha256(f"{asked.seed} {key}".encode()).digest())
     groups = {f"sample of seed {asked.seed}": ranked[: asked.sample]}
     groups |= {file: [key for key, mutant in everything.items() if mutant.path == file] for file in asked.all}

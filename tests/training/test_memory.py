@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import Cluster
-from podsim.training.memory import activation_table, micro_batches_in_flight, weight_table
+from podsim.training.memory import (
+    activation_table,
+    micro_batches_in_flight,
+    usable_bytes,
+    weight_copies,
+    weight_table,
+)
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
@@ -152,3 +160,52 @@ def test_a_rank_has_a_head_of_keys_and_values_at_least(selene: Cluster) -> None:
     norms = 2 * 8192
     assert layer_K[1] == pytest.approx((layer_K[0] - norms) / 8 + norms)
     assert layer_K[2] == pytest.approx((layer_K[0] - norms) / 16 + norms + 128 * 8192)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "change", "bytes_"),
+    [
+        ("a100-sxm4-80gb", {}, 80 * GIB),  # a data sheet's gigabytes are binary
+        ("a100-sxm4-80gb", {"fraction": 0.5, "memory": 39.5 * GIB}, 39.5 * GIB),
+        ("a100-sxm4-80gb", {"architecture": "cpu", "memory": 1e9}, 1e9),
+    ],
+)
+@pytest.mark.parametrize("room", [0.0, 0.25])
+def test_what_a_plan_may_need(gpu: str, change: dict[str, Any], bytes_: float, room: float) -> None:
+    software = replace(load_software("megatron-core"), head_room=room)
+    assert usable_bytes(replace(load_gpu(gpu), **change), software) == pytest.approx(
+        bytes_ * (1 - room), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "homes", "versions"),
+    [
+        ("1f1b", None, None),
+        ("dualpipe", [2, 2, 2, 2], [1, 1, 1, 1]),
+        ("pipedream", [1, 1, 1, 1], [4, 3, 2, 1]),  # rank r has p - r micro-batches in flight
+        ("pipedream-2bw", [1, 1, 1, 1], [2, 2, 2, 2]),
+    ],
+)
+def test_copies_of_weights_by_schedule(
+    schedule: str, homes: list[int] | None, versions: list[int] | None
+) -> None:
+    plan = Plan(pp=4, global_batch=16, schedule=schedule).arrays()
+    copies = weight_copies(plan, np.arange(4)[:, None])
+    shape = (4, 1)
+    found = None if copies is None else [np.broadcast_to(each, shape)[:, 0].tolist() for each in copies]
+    assert found == (None if homes is None else [homes, versions])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "held"),
+    [
+        ("1f1b", 1, [4, 3, 2, 1]),
+        ("gpipe", 1, [16, 16, 16, 16]),
+        # (2 (p - i - 1) + (v - 1) p + 1) / v, Narayanan et al. 2021
+        ("interleaved", 2, [5.5, 4.5, 3.5, 2.5]),
+    ],
+)
+def test_micro_batches_in_flight(schedule: str, chunks: int, held: list[float]) -> None:
+    plan = Plan(pp=4, virtual_stages=chunks, global_batch=16, schedule=schedule).arrays()
+    assert micro_batches_in_flight(plan, np.arange(4)[:, None])[:, 0].tolist() == held
