@@ -22,7 +22,6 @@ from __future__ import annotations
 import ctypes
 import stat
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -34,6 +33,7 @@ import numpy as np
 from podsim.c_compiler import CompileError, compile_library, compiler_commands, library_name
 from podsim.cache_folder import cache_folder, is_private
 from podsim.errors import NativeError
+from podsim.whole_files import scratch_folder
 
 PACKAGE = Path(__file__).parent
 Result = TypeVar("Result")
@@ -159,8 +159,8 @@ def load_library() -> ctypes.CDLL:
             return ctypes.CDLL(str(path))
         except OSError:
             pass  # a full disk, or a folder from which nothing may be loaded
-    with tempfile.TemporaryDirectory(prefix="podsim-") as aside:
-        path = Path(aside, name)
+    with scratch_folder() as aside:
+        path = aside / name
         _compile(path)
         return ctypes.CDLL(str(path))
 

@@ -27,8 +27,8 @@ CONFIG = {
 
 
 @pytest.fixture(scope="module")
-def client():
-    site = open_site(1, limit=20)
+def client(tmp_path_factory):
+    site = open_site(1, 20, tmp_path_factory.mktemp("site"))
     with TestClient(make_application(site), base_url="http://localhost") as opened:
         opened.get("/")
         yield opened
@@ -125,7 +125,7 @@ def test_files_that_are_no_config_are_refused(client, content):
     sent = client.post("/api/files?name=config.json", content=content).json()
     reply = client.post("/api/predict", json={"model": sent["file"], "on": "dgx-h100"})
     assert reply.status_code == 400
-    assert "podsim-visits" not in reply.text
+    assert "visits" not in reply.text
     client.delete(f"/api/files/{sent['file'].removeprefix('upload:')}")
 
 
@@ -160,8 +160,8 @@ def test_every_reply_forbids_inline_script(client):
         assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_question_past_its_limit_is_stopped_and_its_worker_replaced():
-    site = open_site(1, limit=0.05)
+def test_a_question_past_its_limit_is_stopped_and_its_worker_replaced(tmp_path):
+    site = open_site(1, 0.05, tmp_path)
     with TestClient(make_application(site), base_url="http://localhost") as opened:
         while not site.long._workers:
             opened.get("/api")
@@ -173,8 +173,8 @@ def test_a_question_past_its_limit_is_stopped_and_its_worker_replaced():
     assert site.long.restarts == 1
 
 
-def test_a_token_moves_from_the_address_into_a_cookie():
-    site = open_site(1, limit=5)
+def test_a_token_moves_from_the_address_into_a_cookie(tmp_path):
+    site = open_site(1, 5, tmp_path)
     guarded = make_application(site, host="0.0.0.0", token="secret")
     visitor = TestClient(guarded, base_url="http://pod.example", follow_redirects=False)
     assert visitor.get("/").status_code == 401

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from podsim.kernels.constants_file import constants_text
 from podsim.kernels.fit_host import Products, Streams, fit_line, fit_products, fit_streams, products_seconds
 from podsim.lab.inventory import Inventory
 from podsim.results.host import MeasuredHost, MeasuredKernel
+from podsim.whole_files import scratch_folder
 
 ERA = "pytorch-eager"
 _PARTS = {"norm": 5.0, "activation": 5.0, "residual": 6.0, "loss": 26.0}
@@ -194,8 +194,8 @@ def _beyond_caches(host: MeasuredHost, memory: Any, bandwidth: float) -> dict[st
 @contextmanager
 def _drafted(table: Mapping[str, Any]) -> Iterator[Path]:
     """The file of an entry that is not yet whole, to predict with."""
-    with tempfile.TemporaryDirectory(prefix="podsim-") as folder:
-        path = Path(folder, "draft.toml")
+    with scratch_folder() as folder:
+        path = folder / "draft.toml"
         path.write_text(dumped(table), "utf-8")
         yield path
 

@@ -8,16 +8,24 @@ Exit status: 0 yes, 1 no (does not fit, falls short), 2 misuse, 70 a bug of pods
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
+from contextlib import suppress
+from types import FrameType
 
-from podsim.cli.application import make_application
-from podsim.cli.late_import import load
+try:
+    from podsim.cli.application import make_application
+    from podsim.cli.late_import import load
+except KeyboardInterrupt:
+    raise SystemExit(130) from None
 
 __all__ = ["app", "main"]
 
 
 app = make_application()
+_heard: list[int] = []
+"""the signals that came"""
 
 
 def main() -> None:
@@ -27,19 +35,38 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without these characters shows "?", not a traceback
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
+    _listen()
     try:
         app()
     except SystemExit as end:
-        if (
-            end.code == 130
-        ):  # Python would still end by the signal if that came while a dataclass was being made
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(130)
-        raise
+        if end.code != 130 and not (_heard and end.code not in (0, 1)):
+            with suppress(ValueError):  # only the main thread may; from here on nothing needs to be stopped
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+            raise
+    except KeyboardInterrupt:
+        sys.stderr.write("\npodsim: interrupted\n")
     except Exception as error:
-        _report(error)
-        raise SystemExit(70) from None
+        if not _heard:  # an interrupted import may end as another error
+            _report(error)
+            raise SystemExit(70) from None
+    # Python would still end by the signal if that came while a dataclass was being made
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(130)
+
+
+def _listen() -> None:
+    """Let SIGTERM and SIGHUP end the command the way Ctrl-C does; what is ignored, as under nohup, stays so."""
+    with suppress(ValueError):  # only the main thread may
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, signal.SIGINT)
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(number, _stop)
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    _heard.append(number)
+    raise KeyboardInterrupt
 
 
 def _report(error: BaseException | None) -> None:

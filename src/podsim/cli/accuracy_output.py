@@ -14,6 +14,7 @@ from podsim.report.comparisons import render
 from podsim.report.pages import accuracy_page, page
 from podsim.report.screen import report_text
 from podsim.verbs.validate import UNKNOWN, validate
+from podsim.whole_files import write_whole
 
 _WIDTH = 140
 """columns that these tables need, whatever the terminal"""
@@ -34,10 +35,10 @@ def show_validation(answer: Any, output: ValidateOutput, options: Mapping[str, A
         _print(answer, output, report_text(sensitivity_report(answer), _WIDTH))
         return
     if output.html is not None:
-        output.html.write_text(page(answer.comparisons, answer.verdicts), "utf-8")
+        write_whole(output.html, page(answer.comparisons, answer.verdicts))
     if output.markdown is not None:
         text = accuracy_page(answer.comparisons, answer.verdicts, unknown=UNKNOWN)
-        output.markdown.write_text(text, "utf-8")
+        write_whole(output.markdown, text)
     width = max(shutil.get_terminal_size((170, 40)).columns, _WIDTH)
     detail = bool(options["tables"] or options["rows"])
     text = render(answer.comparisons, answer.verdicts, width=width, detail=detail)

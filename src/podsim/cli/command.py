@@ -150,7 +150,9 @@ class Command(click.Command):
         if answer is None:  # another rank has the result
             return 0
         if row.picture and output.plot is not None:
-            output.plot.write_bytes(load(row.picture)(answer, output.plot.suffix.lower()[1:]))
+            load("whole_files:write_whole")(
+                output.plot, load(row.picture)(answer, output.plot.suffix.lower()[1:])
+            )
         if row.show:
             load(row.show)(answer, output, options)
         elif row.report:

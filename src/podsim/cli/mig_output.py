@@ -14,6 +14,7 @@ from podsim.report.mig_drawing import mig_image
 from podsim.report.mig_tables import configs_report, layout_report, plan_report, states_report
 from podsim.report.theme import titled_figure
 from podsim.verbs.mig_plan import save_plan
+from podsim.whole_files import write_whole
 
 
 def layout_rows(table: Any) -> list[dict[str, Any]]:
@@ -94,5 +95,5 @@ def _draw(slicing: Any, gpus: Sequence[Any], title: str, output: DrawOutput) -> 
     """Write a picture of the slices, if it is wanted; what draws it on a page."""
     draw = partial(mig_image, slicing, gpus, title=title)
     if output.plot is not None:
-        output.plot.write_bytes(draw(kind=output.plot.suffix.lower()[1:]))
+        write_whole(output.plot, draw(kind=output.plot.suffix.lower()[1:]))
     return lambda: [titled_figure(draw(kind="svg"), "Slices")]

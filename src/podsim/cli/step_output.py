@@ -29,6 +29,7 @@ from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.link_plots import plot_links
 from podsim.timeline.timelines import write_timeline
 from podsim.verbs.schedule import torch_csv
+from podsim.whole_files import write_whole
 
 
 def check_schedule(output: ScheduleOutput, options: Mapping[str, Any]) -> None:
@@ -43,14 +44,14 @@ def show_schedule(
     """Print a schedule or all of them; draw one, and write it for torch."""
     if output.csv_torch is not None:
         sizes = {name: options[name] for name in ("pp", "micro_batches", "virtual_stages")}
-        output.csv_torch.write_text(torch_csv(options["name"], **sizes), "utf-8")
+        write_whole(output.csv_torch, torch_csv(options["name"], **sizes))
     if not isinstance(answer, ScheduleSheet):
         print_answer(answer, output, schedules_report, rows=answer.rows)
         return
     if output.plot is not None:
         kind = output.plot.suffix.lower()[1:]
         picture = schedule_page(answer).encode() if kind == "html" else schedule_image(answer, kind)
-        output.plot.write_bytes(picture)
+        write_whole(output.plot, picture)
     print_answer(answer, output, schedule_report, rows=answer.actions)
 
 
@@ -80,7 +81,7 @@ def show_workers(answer: ExchangeRun | Tradeoff, output: WorkersOutput, options:
     """Print an exchange with its timeline, or a comparison with its picture."""
     if isinstance(answer, Tradeoff):
         if output.plot is not None:
-            output.plot.write_bytes(tradeoff_image(answer, output.plot.suffix.lower()[1:]))
+            write_whole(output.plot, tradeoff_image(answer, output.plot.suffix.lower()[1:]))
         print_answer(answer, output, tradeoff_report, rows=tradeoff_rows(answer), data=tradeoff_data)
         return
     for path in output.timeline:

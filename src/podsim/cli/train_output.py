@@ -18,6 +18,7 @@ from podsim.results.trained_precisions import TrainedPrecisions
 from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
 from podsim.timeline.trained_timeline import trained_timeline
 from podsim.verbs.train import read_trained
+from podsim.whole_files import write_whole
 
 
 def check_train(output: TrainOutput, options: Mapping[str, Any]) -> None:
@@ -37,13 +38,13 @@ def show_trained(
     kind = "svg" if output.plot is None else output.plot.suffix.lower()[1:]
     if isinstance(run, TrainedPrecisions):
         if output.plot is not None:
-            output.plot.write_bytes(image_of(run, kind))
+            write_whole(output.plot, image_of(run, kind))
         print_answer(run, output, precisions_report, rows=run.rows)
         return
     for path in output.timeline:
         write_timeline(trained_timeline(run), path, title=run.model)
     if output.plot is not None:
-        output.plot.write_bytes(loss_image([run, *others.values()], kind))
+        write_whole(output.plot, loss_image([run, *others.values()], kind))
     print_answer(run, output, lambda answer: training_report(answer, others), rows=run.rows)
 
 

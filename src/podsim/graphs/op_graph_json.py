@@ -14,6 +14,7 @@ from podsim.errors import ModelError, unknown_name
 from podsim.foreign_files import read_json, read_text
 from podsim.graphs.op_graph import DIMS, KINDS, WIDTH, OpGraph, topological_order
 from podsim.graphs.op_graph_batch import at_batch, is_for_any_batch, plain_number
+from podsim.whole_files import write_whole
 
 _VERSION = 1
 _LARGEST = 1 << 28
@@ -61,7 +62,7 @@ def write_value(value: dict[str, Any], path: Path) -> None:
     """Write a graph's value to a file. Raises ModelError for an unwritable file."""
     text = to_text(value).encode("utf-8")
     try:
-        path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+        write_whole(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
     except OSError as error:
         raise ModelError(f"{path}: cannot be written: {error.strerror or error}") from None
 

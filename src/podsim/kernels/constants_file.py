@@ -20,6 +20,7 @@ from podsim.kernels.constants import (
     load_constants,
 )
 from podsim.kernels.gemm_correction import Correction
+from podsim.whole_files import whole_file, write_whole
 
 
 def write_constants(constants: KernelConstants, folder: Path) -> Path:
@@ -32,7 +33,7 @@ def write_constants(constants: KernelConstants, folder: Path) -> Path:
     for precision, correction in constants.corrections.items():
         _write_correction(correction, folder / f"{constants.name}.{precision}.npz")
     path = folder / f"{constants.name}.toml"
-    path.write_text(constants_text(constants), "utf-8")
+    write_whole(path, constants_text(constants))
     return path
 
 
@@ -93,9 +94,10 @@ def _quoted(text: str) -> str:
 
 def _write_correction(correction: Correction, path: Path) -> None:
     sizes = {name: 2.0 ** getattr(correction, f"log_{name}") for name in ("m", "n", "k")}
-    np.savez_compressed(
-        path,
-        logs=np.round(correction.logs_MNK * 1e4).astype(np.int16),
-        measured=np.packbits(correction.measured_MNK),
-        **{name: np.round(axis).astype(np.int64) for name, axis in sizes.items()},
-    )
+    with whole_file(path) as file:
+        np.savez_compressed(
+            file,
+            logs=np.round(correction.logs_MNK * 1e4).astype(np.int16),
+            measured=np.packbits(correction.measured_MNK),
+            **{name: np.round(axis).astype(np.int64) for name, axis in sizes.items()},
+        )

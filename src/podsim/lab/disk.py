@@ -11,13 +11,13 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from podsim.errors import LabError
+from podsim.whole_files import scratch_folder
 
 FIO = "fio is not installed: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL)"
 _PATIENCE = 120.0
@@ -91,13 +91,10 @@ def scratch(folder: Path, size: float) -> Iterator[Path]:
                 f"{folder}: {free / 1e9:.3g} GB are free; the file alone has {size / 1e9:.3g} GB: give a smaller --size, "
                 "or another --folder"
             )
-        own = Path(tempfile.mkdtemp(prefix="podsim-", dir=folder))
+        with scratch_folder(folder) as own:
+            yield own
     except OSError as problem:
-        raise LabError(f"{folder}: no folder can be made in it: {problem.strerror or problem}") from None
-    try:
-        yield own
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
+        raise LabError(f"{folder}: cannot be written: {problem.strerror or problem}") from None
 
 
 def fio_command(

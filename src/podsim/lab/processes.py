@@ -168,7 +168,10 @@ def stopped_by_signals() -> Iterator[None]:
         raise KeyboardInterrupt
 
     try:
-        before = {number: signal.signal(number, stop) for number in _STOPS}
+        kept = [
+            number for number in _STOPS if signal.getsignal(number) is not signal.SIG_DFL
+        ]  # as under nohup
+        before = {number: signal.signal(number, stop) for number in _STOPS if number not in kept}
     except ValueError:  # only the main thread may
         before = {}
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from typing import Any
 from podsim.errors import LabError, PodsimError
 from podsim.lab.processes import end_of, fork, kill, reap, stopped_by_signals
 from podsim.lab.wires import Wires, connect, load_part, load_torch
+from podsim.whole_files import scratch_folder
 
 MOST_RANKS = 64
 """processes that are forked on one machine"""
@@ -128,7 +128,7 @@ def run_here(task: Task, *, hook: Hook | None = None, watch: Watch = quiet) -> A
         load_part(part)
     if task.nodes > MOST_RANKS:
         raise LabError(f"{task.nodes} ranks on one machine; at most {MOST_RANKS}: start more with torchrun")
-    with tempfile.TemporaryDirectory(prefix="podsim-") as folder, stopped_by_signals():
+    with scratch_folder() as folder, stopped_by_signals():
         meeting = f"file://{folder}/meeting"
         crew = _Crew(task, watch)
         try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
+from podsim.whole_files import whole_file
 
 MOST_HEADER = 100 << 20
 MOST_TENSORS = 1_000_000
@@ -143,14 +143,10 @@ def write_tensor_file(
         done += size
     text = json.dumps(header, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
-    part_path = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
     try:
-        with part_path.open("xb") as file:
+        with whole_file(path) as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for part in parts:
                 file.write(np.ascontiguousarray(part).data)
-        part_path.replace(path)
     except OSError as problem:
         raise PodsimError(f"{path}: cannot be written: {problem.strerror or problem}") from None
-    finally:
-        part_path.unlink(missing_ok=True)

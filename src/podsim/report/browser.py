@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from podsim.errors import PodsimError
+from podsim.whole_files import scratch_folder, write_whole
 
 BROWSERS = (
     "chromium",
@@ -36,7 +36,7 @@ def print_pdf(page: str, path: Path) -> None:
             f"--pdf {path}: there is no browser here ({', '.join(BROWSERS[:3])}): apt install chromium, or write --html "
             "and print that page"
         )
-    with tempfile.TemporaryDirectory(prefix="podsim-") as folder:
+    with scratch_folder() as folder:
         source, made = Path(folder, "page.html"), Path(folder, "page.pdf")
         source.write_text(page, "utf-8")
         command = [
@@ -58,4 +58,4 @@ def print_pdf(page: str, path: Path) -> None:
         if done.returncode or not made.is_file():
             said = (done.stderr.strip().splitlines() or ["no reason given"])[-1][:200]
             raise PodsimError(f"--pdf {path}: {browser} ended with status {done.returncode}: {said}")
-        path.write_bytes(made.read_bytes())
+        write_whole(path, made.read_bytes())

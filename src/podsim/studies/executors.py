@@ -75,7 +75,7 @@ def _processes(detail: str, tasks: int) -> Iterator[tuple[Executor, int]]:
         yield SerialExecutor(), 1
         return
     others = active_children()
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker)
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=begin_worker)
     is_done = False
     try:
         with _hidden_main():
@@ -91,7 +91,7 @@ def _processes(detail: str, tasks: int) -> Iterator[tuple[Executor, int]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin_worker() -> None:
+def begin_worker() -> None:
     """Leave Ctrl-C to the first process, and end with it, even if it is killed."""
     signal(SIGINT, SIG_IGN)
     parent = parent_process()

@@ -22,6 +22,7 @@ from podsim.timeline.gantt import time_unit
 from podsim.timeline.kind_colours import colours
 from podsim.timeline.timelines import suffix_of
 from podsim.units import format_quantity
+from podsim.whole_files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +38,7 @@ _TIME, _SIDE = 6.6, 1.75
 def plot_links(step: SimulatedStep, path: str | Path) -> None:
     """Draw the busiest links of a step to a .png or .svg file; TimelineError for another ending, or if none was used."""
     kind = suffix_of(path, (".png", ".svg"), "plot of links")[1:]
-    Path(path).write_bytes(links_image(step, kind))
+    write_whole(Path(path), links_image(step, kind))
 
 
 def links_image(step: SimulatedStep, kind: str, *, dpi: int = 150) -> bytes:

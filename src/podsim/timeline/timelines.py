@@ -11,6 +11,7 @@ from podsim.results.timeline import Timeline
 from podsim.timeline.trace import chrome_text, read_chrome
 from podsim.timeline.trace_perfetto import packets
 from podsim.timeline.trace_perfetto_read import read_perfetto
+from podsim.whole_files import whole_file, write_whole
 
 Progress = Callable[[int, int], None]
 SUFFIXES = (".json", ".json.gz", ".pftrace", ".pftrace.gz", ".png", ".svg", ".html")
@@ -47,11 +48,11 @@ def write_timeline(
     if end in (".png", ".svg"):
         from podsim.timeline.gantt import gantt_image
 
-        path.write_bytes(gantt_image(timeline, end[1:], title=title))
+        write_whole(path, gantt_image(timeline, end[1:], title=title))
     elif end == ".html":
         from podsim.timeline.gantt_page import gantt_page
 
-        path.write_text(gantt_page(timeline, title=title), "utf-8")
+        write_whole(path, gantt_page(timeline, title=title))
     else:
         _write_trace(timeline, path, end, progress)
 
@@ -62,9 +63,13 @@ def _write_trace(timeline: Timeline, path: Path, end: str, progress: Progress | 
         if end.startswith(".json")
         else packets(timeline, progress)
     )
-    with gzip.open(path, "wb", compresslevel=_LEVEL) if end.endswith(".gz") else path.open("wb") as out:
-        for chunk in chunks:
-            out.write(chunk)
+    with whole_file(path) as file:
+        if end.endswith(".gz"):
+            with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
+                for chunk in chunks:
+                    packed.write(chunk)
+        else:
+            file.writelines(chunks)
 
 
 def read_timeline(path: str | Path, *, progress: Progress | None = None) -> Timeline:

@@ -15,6 +15,7 @@ from podsim.errors import PodsimError
 from podsim.options.accuracy_options import CalibrateOptions
 from podsim.options.question import question
 from podsim.verbs.measured_rows import read_measured
+from podsim.whole_files import write_files
 
 
 @question(CalibrateOptions)
@@ -40,8 +41,7 @@ def calibrate(options: CalibrateOptions) -> Calibration:
     if folder is None:
         return replace(fitted, drifts=tuple(drift for drift in fitted.drifts if drift.change > DRIFT))
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in fitted.texts.items():
-        folder.joinpath(name).write_text(text, "utf-8")
+    write_files({folder / name: text for name, text in fitted.texts.items()})
     return replace(fitted, drifts=(), written=tuple(str(folder / name) for name in fitted.texts))
 
 

@@ -15,6 +15,7 @@ from podsim.hardware.fabrics.infrastructure import infrastructures
 from podsim.hardware.topo_text import parse_topo
 from podsim.hardware.topology_xml import parse_topology
 from podsim.report.fabric_svg import fabric_svg
+from podsim.whole_files import write_whole
 
 _MOST = 4 << 20
 
@@ -68,4 +69,4 @@ def draw_file(drawing: Drawing, path: Path) -> None:
     """Write the drawing as SVG; PodsimError for another suffix."""
     if path.suffix.lower() != ".svg":
         raise PodsimError(f"--plot {str(path)[-80:]}: the drawing is SVG; give a name that ends in .svg")
-    path.write_text(fabric_svg(drawing), "utf-8")
+    write_whole(path, fabric_svg(drawing))

@@ -28,6 +28,7 @@ from podsim.options.measure_options import MeasureHostOptions
 from podsim.options.question import question
 from podsim.results.host import MeasuredHost
 from podsim.storage.fio_results import read_block
+from podsim.whole_files import write_whole
 
 Note = Callable[[str], None]
 
@@ -76,7 +77,7 @@ def measure_host(options: MeasureHostOptions, *, progress: Note = lambda _: None
         features=features_of(machine),
     )  # fmt: skip
     if options.save is not None:
-        options.save.write_text(entry.text, "utf-8")
+        write_whole(options.save, entry.text)
     return replace(entry.host, entry=entry.text)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import platform
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from podsim.options.measure_options import MeasureTablesOptions
 from podsim.options.question import question
 from podsim.results.trained import MeasuredTables
 from podsim.units import format_quantity
+from podsim.whole_files import scratch_folder
 
 _EXCHANGES = ("sync", "async")
 _MOST_ROWS = 100_000_000
@@ -55,12 +55,12 @@ def measure_tables(
         raise PodsimError(f"{checkpoint} holds the checkpoint of step {held}: take more --steps than that")
     started = usage.now_text()
     try:
-        with tempfile.TemporaryDirectory(prefix="podsim-tables-", dir=options.folder) as folder:
-            _check_room(tables, Path(folder))
+        with scratch_folder(options.folder) as folder:
+            _check_room(tables, folder)
             job = SparseJob(
                 tables=tables, servers=options.servers, workers=options.workers, steps=options.steps,
                 batch=options.batch, cache=_share(options.cache), is_synchronous=options.exchange == "sync",
-                rate=options.rate, seed=options.seed, folder=Path(folder), checkpoint=checkpoint,
+                rate=options.rate, seed=options.seed, folder=folder, checkpoint=checkpoint,
                 every=options.every, start=held, timeout=options.timeout,
                 data=None if options.data is None else read_clicks(options.data, _sizes(tables)[0]),
             )  # fmt: skip

@@ -19,6 +19,7 @@ from podsim.hardware.overrides import read_quantity
 from podsim.hardware.parts import Gpu
 from podsim.options.machine_options import MigPlanOptions
 from podsim.options.question import question
+from podsim.whole_files import write_files
 
 _JOB = re.compile(r"([^:=]+)[:=]\s*(\d{1,6})\s*[x*]\s*([^@]+?)(?:@([0-9.eE+-]+))?")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -146,7 +147,6 @@ def save_plan(plan: MigPlan, directory: Path) -> None:
     }  # fmt: skip
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (directory / name).write_text(text, "utf-8")
+        write_files({directory / name: text for name, text in files.items()})
     except OSError as error:
         raise PodsimError(f"{directory}: cannot be written: {error.strerror}") from None

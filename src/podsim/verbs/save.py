@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from podsim.report.plain_data import to_csv, to_json
 from podsim.results.launched import Recipe
 from podsim.results.prediction import PlanResult
 from podsim.training.plan import Plan
+from podsim.whole_files import write_files
 from podsim.workload.model import Model
 
 _LARGEST = 1 << 20
@@ -70,8 +70,7 @@ def _unwritable(directory: Path, reason: str) -> PodsimError:
 def save_plans(result: PlanResult, directory: Path, launch_files: Mapping[str, str]) -> None:
     """Write plans.csv, pareto.csv, plans.json, experiment.toml and launch files (texts by name) into a directory.
 
-    They are made in a temporary directory inside it first, so that a failure leaves nothing half-written.  PodsimError
-    if the directory cannot be made or written.
+    None gets its name before all are written.  PodsimError if the directory cannot be made or written.
     """
     check_directory(directory)
     pareto = [{"step_time": point.step_time, "memory": point.memory, **point.plan} for point in result.pareto]
@@ -80,11 +79,7 @@ def save_plans(result: PlanResult, directory: Path, launch_files: Mapping[str, s
     files = dict(zip(_FILES, texts, strict=True)) | dict(launch_files)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=directory, prefix=".podsim-") as made:
-            for name, text in files.items():
-                (Path(made) / name).write_text(text, encoding="utf-8")
-            for name in files:
-                (Path(made) / name).replace(directory / name)
+        write_files({directory / name: text for name, text in files.items()})
     except (OSError, UnicodeError) as error:
         raise _unwritable(directory, getattr(error, "strerror", None) or str(error)) from None
 

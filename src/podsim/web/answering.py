@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import sys
-import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 from podsim.bugs import bug_report
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError
 from podsim.report.plain_data import plain_value
+from podsim.studies.executors import begin_worker
 from podsim.web.questions import QUESTIONS, load, read_options
 from podsim.web.worker_jobs import Job, Progress, Reply
 
@@ -70,23 +69,21 @@ def _without_paths(job: Job, line: str) -> str:
     return line
 
 
-def work(pipe: Connection, niceness: int) -> None:
+def work(pipe: Connection, niceness: int, folder: Path) -> None:
     """The life of a worker: answer what comes over the pipe, in an empty folder, until the server ends."""
     _limit_process(niceness)
-    with tempfile.TemporaryDirectory(prefix="podsim-web-") as folder:
-        os.chdir(folder)
-        warm_up()
-        with contextlib.suppress(EOFError, OSError):
-            pipe.send("ready")
-            while True:
-                job = pipe.recv()
-                pipe.send(answer(job, _reporter(pipe)))
-        os.chdir("/")
+    os.chdir(folder)
+    warm_up()
+    with contextlib.suppress(EOFError, OSError):
+        pipe.send("ready")
+        while True:
+            job = pipe.recv()
+            pipe.send(answer(job, _reporter(pipe)))
 
 
 def _limit_process(niceness: int) -> None:
-    """Keep interruptions to the server, and bound memory and priority."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Keep interruptions to the server, and end with it, even if it is killed; bound memory and priority."""
+    begin_worker()
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     with contextlib.suppress(ImportError, OSError, ValueError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,9 +43,9 @@ class Session:
 class Sessions:
     """All visitors of a server."""
 
-    def __init__(self) -> None:
-        """Begin without visitors."""
-        self._root = Path(tempfile.mkdtemp(prefix="podsim-visits-"))
+    def __init__(self, root: Path) -> None:
+        """Begin without visitors; their files are kept below `root`."""
+        self._root = root
         self._known: dict[str, Session] = {}
 
     def get(self, name: str) -> Session | None:

@@ -69,7 +69,7 @@ class Site:
     long: WorkerPool
     limit: float
     """s. The time that a question may take."""
-    sessions: Sessions = field(default_factory=Sessions)
+    sessions: Sessions
     answers: Answers = field(default_factory=Answers)
 
     async def reply(self, job: Job, progress: Any = None) -> Reply:
@@ -107,9 +107,17 @@ def _key(job: Job) -> str:
     return f"{job.name} {json.dumps(job.given, sort_keys=True)}"
 
 
-def open_site(workers: int, limit: float) -> Site:
-    """A site with a number of workers for quick questions, and as many, of lower priority, for long ones."""
-    return Site(quick=WorkerPool(workers), long=WorkerPool(workers, niceness=5), limit=limit)
+def open_site(workers: int, limit: float, folder: Path) -> Site:
+    """A site with a number of workers for quick questions, and as many, of lower priority, for long ones.
+
+    It keeps visitors' files in `folder`; the workers stand in an empty one below.
+    """
+    empty = folder / "empty"
+    empty.mkdir()
+    return Site(
+        quick=WorkerPool(workers, empty), long=WorkerPool(workers, empty, niceness=5), limit=limit,
+        sessions=Sessions(folder / "visits"),
+    )  # fmt: skip
 
 
 def make_application(site: Site, *, host: str = "127.0.0.1", token: str = "") -> Guard:

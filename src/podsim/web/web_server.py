@@ -8,10 +8,12 @@ import secrets
 import socket
 import sys
 from importlib import import_module
+from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.options.question import question
 from podsim.options.web_options import WebOptions
+from podsim.whole_files import scratch_folder
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -26,7 +28,13 @@ def web(options: WebOptions) -> None:
     except ImportError as error:
         raise PodsimError(f"podsim web needs {error.name}: pip install 'podsim[web]'") from None
     listening = listen(options.host, options.port)
-    site = application.open_site(options.workers or os.cpu_count() or 1, options.limit)
+    with scratch_folder() as folder:
+        site = application.open_site(options.workers or os.cpu_count() or 1, options.limit, folder)
+        _serve(uvicorn, application, site, options, listening)
+
+
+def _serve(uvicorn: Any, application: Any, site: Any, options: WebOptions, listening: socket.socket) -> None:
+    """Say where, and answer until Ctrl-C."""
     token = secrets.token_urlsafe(24) if options.token else ""
     config = uvicorn.Config(
         application.make_application(site, host=options.host, token=token), log_level="warning", access_log=False,

@@ -7,6 +7,7 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from podsim.web.answering import work
@@ -47,9 +48,10 @@ class _Worker:
 class WorkerPool:
     """A number of workers, and the questions that wait for one."""
 
-    def __init__(self, size: int, *, niceness: int = 0) -> None:
-        """Start nothing yet; `niceness` lowers the priority of the workers."""
+    def __init__(self, size: int, folder: Path, *, niceness: int = 0) -> None:
+        """Start nothing yet; workers stand in `folder`, and `niceness` lowers their priority."""
         self.size = size
+        self.folder = folder
         self.niceness = niceness
         self.restarts = 0
         self._idle: asyncio.LifoQueue[_Worker] = asyncio.LifoQueue()
@@ -67,7 +69,7 @@ class WorkerPool:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                worker = await loop.run_in_executor(self._threads, _start_worker, self.niceness)
+                worker = await loop.run_in_executor(self._threads, _start_worker, self.niceness, self.folder)
                 break
             except (EOFError, OSError):
                 await asyncio.sleep(_AGAIN)
@@ -130,14 +132,14 @@ class WorkerPool:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _start_worker(niceness: int) -> _Worker:
+def _start_worker(niceness: int, folder: Path) -> _Worker:
     """A new process that has loaded what questions need."""
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if "forkserver" in methods:
         context.set_forkserver_preload(_PRELOADED)
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(theirs, niceness), daemon=True)  # type: ignore[attr-defined]
+    process = context.Process(target=work, args=(theirs, niceness, folder), daemon=True)  # type: ignore[attr-defined]
     process.start()
     theirs.close()
     ours.recv()  # it is ready

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from podsim.lab.training.batches import Batches
@@ -15,6 +13,7 @@ from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Wires, load_part
 from podsim.schedules.torch_csv import to_csv
+from podsim.whole_files import scratch_folder
 
 
 class Stepper:
@@ -118,8 +117,8 @@ class Stepper:
             for stage, run in self.layout.runs.items()
         ]
         runtime = schedules._PipelineScheduleRuntime(stages, self.micro, loss_fn=self._scaled_loss)
-        with tempfile.TemporaryDirectory(prefix="podsim-") as folder:
-            path = Path(folder, "schedule.csv")
+        with scratch_folder() as folder:
+            path = folder / "schedule.csv"
             path.write_text(to_csv(table), "utf-8")
             runtime._load_csv(str(path))
         return runtime
