@@ -235,7 +235,7 @@ def test_a_later_version_is_told_from_damage(tmp_path: Path) -> None:
     _save(tmp_path, 1)
     path = tmp_path / "step-1" / MANIFEST
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 2}))
-    with pytest.raises(CheckpointError, match="podsim-checkpoint 2; this podsim reads podsim-checkpoint 1"):
+    with pytest.raises(CheckpointError, match="of format version 2, which a later podsim wrote"):
         opened(tmp_path)
 
 

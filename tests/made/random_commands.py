@@ -40,7 +40,7 @@ BOUNDED = {
     "scale ladder": "--steps=0", "measure serving": "--requests=0", "measure tables": "--workers=0",
     "measure loader": "--workers=0", "web": "--port=0", "exporter": "--port=-1", "calibrate": "--software=none",
     "validate": "--rows=jobs.csv", "mlperf": "--benchmark=bert", "diagnose": "--prometheus=http://localhost:1",
-    "scale fit": "--form=kaplan",
+    "scale fit": "--form=x",
 }  # fmt: skip
 """commands that would work for long, or wait, and what keeps each from it"""
 SMALL = {

@@ -73,7 +73,9 @@ def test_save_and_replay(podsim: Run, tmp_path: Path) -> None:
     one, two = json.loads(first.stdout), json.loads(again.stdout)
     assert one.pop("podsim")["units"]["ranked.prediction.band.low"] == "share"
     assert two.pop("podsim")
-    assert one == json.loads((tmp_path / "a" / "b" / "plans.json").read_text())
+    kept = json.loads((tmp_path / "a" / "b" / "plans.json").read_text())
+    assert kept.pop("podsim") == {"version": library.__version__}
+    assert one == kept
     assert one.pop("seconds") > 0
     assert two.pop("seconds") > 0
     for each in (one, two):  # an experiment states the sequence

@@ -11,6 +11,7 @@ from podsim.acceptance.thresholds import THRESHOLDS, Figure, check
 from podsim.errors import LabError
 from podsim.foreign_files import finite, read_json, read_text
 from podsim.results.acceptance import Check, Part
+from podsim.version import check_release
 
 _MOST = 16 << 20
 
@@ -23,6 +24,7 @@ def read_earlier(path: Path) -> Mapping[str, Any]:
     rows = [data.get(name) if isinstance(data, dict) else None for name in ("checks", "parts")]
     if not all(isinstance(row, list) and all(isinstance(each, dict) for each in row) for row in rows):
         raise LabError(f"--earlier {path.name}: not what podsim verify --json prints")
+    check_release(data.get("podsim"), name=f"--earlier {path.name}", error=LabError)
     return dict(data)
 
 

@@ -14,6 +14,7 @@ from podsim.errors import ModelError, unknown_name
 from podsim.foreign_files import read_json, read_text
 from podsim.graphs.op_graph import DIMS, KINDS, WIDTH, OpGraph, topological_order
 from podsim.graphs.op_graph_batch import at_batch, is_for_any_batch, plain_number
+from podsim.version import check_format
 from podsim.whole_files import write_whole
 
 _VERSION = 1
@@ -71,11 +72,9 @@ def read_value(path: Path) -> dict[str, Any]:
     """The JSON value of a file. Raises ModelError for a file without a graph."""
     text = read_text(path, most=_LARGEST, error=ModelError)
     value = read_json(text, name=str(path), error=ModelError)
-    if not isinstance(value, dict) or value.get("podsim_graph") != _VERSION:
-        raise ModelError(
-            f"{path}: is not a graph of `podsim capture` (version {_VERSION}): "
-            f"podsim_graph={str(value.get('podsim_graph') if isinstance(value, dict) else None)[:40]}"
-        )
+    if not isinstance(value, dict) or "podsim_graph" not in value:
+        raise ModelError(f"{path}: is not a graph of `podsim capture`: it has no podsim_graph")
+    check_format(value["podsim_graph"], _VERSION, name=str(path), error=ModelError)
     return value
 
 

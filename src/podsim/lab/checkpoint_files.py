@@ -30,6 +30,7 @@ from typing import Any
 from podsim.errors import CheckpointError
 from podsim.foreign_files import read_bytes
 from podsim.lab.places import first_line, flush
+from podsim.version import check_format
 
 FORMAT, VERSION = "podsim-checkpoint", 1
 MANIFEST = "manifest.json"
@@ -225,11 +226,9 @@ def _read(folder: Path, step: int) -> Checkpoint:
             raise CheckpointError(f"{MANIFEST} is missing")
         body = json.loads(read_bytes(folder / MANIFEST, most=_LARGEST, error=CheckpointError))
         said = body.pop("sha256")
-        if (body["format"], body["version"]) != (FORMAT, VERSION):
-            raise CheckpointError(
-                f"{MANIFEST} is of format {str(body['format'])[:40]} {str(body['version'])[:20]}; this podsim reads "
-                f"{FORMAT} {VERSION}"
-            )
+        if body["format"] != FORMAT:
+            raise CheckpointError(f"{MANIFEST} is of format {str(body['format'])[:40]}, not {FORMAT}")
+        check_format(body["version"], VERSION, name=MANIFEST, error=CheckpointError)
         files = {name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in body["files"].items()}
         if said != _digest_of(body) or body["step"] != step:
             raise CheckpointError(f"{MANIFEST} is not as it was written")

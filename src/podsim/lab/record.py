@@ -24,6 +24,7 @@ from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
 from podsim.results.served_real import MeasuredServing
 from podsim.results.telemetry import Telemetry
 from podsim.results.trained import MeasuredDdp, MeasuredTables, MeasuredTraining
+from podsim.version import check_format
 from podsim.whole_files import write_whole
 
 FORMAT = "podsim-run"
@@ -103,10 +104,7 @@ def read_run(path: Path) -> Run:
     head = objects[0] if objects else {}
     if head.get("format") != FORMAT or not isinstance(head.get("kind"), str):
         raise LabError(f'{path.name}: its first line does not say "format": "{FORMAT}", and "kind"')
-    if head.get("version") != VERSION:
-        raise LabError(
-            f"{path.name}: version {str(head.get('version'))[:20]}; this podsim reads version {VERSION}"
-        )
+    check_format(head.get("version"), VERSION, name=path.name, error=LabError)
     if head["kind"] not in KINDS:
         raise LabError(f"{path.name}: {unknown_name('kind of run', head['kind'], KINDS)}")
     body = {key: value for key, value in head.items() if key not in ("format", "version", "kind")}

@@ -19,6 +19,7 @@ from podsim.options.plan_options import JobOptions, LayoutFields, TrainedFields
 from podsim.options.question import options_of
 from podsim.training.job_inputs import split_overrides
 from podsim.training.plan import Plan
+from podsim.version import check_release
 from podsim.workload.catalog import load_model
 from podsim.workload.specification import shown
 
@@ -122,6 +123,7 @@ def _of_experiment(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
     plan = table.get("plan", {})
     if not isinstance(plan, dict):
         raise PodsimError(f"{_name(path)}: plan={shown(plan)} must be a table, [plan]")
+    check_release(table.get("podsim"), name=_name(path), error=PodsimError)
     flat = {name: table[name] for name in _FIELDS if name in table}
     if not plan and not set(flat) & set(options_of(LayoutFields)):
         raise PodsimError(
@@ -142,6 +144,7 @@ def _saved(text: str) -> dict[str, Any] | None:
 
 
 def _of_ranking(path: Path, saved: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    check_release(saved.get("podsim"), name=_name(path), error=PodsimError)
     ranked, asked = saved["ranked"], saved.get("arguments") or {}
     if not isinstance(ranked, list) or not ranked:
         raise PodsimError(f"{_name(path)} holds no plan")

@@ -18,6 +18,7 @@ from podsim.errors import PodsimError, unknown_name
 from podsim.foreign_files import read_text
 from podsim.learning.loss_law import NAMES, LossLaw
 from podsim.results.scaling_answers import FittedRange
+from podsim.version import check_format
 from podsim.whole_files import write_whole
 
 OWN = "podsim"
@@ -136,8 +137,9 @@ def read_law_text(text: str, name: str) -> LossLaw:
     """The law of a text. Raises PodsimError, which names it, for a text that holds none."""
     try:
         content = json.loads(text)
-        if content.pop("format") != _FORMAT or content.pop("version") != 1:
+        if content.pop("format") != _FORMAT:
             raise ValueError
+        check_format(content.pop("version"), 1, name=name[-80:], error=PodsimError)
         fitted = content.pop("fitted")
         ranged = None if fitted is None else FittedRange(
             runs=int(fitted["runs"]), parameters=_pair(fitted["parameters"]), tokens=_pair(fitted["tokens"]),
@@ -159,7 +161,9 @@ def read_law_text(text: str, name: str) -> LossLaw:
         assert all(name in law.constants for name in NAMES)
         assert np.isfinite(law.coordinates).all()
         assert math.isfinite(float(law.loss(1e9, 2e10)))
-    except (ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError) as problem:
+        if isinstance(problem, PodsimError):
+            raise
         raise PodsimError(
             f"{name[-80:]}: holds no law; expected what `podsim scale fit --save` writes"
         ) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError
-from podsim.version import __version__
+from podsim.version import __version__, check_format
 
 _FORMAT = 0x706F6401
 """the application id of the file: "pod" and the version of its table"""
@@ -100,6 +100,8 @@ def _prepare(connection: sqlite3.Connection, shown: str) -> None:
     """Make the table in an empty file; PodsimError for a database of another program."""
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if mark >> 8 == _FORMAT >> 8:
+        check_format(mark & 0xFF, _FORMAT & 0xFF, name=f"--store {shown}", error=PodsimError)
     if mark != _FORMAT and tables:
         raise PodsimError(f"--store {shown} is a database of another program; give another file")
     if mark != _FORMAT:

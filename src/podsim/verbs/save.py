@@ -15,10 +15,11 @@ from podsim.launching.job import Job
 from podsim.launching.tools import SCRIPTS, TOOLS, launch_files
 from podsim.options.plan_options import SearchOptions
 from podsim.options.question import options_of
-from podsim.report.plain_data import to_csv, to_json
+from podsim.report.plain_data import plain_value, to_csv, to_json
 from podsim.results.launched import Recipe
 from podsim.results.prediction import PlanResult
 from podsim.training.plan import Plan
+from podsim.version import __version__, check_release
 from podsim.whole_files import write_files
 from podsim.workload.model import Model
 
@@ -75,7 +76,7 @@ def save_plans(result: PlanResult, directory: Path, launch_files: Mapping[str, s
     check_directory(directory)
     pareto = [{"step_time": point.step_time, "memory": point.memory, **point.plan} for point in result.pareto]
     best = {} if not result.ranked else {_FOUND: result.ranked[0].prediction.plan}
-    texts = (to_csv(result), to_csv(pareto), to_json(result) + "\n", _toml({**result.arguments, **best}))
+    texts = (to_csv(result), to_csv(pareto), to_json({"podsim": {"version": __version__}, **plain_value(result)}) + "\n", _toml({**result.arguments, **best}))
     files = dict(zip(_FILES, texts, strict=True)) | dict(launch_files)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -124,13 +125,14 @@ def _toml(arguments: Mapping[str, Any]) -> str:
             tables += [f"\n[{key}]", *(f"{text(k)} = {text(v)}" for k, v in value.items())]
         else:
             lines.append(f"{key} = {text(value)}")
-    return "\n".join([*lines, *tables]) + "\n"
+    return "\n".join([*lines, f"podsim = {text(__version__)}", *tables]) + "\n"
 
 
 def read_experiment(path: Path) -> dict[str, Any]:
     """Arguments of `plan` from an experiment file; PodsimError, with everything wrong, if it is not one."""
     raw = _read(path)
     raw.pop(_FOUND, None)
+    check_release(raw.pop("podsim", None), name=str(path), error=PodsimError)
     problems = []
     for key, value in raw.items():
         if key not in _KEPT:

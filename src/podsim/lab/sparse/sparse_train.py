@@ -31,6 +31,7 @@ from podsim.lab.sparse.row_messages import PeerGone, open_connection, receive_me
 from podsim.lab.sparse.row_server import RowServer
 from podsim.lab.sparse.row_store import RowStore, Shard, sum_by_row
 from podsim.lab.wires import Board, Wires
+from podsim.version import check_format
 from podsim.whole_files import write_whole
 
 _MANIFEST, _FORMAT = "manifest.json", "podsim-tables"
@@ -226,7 +227,7 @@ def _keep(job: SparseJob, client: _Client, worker: int, step: int) -> None:
         asked = {"verb": "checkpoint", "step": step, "folder": str(folder.absolute())}
         client.ask([(asked, {})] * job.servers)
         if worker == 0:
-            manifest: dict[str, Any] = {"format": _FORMAT, "step": step, "rows": job.rows, "width": job.width}
+            manifest: dict[str, Any] = {"format": _FORMAT, "version": 1, "step": step, "rows": job.rows, "width": job.width}
             manifest["files"] = [f"server-{server}.npz" for server in range(job.servers)]
             for path in folder.glob("server-*.npz"):  # of a run with more servers that broke off here
                 if path.name not in manifest["files"]:
@@ -252,6 +253,7 @@ def checkpoint_step(folder: Path, rows: Sequence[int], width: int) -> int:
         or not isinstance(manifest.get("files", []), list)
     ):
         raise LabError(f"{path}: no manifest of podsim measure tables")
+    check_format(manifest.get("version", 1), 1, name=str(path), error=LabError)
     if manifest.get("rows") != list(rows) or manifest.get("width") != width:
         raise LabError(
             f"{path}: of other tables: take the same tables, --rows and --width, or another folder"
