@@ -180,5 +180,5 @@ def random_command(rng: Random) -> list[str]:
     if name == "emulate":  # what stands after -- would run
         words = ["--nothing", *words]
     elif name in BOUNDED:
-        words.append(BOUNDED[name])
+        words += [BOUNDED[name], BOUNDED[name]]  # an option without a value takes the first
     return [*name.split(), *words]
