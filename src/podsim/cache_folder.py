@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 
@@ -15,19 +16,31 @@ def cache_folder(name: str) -> Path | None:
         base = os.environ.get("XDG_CACHE_HOME", "")
         cache_home = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
         folder = cache_home / "podsim" / name
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        cache_home.mkdir(parents=True, exist_ok=True)
+        for each in (folder.parent, folder):
+            each.mkdir(mode=0o700, exist_ok=True)
     except (OSError, RuntimeError):
         return None
-    return folder if is_private(folder, stat.S_ISDIR) else None
+    for each, others in ((folder.parent, 0o022), (folder, 0o077)):
+        if not is_private(each, stat.S_ISDIR, others):
+            _say_unused(each)
+            return None
+    return folder
 
 
-def is_private(path: Path, is_kind: Callable[[int], bool]) -> bool:
-    """Whether a file or folder exists, belongs to the user, and is not another's to write to."""
+@cache
+def _say_unused(folder: Path) -> None:
+    """Say once why a folder is not used."""
+    said = f"podsim: the cache {folder} is not used: others could change it; take it away, or chmod 700 your own\n"
+    sys.stderr.write(said)
+
+
+def is_private(path: Path, is_kind: Callable[[int], bool], others: int = 0o022) -> bool:
+    """Whether a file or folder exists, belongs to the user, is no link, and grants others nothing of `others`."""
     try:
         status = path.lstat()
     except OSError:
         return False
     if sys.platform == "win32":  # no owner there: the list of access of the profile keeps others out
         return is_kind(status.st_mode)
-    return is_kind(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return is_kind(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & others

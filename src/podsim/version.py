@@ -22,7 +22,7 @@ def check_format(found: object, known: int, *, name: str, error: Callable[[str],
 
 
 def check_release(found: object, *, name: str, error: Callable[[str], Exception]) -> None:
-    """Raise `error` if a later podsim wrote a file; what it says of its release may be text, {"version": text} or None."""
+    """Raise `error` if a later podsim wrote a file, which says its release as text, as {"version": text}, or not."""
     text = str(found.get("version") if isinstance(found, dict) else found)[:40]
     if _numbers(text) > _numbers(__version__):
         raise error(f"{name}: written by podsim {text}; this is podsim {__version__}: update podsim")

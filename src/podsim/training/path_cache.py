@@ -29,6 +29,8 @@ Size: TypeAlias = tuple[int, int, int, int]
 Counts: TypeAlias = NDArray[np.float64]
 _LARGEST = 1 << 26
 """B. The largest file that is read or written."""
+_LARGEST_UNPACKED = 1 << 30
+"""B of its arrays."""
 _MOST = 64
 """The number of files that stay; the oldest go first."""
 _SOURCES = (
@@ -58,12 +60,16 @@ def read_counts(blocks: tuple[object, ...]) -> dict[Size, Counts]:
     if path is None or not is_private(path, stat.S_ISREG) or path.stat().st_size > _LARGEST:
         return {}
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+        packed = io.BytesIO(path.read_bytes())
+        if sum(part.file_size for part in zipfile.ZipFile(packed).infolist()) > _LARGEST_UNPACKED:
+            return {}
+        with np.load(packed, allow_pickle=False) as file:
             sizes, paths, counts = file["sizes"], file["paths"], file["counts"].astype(float)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
         return {}
     is_whole = sizes.shape == (paths.size, 4) and paths.ndim == 1 and counts.ndim == 2
-    if not is_whole or paths.sum() != len(counts) or not np.isfinite(counts).all():
+    is_counted = is_whole and sizes.dtype.kind == paths.dtype.kind == "i" and bool((paths >= 0).all())
+    if not is_counted or paths.sum() != len(counts) or not np.isfinite(counts).all():
         return {}
     parts = np.split(counts, np.cumsum(paths)[:-1])
     return {(row[0], row[1], row[2], row[3]): part for row, part in zip(sizes.tolist(), parts, strict=True)}

@@ -76,7 +76,12 @@ def save_plans(result: PlanResult, directory: Path, launch_files: Mapping[str, s
     check_directory(directory)
     pareto = [{"step_time": point.step_time, "memory": point.memory, **point.plan} for point in result.pareto]
     best = {} if not result.ranked else {_FOUND: result.ranked[0].prediction.plan}
-    texts = (to_csv(result), to_csv(pareto), to_json({"podsim": {"version": __version__}, **plain_value(result)}) + "\n", _toml({**result.arguments, **best}))
+    texts = (
+        to_csv(result),
+        to_csv(pareto),
+        to_json({"podsim": {"version": __version__}, **plain_value(result)}) + "\n",
+        _toml({**result.arguments, **best}),
+    )
     files = dict(zip(_FILES, texts, strict=True)) | dict(launch_files)
     try:
         directory.mkdir(parents=True, exist_ok=True)

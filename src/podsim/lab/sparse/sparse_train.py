@@ -227,7 +227,13 @@ def _keep(job: SparseJob, client: _Client, worker: int, step: int) -> None:
         asked = {"verb": "checkpoint", "step": step, "folder": str(folder.absolute())}
         client.ask([(asked, {})] * job.servers)
         if worker == 0:
-            manifest: dict[str, Any] = {"format": _FORMAT, "version": 1, "step": step, "rows": job.rows, "width": job.width}
+            manifest: dict[str, Any] = {
+                "format": _FORMAT,
+                "version": 1,
+                "step": step,
+                "rows": job.rows,
+                "width": job.width,
+            }
             manifest["files"] = [f"server-{server}.npz" for server in range(job.servers)]
             for path in folder.glob("server-*.npz"):  # of a run with more servers that broke off here
                 if path.name not in manifest["files"]:
