@@ -6,6 +6,7 @@ while the text is parsed and before any value is made.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -29,6 +30,12 @@ def read_documents(text: str) -> list[Any]:
 def yaml_text(content: object) -> str:
     """Values as YAML without aliases; a text that YAML would take for something else is quoted."""
     return str(yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, width=110))
+
+
+def yaml_word(text: str, *, is_quoted: bool = False) -> str:
+    """A text as a key or a value within a line of YAML, quoted where it needs to be, or always."""
+    style = None if not is_quoted and re.fullmatch(r"[\w.-]+", text, re.ASCII) else '"'
+    return str(yaml.dump(text, Dumper=_PlainDumper, default_style=style, width=float("inf"))).split("\n")[0]
 
 
 class _PlainDumper(yaml.SafeDumper):

@@ -19,6 +19,7 @@ from podsim.kernels.constants import Evidence, KernelConstants
 from podsim.kernels.constants_file import constants_text
 from podsim.kernels.fit_host import Products, Streams, fit_line, fit_products, fit_streams, products_seconds
 from podsim.lab.inventory import Inventory
+from podsim.quoting import toml_text
 from podsim.results.host import MeasuredHost, MeasuredKernel
 from podsim.whole_files import scratch_folder
 
@@ -227,7 +228,7 @@ def dumped(table: Mapping[str, Any]) -> str:
 def _lines(table: Mapping[str, Any], above: str) -> Iterator[str]:
     later: list[tuple[str, Any]] = []
     for key, value in table.items():
-        name = key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _text(key)
+        name = key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else toml_text(key)
         first = value[0] if isinstance(value, list) and value else value
         if isinstance(first, Mapping) and set(first) != {"value", "unit"}:
             later.append((name, value))
@@ -252,11 +253,4 @@ def _value(value: Any) -> str:
         return f"{{ {', '.join(f'{key} = {_value(item)}' for key, item in value.items())} }}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_value, value))}]"
-    return str(value) if isinstance(value, int) else _text(str(value))
-
-
-def _text(text: str) -> str:
-    """A basic string; JSON escapes the same, but for what TOML forbids unescaped and JSON allows."""
-    import json
-
-    return json.dumps(text).replace("\x7f", "\\u007f")
+    return str(value) if isinstance(value, int) else toml_text(str(value))

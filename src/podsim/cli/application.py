@@ -16,6 +16,7 @@ from podsim.cli.help_table import EXAMPLES, GROUPS, SECTIONS
 from podsim.cli.late_import import load
 from podsim.cli.mistakes import keep_arguments, mistake_lines, usage_text
 from podsim.options.question import Option
+from podsim.quoting import visible_lines
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -69,7 +70,7 @@ class Application(Commands):
         except click.UsageError as error:
             command = error.ctx.command if error.ctx else None
             options: Mapping[str, Option] = command.options if isinstance(command, Command) else {}
-            sys.stderr.write(usage_text(error, options, typed))
+            sys.stderr.write(visible_lines(usage_text(error, options, typed)))
             raise SystemExit(2) from None
         except click.Abort:
             raise SystemExit(130) from None

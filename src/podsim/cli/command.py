@@ -17,6 +17,7 @@ from podsim.cli.late_import import load
 from podsim.cli.mistakes import option_flag, unusable_text
 from podsim.errors import PodsimError
 from podsim.options.question import Option, options_of
+from podsim.quoting import visible, visible_lines
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -338,7 +339,7 @@ def guarded(command: Callable[[], int], text: Callable[[PodsimError], str]) -> i
         sys.stdout.flush()
         return status
     except PodsimError as error:
-        sys.stderr.write(text(error))
+        sys.stderr.write(visible_lines(text(error)))
         return 1 if isinstance(error, NoFitError) else 2
     except KeyboardInterrupt:
         sys.stderr.write("\npodsim: interrupted\n")
@@ -351,7 +352,7 @@ def guarded(command: Callable[[], int], text: Callable[[PodsimError], str]) -> i
         return 0
     except OSError as error:
         sys.stderr.write(
-            f"podsim: cannot write {error.filename or 'the result'}: {error.strerror or error}\n"
+            f"podsim: cannot write {visible(str(error.filename or 'the result'))}: {error.strerror or error}\n"
         )
         _write_no_more()
         return 2

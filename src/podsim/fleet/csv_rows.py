@@ -11,6 +11,7 @@ import numpy as np
 import podsim.foreign_files as foreign
 from podsim.errors import TableError
 from podsim.fleet.queue_state import Floats
+from podsim.quoting import from_cell
 
 Row: TypeAlias = dict[str, str]
 LARGEST = 256 << 20
@@ -36,6 +37,8 @@ def rows_of(text: str, name: str, needed: Sequence[str] = ()) -> list[Row]:
         raise TableError(
             f"{name}: no column {', '.join(missing)}; its columns are {', '.join(header)[:300] or 'none'}"
         )
+    if "'" in text:
+        rows = [{column: from_cell(cell) for column, cell in row.items()} for row in rows]
     if not rows:
         raise TableError(f"{name} has no rows below its header")
     return rows

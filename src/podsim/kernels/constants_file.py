@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from podsim.kernels.constants import (
     load_constants,
 )
 from podsim.kernels.gemm_correction import Correction
+from podsim.quoting import toml_text, visible
 from podsim.whole_files import whole_file, write_whole
 
 
@@ -40,10 +40,10 @@ def write_constants(constants: KernelConstants, folder: Path) -> Path:
 def constants_text(constants: KernelConstants) -> str:
     """The TOML text of the tables that have evidence."""
     lines = [
-        f"# Kernel constants of {constants.name}. Meanings: podsim/kernels/constants.py.",
-        f'base = "{constants.base}"' if constants.base else "# no base: every table is given here",
+        f"# Kernel constants of {visible(constants.name)}. Meanings: podsim/kernels/constants.py.",
+        f"base = {toml_text(constants.base)}" if constants.base else "# no base: every table is given here",
         f"sms = {constants.sms}",
-        f"made_by = {_quoted(constants.made_by)}",
+        f"made_by = {toml_text(constants.made_by)}",
     ]
     if constants.extrapolated:
         lines.append("extrapolated = true")
@@ -77,19 +77,13 @@ def _is_borrowed(constants: KernelConstants, table: str, field: str) -> bool:
 
 
 def _evidence_lines(evidence: Evidence) -> list[str]:
-    sources = ", ".join(_quoted(source) for source in evidence.sources)
     return [
         f"rows = {evidence.rows}",
         f"median_error = {evidence.median_error:.4f}",
         f"mean_error = {evidence.mean_error:.4f}",
-        f"sources = [{sources}]",
-        f"note = {_quoted(evidence.note)}",
+        f"sources = {toml_text(evidence.sources)}",
+        f"note = {toml_text(evidence.note)}",
     ]
-
-
-def _quoted(text: str) -> str:
-    """A TOML string: JSON's escapes are among TOML's."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _write_correction(correction: Correction, path: Path) -> None:

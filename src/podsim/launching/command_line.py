@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import GIVE_GPUS, Context, Job, Reading, refuse
 from podsim.launching.megatron_model import model_notes, read_model
 from podsim.launching.shell import commands
+from podsim.quoting import shell_word
 
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "deepspeed")
 _MARKS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "--parallelism.")
@@ -60,7 +60,7 @@ def torchrun(job: Job, *, rendezvous: Sequence[str]) -> list[list[str]]:
 def wrapped(groups: Sequence[Sequence[str]], *, indent: str = "    ", raw: Sequence[str] = ()) -> str:
     """Groups of words as lines of one shell command; words of `raw` are left to the shell as they are."""
     lines = [
-        " ".join(word if word in raw else shlex.quote(word) for word in group) for group in groups if group
+        " ".join(word if word in raw else shell_word(word) for word in group) for group in groups if group
     ]
     return f" \\\n{indent}".join(lines)
 

@@ -14,6 +14,7 @@ from podsim.launching.command_line import PORT, read_command, read_script, torch
 from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
+from podsim.quoting import shell_word
 
 _VALUE = re.compile(r"[A-Za-z0-9.,:=_+-]*")
 """a value that sbatch reads as it stands: no space, quote, # or line break"""
@@ -35,7 +36,7 @@ def script(job: Job) -> str:
         "--ntasks-per-node=1", _gpus(job), *(["--exclusive", "--mem=0"] if job.whole else []),
         f"--time={duration(job.limit)}", "--output=%x-%j.out", "--open-mode=append",
     ]  # fmt: skip
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in settings(job).items()]
+    exports = [f"export {name}={shell_word(value)}" for name, value in settings(job).items()]
     meet = f"$head:{PORT}"
     groups = torchrun(
         job, rendezvous=["--rdzv-backend", "c10d", "--rdzv-id", "$SLURM_JOB_ID", "--rdzv-endpoint", meet]

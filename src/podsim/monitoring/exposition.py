@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
+from podsim.quoting import whole
 
 CONTENT_TYPES = {
     "prometheus": "text/plain; version=0.0.4; charset=utf-8",
@@ -59,7 +60,7 @@ def label_text(labels: Mapping[str, str]) -> str:
         for name, value in labels.items()
     )
     text = ",".join(pairs)
-    return f"{{{text}}}" if text else ""
+    return whole(f"{{{text}}}") if text else ""
 
 
 def family_lines(family: Family, form: str, stamps: Sequence[float] = ()) -> Iterator[str]:
@@ -114,7 +115,7 @@ def read_metrics(path: Path, names: Collection[str] | None = None) -> dict[str, 
         with path.open("rb") as file:
             file.seek(max(size - 64, 0))
             is_open = file.read().rstrip().endswith(b"# EOF")
-        with path.open(encoding="utf-8", errors="replace") as text:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as text:
             return _read(text, path.name, 1.0 if is_open else 1e-3, names)
     except OSError as problem:
         raise PodsimError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None

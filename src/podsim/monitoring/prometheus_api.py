@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -24,8 +25,12 @@ def read_prometheus(
 
     Raises PodsimError for a server that cannot be asked.
     """
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        is_known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_known = False
+    if not is_known or re.search(r"[\s\x00-\x1f\x7f]", parts.netloc):
         raise PodsimError("--prometheus: expected a URL such as http://localhost:9090")
     series = {}
     for name in sorted(names):
@@ -44,7 +49,7 @@ def _asked(parts: SplitResult, query: Mapping[str, Any]) -> list[Series]:
     request = Request(url, data=urlencode(query).encode())
     if parts.username:
         secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-        request.add_header("Authorization", f"Basic {base64.b64encode(secret).decode()}")
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(secret).decode()}")
     try:
         with build_opener().open(request, timeout=_PATIENCE) as reply:
             data = reply.read(_LARGEST + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as Xml
 
+from podsim.quoting import visible_lines
 from podsim.results.acceptance import Acceptance, Check, Part
 
 _FAILED = ("differs", "wrong result", "falls short", "above the limit")
@@ -27,22 +28,20 @@ def junit_text(acceptance: Acceptance) -> str:
         )  # fmt: skip
         for row in rows:
             _case(suite, group, row)
+    for each in root.iter():  # without the characters that XML 1.0 forbids
+        each.attrib = {name: visible_lines(value) for name, value in each.attrib.items()}
+        each.text = visible_lines(each.text or "") or None
     Xml.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, "unicode")}\n'
 
 
 def _case(suite: Xml.Element, group: str, row: Part | Check) -> None:
-    case = Xml.SubElement(suite, "testcase", classname=f"podsim.verify.{group}", name=_plain(row.name))
+    case = Xml.SubElement(suite, "testcase", classname=f"podsim.verify.{group}", name=row.name)
     values = (row.expected, row.found) if isinstance(row, Part) else (row.expected, row.measured)
-    text = _plain("; ".join([f"expected {values[0]}, found {values[1]}", *filter(None, [row.why])]))
+    text = "; ".join([f"expected {values[0]}, found {values[1]}", *filter(None, [row.why])])
     if row.verdict in _FAILED:
         Xml.SubElement(case, "failure", message=row.verdict, type=row.verdict).text = text
     elif row.verdict in _SKIPPED:
-        Xml.SubElement(case, "skipped", message=_plain(f"{row.verdict}: {row.why}"))
+        Xml.SubElement(case, "skipped", message=f"{row.verdict}: {row.why}")
     else:
         Xml.SubElement(case, "system-out").text = text
-
-
-def _plain(text: str) -> str:
-    """Text without characters that XML 1.0 forbids."""
-    return "".join(char if char.isprintable() or char in "\t\n" else "?" for char in text)

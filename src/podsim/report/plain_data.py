@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import Field, fields, is_dataclass
+from types import SimpleNamespace
 from typing import Any
 
-_FORMULA = re.compile(r"[=@\t\r]|[+-]+[A-Za-z(@=]|[+-].*[|!]", re.DOTALL)
-"""text that a spreadsheet would run; a sign before a number, as in "+2 % time", is harmless"""
+from podsim.quoting import cell_text, whole
 
 
 def plain_value(value: Any) -> Any:
@@ -48,11 +46,14 @@ def to_csv(value: Any) -> str:
     """CSV text: one line a row of a list, a ranking or a sheet, else one line; nested names joined by dots."""
     rows = flat_lines(value)
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=columns, lineterminator="\n", restval="")
+    lines: list[str] = []
+    out = SimpleNamespace(
+        write=lambda line: lines.append(line.removesuffix("\r\n"))
+    )  # which quotes a lone \r, too
+    writer = csv.DictWriter(out, fieldnames=columns, restval="")
     writer.writeheader()
     writer.writerows(rows)
-    return out.getvalue()
+    return whole("".join(f"{line}\n" for line in lines))
 
 
 def flat_lines(value: Any) -> list[dict[str, Any]]:
@@ -84,18 +85,13 @@ def _scalars(prediction: Mapping[str, Any]) -> dict[str, Any]:
 def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in row.items():
-        name = f"{prefix}{key}"
+        name = f"{prefix}{key}" if prefix else cell_text(str(key))
         if isinstance(value, dict):
             out |= _flatten(value, f"{name}.")
         elif isinstance(value, list):
-            out[name] = formula_free(
+            out[name] = cell_text(
                 "; ".join(str(item) for item in value if not isinstance(item, (dict, list)))
             )
         else:
-            out[name] = formula_free(value) if isinstance(value, str) else value
+            out[name] = cell_text(value) if isinstance(value, str) else value
     return out
-
-
-def formula_free(text: str) -> str:
-    """Text with an apostrophe before it where a spreadsheet would run it as a formula."""
-    return f"'{text}" if _FORMULA.match(text) else text

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 from podsim.errors import PodsimError, TableError
+from podsim.quoting import visible, visible_lines
 from podsim.report.columns import percent, quantity_text
 from podsim.results.comparison import ROLES, ComparedRow, Comparison
 
@@ -96,9 +99,34 @@ def figure_image(figure: Figure, kind: str, *, dpi: int = 150, is_transparent: b
     out = io.BytesIO()
     options: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {}
     background = {"transparent": True} if is_transparent else {"facecolor": "white"}
-    with load_matplotlib().rc_context(STYLE):
+    _show_as_they_are(figure)
+    with load_matplotlib().rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(out, format=kind, dpi=dpi, **background, **options)
     return out.getvalue()
+
+
+def _visible_tick(text: Callable[[float, int | None], str], value: float, at: int | None) -> str:
+    return visible(text(value, at))
+
+
+def _show_as_they_are(figure: Figure) -> None:
+    """Take no text of a figure for a formula of TeX, and spell out what prints nothing; numbers of axes stay."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FuncFormatter
+
+    numbers = set()
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        known = axis.get_major_formatter()
+        if isinstance(known, FuncFormatter):
+            known.func = partial(_visible_tick, known.func)
+        else:
+            numbers |= {
+                label for tick in (*axis.majorTicks, *axis.minorTicks) for label in (tick.label1, tick.label2)
+            }
+    for text in {*figure.findobj(Text)} - numbers:
+        text.set_text(visible_lines(text.get_text()))
+        text.set_parse_math(False)
 
 
 def _classes(rows: Sequence[ComparedRow]) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any, TypeAlias
 
+from podsim.quoting import visible
 from podsim.report.columns import BAR, BAR_WIDTH, FACTS, Column, Table
 
 GAP = "  "
@@ -124,16 +125,18 @@ def _styled_text(text: str, style: str) -> str:
 
 
 def _lines(report: Report, width: int) -> Iterator[Line]:
-    """The lines of all blocks."""
+    """The lines of all blocks, without characters that print nothing or steer a terminal."""
     for block in report:
-        if isinstance(block, str):
-            yield from _paragraph_lines(Paragraph(block), width)
-        elif isinstance(block, Paragraph):
-            yield from _paragraph_lines(block, width)
-        elif isinstance(block, Rows):
-            yield from table_lines(block, width)
-        else:
-            yield from block(width)
+        for line in _block_lines(block, width):
+            yield tuple((text if text.isprintable() else visible(text), style) for text, style in line)
+
+
+def _block_lines(block: Block, width: int) -> Iterable[Line]:
+    if isinstance(block, str):
+        return _paragraph_lines(Paragraph(block), width)
+    if isinstance(block, Paragraph):
+        return _paragraph_lines(block, width)
+    return table_lines(block, width) if isinstance(block, Rows) else block(width)
 
 
 def _paragraph_lines(block: Paragraph, width: int) -> Iterator[Line]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError
-from podsim.report.plain_data import formula_free
+from podsim.quoting import cell_text, visible, whole
 from podsim.report.study_tables import UNITS, flat_rows
 from podsim.results.study import StudyResult
 from podsim.whole_files import write_whole
@@ -21,17 +21,22 @@ def write_workbook(result: StudyResult, path: Path) -> None:
     rows = flat_rows(result)
     sheet = book.active
     sheet.title, sheet.freeze_panes = "designs", "B2"
-    sheet.append(list(rows[0]))
+    sheet.append([_cell(name) for name in rows[0]])
     for row in rows:
-        sheet.append([formula_free(value) if isinstance(value, str) else value for value in row.values()])
+        sheet.append([_cell(value) for value in row.values()])
     sheet.auto_filter.ref = sheet.dimensions
     units = book.create_sheet("units")
     units.append(["column", "unit"])
     for column in rows[0]:
-        units.append([column, UNITS.get(column, "")])
+        units.append([_cell(column), UNITS.get(column, "")])
     content = io.BytesIO()
     book.save(content)
     write_whole(path, content.getvalue())
+
+
+def _cell(value: Any) -> Any:
+    """A value, or a text that is no formula and that XML can hold."""
+    return visible(cell_text(value)) if isinstance(value, str) else value
 
 
 def write_parquet(result: StudyResult, path: Path) -> None:
@@ -46,7 +51,7 @@ def write_parquet(result: StudyResult, path: Path) -> None:
             values = [None if value is None else str(value) for value in values]
         elif kinds == {int, float}:
             values = [None if value is None else float(value) for value in values]
-        array = arrow.array(values)
+        array = arrow.array([whole(value) if isinstance(value, str) else value for value in values])
         arrays.append(array)
         fields.append(arrow.field(name, array.type, metadata={"unit": UNITS.get(name, "")}))
     table = arrow.Table.from_arrays(arrays, schema=arrow.schema(fields))

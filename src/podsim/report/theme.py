@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from podsim.quoting import visible_lines
 from podsim.report.columns import markdown_text
 from podsim.report.plot_acceptance import RED
 from podsim.report.plots import BLUE, INK, MUTED
@@ -20,7 +21,7 @@ def render_page(template: str, *, package: str = "podsim.report", **values: Any)
     is_html = template.endswith(".html")
     environment = Environment(loader=loader, autoescape=is_html, undefined=StrictUndefined)
     environment.filters["plain"] = markdown_text
-    return environment.get_template(template).render(values)
+    return visible_lines(environment.get_template(template).render(values))
 
 
 def inline_svg(svg: bytes, prefix: str, label: str) -> Markup:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
-import json
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
+from podsim.quoting import script_json
 from podsim.report.theme import render_page
 from podsim.results.timeline import Timeline
 from podsim.timeline.gantt import length_text
@@ -40,7 +40,7 @@ def gantt_page(timeline: Timeline, *, title: str = "") -> str:
     return render_page(
         "gantt.html", package="podsim.timeline", title=title,
         size=f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length_text(timeline)}",
-        described=Markup(json.dumps(described, separators=(",", ":")).replace("</", "<\\/")), packed=Markup(packed),
+        described=Markup(script_json(described)), packed=Markup(packed),
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from podsim.launching.job import Job
 from podsim.launching.tools import SCRIPTS, TOOLS, launch_files
 from podsim.options.plan_options import SearchOptions
 from podsim.options.question import options_of
+from podsim.quoting import toml_text
 from podsim.report.plain_data import plain_value, to_csv, to_json
 from podsim.results.launched import Recipe
 from podsim.results.prediction import PlanResult
@@ -116,21 +116,17 @@ def texts_of_tools(
 
 
 def _toml(arguments: Mapping[str, Any]) -> str:
-    """The arguments as TOML: JSON's strings, numbers and lists are TOML's too, where no character is escaped by half."""
-
-    def text(value: object) -> str:
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
+    """The arguments as TOML."""
     lines = [
         "# podsim replay FILE runs this search again; podsim predict --plan FILE takes the plan that it found"
     ]
     tables = []
     for key, value in arguments.items():
         if isinstance(value, Mapping):
-            tables += [f"\n[{key}]", *(f"{text(k)} = {text(v)}" for k, v in value.items())]
+            tables += [f"\n[{key}]", *(f"{toml_text(k)} = {toml_text(v)}" for k, v in value.items())]
         else:
-            lines.append(f"{key} = {text(value)}")
-    return "\n".join([*lines, f"podsim = {text(__version__)}", *tables]) + "\n"
+            lines.append(f"{key} = {toml_text(value)}")
+    return "\n".join([*lines, f"podsim = {toml_text(__version__)}", *tables]) + "\n"
 
 
 def read_experiment(path: Path) -> dict[str, Any]:

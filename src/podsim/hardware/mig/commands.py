@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from podsim.errors import MigError
 from podsim.hardware.mig.change import Change
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing, find_profile
-from podsim.safe_yaml import YamlError, read_documents
+from podsim.safe_yaml import YamlError, read_documents, yaml_word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,18 +94,22 @@ def parted_text(configurations: Mapping[str, Sequence[Devices]]) -> str:
     """The text of a mig-parted file (github.com/NVIDIA/mig-parted, version v1) of named configurations."""
     lines = ["version: v1", "mig-configs:"]
     for name, entries in configurations.items():
-        lines.append(f"  {name}:")
+        lines.append(f"  {yaml_word(name)}:")
         for entry in entries:
             first = []
             if entry.device_filter:
-                first.append("device-filter: " + json.dumps(list(entry.device_filter)))
+                only = ", ".join(yaml_word(device, is_quoted=True) for device in entry.device_filter)
+                first.append(f"device-filter: [{only}]")
             some = "all" if entry.devices is None else f"[{', '.join(map(str, entry.devices))}]"
             first += [f"devices: {some}", f"mig-enabled: {'true' if entry.enabled else 'false'}"]
             lines.append(f"    - {first[0]}")
             lines += [f"      {text}" for text in first[1:]]
             if entry.instances:
                 lines.append("      mig-devices:")
-                lines += [f'        "{profile}": {count}' for profile, count in entry.instances.items()]
+                lines += [
+                    f"        {yaml_word(profile, is_quoted=True)}: {count}"
+                    for profile, count in entry.instances.items()
+                ]
     return "\n".join(lines) + "\n"
 
 
@@ -179,9 +182,9 @@ def kubernetes_text(jobs: Sequence[tuple[str, str, int, int]], *, strategy: str,
     `config` is the mig-parted configuration that the MIG manager applies to nodes with the label below. "" means that
     nodes have several configurations, and the resource alone selects the node.
     """
-    selector = f"      nodeSelector:\n        nvidia.com/mig.config: {config}\n" if config else ""
+    selector = f"      nodeSelector:\n        nvidia.com/mig.config: {yaml_word(config)}\n" if config else ""
     documents = []
-    for name, profile, number, devices in jobs:
+    for name, profile, number, devices in ((yaml_word(each[0]), *each[1:]) for each in jobs):
         documents.append(
             f"""\
 # pods: {number}, each with {devices} x {profile or "GPU"}; device plugin with MIG_STRATEGY={strategy}

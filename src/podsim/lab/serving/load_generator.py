@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from podsim.errors import LabError
 
@@ -44,16 +45,16 @@ class SentRequest:
 
 def read_url(url: str, model: str) -> Server:
     """A server from its URL. Raises LabError for one that is not http://HOST:PORT."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
     try:
-        port = parts.port or 80
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname or "", parts.port or 80
     except ValueError:
-        port = 0
-    if parts.scheme != "http" or not parts.hostname or not port:
+        host, port = "", 0
+    if not re.fullmatch(r"[^\s\x00-\x1f\x7f]+", host) or parts.scheme != "http" or not port:
         raise LabError(f"--url {url[:80]!r}: expected http://HOST:PORT of a server with /v1/completions")
-    path = parts.path.rstrip("/")
+    path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~", errors="replace")
     full = path if path.endswith("/completions") else f"{path.removesuffix('/v1')}/v1/completions"
-    return Server(host=parts.hostname, port=port, path=full, model=model)
+    return Server(host=host, port=port, path=full, model=model)
 
 
 def send_requests(

@@ -43,10 +43,10 @@ class Deployment:
     def weights(self) -> str:
         """The name of the weights: the user's repository or folder, or that of the catalog's source."""
         said = str(self.names.get("model", self.model.name))
-        if "/" in said:
-            return said.removesuffix("/config.json")
         owner = _OWNER.search(self.model.source)
-        return owner[1] if owner else self.model.name
+        name = owner[1] if owner else self.model.name
+        name = said.removesuffix("/config.json") if "/" in said else name
+        return f"./{name}" if name.startswith("-") else name  # no option of the server
 
     @property
     def name(self) -> str:

@@ -210,7 +210,7 @@ def _container_words(value: object, depth: int) -> Iterator[list[str]]:
     if isinstance(value, dict):
         parts = [value.get(key) for key in ("command", "args")]
         if any(isinstance(part, list) for part in parts):
-            yield [str(word) for part in parts if isinstance(part, list) for word in part]
+            yield [str(word).replace("$$", "$") for part in parts if isinstance(part, list) for word in part]
         for inner in value.values():
             yield from _container_words(inner, depth + 1)
     elif isinstance(value, list):

@@ -103,7 +103,10 @@ def _pod(
 ) -> dict[str, Any]:
     nodes = deployment.nodes(plan)
     gpus = -(-plan.gpus // nodes)
-    words = server_words(deployment, plan, _options(deployment, role, plan, number, worker=worker))
+    more = _options(deployment, role, plan, number, worker=worker)
+    own = {str(value) for value in more.values()}  # of which Kubernetes shall fill in the variables
+    words = server_words(deployment, plan, more)
+    words = [word if word in own else word.replace("$", "$$") for word in words]
     slice_ = deployment.cluster.gpu.name.partition("/")[2].replace("+", ".")
     limits = {f"nvidia.com/mig-{slice_}" if slice_ else "nvidia.com/gpu": str(gpus)}
     if nodes > 1 and deployment.cluster.nics:

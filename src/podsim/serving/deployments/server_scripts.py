@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Iterator
 from typing import Any
 
+from podsim.quoting import shell_word
 from podsim.safe_yaml import yaml_text
 from podsim.serving.best_words import engine_title
 from podsim.serving.deployments.deployment import PORT, VERSIONS, Deployment, DeploymentFiles, refuse
@@ -127,9 +128,9 @@ def _wrapped(words: list[str]) -> str:
 
 def _quoted(word: str) -> str:
     """A word for the shell; what each node sets stays open."""
-    if word.startswith("$NODE_RANK *"):
+    if re.fullmatch(r"\$NODE_RANK \* [0-9]+", word):
         return f"$(({word.replace('$', '')}))"
-    return f'"{word}"' if word.startswith(("$NODE_RANK", "$HEAD_NODE_IP")) else shlex.quote(word)
+    return f'"{word}"' if re.fullmatch(r"\$NODE_RANK|\$HEAD_NODE_IP(:[0-9]+)?", word) else shell_word(word)
 
 
 def config_name(role: str) -> str:
