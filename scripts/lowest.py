@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = ("report", "calibrate", "web", "study", "dask")
 TESTS = ("golden", "training", "network", "kernels", "cli", "report", "studies", "web", "options", "workload")
 """the folders of tests that use all of these libraries"""
-TOOLS = ("pytest", "pytest-xdist", "hypothesis", "httpx2")
+TOOLS = ("pytest", "pytest-xdist", "hypothesis", "httpx", "jsonschema", "prometheus-client")
 
 
 def main() -> int:

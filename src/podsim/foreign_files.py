@@ -88,7 +88,8 @@ def read_start(path: str | Path, size: int = 4096) -> bytes:
 def opened(path: Path) -> BinaryIO:
     """The open file; a pipe that nobody writes to is empty, and does not wait."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    os.set_blocking(descriptor, True)
+    if sys.platform != "win32":  # which has no such pipes
+        os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "rb")
 
 

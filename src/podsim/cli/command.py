@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from podsim.report.screen import Report  # which loads rich, and `podsim --help` shall not
+
+    _PathBase = click.ParamType[Path]
+else:
+    _PathBase = click.ParamType
 import os
 
 from podsim import __version__
@@ -211,7 +215,7 @@ def parameter(known: Option) -> click.Parameter:
         names = [*([known.short] if known.short else []), both, known.name]
         return click.Option(names, is_flag=True, default=known.default, help=known.help)
     default = {} if known.is_required or known.many else {"default": known.default}
-    details = {"type": _type(known), "required": known.is_required, "help": known.help, **default}
+    details = {"type": _type(known), "required": known.is_required, **default}
     if known.complete:
         details["shell_complete"] = lambda ctx, param, text: load("cli.guesses:completions")(
             known.complete, text
@@ -223,10 +227,11 @@ def parameter(known: Option) -> click.Parameter:
     if known.bare is not None:
         details |= {"is_flag": False, "flag_value": known.bare}
     flags = [option_flag(known), *([known.older] if known.older else [])]
+    details["help"] = known.help  # of an argument click knows none before 8.5, and nobody shows it
     return click.Option([*flags, known.name], multiple=known.many, show_default=is_shown, **details)
 
 
-class _PathType(click.ParamType[Path]):
+class _PathType(_PathBase):
     """A path that this machine can name, whether or not there is a file."""
 
     name = "path"

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -150,7 +151,7 @@ def flush(path: Path) -> None:
 
 def drop(path: Path) -> None:
     """Take a file out of the page cache: what is new in it goes to the drive first."""
-    if not hasattr(os, "posix_fadvise"):
+    if sys.platform != "linux":
         return
     with suppress(FileNotFoundError, IsADirectoryError):
         descriptor = os.open(path, os.O_RDONLY)

@@ -17,6 +17,9 @@ from podsim.studies.executors import begin_worker
 from podsim.web.questions import QUESTIONS, load, read_options
 from podsim.web.worker_jobs import Job, Progress, Reply
 
+if sys.platform != "win32":
+    import resource
+
 _MOST_MEMORY = 6 * 2**30
 """B. The address space of a worker, so that one question cannot take the machine's memory."""
 _OFTEN = 0.1
@@ -86,11 +89,11 @@ def _limit_process(niceness: int) -> None:
     begin_worker()
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
+    if sys.platform == "win32":
+        return
+    with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError):
         os.nice(niceness)
 
 

@@ -81,6 +81,8 @@ class Guard:
             return refuse(403, "requests from other pages are refused")
         if headers.get("content-encoding", "identity") != "identity":
             return refuse(415, "send the request without compression")
+        if "\0" in scope["path"]:
+            return refuse(400, "an address holds no NUL")
         length = headers.get("content-length", "0")
         limit = LARGEST_FILE if scope["path"] == "/api/files" else LARGEST_BODY
         if not length.isascii() or not length.isdecimal() or int(length[:20]) > limit:

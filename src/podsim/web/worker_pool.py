@@ -6,7 +6,6 @@ import asyncio
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ class _Worker:
     """A process, and the pipe to it."""
 
     process: Any
-    pipe: Connection
+    pipe: Any
 
     def kill(self) -> None:
         """End the process at once; the thread that waits for it sees the end of its pipe."""

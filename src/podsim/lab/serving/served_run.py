@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -119,14 +120,14 @@ def _server(job: ServerJob) -> Iterator[tuple[int, int]]:
 
 def _pin(position: int) -> None:
     """Stay on one of the machine's cores."""
-    if hasattr(os, "sched_setaffinity"):
+    if sys.platform == "linux":
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[position]})
 
 
 @contextmanager
 def _pinned(position: int) -> Iterator[None]:
     """Stay on one core in the block."""
-    if not hasattr(os, "sched_getaffinity"):
+    if sys.platform != "linux":
         yield
         return
     cores = os.sched_getaffinity(0)
