@@ -605,9 +605,8 @@ def _plans() -> Iterator[Reader]:
 
 def _launched(tool: str, path: Path) -> object:
     """What a launch file starts, read as `podsim launch --read` and `--plan` do."""
-    for gpus in (None, 8):
-        with suppress(PodsimError):
-            launch(read=str(path), tool=tool, gpus=gpus)
+    with suppress(PodsimError):
+        launch(read=str(path), tool=tool, gpus=8)
     return read_plan_file(str(path))
 
 

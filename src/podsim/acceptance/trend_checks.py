@@ -34,7 +34,7 @@ def trend_checks(checks: Sequence[Check], earlier: Sequence[Mapping[str, Any]]) 
         values = [
             value for run in earlier for row in run["checks"]
             if (row.get("name"), row.get("unit")) == (now.name, now.unit)
-            and (value := finite(row.get("measured"))) is not None
+            and (value := finite(row.get("measured")) or 0.0) > 0
         ]  # fmt: skip
         if values and now.measured is not None:
             figure = Figure(group="trend", name=f"{now.name}, over time", unit=now.unit, how=now.how,

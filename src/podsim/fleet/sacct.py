@@ -14,8 +14,8 @@ from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
 
 SACCT = {"JobID", "Submit", "Elapsed"}
 """The columns that identify such a table. AllocTRES or ReqTRES is required too; User and Timelimit are optional."""
-_SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$")
-_TYPED = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
+_SPAN = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?$")
+_TYPED = re.compile(r"gres/gpu(:[^=,]+)?=(\d{1,9})(?!\d)")
 _SLICE = re.compile(r"gres/gpu:[^=,]*?(\d+g\.\d+gb(?:\+me)?)=\d+")
 
 
@@ -70,7 +70,7 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             )
             limit = _limit_seconds(row.get("Timelimit", ""))
             submit = datetime.fromisoformat(row["Submit"])
-        except ValueError:
+        except (ValueError, OverflowError):
             wrong.append(
                 f"row {number + 1}, job {row['JobID'][:30]}: {row['Submit'][:20]} {row['Elapsed'][:20]}"
             )

@@ -23,11 +23,11 @@ from podsim.fleet.queue import Machine, run_queue
 from podsim.fleet.sacct import elapsed_seconds
 from podsim.results.queued import JobStart
 
-_GPUS = re.compile(r"gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d+)")
+_GPUS = re.compile(r"gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d{1,9})(?!\d)")
 _HOST = re.compile(r"([^,\[\]]+)(?:\[([\d,\-]+)\])?([^,\[\]]*)")
 _TASKS = re.compile(r"(\d+)_\[([\d,\-:]+)(?:%\d+)?\.{0,3}\]")
 _PAIR = re.compile(r"(?:^|\s)([A-Z][\w:/]*)=(\S*)")
-_MOST = 100_000
+_MOST, _LONGEST = 100_000, 60
 """The largest number of nodes, or of tasks of an array."""
 _NEVER = 1e9
 """s. The length of jobs without a limit."""
@@ -51,7 +51,7 @@ def expand_ranges(text: str) -> list[str]:
     made: list[str] = []
     for part in text.split(","):
         first, _, last = part.partition(":")[0].partition("-")
-        if int(last or first) - int(first) > _MOST or len(made) > _MOST:
+        if len(part) > _LONGEST or int(last or first) - int(first) > _MOST or len(made) > _MOST:
             raise ValueError(text)
         made += [str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)]
     return made
@@ -62,6 +62,8 @@ def expand_hosts(text: str) -> list[str]:
     made: list[str] = []
     for head, ranges, tail in _HOST.findall(text):
         made += [f"{head}{number}{tail}" for number in expand_ranges(ranges)] if ranges else [head]
+        if len(made) > _MOST or len(head) + len(tail) > 2 * _LONGEST:
+            raise ValueError(f"{len(made)} nodes of {text[:40]}")
     return made
 
 
@@ -160,7 +162,7 @@ def _read_queue(path: str, floor: _Floor) -> tuple[list[Job], list[tuple[Job, st
         bound = min(bound, *(floor.limits.get(name, _NEVER) for name in row["partition"].split(",")))
         used = limit_seconds(row.get("used", "")) if row["state"][:1] == "R" else 0.0
         left = max(limit_seconds(row["left"]) if row.get("left") else bound - used, 60.0)
-        nodes = int(re.match(r"\d+", row["nodes"])[0])  # type: ignore[index]
+        nodes = int(re.match(r"\d{1,7}(?!\d)", row["nodes"])[0])  # type: ignore[index]
         given = _gpu_count(row.get("gres", "")) * nodes or _gpu_count(row.get("tres", ""))
         gpus = given if given and floor.per_node > 1 else nodes * floor.per_node
         if names:

@@ -186,7 +186,7 @@ def _time_column(rows: Sequence[Row], column: str, source: str) -> Floats:
         try:
             when = datetime.fromisoformat(row[column])
             values[number] = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError):
             wrong.append(f"row {number + 1}: {row[column][:30]!r}")
     if wrong:
         raise TableError(

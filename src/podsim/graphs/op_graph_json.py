@@ -114,6 +114,10 @@ def _graph(value: dict[str, Any], where: str, check: bool) -> OpGraph:
         raise ModelError(f"{where}: ops must be a list of at least one op")
     checked = enumerate(ops if check else ())
     problems = [f"op {i}: {problem}" for i, op in checked for problem in _problems(op, len(ops))]
+    if not isinstance(value.get("notes", []), list):
+        problems.append(f"notes={str(value['notes'])[:40]} must be a list of texts")
+    if not _number(value.get("table_weights", 0)):
+        problems.append(f"table_weights={str(value['table_weights'])[:40]} must be a number, zero or more")
     for key in ("batch", "element"):
         if not _number(value.get(key)) or not value[key] > 0:
             problems.append(f"{key}={str(value.get(key))[:40]} must be a positive number")

@@ -234,7 +234,7 @@ def _read(folder: Path, step: int) -> Checkpoint:
             raise CheckpointError(f"{MANIFEST} is not as it was written")
     except CheckpointError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise CheckpointError(f"{MANIFEST} is not as it was written") from None
     return Checkpoint(
         folder=folder, step=step, layout=body["layout"], bytes_=sum(size for size, _ in files.values()), files=files

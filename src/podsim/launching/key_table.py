@@ -18,6 +18,9 @@ from podsim.training.plan import Plan
 from podsim.workload.model import Model
 from podsim.workload.specification import shown
 
+_PART = "per_gpu"
+"""the value that need not be whole: several GPUs may share a sample"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
@@ -164,10 +167,12 @@ def _values(flat: Mapping[str, Any], tool: KeyedTool, problems: list[str]) -> di
                 problems.append(f"{path} = {shown(word)} may be {', '.join(choices)}")
             elif match != "":
                 values[key.value] = match
-        elif type(word) in (int, float) and 0 < word < 1 << 40:
-            values[key.value] = word
+        elif type(word) in (int, float) and 0 < word < 1 << 40 and (key.value == _PART or word == int(word)):
+            values[key.value] = word if key.value == _PART else int(word)
         elif word != -1:  # which leaves the value to the tool
-            problems.append(f"{path} = {shown(word)} must be a number above 0")
+            problems.append(
+                f"{path} = {shown(word)} must be a number above 0, and whole but for samples of a GPU"
+            )
     return values
 
 

@@ -63,7 +63,7 @@ def _asked(parts: SplitResult, query: Mapping[str, Any]) -> list[Series]:
         reason = f"it answered {problem.code} {problem.reason}"
     except (URLError, OSError) as problem:
         reason = str(getattr(problem, "reason", problem))
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         reason = "its answer is not that of Prometheus"
     raise PodsimError(f"--prometheus {server}: {reason[:160]}")
 

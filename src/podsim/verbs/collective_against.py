@@ -15,7 +15,7 @@ from podsim.accuracy.price_collectives import Call, call_seconds, decade, make_c
 from podsim.accuracy.score import Priced, compare_priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import ClusterError, TableError
-from podsim.foreign_files import read_text
+from podsim.foreign_files import finite, read_text
 from podsim.hardware.cluster import Cluster
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl import choice
@@ -150,7 +150,7 @@ def _host(entry: Mapping[str, Any]) -> str:
 
 def _rank(entry: Mapping[str, Any], rank: int) -> str:
     device = entry.get("device_info") or entry.get("device_name") or entry.get("name") or "GPU"
-    return f"#  Rank {rank} Group 0 Pid {int(entry['pid'])} on {_host(entry)} device {rank} [0x00] {device}"
+    return f"#  Rank {rank} Group 0 Pid {int(finite(entry['pid']) or 0)} on {_host(entry)} device {rank} [0x00] {device}"
 
 
 def _result(entry: Mapping[str, Any]) -> str:
@@ -164,14 +164,12 @@ def _result(entry: Mapping[str, Any]) -> str:
         return ""
     count, kind = entry.get("count", size // 4), entry.get("type", "float")
     rates = " ".join(str(number or 0.0) for number in numbers[1:])
-    return f"{size} {int(count)} {kind} {entry.get('redop', 'none')} {entry.get('root', -1)} {numbers[0]} {rates} 0"
+    words = f"{int(finite(count) or 0)} {kind}"
+    return f"{size} {words} {entry.get('redop', 'none')} {entry.get('root', -1)} {numbers[0]} {rates} 0"
 
 
 def _number(inner: Mapping[str, Any], words: tuple[str, ...]) -> float | None:
     for key, value in inner.items():
         if key.lower().startswith(words):
-            try:
-                return float(value)
-            except (TypeError, ValueError):
-                return None
+            return finite(value)
     return None

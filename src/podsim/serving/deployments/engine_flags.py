@@ -113,7 +113,7 @@ def _read_draft(config: str) -> dict[str, Any]:
     try:
         table = json.loads(config)
         tokens = int(table["num_speculative_tokens"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise PlanError(
             [f"--speculative-config {config[:60]!r} is no JSON object with num_speculative_tokens"]
         ) from None
