@@ -24,6 +24,7 @@ import os
 import resource
 import select
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -161,7 +162,7 @@ class Warm(Chosen):
         gc.freeze()
         for key, mutant in self.todo.items():
             chosen = [items[name] for name in covering(mutant, tests) if name in items]
-            if mutant.is_inside and chosen:
+            if chosen and (mutant.is_inside or assigned(mutant)):
                 found = functions[str(SOURCE / mutant.path)]
                 verdict = forked(functools.partial(with_exchanged, mutant, found, chosen))
                 keep(self.verdicts, key, verdict)
@@ -172,20 +173,35 @@ class Warm(Chosen):
 def covering(mutant: Mutant, tests: dict[str, Any]) -> list[str]:
     """The tests that run a mutant's lines, or any of a module where the mutant is outside of functions."""
     bits = sum(1 << line for line in mutant.lines) if mutant.is_inside else -1
-    own = f"test_{Path(mutant.path).stem}.py"
+    own = f"test_{Path(mutant.path).stem}.py" if mutant.is_inside else f"[podsim.{module_of(mutant)}]"
     chosen, left = [], float(TESTS_SECONDS)
     for name, test in sorted(tests.items(), key=lambda pair: (own not in pair[0], pair[1]["seconds"])):
-        is_run = test["passed"] and int(test["lines"].get(mutant.path, "0"), 16) & bits
-        if is_run and test["seconds"] <= left:
+        is_run = (not mutant.is_inside and own in name) or int(test["lines"].get(mutant.path, "0"), 16) & bits
+        if is_run and test["passed"] and test["seconds"] <= left:
             chosen.append(name)
             left -= test["seconds"]
     return chosen
 
 
+def module_of(mutant: Mutant) -> str:
+    """The module's name within podsim."""
+    return mutant.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def assigned(mutant: Mutant) -> list[ast.stmt]:
+    """The statement of a module that gives a name its value, if the mutant is in one."""
+    body = [] if mutant.is_inside else tree_of(mutant.path).body
+    kinds = (ast.Assign, ast.AnnAssign)
+    return [each for each in body if isinstance(each, kinds) and each.lineno == mutant.lines.start]
+
+
 def with_exchanged(mutant: Mutant, functions: list[FunctionType], chosen: list[pytest.Item]) -> str:
-    """A verdict, where the functions of a module get the code of the mutant."""
+    """A verdict, where the functions or the names of a module get what the mutant has."""
     mutant.apply()
     codes = defaultdict(list)
+    for statement in assigned(mutant):  # functions find the new value where the old one was
+        module = ast.Module([statement], [])
+        exec(compile(module, mutant.path, "exec"), vars(sys.modules[f"podsim.{module_of(mutant)}"]))
     todo = [compile(tree_of(mutant.path), str(SOURCE / mutant.path), "exec")]
     while todo:
         inner = [part for part in todo.pop().co_consts if isinstance(part, CodeType)]
@@ -239,10 +255,10 @@ def try_all(todo: dict[str, Mutant], work: Path) -> None:
     if not (warm := os.fork()):
         os._exit(pytest.main([*PYTEST, *TESTS], plugins=[Warm(work, todo)]))
     os.waitpid(warm, 0)
-    tests = kept(work / "tests.jsonl")
+    tests, known = kept(work / "tests.jsonl"), kept(work / "verdicts.jsonl")
     for key, mutant in todo.items():
         names = covering(mutant, tests)
-        if not (mutant.is_inside and names):
+        if not names or (not mutant.is_inside and known.get(key, ALIVE[0]) in ALIVE):
             verdict = forked(functools.partial(with_imported, mutant, names)) if names else "not covered"
             keep(work / "verdicts.jsonl", key, verdict)
             print(key, verdict, flush=True)
