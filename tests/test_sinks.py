@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sink_table import BATCHES, HOSTILE, MARK, PLAIN, REFUSING, SINKS
+from sink_table import BATCHES, HOSTILE, LINKED, MARK, PLAIN, REFUSING, SINKS, TOOLED
 
 from podsim.errors import PodsimError
 
@@ -35,3 +35,15 @@ def test_all_hostile_texts_stay_texts(sink: str, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     BATCHES[sink](tuple(HOSTILE.values()), tmp_path)
     assert not [*tmp_path.rglob(MARK)]
+
+
+@pytest.mark.parametrize(
+    "mark", [pytest.param(mark, marks=getattr(pytest.mark, mark), id=mark) for mark in TOOLED]
+)
+def test_a_program_reads_all_hostile_texts_as_texts(mark: str, tmp_path: Path) -> None:
+    TOOLED[mark](tuple(HOSTILE.values()), tmp_path)
+
+
+@pytest.mark.parametrize("sink", LINKED)
+def test_no_output_goes_through_a_link(sink: str, tmp_path: Path) -> None:
+    LINKED[sink](tmp_path)

@@ -134,7 +134,8 @@ def test_permissions_and_links_stay(folder: Path) -> None:
     target.chmod(0o640)
     link.symlink_to("target")
     dangling.symlink_to("made")
-    write_files({link: "after", dangling: "new"})
+    write_whole(link, "after")
+    write_whole(dangling, "new")
     assert (target.read_text("utf-8"), stat.S_IMODE(target.stat().st_mode)) == ("after", 0o640)
     assert link.is_symlink()
     assert (folder / "made").read_text("utf-8") == "new"

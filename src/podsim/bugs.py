@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from traceback import extract_tb, format_exception
 
+from podsim.quoting import visible
 from podsim.version import __version__
 
 
@@ -14,7 +15,7 @@ def bug_line(error: BaseException) -> str:
     """One line: podsim's version, the error, and the line of podsim at which it began."""
     frames = [frame for frame in extract_tb(error.__traceback__) if "podsim" in Path(frame.filename).parts]
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    what = " ".join(str(error).split())[:200]
+    what = visible(" ".join(str(error).split())[:200])
     return f"a bug in podsim {__version__}: {type(error).__name__}: {what}{where}"
 
 

@@ -24,14 +24,17 @@ except ImportError:  # Windows
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file, as UTF-8 if it is text; one of that name is replaced. Raises OSError, which names the path."""
-    write_files({path: content})
+    write_pieces(path, (content.encode("utf-8") if isinstance(content, str) else content,))
 
 
 def write_files(contents: Mapping[Path, str | bytes]) -> None:
-    """Write files that belong together: none gets its name before all are written. Raises OSError, which names one."""
+    """Write files that podsim names in a folder: none gets its name before all are written, and links are replaced.
+
+    Raises OSError, which names one.
+    """
     with ExitStack() as files:
         for path, content in contents.items():
-            file = files.enter_context(whole_file(path))
+            file = files.enter_context(whole_file(path, is_followed=False))
             file.write(content.encode("utf-8") if isinstance(content, str) else content)
             with _naming(path):
                 file.flush()
@@ -44,21 +47,21 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, *, is_followed: bool = True) -> Iterator[IO[bytes]]:
     """A file to write; at the end of the block it gets its name, and its permissions if it replaces another.
 
-    What a link leads to is replaced, not the link. Devices and pipes are written as they are. A file that may not be
-    written stays. Raises OSError, which names the path.
+    What a link leads to is replaced, not the link, unless links are not followed. Devices and pipes are written as they
+    are. A file that may not be written stays. Raises OSError, which names the path.
     """
     file: IO[bytes]
     with _naming(path, every=True):
-        before = _status(path)
+        before = _status(path, is_followed)
         if _is_open_file(path) or (before is not None and not stat.S_ISREG(before.st_mode)):
             file, part = path.open("wb"), None
         elif before is not None and not os.access(path, os.W_OK):
             raise PermissionError(13, "Permission denied")
         else:
-            path_of_target = Path(os.path.realpath(path))
+            path_of_target = Path(os.path.realpath(path)) if is_followed else path
             part = path_of_target.with_name(f".podsim-{secrets.token_hex(8)}.part")
             file, is_named = _begin(part)
     with _naming(path):
@@ -96,10 +99,11 @@ def _naming(path: Path, *, every: bool = False) -> Iterator[None]:
         raise OSError(problem.errno, problem.strerror or str(problem), str(path)) from None
 
 
-def _status(path: Path) -> os.stat_result | None:
-    """What is known of a file; None where there is none yet."""
+def _status(path: Path, is_followed: bool) -> os.stat_result | None:
+    """What is known of a file; None where there is none yet, or a link that is not followed."""
     try:
-        return path.stat()
+        status = path.stat(follow_symlinks=is_followed)
+        return None if stat.S_ISLNK(status.st_mode) else status
     except FileNotFoundError:
         return None
 

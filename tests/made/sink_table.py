@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
@@ -26,12 +27,26 @@ import numpy as np
 import yaml
 from made_launches import known_cluster, known_model
 
+import podsim
+from podsim.bugs import bug_report
+from podsim.cli import app
+from podsim.errors import PodsimError
 from podsim.fleet.csv_rows import read_rows
+from podsim.hardware.fabrics import describe, fabric_of
 from podsim.hardware.mig.commands import Devices, kubernetes_text, parted_text, read_parted
+from podsim.kernels.constants import load_constants
+from podsim.kernels.constants_file import write_constants
+from podsim.lab.disk import names_command, run_tool
+from podsim.lab.serving.load_generator import _message, read_url
 from podsim.launching.job import Job
 from podsim.launching.tools import TOOLS, emit
 from podsim.monitoring.exposition import Family, label_text, metric_text, read_metrics
+from podsim.monitoring.prometheus_api import read_prometheus
+from podsim.network.collectives.msccl import to_msccl
+from podsim.network.collectives.rings import ring_all_reduce
 from podsim.quoting import cell_text, from_cell, toml_text, visible, whole
+from podsim.report.columns import markdown_text
+from podsim.report.fabric_svg import fabric_svg
 from podsim.report.junit import junit_text
 from podsim.report.pages import acceptance_page
 from podsim.report.plain_data import to_csv, to_json
@@ -49,8 +64,11 @@ from podsim.serving.serving_plan import ServingPlan
 from podsim.studies.answer_store import open_store
 from podsim.timeline.gantt import gantt_image
 from podsim.timeline.gantt_page import gantt_page
+from podsim.timeline.timelines import read_timeline, write_timeline
 from podsim.timeline.trace import chrome_text
 from podsim.training.plan import Plan
+from podsim.verbs.mig_plan import save_plan
+from podsim.web.sessions import Sessions
 
 MARK = "marked"
 """a file that only a text that ran can make"""
@@ -414,6 +432,111 @@ def _terminal(texts: Sequence[str], folder: Path) -> None:
     assert all(char.isprintable() or char in "\n\u00a0" for char in made)
 
 
+def _command(texts: Sequence[str], folder: Path) -> None:
+    """A name that no catalog has, and an option that no command has: what podsim says of them."""
+    for text in (text for text in texts if not text.isprintable()):
+        for words in (["show", text], ["show", "--no-such", text], ["mig", "plan", "a100", "--job", text]):
+            said = io.StringIO()
+            with redirect_stderr(said), redirect_stdout(said), suppress(SystemExit):
+                app(words)
+            assert said.getvalue()
+            assert all(char.isprintable() or char in "\n\u00a0" for char in said.getvalue())
+
+
+def _bug(text: str, folder: Path) -> None:
+    assert bug_report(RuntimeError(text)).replace("\n", "").isprintable()
+
+
+def _drawing(text: str, folder: Path) -> None:
+    drawn = replace(describe(fabric_of(known_cluster(8))), server=text, faults=(text,), title=text)
+    made, plain = (Xml.fromstring(fabric_svg(each)) for each in (drawn, replace(drawn, title=PLAIN)))
+    assert [each.tag for each in made.iter()] == [each.tag for each in plain.iter()]
+
+
+def _msccl(text: str, folder: Path) -> None:
+    assert Xml.fromstring(to_msccl(replace(ring_all_reduce(2), name=text))).get("name") == visible(text)
+
+
+def _perfetto(text: str, folder: Path) -> None:
+    write_timeline(_timeline(text), folder / "step.pftrace")
+    assert read_timeline(folder / "step.pftrace").names == (whole(text).replace("\ud800", "?"),)
+
+
+def _markdown(text: str, folder: Path) -> None:
+    assert not re.search(r"<|\]\(|\n", markdown_text(text))
+
+
+def _url(text: str, folder: Path) -> None:
+    """The path and the host of a server: what a request's head holds of them."""
+    for url in (f"http://localhost:1/{text}", f"http://{text}:80", f"{text}://localhost:1"):
+        try:
+            server = read_url(url, text)
+        except PodsimError:
+            continue
+        head, _, body = _message(server, (1,), 1).partition(b"\r\n\r\n")
+        assert re.fullmatch(rb"POST \S+ HTTP/1\.1", head.split(b"\r\n")[0])
+        assert len(head.splitlines()) == 5
+        assert json.loads(body)["model"] == text
+
+
+def _prometheus_url(text: str, folder: Path) -> None:
+    for url in (f"{text}://localhost:1", f"http://u:p@localhost:1/{text}"):
+        with suppress(PodsimError):  # nobody answers
+            read_prometheus(url, ["up"], 0.0, 1.0, 1.0)
+
+
+def _uploaded(text: str, folder: Path) -> None:
+    """The name that a browser gives a file."""
+    sessions = Sessions(folder / "visits")
+    session = sessions.get(sessions.make())
+    assert session is not None
+    made = session.files[sessions.add_file(session, text, "config", b"{}")]
+    assert made.resolve().parent.parent == session.folder.resolve()
+    assert re.fullmatch(r"[\w. -]+", made.name)
+
+
+def _metrics_checked(texts: Sequence[str], folder: Path) -> None:
+    """All texts as labels, before Prometheus' own parser."""
+    labels = [label_text({"job": text}) for text in texts]
+    family = Family(name="podsim_x", type="gauge", help="A gauge.", labels=labels, series=np.arange(len(texts))[None],
+                    values=np.ones((1, len(texts))))  # fmt: skip
+    text = "".join(metric_text([family], "prometheus"))
+    subprocess.run(["promtool", "check", "metrics"], input=text.encode(), check=True, capture_output=True)
+
+
+def _fio(texts: Sequence[str], folder: Path) -> None:
+    """Folders whose names fio would take for several, and for options."""
+    for number, text in enumerate(texts):
+        inside = folder / str(number) / re.sub(r"[/\0\ud800]", "", text)
+        inside.mkdir(parents=True)
+        run_tool(names_command("filecreate", inside, folder / "out.json", files=1, jobs=1), 1.0)
+        assert [path for path in (folder / str(number)).rglob("*") if path.is_file()] == [*inside.iterdir()]
+
+
+def _linked(write: Callable[[Path], Any]) -> Callable[[Path], None]:
+    """A folder in which every file that podsim writes is a link to a file elsewhere: the links are replaced."""
+
+    def sink(folder: Path) -> None:
+        first, second, outside = (_made(folder / name) for name in ("first", "second", "outside"))
+        write(first)
+        names = [path.relative_to(first) for path in first.rglob("*") if path.is_file()]
+        for number, name in enumerate(names):
+            (outside / str(number)).write_text(PLAIN)
+            (second / name).parent.mkdir(parents=True, exist_ok=True)
+            (second / name).symlink_to(outside / str(number))
+        write(second)
+        assert names
+        assert {path.read_bytes() for path in outside.iterdir()} == {PLAIN.encode()}
+        assert not [name for name in names if (second / name).is_symlink()]
+
+    return sink
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def _joined(sink: Callable[[str, Path], None]) -> Callable[[Sequence[str], Path], None]:
     """The sink of texts, eight at once, for those whose way is the same whatever stands at their start."""
 
@@ -428,7 +551,9 @@ def _joined(sink: Callable[[str, Path], None]) -> Callable[[Sequence[str], Path]
 SINKS: dict[str, Callable[[str, Path], None]] = {
     "sbatch directive": _directive, "sbatch": _sbatch, "vllm": _server_script("vllm", "vllm"),
     "pods of a server": _server_manifest, "triton": _triton, "mig-parted": _parted, "pods of slices": _slices,
-    "csv": _csv, "trace": _trace, "prometheus": _labels, "toml": _toml, "json": _json, "sql": _sql,
+    "csv": _csv, "trace": _trace, "prometheus": _labels, "toml": _toml, "json": _json, "sql": _sql, "bug": _bug,
+    "drawing": _drawing, "msccl": _msccl, "perfetto": _perfetto, "markdown": _markdown,
+    "url": _url, "url of prometheus": _prometheus_url, "uploaded file": _uploaded,
 }  # fmt: skip
 """what takes one text, in a folder of its own"""
 BATCHES: dict[str, Callable[[Sequence[str], Path], None]] = {
@@ -436,9 +561,24 @@ BATCHES: dict[str, Callable[[Sequence[str], Path], None]] = {
     "trtllm": _joined(_server_script("tensorrt-llm", "trtllm")), "pods of a job": _joined(_pytorchjob),
     **{tool: _joined(_launch(tool)) for tool, made in TOOLS.items() if Path(made.file).suffix in _PARSERS},
     "xlsx": _workbook, "parquet": _parquet, "page of a report": _page(_report), "junit": _junit, "plots": _plot,
-    "page of an acceptance": _page(lambda texts: acceptance_page(_acceptance(texts))), "terminal": _terminal,
+    "page of an acceptance": _page(lambda texts: acceptance_page(_acceptance(texts))),
+    "terminal": _terminal, "command": _command,
     "page of a timeline": _joined(_gantt),
 }  # fmt: skip
 """what takes all texts at once"""
+TOOLED: dict[str, Callable[[Sequence[str], Path], None]] = {"prometheus": _metrics_checked, "fio": _fio}
+"""what takes all texts at once, with the program of a marker"""
 REFUSING = ("sbatch directive", "sbatch", "vllm")
 """sinks whose language has no way to hold some text"""
+
+LINKED: dict[str, Callable[[Path], None]] = {
+    name: _linked(write)
+    for name, write in {
+        "plan": lambda folder: podsim.plan("gpt2", on="dgx-h100:1", batch=8, limit={"tp": [1]}, save=folder),
+        "mig plan": lambda folder: save_plan(podsim.mig_plan("a100-40gb", jobs=["a:2x1g.5gb"]), folder),
+        "deployment": lambda folder: _served(PLAIN, "vllm", "vllm", folder),
+        "triton": lambda folder: _served(PLAIN, "vllm", "triton", folder),
+        "constants": lambda folder: write_constants(load_constants("a100-sxm4-80gb"), folder),
+    }.items()
+}
+"""what writes files of its own names into a folder"""

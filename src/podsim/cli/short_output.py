@@ -9,6 +9,7 @@ from typing import Any, cast
 from podsim.cli.command import print_answer
 from podsim.cli.late_import import load
 from podsim.options.output_options import FioOutput, GlanceOutput, Output
+from podsim.quoting import visible
 from podsim.report.screen import Report
 from podsim.results.compared_server import ComparedServer
 from podsim.results.graphs import GraphCost
@@ -40,7 +41,7 @@ def show_launch(answer: Recipe | PlanRead, output: Output, options: Mapping[str,
     """Print files that start a plan, with notes apart from them, or a plan that was read."""
     print_answer(answer, output, load("report.launches:launch_report"))
     if isinstance(answer, Recipe) and not (output.json or output.csv):
-        sys.stderr.writelines(f"podsim: note: {note}\n" for note in answer.notes)
+        sys.stderr.writelines(f"podsim: note: {visible(note)}\n" for note in answer.notes)
 
 
 def storage_rows(answer: Any) -> Any:

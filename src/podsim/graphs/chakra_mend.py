@@ -25,7 +25,7 @@ import numpy as np
 from podsim.errors import TraceError
 from podsim.graphs.chakra_file import Attribute, Node, RawTrace, encode, group_table, read_raw
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
-from podsim.whole_files import write_whole
+from podsim.whole_files import write_files
 
 _RANK = re.compile(r"\.(\d+)\.et(?:\.gz)?$")
 _COMMUNICATION = ("collective", "send", "recv")
@@ -253,10 +253,10 @@ def write_chakra(graphs: Sequence[TraceGraph], prefix: Path) -> tuple[Path, ...]
     try:
         for graph in graphs:
             written.append(prefix.with_name(f"{prefix.name}.{graph.rank}.et"))
-            write_whole(written[-1], encode(graph))
+            write_files({written[-1]: encode(graph)})
         if groups:
             written.append(prefix.with_name(f"{prefix.name}.comm_groups.json"))
-            write_whole(written[-1], json.dumps(groups, indent=1) + "\n")
+            write_files({written[-1]: json.dumps(groups, indent=1) + "\n"})
     except OSError as error:
         raise TraceError(
             f"{error.filename or prefix}: cannot be written: {error.strerror or error}"

@@ -20,7 +20,7 @@ from podsim.kernels.constants import (
 )
 from podsim.kernels.gemm_correction import Correction
 from podsim.quoting import toml_text, visible
-from podsim.whole_files import whole_file, write_whole
+from podsim.whole_files import whole_file, write_files
 
 
 def write_constants(constants: KernelConstants, folder: Path) -> Path:
@@ -33,7 +33,7 @@ def write_constants(constants: KernelConstants, folder: Path) -> Path:
     for precision, correction in constants.corrections.items():
         _write_correction(correction, folder / f"{constants.name}.{precision}.npz")
     path = folder / f"{constants.name}.toml"
-    write_whole(path, constants_text(constants))
+    write_files({path: constants_text(constants)})
     return path
 
 
@@ -88,7 +88,7 @@ def _evidence_lines(evidence: Evidence) -> list[str]:
 
 def _write_correction(correction: Correction, path: Path) -> None:
     sizes = {name: 2.0 ** getattr(correction, f"log_{name}") for name in ("m", "n", "k")}
-    with whole_file(path) as file:
+    with whole_file(path, is_followed=False) as file:
         np.savez_compressed(
             file,
             logs=np.round(correction.logs_MNK * 1e4).astype(np.int16),

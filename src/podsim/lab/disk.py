@@ -104,17 +104,24 @@ def fio_command(
     """The command of one job; `seconds` 0 writes the file once, from its start to its end."""
     timed = [f"--runtime={seconds:g}", "--time_based", "--ramp_time=0.5"] if seconds else []
     return [
-        tool("fio", FIO), f"--name={access.name.replace(' ', '-')}", f"--filename={folder / 'data'}", f"--size={size}",
+        tool("fio", FIO), f"--name={access.name.replace(' ', '-')}", f"--filename={_path(folder / 'data')}",
+        f"--size={size}",
         f"--rw={access.rw}", f"--bs={access.block}", f"--numjobs={access.jobs}", f"--iodepth={access.depth}",
         f"--ioengine={'libaio' if access.depth > 1 else 'psync'}", f"--direct={int(direct)}", "--thread",
         "--group_reporting", "--randrepeat=1", "--norandommap", *timed, "--output-format=json", f"--output={out}",
     ]  # fmt: skip
 
 
+def _path(path: Path) -> str:
+    """A path as fio takes it, which separates several by colons."""
+    return str(path).replace(":", "\\:")
+
+
 def names_command(engine: str, folder: Path, out: Path, *, files: int, jobs: int) -> list[str]:
     """The command that makes, looks at or takes away files, each job its own."""
     return [
-        tool("fio", FIO), f"--name={engine}", f"--directory={folder}", f"--ioengine={engine}", f"--nrfiles={files}",
+        tool("fio", FIO), f"--name={engine}", f"--directory={_path(folder)}", f"--ioengine={engine}",
+        f"--nrfiles={files}",
         "--filesize=4k", f"--numjobs={jobs}", "--openfiles=1", "--thread", "--fallocate=none",
         "--output-format=json", f"--output={out}",
     ]  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -30,7 +29,7 @@ def read_prometheus(
         is_known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_known = False
-    if not is_known or re.search(r"[\s\x00-\x1f\x7f]", parts.netloc):
+    if not is_known or not url.isprintable() or " " in url:
         raise PodsimError("--prometheus: expected a URL such as http://localhost:9090")
     series = {}
     for name in sorted(names):

@@ -126,8 +126,8 @@ FACTS = Table(columns=(Column("", "0"), Column("", "1", align="r"), Column("", "
 
 
 def markdown_text(text: str) -> str:
-    """Text with the characters escaped that Markdown would read as a tag or a line break."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
+    """Text with the characters escaped that Markdown would read as a tag, a link or a line break."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(").replace("\n", " ")
 
 
 def percent(share: float | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from podsim.hardware.fabrics.describe import Drawing, Layer, Net
+from podsim.quoting import visible_lines
 from podsim.report.fabric_server import server_picture
 from podsim.units import format_quantity
 
@@ -50,7 +51,7 @@ def fabric_svg(drawing: Drawing) -> str:
             y += 18
             body.append(_text(24, y, fault, "small"))
         y += 30
-    return (
+    return visible_lines(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {y:.0f}" width="{width:.0f}"'
         f' height="{y:.0f}" role="img">\n<title>{escape(drawing.title)}</title>\n<style>{_STYLE}</style>\n'
         f'<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(body) + "\n</svg>\n"

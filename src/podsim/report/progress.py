@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from podsim.quoting import visible
+
 
 @contextmanager
 def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None]]:
@@ -78,7 +80,7 @@ def _seldom(text: str) -> None:
         _said[0] = time.monotonic()
     if time.monotonic() - _said[0] > _PAUSE:
         _said[0] = time.monotonic()
-        sys.stderr.write(f"podsim: {text}\n")
+        sys.stderr.write(f"podsim: {visible(text)}\n")
 
 
 @contextmanager
@@ -91,4 +93,4 @@ def status_line() -> Iterator[Callable[[str], None]]:
     from rich.text import Text
 
     with Console(stderr=True).status("") as line:
-        yield lambda text: line.update(Text(text))
+        yield lambda text: line.update(Text(visible(text)))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from podsim.errors import PodsimError
 from podsim.results.served import Served
-from podsim.whole_files import write_whole
+from podsim.whole_files import write_files
 
 _ENCODER = ("input_ids", "segment_ids", "input_mask")
 
@@ -105,6 +105,6 @@ def write_config(answer: Served, directory: Path) -> None:
     path = directory / model_name(answer) / "config.pbtxt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, config_text(answer))
+        write_files({path: config_text(answer)})
     except OSError as error:
         raise PodsimError(f"{path}: cannot be written: {error.strerror}") from None

@@ -14,7 +14,7 @@ from podsim.errors import PodsimError
 from podsim.results.served import Served
 from podsim.serving.ensemble_file import EnsembleSpec, StepSpec
 from podsim.serving.triton import config_text
-from podsim.whole_files import write_whole
+from podsim.whole_files import write_files
 
 _INPUT, _OUTPUT = "INPUT", "OUTPUT"
 
@@ -33,7 +33,7 @@ def write_ensemble(spec: EnsembleSpec, served: Mapping[str, Served], directory: 
         for name, text in texts.items():
             folder = directory / name
             (folder / "1").mkdir(parents=True, exist_ok=True)
-            write_whole(folder / "config.pbtxt", text)
+            write_files({folder / "config.pbtxt": text})
     except OSError as error:
         raise PodsimError(f"{directory}: cannot be written: {error.strerror}") from None
 

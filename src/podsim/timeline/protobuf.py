@@ -95,7 +95,7 @@ def number_field(number: int, value: int) -> bytes:
 def bytes_field(number: int, value: bytes | str | Iterable[int]) -> bytes:
     """A field that holds bytes, text, a message, or a packed list of varints."""
     if isinstance(value, str):
-        value = value.encode("utf-8")
+        value = value.encode("utf-8", "replace")
     elif not isinstance(value, bytes):
         value = b"".join(varint(integer) for integer in value)
     return tag(number, 2) + varint(len(value)) + value

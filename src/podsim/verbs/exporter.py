@@ -27,13 +27,14 @@ from podsim.monitoring.metric_server import make_server
 from podsim.monitoring.training_source import TrainingSource, begin_of
 from podsim.options.monitoring_options import ExporterOptions
 from podsim.options.question import question, wrong_choices
+from podsim.quoting import visible
 from podsim.results.prediction import Prediction
 from podsim.results.trained import ComparedTraining, MeasuredTraining
 from podsim.units import parse_quantity
 from podsim.verbs.compare import compare
 from podsim.verbs.plan import plan
 from podsim.verbs.queue import queue
-from podsim.whole_files import write_pieces, write_whole
+from podsim.whole_files import write_files, write_pieces
 
 _MOST_SAMPLES = 50_000_000
 _MOST_TIMES = 20_000
@@ -205,7 +206,7 @@ def _write(source: Source, options: ExporterOptions, path: Path) -> None:
         write_pieces(path, pieces)
     except OSError as problem:
         raise PodsimError(f"--write {str(path)[-80:]}: {problem.strerror or problem}") from None
-    sys.stdout.write(f"{path}: {series:,} series at {len(times):,} times\n")
+    sys.stdout.write(f"{visible(str(path))}: {series:,} series at {len(times):,} times\n")
     if isinstance(source, DaySource):
         sys.stdout.writelines(f"fault {each}\n" for each in source.day.faults)
 
@@ -217,8 +218,8 @@ def _write_files(folder: Path) -> None:
             for path in sorted(each for each in packaged.rglob("*") if each.suffix in (".json", ".yml")):
                 target = folder / path.relative_to(packaged)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(target, path.read_bytes())
-                sys.stdout.write(f"{target}\n")
+                write_files({target: path.read_bytes()})
+                sys.stdout.write(f"{visible(str(target))}\n")
     except OSError as problem:
         raise PodsimError(f"--files {str(folder)[-80:]}: {problem.strerror or problem}") from None
 

@@ -50,7 +50,7 @@ def read_url(url: str, model: str) -> Server:
         host, port = parts.hostname or "", parts.port or 80
     except ValueError:
         host, port = "", 0
-    if not re.fullmatch(r"[^\s\x00-\x1f\x7f]+", host) or parts.scheme != "http" or not port:
+    if not re.fullmatch(r"[\w.:%-]+", host) or parts.scheme != "http" or not port:
         raise LabError(f"--url {url[:80]!r}: expected http://HOST:PORT of a server with /v1/completions")
     path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~", errors="replace")
     full = path if path.endswith("/completions") else f"{path.removesuffix('/v1')}/v1/completions"

@@ -25,6 +25,7 @@ from podsim.errors import TableError
 from podsim.network.collectives.msccl_read import Machine, Tick
 from podsim.network.collectives.prove import check_rows
 from podsim.network.collectives.table import ROW_FIELDS, Ints, Table, expand, make_table
+from podsim.quoting import visible
 
 LARGEST = 64 << 20
 """characters of XML that are read"""
@@ -195,7 +196,7 @@ def _document(
     channels = int(table.channel.max(initial=0)) + 1
     inplace = "0" if slots.personal or np.any(table.own) else "1"
     algo = Xml.Element("algo", {
-        "name": table.name, "proto": protocol, "nchannels": str(channels), "nchunksperloop": str(table.chunks),
+        "name": visible(table.name), "proto": protocol, "nchannels": str(channels), "nchunksperloop": str(table.chunks),
         "ngpus": str(table.ranks), "coll": NAMES[table.collective], "inplace": inplace,
     })  # fmt: skip
     for rank in range(table.ranks):

@@ -24,7 +24,7 @@ from podsim.serving.deployments.server_kubernetes import server_manifests
 from podsim.serving.deployments.server_scripts import server_script
 from podsim.serving.deployments.server_triton import triton_repository
 from podsim.serving.serving_plan import ServingPlan
-from podsim.whole_files import write_whole
+from podsim.whole_files import write_files
 
 LARGEST = 1 << 20
 """B of the largest file that is read"""
@@ -82,7 +82,7 @@ def write_deployment(
             path = directory / name
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, text if name.endswith(".json") else text + comment)
+                write_files({path: text if name.endswith(".json") else text + comment})
             except OSError as problem:
                 raise PodsimError(f"{path}: cannot be written: {problem.strerror}") from None
             paths.append(str(path))
