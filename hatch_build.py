@@ -6,6 +6,7 @@ Without a compiler it warns and the wheel is pure: podsim compiles the library o
 from __future__ import annotations
 
 import importlib.util
+import platform
 import sys
 import sysconfig
 import tempfile
@@ -36,9 +37,10 @@ class CustomBuildHook(BuildHookInterface):
             _remove_others(package, name)
         else:
             build_data["force_include"][str(folder / name)] = f"podsim/{name}"
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        # of a Python for two architectures only this one was compiled for
+        system = sysconfig.get_platform().replace("universal2", platform.machine())
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform}"
+        build_data["tag"] = f"py3-none-{system.replace('-', '_').replace('.', '_')}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the folder that the library was compiled in."""

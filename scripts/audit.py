@@ -7,11 +7,12 @@ does not name, a report that cannot be read, a service that did not answer. Only
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterable
 from importlib.metadata import distributions
+
+from packaging.utils import canonicalize_name
 
 OWN = "podsim"
 
@@ -19,11 +20,11 @@ OWN = "podsim"
 def problems(report: str, installed: Iterable[str]) -> list[str]:
     """What a report of pip-audit leaves open or says is wrong, a sentence each; none for a clean one."""
     try:
-        entries = {_plain(entry["name"]): entry for entry in json.loads(report)["dependencies"]}
+        entries = {canonicalize_name(entry["name"]): entry for entry in json.loads(report)["dependencies"]}
     except (ValueError, TypeError, KeyError):
         return [f"pip-audit gave no report: {report.strip()[:200] or 'nothing'}"]
     wrong = []
-    for name in sorted({_plain(name) for name in installed} | entries.keys()):
+    for name in sorted({canonicalize_name(name) for name in installed} | entries.keys()):
         entry = entries.get(name, {})
         holes = entry.get("vulns")
         if holes:
@@ -31,11 +32,6 @@ def problems(report: str, installed: Iterable[str]) -> list[str]:
         elif name != OWN and ("skip_reason" in entry or holes is None):
             wrong.append(f"{name} was not audited: {entry.get('skip_reason', 'the report has no answer')}")
     return wrong if entries else ["pip-audit audited nothing"]
-
-
-def _plain(name: str) -> str:
-    """A distribution's name as the index compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def main() -> int:

@@ -86,8 +86,8 @@ def main() -> int:
         sys.exit(__doc__)
     out = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as aside:
-        first = build(copy(Path(aside, "a"), 0o644), out, 0o022)
-        second = build(copy(Path(aside, "elsewhere", "b"), 0o600), Path(aside, "again"), 0o077)
+        sources = copy(Path(aside, "a"), 0o644), copy(Path(aside, "elsewhere", "b"), 0o600)
+        first, second = build(sources[0], out, 0o022), build(sources[1], Path(aside, "again"), 0o077)
         wrong = [f"{one.name} differs from a second build" for one, other in zip(first, second, strict=True)
                  if (one.name, one.read_bytes()) != (other.name, other.read_bytes())]  # fmt: skip
     wheel = next(path for path in first if path.suffix == ".whl")

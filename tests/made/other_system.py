@@ -5,6 +5,7 @@ Prints the modules that cannot be imported, then for each command its exit statu
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -13,6 +14,7 @@ import signal
 import sys
 import sysconfig
 from importlib.abc import MetaPathFinder
+from typing import Any
 
 UNIX_MODULES = frozenset({"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"})
 UNIX_CALLS = {
@@ -45,6 +47,15 @@ class _Missing(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
+class _Library(ctypes.CDLL):
+    """A library as Windows loads it: the program itself is none."""
+
+    def __init__(self, name: str, *rest: Any, **more: Any) -> None:
+        if "/" not in name:  # a TypeError for None, as there
+            raise FileNotFoundError(name)
+        super().__init__(name, *rest, **more)
+
+
 def become(system: str) -> None:
     """Take away what a system has not."""
     for name in LOADED:
@@ -59,6 +70,8 @@ def become(system: str) -> None:
         for name in set(names) - kept:
             if hasattr(owner, name):
                 delattr(owner, name)
+    if system == "win32":
+        ctypes.CDLL = _Library  # type: ignore[misc]
     sys.platform = system
 
 

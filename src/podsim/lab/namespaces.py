@@ -21,7 +21,8 @@ from podsim.lab.processes import end_of, fork
 
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
-_LIBC = ctypes.CDLL(None, use_errno=True)
+if sys.platform == "linux":
+    _LIBC = ctypes.CDLL(None, use_errno=True)
 _TOOLS = ("ip", "tc")
 _PLACES = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 
@@ -95,6 +96,7 @@ def unshare() -> int:
 
 def enter(namespace: int) -> None:
     """Put this process into a namespace held open by a descriptor."""
+    assert sys.platform == "linux"
     _call(_LIBC.setns(namespace, _NEWNET))
 
 
