@@ -10,16 +10,15 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -126,7 +125,7 @@ def _begin(part: Path) -> tuple[IO[bytes], bool]:
 
 def _keep_owner(descriptor: int, before: os.stat_result) -> None:
     """Give a file the owner and the permissions of the one that it replaces, as far as the system allows."""
-    if hasattr(os, "fchown"):
+    if sys.platform != "win32":
         with suppress(OSError):
             os.fchown(descriptor, before.st_uid, before.st_gid)
         os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
@@ -144,7 +143,7 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=".podsim-", dir=parent))
     lock = None
     try:
-        if fcntl is not None:
+        if sys.platform != "win32":
             lock = os.open(folder, os.O_RDONLY)
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -158,11 +157,12 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
 
 def _clear_abandoned(folder: Path) -> None:
     """Take a folder away whose process is gone; another user's stays."""
-    with suppress(OSError):
-        lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
-        try:
-            if os.fstat(lock).st_uid == os.getuid():
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(lock)
+    if sys.platform != "win32":
+        with suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+            try:
+                if os.fstat(lock).st_uid == os.getuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -25,6 +25,10 @@ UNIX_CALLS = {
     ),
     signal: ("SIGKILL", "SIGALRM", "SIGHUP", "SIGUSR1", "setitimer", "alarm", "pthread_sigmask"),
 }  # fmt: skip
+EXTRAS = frozenset(
+    {"dask", "distributed", "matplotlib", "mpi4py", "openpyxl", "pandas", "pyarrow", "scipy", "torch"}
+)
+"""what `pip install podsim` alone does not bring"""
 MAC_HAS = frozenset({*UNIX_CALLS[os], *UNIX_CALLS[signal], *UNIX_MODULES}) - {
     "sched_getaffinity", "sched_setaffinity", "posix_fadvise", "O_DIRECT",
 }  # fmt: skip
@@ -62,7 +66,7 @@ def become(system: str) -> None:
         importlib.import_module(name)
     sysconfig.get_config_vars()
     kept = MAC_HAS if system == "darwin" else frozenset()
-    gone = UNIX_MODULES - kept
+    gone = (UNIX_MODULES - kept) | EXTRAS
     for module in gone:
         sys.modules.pop(module, None)
     sys.meta_path.insert(0, _Missing(gone))
@@ -83,6 +87,8 @@ def main() -> None:
 
     lost = []
     for module in pkgutil.walk_packages(podsim.__path__, "podsim."):
+        if module.name.startswith("podsim._native"):  # the C library, which is no module of Python
+            continue
         try:
             importlib.import_module(module.name)
         except Exception as problem:

@@ -59,7 +59,6 @@ def perform(
     made, and naming the rank, where one is killed. An interruption stops everything first.
     """
     needs_linux("emulating a cluster in network namespaces")
-    assert sys.platform == "linux"
     _check(made, command, own)
     if why := unable():
         raise LabError(
@@ -141,7 +140,6 @@ def _stage(
         return 1
     if failed is None:
         return 0
-    assert sys.platform == "linux"
     rank, status = failed
     if os.WIFSIGNALED(status):
         os.write(tell, f"rank {rank} {end_of(status)}; the other ranks were stopped".encode())
@@ -158,7 +156,6 @@ def _watching(
     if save is None and not injected.flap:
         yield
         return
-    assert sys.platform == "linux"
     until, end = os.pipe()
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     job = f"{' '.join(word for word in command[:3] if not word.startswith('-'))} on {made.cluster}"

@@ -15,7 +15,6 @@ import select
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -70,7 +69,6 @@ class _Queues:
 
     def __init__(self, space: int) -> None:
         """Look into a namespace that a descriptor holds open; this process stays in it."""
-        assert sys.platform == "linux"
         enter(space)
         self.names = dict(socket.if_nameindex())
         self.link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
@@ -125,7 +123,6 @@ class Watcher:
 
     def work(self, spaces: Mapping[int, int], own: int, until: int, path: Path, job: str) -> int:
         """Watch until a pipe closes, then write the record; `own` is the namespace of the bridges."""
-        assert sys.platform == "linux"
         with suppress(OSError):  # only root may: on a busy machine readings would come late
             os.setpriority(os.PRIO_PROCESS, 0, -10)
         ranks = [_Queues(spaces[rank]) for rank in sorted(spaces)]

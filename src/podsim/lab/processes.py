@@ -37,7 +37,6 @@ def needs_linux(what: str) -> None:
 
 def die_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process when the one that forked it dies."""
-    assert sys.platform == "linux"
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the call
         os._exit(1)
@@ -55,7 +54,6 @@ def keeping_orphans() -> Iterator[None]:
     For a forked process that does nothing else: what its children leave behind becomes its own child. When its parent
     dies it is asked to stop (SIGTERM) rather than killed, so that it can clean up.
     """
-    assert sys.platform == "linux"
     parent = os.getppid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
@@ -71,7 +69,6 @@ def keeping_orphans() -> Iterator[None]:
 
 def _end_children() -> None:
     """Kill and reap until no child is left; those of the killed become ours in turn."""
-    assert sys.platform == "linux"
     while True:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -98,7 +95,6 @@ def _children() -> list[int]:
 def fork(work: Callable[[], int]) -> int:
     """The pid of a child that does `work` and exits with what it returns; it leads a process group of its own."""
     needs_linux("starting ranks, servers and namespaces")
-    assert sys.platform == "linux"
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
@@ -147,7 +143,6 @@ def end_of(status: int) -> str:
 
 def kill(pids: Iterable[int]) -> None:
     """Kill these children, with the groups that they lead, and wait until they are gone."""
-    assert sys.platform == "linux"
     waiting = list(pids)
     for pid in waiting:
         with suppress(ProcessLookupError, PermissionError):
@@ -161,7 +156,6 @@ def kill(pids: Iterable[int]) -> None:
 
 def reap(pid: int) -> int | None:
     """The wait status of a child that has ended; None while it runs."""
-    assert sys.platform == "linux"
     done, status = os.waitpid(pid, os.WNOHANG)
     return status if done else None
 
@@ -192,7 +186,6 @@ def wait_all(pids: dict[int, int], *, pause: float = 0.02, grace: float = GRACE)
 
     After a failure the others get `grace` seconds to say what they saw, then they are killed.
     """
-    assert sys.platform == "linux"
     running, failed, since = dict(pids), None, 0.0
     try:
         while running:

@@ -9,7 +9,6 @@ groups of few tokens drop more.
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
 
 from podsim.axes import Shaped
 from podsim.training.plan import Plan
@@ -36,8 +35,11 @@ def expert_loads(imbalance: float, experts: int) -> Array:
         return np.ones(experts)
     if imbalance >= experts * (1 - 1e-9):
         return np.where(position == 0, float(experts), 0.0)
-    rate = brentq(lambda value: shape(value)[0] - imbalance, 0.0, 50.0)
-    return shape(rate)
+    low, high = 0.0, 50.0
+    for _ in range(60):  # to the last bit: the busiest expert's share rises with the rate
+        middle = (low + high) / 2
+        low, high = (middle, high) if shape(middle)[0] < imbalance else (low, middle)
+    return shape(high)
 
 
 def dropped_share(capacity: float, imbalance: float, experts: int) -> float:

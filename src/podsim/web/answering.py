@@ -89,12 +89,11 @@ def _limit_process(niceness: int) -> None:
     begin_worker()
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
-    if sys.platform == "win32":
-        return
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
-    with contextlib.suppress(OSError):
-        os.nice(niceness)
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+        with contextlib.suppress(OSError):
+            os.nice(niceness)
 
 
 def _reporter(pipe: Connection) -> Progress:

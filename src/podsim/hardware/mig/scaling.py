@@ -68,7 +68,7 @@ def fixed_by_work(
     """
     b, t = np.asarray(batches, float), np.asarray(seconds, float)
     work = (1 - np.asarray(fixed, float)) * t
-    (start, slope), *_ = np.linalg.lstsq(np.stack([1 / t, b / t], axis=1), work / t)
+    (start, slope), *_ = np.linalg.lstsq(np.stack([1 / t, b / t], axis=1), work / t, rcond=None)
     return float(np.clip(1 - (start + slope * batch) / time, 0.0, 1.0))
 
 
@@ -80,5 +80,5 @@ def fixed_by_batches(batches: Sequence[float], seconds: Sequence[float], shape: 
     """
     b, t = np.asarray(batches, float), np.asarray(seconds, float)
     weighted = np.stack([1 / t, b / t], axis=1)
-    (intercept, _), *_ = np.linalg.lstsq(weighted, np.ones_like(t))
+    (intercept, _), *_ = np.linalg.lstsq(weighted, np.ones_like(t), rcond=None)
     return np.asarray(np.clip(intercept / t, 0.0, 1.0) ** shape)
