@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 import signal
 import tempfile
@@ -22,6 +23,8 @@ SECONDS = 20
 """of the processor that a command may take"""
 WAIT = 120
 """s that it may wait, on a machine that does other things, too"""
+MEMORY = 8 << 30
+"""B of addresses that this process may take"""
 
 
 class LateError(BaseException):
@@ -43,6 +46,8 @@ def failure(words: Sequence[str]) -> str | None:
         warnings.simplefilter("error")
         write_files(Path(folder))
         os.chdir(folder)
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
         signal.alarm(WAIT)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
@@ -51,6 +56,7 @@ def failure(words: Sequence[str]) -> str | None:
             where = traceback.extract_tb(late.__traceback__)[-1]
             return told(words, f"no end within {SECONDS} s, at {where.filename}:{where.lineno}")
         finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
             signal.alarm(0)
             signal.setitimer(signal.ITIMER_PROF, 0)
             os.chdir(before)
@@ -68,6 +74,8 @@ def wrong_end(words: Sequence[str], status: int, stdout: str, stderr: str) -> st
         return told(words, f"exit status {status}: {stderr[-300:]}")
     if "Traceback (most recent call last)" in stderr:
         return told(words, f"a traceback: {stderr[-300:]}")
+    if "more memory than there is" in stderr:
+        return told(words, f"more memory than {MEMORY >> 30} GiB")
     if "a bug in podsim" in stdout + stderr:
         return told(words, f"a bug: {stderr[-300:]}")
     if "Warning:" in stderr:

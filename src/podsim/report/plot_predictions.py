@@ -43,8 +43,10 @@ def plans_charts(result: PlanResult) -> list[Markup]:
         for index, point in enumerate(result.pareto)
     ]  # fmt: skip
     titles = ("seconds of a step", "memory")
-    drawn = [point_chart("Pareto front: memory against time", front, titles, (_seconds, _gigabytes))]
-    return [*(drawn if len(front) > 1 else []), *prediction_charts(result.ranked[0].prediction)]
+    charts = prediction_charts(result.ranked[0].prediction)
+    if len(front) < 2:
+        return charts
+    return [point_chart("Pareto front: memory against time", front, titles, (_seconds, _gigabytes)), *charts]
 
 
 def _stage_name(first: int, count: int) -> str:
