@@ -20,7 +20,7 @@ from podsim.lab.record import read_run
 from podsim.lab.sparse.sparse_train import checkpoint_step
 from podsim.launching.plan_file import read_plan_file
 from podsim.learning.loss_catalog import find_law, law_text, read_law
-from podsim.studies.answer_store import open_store
+from podsim.studies.answer_store import open_store, point_key
 from podsim.verbs.save import read_experiment
 
 Case = tuple[Callable[[Path, Any], Path], Callable[[Path], Any], Any, Any]
@@ -116,3 +116,25 @@ def test_another_version_is_refused_in_words(name: str, version: Any, tmp_path: 
     write, read, *_ = CASES[name]
     with pytest.raises(PodsimError, match=r"of format version .* write it again"):
         read(write(tmp_path, version))
+
+
+DAMAGED = (
+    "[]", "{", "null", "NaN", "{}", '{"a": 1}', '{"status": "fits"}', '{"question": "plan", "status": 5}', "[" * 10_000,
+    '{"question": "plan", "status": "fits", "step_time": "1"}',
+    '{"question": "plan", "status": "fits", "step_time": NaN}',
+    '{"question": "plan", "status": "fits", "gpus": true}', '{"question": "plan", "status": "fits", "plan": []}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_answer_of_a_store_is_said(answer: str, tmp_path: Path) -> None:
+    settings = {"model": "gpt2", "on": "dgx-a100:1"}
+    with open_store(tmp_path / "store") as store:
+        store.keep([(point_key("predict", settings), "predict", {})])
+    connection = sqlite3.connect(tmp_path / "store")
+    connection.execute("UPDATE answers SET answer = ?", (answer,))
+    connection.commit()
+    connection.close()
+    asked = {"question": "predict", "common": settings, "design": [{"name": "A"}]}
+    with pytest.raises(PodsimError, match="A: its stored answer is not as podsim wrote it"):
+        podsim.study(asked, executor="serial", store=tmp_path / "store")

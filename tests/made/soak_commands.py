@@ -70,19 +70,16 @@ def failure(words: Sequence[str]) -> str | None:
 
 def wrong_end(words: Sequence[str], status: int, stdout: str, stderr: str) -> str | None:
     """What is wrong with an exit status and what was printed."""
-    if status not in (0, 1, 2):
-        return told(words, f"exit status {status}: {stderr[-300:]}")
-    if "Traceback (most recent call last)" in stderr:
-        return told(words, f"a traceback: {stderr[-300:]}")
-    if "more memory than there is" in stderr:
-        return told(words, f"more memory than {MEMORY >> 30} GiB")
-    if "a bug in podsim" in stdout + stderr:
-        return told(words, f"a bug: {stderr[-300:]}")
-    if "Warning:" in stderr:
-        return told(words, f"a warning: {stderr[-300:]}")
-    if status and not (stderr if status == 2 else stdout + stderr).strip():
-        return told(words, f"exit status {status} without a word")
-    return None
+    said = stderr if status == 2 else stdout + stderr
+    wrongs = {
+        f"exit status {status}": status not in (0, 1, 2),
+        "a traceback": "Traceback (most recent call last)" in stderr,
+        f"more memory than {MEMORY >> 30} GiB": "more memory than there is" in stderr,
+        "a bug": "a bug in podsim" in stdout + stderr,
+        "a warning": "Warning:" in stderr,
+        f"exit status {status} without a word": bool(status) and not said.strip(),
+    }
+    return next((told(words, f"{wrong}: {stderr[-300:]}") for wrong, is_so in wrongs.items() if is_so), None)
 
 
 def told(words: Sequence[str], what: str) -> str:

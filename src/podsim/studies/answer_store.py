@@ -64,7 +64,7 @@ class AnswerStore:
             part = wanted[start : start + _AT_ONCE]
             marks = ",".join("?" * len(part))
             query = f"SELECT key, answer FROM answers WHERE key IN ({marks})"
-            answers |= {key: json.loads(answer) for key, answer in self._connection.execute(query, part)}
+            answers |= {key: _object(answer) for key, answer in self._connection.execute(query, part)}
         return answers
 
     def keep(self, answers: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
@@ -75,6 +75,15 @@ class AnswerStore:
         ]
         with self._connection:
             self._connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", rows)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The object of a JSON text; empty for a damaged one, which is no answer."""
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -83,8 +85,26 @@ def ask_chunk(questions: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Answer
 
 
 def _named(point: Point, answer: Answer) -> StudyRow:
-    """The row of a stored answer, under the name that its design has now."""
+    """The row of a stored answer, under the name that its design has now. Raises PodsimError for a damaged one."""
+    hints = {each.name: str(each.type) for each in fields(StudyRow)}
+    if not {"question", "status"} <= answer.keys() <= hints.keys() or not all(
+        _fits(value, hints[name]) for name, value in answer.items()
+    ):
+        raise PodsimError(
+            f"{point.name[:80]}: its stored answer is not as podsim wrote it; give another --store, or take that away"
+        )
     return StudyRow(**{**answer, "settings": point.settings, "name": point.name})
+
+
+def _fits(value: object, hint: str) -> bool:
+    """Whether a plain value is of an annotated kind."""
+    if value is None:
+        return hint.endswith("None")
+    kinds = {"str": str, "int": int, "float": (int, float), "Mapping": Mapping}
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(value, kinds[hint.partition(" ")[0].partition("[")[0]]) and (
+        is_number or not isinstance(value, int | float)
+    )
 
 
 def _store_path(options: StudyOptions) -> Path | None:
