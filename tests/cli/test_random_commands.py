@@ -9,6 +9,7 @@ import soak_commands
 
 FOUND = (
     "plan gpt2 --on dgx-a100:1 --batch 16 --limit micro_batch=1 --limit tp=1 --objective energy --html a.html",
+    "plan gpt2 --on dgx-a100:2 --limit micro_batch=1 --limit schedule=zb-v,dualpipe --limit tp=1 --limit pp=2",
 )
 """command lines that once ended in a bug, hung, or said nothing, in the folder of `random_commands.write_files`"""
 

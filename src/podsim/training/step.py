@@ -155,7 +155,8 @@ def _closing_seconds(layout: Layout, waits: Waits) -> Shaped[Array, "path plan"]
     paths = layout.paths
     closing = paths.closing * waits.last_pass_slowdown_seconds()
     if (layout.chunks > 1).any():
-        closing = closing + paths.staying * waits.later_pass_slowdown_seconds(paths.passes_after)
+        later = paths.staying * waits.later_pass_slowdown_seconds(paths.passes_after)
+        closing = closing + np.where(layout.chunks > 1, later, 0.0)
     return closing
 
 
