@@ -100,11 +100,11 @@ def _fits(value: object, hint: str) -> bool:
     """Whether a plain value is of an annotated kind."""
     if value is None:
         return hint.endswith("None")
-    kinds = {"str": str, "int": int, "float": (int, float), "Mapping": Mapping}
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return isinstance(value, kinds[hint.partition(" ")[0].partition("[")[0]]) and (
-        is_number or not isinstance(value, int | float)
-    )
+    kinds: dict[str, type] = {"str": str, "int": int, "float": float, "Mapping": dict}
+    kind = kinds[hint.partition(" ")[0].partition("[")[0]]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return isfinite(value) and (kind is float or (kind is int and isinstance(value, int)))
+    return kind not in (int, float) and isinstance(value, kind)
 
 
 def _store_path(options: StudyOptions) -> Path | None:
