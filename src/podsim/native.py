@@ -155,7 +155,9 @@ def load_library() -> ctypes.CDLL:
         path = folder / name
         try:
             if not is_private(path, stat.S_ISREG):
-                _compile(path)
+                with scratch_folder(folder) as aside:
+                    _compile(aside / name)
+                    (aside / name).replace(path)
             return ctypes.CDLL(str(path))
         except OSError:
             pass  # a full disk, or a folder from which nothing may be loaded

@@ -14,9 +14,11 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from podsim.errors import LabError
+from podsim.lab.processes import die_with_parent
 from podsim.whole_files import scratch_folder
 
 FIO = "fio is not installed: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL)"
@@ -136,7 +138,7 @@ def run_tool(command: Sequence[str], seconds: float) -> str:
     name = Path(command[0]).name
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-        start_new_session=True,
+        start_new_session=True, preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - a call of the kernel
     ) as process:  # fmt: skip
         try:
             out, wrong = process.communicate(timeout=seconds + _PATIENCE)

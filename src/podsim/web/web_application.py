@@ -128,6 +128,8 @@ def make_application(site: Site, *, host: str = "127.0.0.1", token: str = "") ->
         starting = asyncio.gather(site.quick.start(), site.long.start())
         yield
         starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
         site.quick.close()
         site.long.close()
         site.sessions.close()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import signal
 import socket
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -44,7 +46,14 @@ def _serve(uvicorn: Any, application: Any, site: Any, options: WebOptions, liste
     sys.stdout.write(f"podsim: {address(options.host, options.port)}{f'/?token={token}' if token else ''}\n")
     sys.stdout.write("podsim: Ctrl-C ends it\n")
     sys.stdout.flush()
-    uvicorn.Server(config).run(sockets=[listening])
+    server = uvicorn.Server(config)
+    with suppress(
+        ValueError
+    ):  # only the main thread may; uvicorn sends itself the signal again when all is closed
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    server.run(sockets=[listening])
+    raise KeyboardInterrupt
 
 
 def _check(options: WebOptions) -> None:
