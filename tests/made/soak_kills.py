@@ -244,6 +244,7 @@ class _Try:
         return subprocess.Popen(
             command, env=environment, cwd=self.fixed, start_new_session=True, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - a shell may ignore it
         )  # fmt: skip
 
     def _run(self, number: signal.Signals, moment: float, disk: str) -> str | None:
