@@ -1,7 +1,5 @@
 """Commands that are ended at random moments, on full and read-only disks too: whole files stay, and nothing else does.
 
-    python scripts/soak.py kills --count 300
-
 As root, each try has a /dev/shm of its own, and disks are small or read-only tmpfs; others go without these.
 """
 

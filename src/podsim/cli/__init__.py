@@ -7,6 +7,7 @@ Exit status: 0 yes, 1 no (does not fit, falls short), 2 misuse, 70 a bug of pods
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -49,6 +50,7 @@ def main() -> None:
         if not _heard:  # an interrupted import may end as another error
             _report(error)
             raise SystemExit(70) from None
+    atexit._run_exitfuncs()  # multiprocessing takes its folder away
     # Python would still end by the signal if that came while a dataclass was being made
     sys.stdout.flush()
     sys.stderr.flush()
