@@ -54,4 +54,5 @@ def test_numbers_of_a_module_stay(module: str) -> None:
         reviewed[module] = found
         lines = (f"{json.dumps(name)}: {json.dumps(reviewed[name])}" for name in sorted(reviewed))
         FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
-    assert found == reviewed[module]
+    known = reviewed.get(module, {})  # a name that is new waits for the next review
+    assert {name: found.get(name) for name in known} == known
