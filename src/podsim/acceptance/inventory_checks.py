@@ -121,7 +121,7 @@ def _slots(gpus: Sequence[Device], system: System) -> Part:
 
 
 def _speed(device: Device) -> float:
-    match = re.match(r"[\d.]+", device.speed)
+    match = re.match(r"\d{1,9}(?:\.\d{1,9})?", device.speed)
     return float(match[0]) if match else 0.0
 
 

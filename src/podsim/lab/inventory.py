@@ -201,7 +201,7 @@ def _adapters(root: Path, devices: list[Device]) -> Iterator[Adapter]:
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         device = by.get((path / "device").resolve().name)
         for port in sorted((path / "ports").glob("[0-9]*")):
-            rate = re.match(r"\s*([\d.]+)\s*Gb/sec", _text(port / "rate"))
+            rate = re.match(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*Gb/sec", _text(port / "rate"))
             yield Adapter(
                 name=f"{path.name}/{port.name}", rate=float(rate[1]) * 1e9 / 8 if rate else 0.0,
                 layer=_text(port / "link_layer").strip(), active="ACTIVE" in _text(port / "state"), device=device,

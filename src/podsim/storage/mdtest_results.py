@@ -14,10 +14,10 @@ from podsim.foreign_files import read_text
 
 _LINE = re.compile(
     r"^\s*((?:Directory|File|Tree) (?:creation|stat|rename|read|removal))\s*:?\s+"
-    r"([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)(?:\s|$)",
+    r"([\d.]+)\s+([\d.]+)\s+(\d{1,18}(?:\.\d{1,18})?)\s+([\d.]+)(?:\s|$)",
     re.MULTILINE,
 )
-_TASKS = re.compile(r"launched with (\d+) total task|^(\d+) tasks, ", re.MULTILINE)
+_TASKS = re.compile(r"launched with (\d{1,9}) total task|^(\d{1,9}) tasks, ", re.MULTILINE)
 OPERATIONS = ("File creation", "File stat", "File removal")
 """what is held against a prediction"""
 _LIMIT = 16_000_000
