@@ -160,7 +160,8 @@ def read_law_text(text: str, name: str) -> LossLaw:
         )
         assert all(name in law.constants for name in NAMES)
         assert np.isfinite(law.coordinates).all()
-        assert math.isfinite(float(law.loss(1e9, 2e10)))
+        with np.errstate(all="ignore"):
+            assert math.isfinite(float(law.loss(1e9, 2e10)))
     except (ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError) as problem:
         if isinstance(problem, PodsimError):
             raise

@@ -14,7 +14,7 @@ from podsim.errors import PodsimError
 from podsim.monitoring.exposition import Series
 
 _PATIENCE = 60.0
-_LARGEST = 1 << 30
+_LARGEST = 256 << 20
 
 
 def read_prometheus(
@@ -53,7 +53,7 @@ def _asked(parts: SplitResult, query: Mapping[str, Any]) -> list[Series]:
         with build_opener().open(request, timeout=_PATIENCE) as reply:
             data = reply.read(_LARGEST + 1)
         if len(data) > _LARGEST:
-            raise PodsimError(f"{server}: its answer is larger than 1 GiB; take a shorter --window")
+            raise PodsimError(f"{server}: its answer is larger than 256 MiB; take a shorter --window")
         answer = json.loads(data)
         if answer["status"] == "success" and answer["data"]["resultType"] == "matrix":
             return [_series(each) for each in answer["data"]["result"]]
