@@ -11,7 +11,6 @@ a `chat_id` (Bailian, Qwen) have seconds and blocks of 16. A file may be packed 
 
 from __future__ import annotations
 
-import csv
 import gzip
 import zlib
 from collections.abc import Callable
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TableError
-from podsim.foreign_files import opened, read_start
+from podsim.foreign_files import csv_lines, opened, read_start
 from podsim.native import CFunction, c_function
 from podsim.serving.load.request_table import LONGEST, MOST, RequestTable
 
@@ -173,7 +172,7 @@ def _form(start: bytes, name: str) -> _Form:
             read=_read_json, second=1.0 if is_chat else 1000.0, block_tokens=16 if is_chat else 512,
             header=3 if start.startswith(b"\xef\xbb\xbf") else 0,
         )  # fmt: skip
-    names = [cell.strip().lower() for cell in next(csv.reader([first]), [])]
+    names = [cell.strip().lower() for cell in next(csv_lines(first, name=name, error=TableError), [])]
     columns = [next((names.index(each) for each in known if each in names), -1) for known in NAMES.values()]
     if missing := [what for what, column in zip(NAMES, columns, strict=True) if column < 0]:
         raise TableError(

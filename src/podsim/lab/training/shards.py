@@ -98,6 +98,8 @@ def _files(folder: Path) -> Iterator[tuple[Any, dict[str, Shard]]]:
     """(open file, its shards) of every file of a checkpoint."""
     library = load_safetensors()
     for path in sorted(folder.glob(_PATTERN)):
+        if not path.is_file():
+            raise CheckpointError(f"{path.name} is no regular file")
         try:
             with library.safe_open(path, "numpy") as file:
                 yield file, _shards_of(file)
