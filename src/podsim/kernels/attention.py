@@ -49,6 +49,14 @@ _LATENCY = 4e-6
 """s of an empty kernel; a backward pass is three kernels, of which two are short"""
 _NEEDS = {"triton": 7.5, "flash1": 7.5, "flash2": 8.0, "flash3": 9.0}
 """compute capability that an algorithm needs (README of Dao-AILab/flash-attention)"""
+_OLDER = {"flash3": "flash2", "flash2": "flash1"}
+
+
+def fused_algorithm(gpu: Gpu, wanted: str) -> str:
+    """The fused kernel that runs on the GPU: the wanted one, or flash1 or flash2 where the GPU is too old for it."""
+    while gpu.compute_capability < _NEEDS.get(wanted, 0.0) and wanted in _OLDER:
+        wanted = _OLDER[wanted]
+    return wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +103,8 @@ def attention_seconds(
                      keys=shape.keys, head_dim=shape.head_dim, value_dim=shape.value_dim)  # fmt: skip
     if algorithm != "unfused":
         fitted = kernel_constants(gpu).flash
-        constants = fitted.get(algorithm) or fitted["flash1"]  # triton was drawn on the A100 alone
+        # triton was drawn on the A100 alone, and TPUs have one kernel
+        constants = fitted.get(algorithm) or fitted.get("flash1") or fitted["flash2"]
         machine = (float(gpu.sms), peak, gpu.memory_bandwidth * kernel_constants(gpu).memory.share)
         seconds = flash_law(constants, machine, sizes, causal=causal, window=window,
                             backward=direction == "backward", width=operand_bytes(precision))  # fmt: skip

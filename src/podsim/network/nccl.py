@@ -294,7 +294,10 @@ def _groups(
     shares, share_index = np.unique(sharing, return_inverse=True)
     key = (ranks * 2.0**14 + members) * shares.size + share_index.reshape(sharing.shape)
     if layout.any():
-        key = key * 2.0 ** math.ceil(math.log2(int(layout.max()) + 1)) + layout
+        layouts, layout_index = np.unique(
+            layout, return_inverse=True
+        )  # on a torus they are too large for a key
+        key = key * layouts.size + layout_index.reshape(layout.shape)
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
     full = [
         np.broadcast_to(values, key.shape).reshape(-1)[first] for values in (ranks, members, sharing, layout)

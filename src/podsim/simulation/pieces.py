@@ -24,6 +24,7 @@ from podsim.training.layers import (
     ep_bytes,
     last_ops,
     op_times,
+    own_layers,
     syncs_of,
     tp_bytes,
     tp_sync_seconds,
@@ -147,7 +148,8 @@ def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
         timed[position] = [timings[id(op), id(block)] for op in block.ops]
     once = float(tp_sync_seconds(model, cluster, plan.wide(), software)[0])
     tail = last_ops(model) if software.early_stop else frozenset()
-    table_YXB = ready.layers.table[..., ready.layers.index[0]]
+    paired = None if ready.paired is None else ready.paired.of(slice(0, 1))
+    table_YXB = own_layers(plan.wide(), ready.layers.of(slice(0, 1)), paired)[..., 0]
     return [
         _add_bytes(
             _block(model, block, plan, software.selective, timed[b], table_YXB[:, :, b], once, tail),

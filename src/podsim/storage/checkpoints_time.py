@@ -57,7 +57,7 @@ class Times:
 
 
 def checkpoint_times(model: Model, cluster: Cluster, plan: Plan, saving: Saving) -> Times:
-    """Seconds of a checkpoint of a scalar plan that fills the cluster.
+    """Seconds of a checkpoint of a scalar plan; GPUs that it leaves idle have none of it.
 
     sync: training stops until the last byte is at its place. async: it stops while GPUs copy to the memory of their
     servers; the rest flows from there during training. Raises NoFitError where memory or drives are too small, and
@@ -73,6 +73,8 @@ def checkpoint_times(model: Model, cluster: Cluster, plan: Plan, saving: Saving)
             f"to=neighbour: {cluster.name} has one node; write to the store or to its drives (local)"
         )
     state = state_of(model, plan, writers=saving.writers)
+    idle = (0, max(cluster.gpus - state.written.size, 0))
+    state = State(written=np.pad(state.written, idle), held=np.pad(state.held, idle))
     _check_room(cluster, state, saving)
     wires = wires_of(cluster)
     late = saving.mode == "async"

@@ -17,8 +17,8 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
-from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch_seconds, passes_of
-from podsim.training.layout import Layout, Paths, Sends, Stages, StepEnd
+from podsim.training.layers import LAYER_KEY, layer_table, paired_layers, passes_of
+from podsim.training.layout import Layout, PairedLayers, Paths, Sends, Stages, StepEnd
 from podsim.training.memory import (
     ACTIVATION_KEY,
     WEIGHT_KEY,
@@ -190,8 +190,8 @@ class PlanTables:
     """The ends of steps; None for a search, which has them by division."""
     sends: Keyed[Sends]
     paths: Keyed[Paths]
-    stretches: Keyed[Array] | None
-    """s. The longest compute of a forward pass between two syncs; None where no schedule has pairs of passes."""
+    paired: Keyed[PairedLayers] | None
+    """What differs in layers with pairs of passes; None where no schedule has such."""
     core_share: float = 1.0
     """The cores of a rank of a measured machine (podsim.hardware.measured_host.Host); 1 for others."""
 
@@ -234,13 +234,11 @@ class _Maker:
             "sends", SEND_KEY, lambda sub: send_table(self.model, self.cluster, sub, self.software)
         )
 
-    def stretches(self) -> Keyed[Array] | None:
+    def paired(self) -> Keyed[PairedLayers] | None:
         if not self.plan.paired.any():
             return None
         return self.of_key(
-            "stretches",
-            LAYER_KEY,
-            lambda sub: longest_stretch_seconds(self.model, self.cluster, sub, self.software),
+            "paired", LAYER_KEY, lambda sub: paired_layers(self.model, self.cluster, sub, self.software)
         )
 
 
@@ -271,7 +269,7 @@ def prepare(
         ends=None if search else make.ends(),
         sends=make.sends(),
         paths=make.of_key("paths", PATH_KEY, lambda sub: paths_table(model, sub)),
-        stretches=make.stretches(),
+        paired=make.paired(),
         core_share=cluster.host.share if cluster.host is not None else 1.0,
     )
 
@@ -291,16 +289,16 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
         return Keyed(own.table, np.zeros(rows, dtype=np.int64))
 
     assert tables.ends is not None
-    stretches = tables.stretches
-    if stretches is not None:
-        stretches = joined(stretches, [each for make in makers if (each := make.stretches())])
+    paired = tables.paired
+    if paired is not None:
+        paired = joined(paired, [each for make in makers if (each := make.paired())])
     return replace(
         tables,
         plan=plan.take(np.zeros(rows, dtype=np.int64)),
         layers=joined(tables.layers, [make.layers() for make in makers]),
         ends=joined(tables.ends, [make.ends() for make in makers]),
         sends=joined(tables.sends, [make.sends() for make in makers]),
-        stretches=stretches,
+        paired=paired,
         stages=repeated(tables.stages),
         weights=repeated(tables.weights),
         activations=repeated(tables.activations),
@@ -314,8 +312,8 @@ def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
     if plan.size > 1:
         plan = plan.take(part).wide()
     stages, sends, paths = tables.stages.of(part), tables.sends.of(part), tables.paths.of(part)
-    stretch = None if tables.stretches is None else tables.stretches.of(part)
-    passes = passes_of(tables.model, plan, stages, tables.layers.of(part), stretch)
+    paired = None if tables.paired is None else tables.paired.of(part)
+    passes = passes_of(tables.model, plan, stages, tables.layers.of(part), paired)
     piped = np.asarray(plan.pp) > 1
     chunks = np.where(piped, plan.virtual_stages, 1.0)
     charge = np.where(piped, charge_seconds(sends, software), 0.0)

@@ -81,8 +81,18 @@ class PassExchanges:
     """s. One tensor-parallel sync of a backward pass."""
     syncs: Shaped[Array, "block plan"]
     """s. The time of all syncs."""
-    stretch: Shaped[Array, "plan"]
+    stretch: Shaped[Array, "block plan"]
     """s. The longest compute of a forward pass between two syncs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedLayers:
+    """What differs in a layer where passes run simultaneously."""
+
+    launch: Shaped[Array, "pass block plan"]
+    """s. What the host needs beyond the compute of a pass."""
+    stretch: Shaped[Array, "block plan"]
+    """s. The longest compute of a forward pass between two syncs, without launches."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,8 +67,8 @@ class Activations:
     """B. The logits, and what the loss keeps of them."""
     gathered: Shaped[Array, "plan"]
     """B. A gathered input and its gradient, under sequence parallelism."""
-    working: Shaped[Array, "tensor plan"]
-    """B. A layer that runs backward in PyTorch's own runtime; zero in others."""
+    working: Shaped[Array, "recompute tensor plan"]
+    """B. A layer that runs backward in PyTorch's own runtime, beyond what its micro-batch keeps of it; zero in others."""
 
 
 def usable_bytes(gpu: Gpu, software: Software) -> float:
@@ -117,7 +117,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     rank_tokens = tokens(plan, sequence)
     torch = software.runtime == "torch"
     ranks = {split: split_ranks(plan, split) for split in get_args(Split)}
-    working = np.zeros((2, plan.size))
+    working = np.zeros((len(Recompute), 2, plan.size))
     columns = []
     for position, block in enumerate(model.kinds):
         kept = _block_bytes(block, plan, software, sequence, ranks)
@@ -126,7 +126,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
                 traffic = traffic_bytes(block, plan, sequence, model.hidden)
                 plain = plain_layer_bytes(block, plan, software, traffic, kept[Recompute.NONE])
                 kept[Recompute.NONE] = plain
-                working = np.maximum(working, working_bytes(block, plan, software, traffic, plain))
+                alive = working_bytes(block, plan, software, traffic, plain)
                 if software.selective == "ops":
                     kept[Recompute.SELECTIVE] = op_checkpoint_bytes(block, plan, sequence, model.hidden)
             kept[: Recompute.FULL] *= software.activation_scale
@@ -134,6 +134,8 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
             if software.selective == "ops" and not torch:
                 # half of what lies between matrix products is computed again
                 kept[Recompute.SELECTIVE] = 0.5 * (kept[Recompute.NONE] + kept[Recompute.FULL])
+            if torch and block.is_reached:
+                working = np.maximum(working, beyond_kept_bytes(alive, kept))
         else:
             if torch:  # no compiler sees the ends: norms keep fp32 copies
                 kept[: Recompute.FULL] += norm_copy_bytes(block, plan, rank_tokens * element)
@@ -285,7 +287,7 @@ def _counts(stages: Stages, weights: Weights) -> Counts:
 def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
     """What the memory of PyTorch's own runtime depends on, before ZeRO divides it."""
     blocks, layers = _kept_bytes(plan, stages.blocks, activations.kept)
-    working = np.where(plan.overlap_tp, activations.working[1], activations.working[0])
+    alone, overlapped = (_of_mode(plan, activations.working[:, tensor]) for tensor in (0, 1))
     return TorchLayout(
         blocks=stages.blocks,
         chunks_in_flight=_schedule_number(plan, stages.first, "activations"),
@@ -295,7 +297,7 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
         layers_bytes=layers,
         state_bytes=activations.kept[Recompute.FULL, 1],
         logit_bytes=activations.logits,
-        working_bytes=beyond_kept_bytes(plan, working, activations.kept[:, 1:-1].max(axis=1)),
+        working_bytes=np.where(plan.overlap_tp, overlapped, alone),
     )
 
 
@@ -309,7 +311,10 @@ def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shape
         largest = held.largest * (2 * element_bytes(plan.precision) + software.gradient_memory)
         buffers = np.where((zero >= 3) & ~is_whole, largest, 0.0) + held.gathered
         reserved = software.reserved_share * held.activations
-        others = (held.activations, held.logits, buffers, floor + software.reserved + reserved)
+        fused = np.minimum(held.logits, 0.0)  # what a fused loss need not keep of the head's logits
+        others = (
+            held.activations + fused, held.logits - fused, buffers, floor + software.reserved + reserved,
+        )  # fmt: skip
     else:
         moment = highest_moment(plan, software, held.torch)
         if held.trained is not None and held.stored is not None:
@@ -389,11 +394,16 @@ def _kept_bytes(
     plan: Plan, blocks: Shaped[Array, "stage block plan"], kept: Shaped[Array, "recompute block plan"]
 ) -> tuple[Shaped[Array, "block plan"], Shaped[Array, "stage plan"]]:
     """(bytes a micro-batch leaves in each block if it recomputes, and in all layers of a stage)."""
-    mode = np.asarray(plan.recompute)
-    none, selective, full = kept
-    of_block = np.where(mode == Recompute.NONE, none, np.where(mode == Recompute.SELECTIVE, selective, full))
+    none, of_block = kept[Recompute.NONE], _of_mode(plan, kept)
     layers = (blocks[:, 1:-1] * of_block[1:-1]).sum(axis=1)
     share = recomputed_share(plan, blocks)
     if share is not None:
         layers = share * layers + (1 - share) * (blocks[:, 1:-1] * none[1:-1]).sum(axis=1)
     return of_block, layers
+
+
+def _of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
+    """The values under each plan's way to recompute."""
+    mode = np.asarray(plan.recompute)
+    none, selective, full = values
+    return np.where(mode == Recompute.NONE, none, np.where(mode == Recompute.SELECTIVE, selective, full))

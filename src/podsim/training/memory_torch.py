@@ -173,13 +173,15 @@ def _ring_bytes(plan: Plan, heads: Shaped[Array, "plan"], element: float) -> Sha
 
 
 def beyond_kept_bytes(
-    plan: Plan, working: Shaped[Array, "plan"], kept: Shaped[Array, "recompute plan"]
-) -> Shaped[Array, "plan"]:
-    """Bytes that a layer running backward holds beyond what its micro-batch keeps of it."""
-    mode = np.asarray(plan.recompute)
-    none = np.maximum(working - kept[Recompute.NONE], 0.0)
-    selective = np.maximum(working - kept[Recompute.SELECTIVE], 0.0)
-    return np.where(mode == Recompute.NONE, none, np.where(mode == Recompute.SELECTIVE, selective, working))
+    working: Shaped[Array, "tensor plan"], kept: Shaped[Array, "recompute plan"]
+) -> Shaped[Array, "recompute tensor plan"]:
+    """Bytes that a layer running backward holds beyond what its micro-batch keeps of it, under each way to recompute.
+
+    With full recomputation it is the layer's own, as what is kept is its input alone.
+    """
+    beyond = np.maximum(working - kept[:, None], 0.0)
+    beyond[Recompute.FULL] = working
+    return np.asarray(beyond)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS, Gpu
-from podsim.kernels.attention import AttentionShape, attention_seconds
+from podsim.kernels.attention import AttentionShape, attention_seconds, fused_algorithm
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
@@ -222,7 +222,7 @@ def attention_times(
         fused_softmax = ~flash & _is_softmax_fused(item.op, plan, software)
         seconds: list[Array] = [np.zeros(1), np.zeros(1)]
         ways = (
-            (software.flash, True, flash),
+            (fused_algorithm(gpu, software.flash), True, flash),
             ("unfused", True, fused_softmax),
             ("unfused", False, ~flash & ~fused_softmax),
         )

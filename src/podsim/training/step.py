@@ -70,7 +70,10 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
     if end.first is not None:
         first = paths.of_plan(lambda path: np.where(layout.paths.ends_first, path, 0.0).max(axis=0))
         first_ends = replace(waits, groups=end.first).end_seconds(slowdown)
-        through, ends = _latest_end(through, ends, first, first_ends)
+        total, least = np.maximum(through + ends, first + first_ends), work + sends
+        # the rank with the embedding may end last, though it works less than the busiest
+        through = np.where(through + ends < first + first_ends, np.maximum(first, least), through)
+        ends = total - through
     return StepTimes(
         step=step_seconds(through, ends, end.last.optimizer, software.host_step),
         through=through,
@@ -109,16 +112,6 @@ def shared_through_seconds(
     stages = np.asarray(pp, dtype=float)
     idle = bubble * core_share * np.maximum(stages * core_share - 1, 0.0) / np.maximum(stages - 1, 1.0)
     return np.asarray(np.maximum(mean, core_share * busiest) + sends + idle)
-
-
-def _latest_end(through: Array, ends: Array, first: Array, first_ends: Array) -> tuple[Array, Array]:
-    """(through, waits at both ends) of the later of two: the longest path, and that of the rank with the embedding.
-
-    Where weight gradients are apart, either may end last, each with its own gradients.
-    """
-    total, first_total = through + ends, first + first_ends
-    ends = np.where(first_total > total, first_ends, ends)
-    return np.maximum(total, first_total) - ends, ends
 
 
 def charge_seconds(sends: Sends, software: Software) -> Shaped[Array, "plan"]:

@@ -313,7 +313,7 @@ class Waits:
 def _idle_seconds(paths: Paths, exchanges: PassExchanges) -> Shaped[Array, "path plan"]:
     """Seconds along each path in which neither pass of a pair computes.
 
-        idle = sum over syncs, except one a pair, of max(sync - longest stretch of compute, 0)
+        idle = sum over syncs, except one a pair, of max(sync - longest stretch of compute in its layer, 0)
 
     While one pass syncs, the other computes until its own next sync, as both use one stream. One sync of each pair does
     not count, as a receive may lengthen the first stretch; nor does one of a forward pass through embedding or head.
