@@ -51,10 +51,11 @@ def op_checkpoint_bytes(block: Block, plan: Plan, sequence: int, hidden: int) ->
 def _product_widths(block: Block, op: TensorOp) -> list[int]:
     """Widths of the products that PyTorch runs for one op: queries, keys, values; gate and up."""
     core = next((other for other in block.ops if other.kind == "attention"), None)
-    if core is not None and op.n == (core.heads + 2 * core.kv_heads) * core.head_dim:
-        return [core.heads * core.head_dim, *[core.kv_heads * core.head_dim] * 2]
-    down = [other.k for other in block.ops if other.kind == "gemm" and other.split == "row"]
-    return [op.n // 2] * 2 if op.n in [2 * k for k in down] else [op.n]
+    if op.name.startswith("attention"):
+        if core is not None and op.n == (core.heads + 2 * core.kv_heads) * core.head_dim:
+            return [core.heads * core.head_dim, *[core.kv_heads * core.head_dim] * 2]
+        return [op.n]
+    return [op.n // 2] * 2 if op.n in [2 * other.k for other in _mlp_ends(block)] else [op.n]
 
 
 def logit_bytes(plan: Plan, software: Software) -> Shaped[Array, "plan"]:
