@@ -406,4 +406,5 @@ def _of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[
     """The values under each plan's way to recompute."""
     mode = np.asarray(plan.recompute)
     none, selective, full = values
-    return np.where(mode == Recompute.NONE, none, np.where(mode == Recompute.SELECTIVE, selective, full))
+    chosen = np.where(mode == Recompute.NONE, none, np.where(mode == Recompute.SELECTIVE, selective, full))
+    return np.asarray(chosen)
