@@ -24,11 +24,11 @@ from podsim.training.layers import (
     ep_bytes,
     last_ops,
     op_times,
-    own_layers,
     syncs_of,
     tp_bytes,
     tp_sync_seconds,
 )
+from podsim.training.paired_layers import own_layers
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.step import SPLIT

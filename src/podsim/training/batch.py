@@ -17,7 +17,7 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
-from podsim.training.layers import LAYER_KEY, layer_table, paired_layers, passes_of
+from podsim.training.layers import LAYER_KEY, layer_table, passes_of
 from podsim.training.layout import Layout, PairedLayers, Paths, Sends, Stages, StepEnd
 from podsim.training.memory import (
     ACTIVATION_KEY,
@@ -29,6 +29,7 @@ from podsim.training.memory import (
     memory_kind_bytes,
     weight_table,
 )
+from podsim.training.paired_layers import own_layers, paired_layers
 from podsim.training.paths import PATH_KEY, paths_table
 from podsim.training.pipeline import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
@@ -313,7 +314,8 @@ def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
         plan = plan.take(part).wide()
     stages, sends, paths = tables.stages.of(part), tables.sends.of(part), tables.paths.of(part)
     paired = None if tables.paired is None else tables.paired.of(part)
-    passes = passes_of(tables.model, plan, stages, tables.layers.of(part), paired)
+    layers = own_layers(plan, tables.layers.of(part), paired)
+    passes = passes_of(tables.model, plan, stages, layers, None if paired is None else paired.stretch)
     piped = np.asarray(plan.pp) > 1
     chunks = np.where(piped, plan.virtual_stages, 1.0)
     charge = np.where(piped, charge_seconds(sends, software), 0.0)

@@ -17,7 +17,7 @@ from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
 from podsim.network.bus import ring_share
 from podsim.training.expert_load import expert_load
-from podsim.training.layout import PairedLayers, Passes, PassExchanges, Stages
+from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline import recomputed_share
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Recompute
@@ -125,35 +125,12 @@ def layer_table(
     `plan` holds plans that differ in the fields of LAYER_KEY. The launch part is what the host needs beyond the time the
     GPU is busy (Megatron's kernels wait for Python on small models).
     """
-    busy, host = _busy_and_host(model, cluster, plan, software)
-    busy[:, LAUNCH] = _launch_seconds(cluster, host, busy)
+    busy, host = busy_and_host(model, cluster, plan, software)
+    busy[:, LAUNCH] = launch_seconds(cluster, host, busy)
     return busy
 
 
-def paired_layers(model: Model, cluster: Cluster, plan: Plan, software: Software) -> PairedLayers:
-    """What differs in the layers of plans with simultaneous passes: exchanges hide no launches.
-
-    While one pass exchanges, the host launches the kernels of the other.
-    """
-    busy, host = _busy_and_host(model, cluster, plan, software)
-    return PairedLayers(
-        launch=_launch_seconds(cluster, host, busy[:, :LAUNCH]),
-        stretch=_longest_stretch_seconds(model, cluster, plan, software),
-    )
-
-
-def own_layers(
-    plan: Plan, layers: Shaped[Array, "pass part block plan"], paired: PairedLayers | None
-) -> Shaped[Array, "pass part block plan"]:
-    """The layers of each plan, with the launches of simultaneous passes where it has such."""
-    if paired is None:
-        return layers
-    own = layers.copy()
-    own[:, LAUNCH] = np.where(plan.paired, paired.launch, own[:, LAUNCH])
-    return own
-
-
-def _launch_seconds(
+def launch_seconds(
     cluster: Cluster, host: Shaped[Array, "pass block plan"], busy: Shaped[Array, "pass part block plan"]
 ) -> Shaped[Array, "pass block plan"]:
     """What the host needs beyond the time the GPU is busy; a processor is its own host."""
@@ -161,7 +138,7 @@ def _launch_seconds(
     return np.maximum(host - hidden, 0.0)
 
 
-def _busy_and_host(
+def busy_and_host(
     model: Model, cluster: Cluster, plan: Plan, software: Software
 ) -> tuple[Shaped[Array, "pass part block plan"], Shaped[Array, "pass block plan"]]:
     """(seconds that the GPU computes and exchanges, seconds that the host launches) of one layer of each block."""
@@ -208,30 +185,6 @@ def _busy_and_host(
         busy[way] = busy[Pass.BACKWARD] + seconds * inner
         host[way] = host[Pass.BACKWARD] + launches * inner
     return busy, host
-
-
-def _longest_stretch_seconds(
-    model: Model, cluster: Cluster, plan: Plan, software: Software
-) -> Shaped[Array, "block plan"]:
-    """Seconds of the longest stretch of compute between two tensor-parallel syncs of a layer's forward pass.
-
-    Embedding and head have that of all layers.
-    """
-    seconds: dict[tuple[int, int], Array] = {}
-    for items, where, times in op_times(model, cluster, plan, software):
-        for item, block, row in zip(items, where.tolist(), times.forward, strict=True):
-            seconds[block, id(item.op)] = row
-    longest = np.zeros((len(model.kinds), plan.size))
-    for position, block in enumerate(model.kinds[1:-1], 1):
-        stretches = [np.zeros(plan.size)]
-        for op in block.ops:
-            stretches[-1] = stretches[-1] + seconds[position, id(op)]
-            if op.kind == "gemm" and op.split == "row":
-                stretches.append(np.zeros(plan.size))
-        stretches[0] = stretches[0] + stretches[-1]  # what is behind the last sync goes on in the next layer
-        longest[position] = np.maximum.reduce(stretches)
-    longest[[0, -1]] = longest.max(axis=0)
-    return longest
 
 
 def last_ops(model: Model) -> frozenset[int]:
@@ -391,10 +344,9 @@ def passes_of(
     plan: Plan,
     stages: Stages,
     layers: Shaped[Array, "pass part block plan"],
-    paired: PairedLayers | None,
+    stretch: Shaped[Array, "block plan"] | None,
 ) -> Passes:
-    """Seconds of the passes of plans; `paired` is None where no schedule has pairs of passes."""
-    layers = own_layers(plan, layers, paired)
+    """Seconds of the passes of plans; `stretch` as in PassExchanges, None where no schedule has pairs of passes."""
     chosen = _backward_seconds(plan, layers)
     stage_backward = _stage_seconds(stages.blocks, chosen)
     share = recomputed_share(plan, stages.blocks)
@@ -404,7 +356,7 @@ def passes_of(
         least = np.where(stages.count > 0, share, 1.0).min(axis=0)
         chosen = least * chosen + (1 - least) * plain
     stage_parts = _stage_seconds(stages.blocks, layers[Pass.FORWARD]) + stage_backward
-    if paired is not None:
+    if stretch is not None:
         stage_parts[_EXCHANGES] *= ~plan.paired
     forward, backward = layers[Pass.FORWARD].sum(axis=0), chosen.sum(axis=0)
     weight = layers[Pass.WEIGHT].sum(axis=0)
@@ -420,7 +372,7 @@ def passes_of(
         layer_forward=mean @ forward[1:-1],
         layer_backward=mean @ backward[1:-1],
         layer_closing=mean @ closing[1:-1],
-        exchanges=None if paired is None else _pass_exchanges(model, layers, chosen, paired.stretch),
+        exchanges=None if stretch is None else _pass_exchanges(model, layers, chosen, stretch),
     )
 
 

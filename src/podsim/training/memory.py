@@ -23,6 +23,7 @@ from podsim.training.memory_torch import (
     highest_moment,
     logit_bytes,
     norm_copy_bytes,
+    of_mode,
     op_checkpoint_bytes,
     plain_layer_bytes,
     traffic_bytes,
@@ -68,7 +69,7 @@ class Activations:
     gathered: Shaped[Array, "plan"]
     """B. A gathered input and its gradient, under sequence parallelism."""
     working: Shaped[Array, "recompute tensor plan"]
-    """B. A layer that runs backward in PyTorch's own runtime, beyond what its micro-batch keeps of it; zero in others."""
+    """B. A layer running backward in PyTorch's runtime, beyond what its micro-batch keeps; zero in others."""
 
 
 def usable_bytes(gpu: Gpu, software: Software) -> float:
@@ -287,7 +288,7 @@ def _counts(stages: Stages, weights: Weights) -> Counts:
 def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
     """What the memory of PyTorch's own runtime depends on, before ZeRO divides it."""
     blocks, layers = _kept_bytes(plan, stages.blocks, activations.kept)
-    alone, overlapped = (_of_mode(plan, activations.working[:, tensor]) for tensor in (0, 1))
+    working = of_mode(plan, activations.working)
     return TorchLayout(
         blocks=stages.blocks,
         chunks_in_flight=_schedule_number(plan, stages.first, "activations"),
@@ -297,7 +298,7 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
         layers_bytes=layers,
         state_bytes=activations.kept[Recompute.FULL, 1],
         logit_bytes=activations.logits,
-        working_bytes=np.where(plan.overlap_tp, overlapped, alone),
+        working_bytes=np.where(plan.overlap_tp, working[1], working[0]),
     )
 
 
@@ -311,10 +312,8 @@ def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shape
         largest = held.largest * (2 * element_bytes(plan.precision) + software.gradient_memory)
         buffers = np.where((zero >= 3) & ~is_whole, largest, 0.0) + held.gathered
         reserved = software.reserved_share * held.activations
-        fused = np.minimum(held.logits, 0.0)  # what a fused loss need not keep of the head's logits
-        others = (
-            held.activations + fused, held.logits - fused, buffers, floor + software.reserved + reserved,
-        )  # fmt: skip
+        fused, floor = np.minimum(held.logits, 0.0), floor + software.reserved + reserved
+        others = (held.activations + fused, held.logits - fused, buffers, floor)
     else:
         moment = highest_moment(plan, software, held.torch)
         if held.trained is not None and held.stored is not None:
@@ -394,17 +393,9 @@ def _kept_bytes(
     plan: Plan, blocks: Shaped[Array, "stage block plan"], kept: Shaped[Array, "recompute block plan"]
 ) -> tuple[Shaped[Array, "block plan"], Shaped[Array, "stage plan"]]:
     """(bytes a micro-batch leaves in each block if it recomputes, and in all layers of a stage)."""
-    none, of_block = kept[Recompute.NONE], _of_mode(plan, kept)
+    of_block = of_mode(plan, kept)
     layers = (blocks[:, 1:-1] * of_block[1:-1]).sum(axis=1)
     share = recomputed_share(plan, blocks)
     if share is not None:
-        layers = share * layers + (1 - share) * (blocks[:, 1:-1] * none[1:-1]).sum(axis=1)
+        layers = share * layers + (1 - share) * (blocks[:, 1:-1] * kept[Recompute.NONE, 1:-1]).sum(axis=1)
     return of_block, layers
-
-
-def _of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
-    """The values under each plan's way to recompute."""
-    mode = np.asarray(plan.recompute)
-    none, selective, full = values
-    chosen = np.where(mode == Recompute.NONE, none, np.where(mode == Recompute.SELECTIVE, selective, full))
-    return np.asarray(chosen)

@@ -176,12 +176,9 @@ def _ring_bytes(plan: Plan, heads: Shaped[Array, "plan"], element: float) -> Sha
 def beyond_kept_bytes(
     working: Shaped[Array, "tensor plan"], kept: Shaped[Array, "recompute plan"]
 ) -> Shaped[Array, "recompute tensor plan"]:
-    """Bytes that a layer running backward holds beyond what its micro-batch keeps of it, under each way to recompute.
-
-    With full recomputation it is the layer's own, as what is kept is its input alone.
-    """
+    """Bytes that a layer running backward holds beyond what its micro-batch keeps of it, under each way to recompute."""
     beyond = np.maximum(working - kept[:, None], 0.0)
-    beyond[Recompute.FULL] = working
+    beyond[Recompute.FULL] = working  # what is kept is its input alone
     return np.asarray(beyond)
 
 
@@ -395,3 +392,8 @@ def _divided_moment(plan: Plan, software: Software, layout: TorchLayout, sizes: 
             layer._replace(buffers=np.where(is_sharded, behind, 0.0)),
         ]
     )
+
+
+def of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
+    """The values under each plan's way to recompute."""
+    return np.asarray(np.choose(np.asarray(plan.recompute), tuple(values)))
