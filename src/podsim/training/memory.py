@@ -69,7 +69,7 @@ class Activations:
     gathered: Shaped[Array, "plan"]
     """B. A gathered input and its gradient, under sequence parallelism."""
     working: Shaped[Array, "recompute tensor plan"]
-    """B. A layer running backward in PyTorch's runtime, beyond what its micro-batch keeps; zero in others."""
+    """B. A layer running backward in PyTorch's runtime, beyond what its micro-batch keeps."""
 
 
 def usable_bytes(gpu: Gpu, software: Software) -> float:
@@ -115,8 +115,7 @@ def _weights_of(model: Model, shares_of_blocks: tuple[tuple[Share, Share], ...],
 def activation_table(model: Model, plan: Plan, software: Software) -> Activations:
     """Stored activations per micro-batch, for plans that differ in ACTIVATION_KEY."""
     sequence, element = plan.length(model), element_bytes(plan.precision)
-    rank_tokens = tokens(plan, sequence)
-    torch = software.runtime == "torch"
+    rank_tokens, torch = tokens(plan, sequence), software.runtime == "torch"
     ranks = {split: split_ranks(plan, split) for split in get_args(Split)}
     working = np.zeros((len(Recompute), 2, plan.size))
     columns = []
@@ -132,8 +131,9 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
                     kept[Recompute.SELECTIVE] = op_checkpoint_bytes(block, plan, sequence, model.hidden)
             kept[: Recompute.FULL] *= software.activation_scale
             kept[Recompute.FULL] = rank_tokens * model.hidden * element / ranks["sequence"] * block.is_reached
-            if software.selective == "ops" and not torch:
-                # half of what lies between matrix products is computed again
+            if (
+                software.selective == "ops" and not torch
+            ):  # half of what lies between products is computed again
                 kept[Recompute.SELECTIVE] = 0.5 * (kept[Recompute.NONE] + kept[Recompute.FULL])
             if torch and block.is_reached:
                 working = np.maximum(working, beyond_kept_bytes(alive, kept))
@@ -288,7 +288,7 @@ def _counts(stages: Stages, weights: Weights) -> Counts:
 def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
     """What the memory of PyTorch's own runtime depends on, before ZeRO divides it."""
     blocks, layers = _kept_bytes(plan, stages.blocks, activations.kept)
-    working = of_mode(plan, activations.working)
+    alone, overlapped = of_mode(plan, activations.working)
     return TorchLayout(
         blocks=stages.blocks,
         chunks_in_flight=_schedule_number(plan, stages.first, "activations"),
@@ -298,7 +298,7 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
         layers_bytes=layers,
         state_bytes=activations.kept[Recompute.FULL, 1],
         logit_bytes=activations.logits,
-        working_bytes=np.where(plan.overlap_tp, working[1], working[0]),
+        working_bytes=np.where(plan.overlap_tp, overlapped, alone),
     )
 
 
@@ -393,9 +393,8 @@ def _kept_bytes(
     plan: Plan, blocks: Shaped[Array, "stage block plan"], kept: Shaped[Array, "recompute block plan"]
 ) -> tuple[Shaped[Array, "block plan"], Shaped[Array, "stage plan"]]:
     """(bytes a micro-batch leaves in each block if it recomputes, and in all layers of a stage)."""
-    of_block = of_mode(plan, kept)
+    of_block, share = of_mode(plan, kept), recomputed_share(plan, blocks)
     layers = (blocks[:, 1:-1] * of_block[1:-1]).sum(axis=1)
-    share = recomputed_share(plan, blocks)
     if share is not None:
         layers = share * layers + (1 - share) * (blocks[:, 1:-1] * kept[Recompute.NONE, 1:-1]).sum(axis=1)
     return of_block, layers

@@ -242,14 +242,10 @@ class Grid:
     """The plan whose groups lie in the grid."""
 
     def per_node(self, size: Ints, stride: Ints) -> Array:
-        """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight.
-
-        A plan of one node has all of them there.
-        """
+        """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight."""
         size, stride = np.asarray(size), np.asarray(stride)
         room = np.gcd(size * stride, self.gpus_per_node)  # groups begin and end at multiples of it in a node
-        members = np.minimum(np.maximum(room // stride, 1), size)
-        return np.where(np.asarray(self.plan.gpus) <= self.gpus_per_node, size, members)
+        return np.asarray(np.minimum(np.maximum(room // stride, 1), size))
 
     @property
     def tp(self) -> Array:

@@ -337,6 +337,7 @@ def group_seconds(
     """
     if np.max(ranks) <= 1:
         return np.zeros(np.broadcast_shapes(np.shape(size), np.shape(ranks)))
+    members = members if cluster.nics else np.asarray(ranks)  # a node without a network has all of them
     seconds = collective_seconds(
         collective,
         size,
