@@ -192,7 +192,7 @@ class PlanTables:
     sends: Keyed[Sends]
     paths: Keyed[Paths]
     paired: Keyed[PairedLayers] | None
-    """What differs in layers with pairs of passes; None where no schedule has such."""
+    """The differences of layers with pairs of passes; None where no schedule has such."""
     core_share: float = 1.0
     """The cores of a rank of a measured machine (podsim.hardware.measured_host.Host); 1 for others."""
 

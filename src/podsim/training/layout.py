@@ -90,7 +90,7 @@ class PairedLayers:
     """What differs in a layer where passes run simultaneously."""
 
     launch: Shaped[Array, "pass block plan"]
-    """s. What the host needs beyond the compute of a pass."""
+    """s. The time that the host needs beyond the compute of a pass."""
     stretch: Shaped[Array, "block plan"]
     """s. The longest compute of a forward pass between two syncs, without launches."""
 
