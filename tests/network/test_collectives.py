@@ -24,9 +24,20 @@ from podsim.network.collectives import (
     summary,
 )
 from podsim.network.collectives.algorithms import servers
-from podsim.network.collectives.direct import naive_all_reduce, parameter_server_all_reduce
-from podsim.network.collectives.hierarchical import hierarchical_all_reduce, server_ring_all_reduce
+from podsim.network.collectives.direct import (
+    direct_all_to_all,
+    naive_all_reduce,
+    parameter_server_all_reduce,
+)
+from podsim.network.collectives.hierarchical import (
+    hierarchical_all_reduce,
+    hierarchical_all_to_all,
+    server_ring_all_reduce,
+)
+from podsim.network.collectives.lookup import all_tables
 from podsim.network.collectives.rings import (
+    chain_broadcast,
+    chain_reduce,
     multi_ring_all_reduce,
     rail_orders,
     ring_all_gather,
@@ -347,3 +358,47 @@ def test_a_user_table_in_python():
 def test_naive_sends_inputs_not_sums():
     prove(naive_all_reduce(5))
     assert naive_all_reduce(5).lockstep
+
+
+@pytest.mark.parametrize(
+    ("table", "steps"),
+    [
+        (parameter_server_all_reduce(5), 2),
+        (direct_all_to_all(5), 4),
+        (chain_reduce(5), 5 - 2 + 4),
+        (chain_broadcast(5), 5 - 2 + 4),
+        (hierarchical_all_reduce(3, 4), 1 + 2 * 2 + 1),
+        (hierarchical_all_reduce(3, 1), 2 * 2),
+        (server_ring_all_reduce(3, 4), 1 + 2 * 2 + 1),
+        (server_ring_all_reduce(1, 4), 2),
+        (hierarchical_all_to_all(3, 4), 3 + 2),
+        (hierarchical_all_to_all(3, 1), 2),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_steps_follow_one_another(table, steps):
+    flat, _ = expand(table)
+    assert np.unique(flat.step).tolist() == list(range(steps))
+
+
+def test_step_k_of_an_exchange_goes_k_plus_one_ranks_on():
+    table = direct_all_to_all(6)
+    assert ((table.destination - table.source) % 6).tolist() == (table.step + 1).tolist()
+
+
+def test_each_of_two_trees_has_its_half_and_its_channel():
+    table = double_tree_all_reduce(6, pieces=2)
+    assert set(zip(table.chunk.tolist(), table.channel.tolist(), strict=True)) == {(0, 0), (2, 1)}
+
+
+def test_tables_of_a_collective_by_ranks():
+    tables, left_out = all_tables("all-reduce", 2, 4)
+    assert {"ring", "hierarchical", "halving-doubling"} <= {table.name for table in tables}
+    assert not left_out
+    assert {table.ranks for table in tables} == {8}
+    assert "torus" not in {table.name for table in tables}
+
+
+def test_large_tables_are_estimated_before_they_are_built():
+    _, left_out = all_tables("all-to-all", 512, 8)
+    assert left_out["direct all-to-all"].startswith("about 17,000,000 rows for 4,096 ranks")  # 4096 squared

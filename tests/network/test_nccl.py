@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from podsim.errors import CatalogError, ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.measured_host import Exchange
 from podsim.network import nccl
 from podsim.network.bus import bus_factor
 from podsim.network.collective_settings import NETWORKS, CollectiveSettings
@@ -24,6 +25,7 @@ from podsim.network.nccl import (
 )
 from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric, load_network
 from podsim.network.nccl_group import Group
+from podsim.network.nccl_paths import Candidate, measured_candidate
 from podsim.network.nccl_tuner import PROTOCOLS, beliefs, generation, post_overhead, steps
 
 DGX = load_cluster("dgx-a100-80gb:4")
@@ -534,3 +536,60 @@ def test_an_adapters_latency_is_added_to_the_steps_between_nodes() -> None:
     assert floor("86 us") - floor("76 us") == pytest.approx(2 * 10e-6, rel=1e-2)  # up and down a tree
     assert floor("86 us", 4) - floor("76 us", 4) == pytest.approx(4 * 10e-6, rel=1e-2)
     assert floor("0 us") > 0
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds"),
+    [(0, 18**0.5), (1, 5.0), (20, (23**2 + 5**2) ** 0.5), (400, (403**2 + 9**2) ** 0.5), (1001, math.inf)],
+)
+def test_a_cost_worked_by_hand(size: float, seconds: float) -> None:
+    # 3 s, and 1 s a byte; the host needs 1 s, and 2 s for each channel: one for every 10 B, 1 to 4 of them
+    option = Candidate("ring", "LL", 1000.0, 3.0, 0.0, 10.0, 1.0, 0.0, 4.0, 1.0, 2.0)
+    assert nccl.cost_CE(nccl.candidate_fields((option,)), np.array([float(size)])).item() == pytest.approx(
+        seconds
+    )
+
+
+def test_a_tree_in_a_node_has_as_many_steps_of_ll_as_a_ring() -> None:
+    latency = {
+        name: nccl.choice(
+            "all_reduce", 8, DGX, ranks=8, ranks_per_node=8,
+            settings=CollectiveSettings(algorithm=name, protocol="ll", launch="thread"),
+        ).latency
+        for name in ("ring", "tree")
+    }  # fmt: skip
+    assert latency["tree"] == pytest.approx(latency["ring"])
+
+
+def test_streams_through_switches_grow_by_the_byte() -> None:
+    given = CollectiveSettings(sharp=True, network="infiniband", launch="process")
+    times = [
+        nccl.choice("all_reduce", size, DGX, ranks=32, ranks_per_node=8, settings=given).seconds
+        for size in (2.0**30, 2.0**31, 2.0**32)
+    ]
+    assert times[2] - times[1] == pytest.approx(2 * (times[1] - times[0]))
+
+
+def test_more_than_two_million_ranks_are_refused() -> None:
+    many = load_cluster("dgx-a100-80gb:4")
+    collective_seconds("all_reduce", 1.0, many, ranks=2**21, ranks_per_node=8)
+    with pytest.raises(PodsimError, match="ranks="):
+        collective_seconds("all_reduce", 1.0, many, ranks=2**21 + 8, ranks_per_node=8)
+
+
+def test_a_measured_machine_takes_what_was_measured() -> None:
+    rows = tuple(
+        Exchange(collective="all_reduce", ranks=ranks, latency=1e-6 * ranks, per_byte=1e-9 * ranks)
+        for ranks in (2, 8)
+    )
+    wires = replace(wires_of(DGX), exchanges=rows)
+    found = [measured_candidate(wires, "all_reduce", Group(ranks, ranks, 1.0)) for ranks in (2, 4, 8)]
+    # four lie in the middle of two and eight by their logarithm
+    assert [(c.latency, c.per_byte) for c in found] == [
+        pytest.approx(pair) for pair in ((2e-6, 2e-9), (5e-6, 5e-9), (8e-6, 8e-9))
+    ]
+    assert found[0][4:6] + found[0][7:] == (0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
+    alone = measured_candidate(wires, "broadcast", Group(1, 1, 1.0))
+    assert (alone.latency, alone.per_byte) == (0.0, 0.0)
+    with pytest.raises(ClusterError, match="broadcast was not measured"):
+        measured_candidate(wires, "broadcast", Group(2, 2, 1.0))

@@ -12,14 +12,16 @@ from podsim.network.collectives import prove
 from podsim.network.collectives.direct import direct_all_to_all
 from podsim.network.collectives.tori import (
     Axes,
+    cubic_axes,
     torus_all_gather,
     torus_all_reduce,
     torus_all_to_all,
     torus_reduce_scatter,
 )
-from podsim.network.nccl import Members, collective_seconds
+from podsim.network.nccl import Members, collective_seconds, wires_of
+from podsim.network.nccl_group import Group
 from podsim.network.play import play
-from podsim.network.torus_cost import group_axes
+from podsim.network.torus_cost import GroupAxis, group_axes, torus_candidate
 
 TABLES = {
     "all_gather": torus_all_gather,
@@ -125,3 +127,47 @@ def test_a_file_may_state_a_torus(tmp_path):
     assert load_cluster("dgx-h100", {"torus": "3x5"}).gpus == 15
     with pytest.raises(ClusterError, match="is no slice of tpu-v5p"):
         load_cluster("tpu-v5p", {"torus": "3x5x7"})
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sides"),
+    [
+        (1, (1, 1, 1)), (2, (1, 1, 2)), (4, (1, 2, 2)), (7, (1, 1, 7)), (8, (2, 2, 2)), (12, (2, 2, 3)),
+        (16, (2, 2, 4)), (27, (3, 3, 3)), (36, (3, 3, 4)), (64, (4, 4, 4)),
+    ],
+)  # fmt: skip
+def test_the_most_cubic_torus(ranks, sides):
+    assert cubic_axes(ranks) == Axes(sides, tuple(side > 2 for side in sides))
+
+
+@pytest.mark.parametrize(
+    ("sides", "wraps", "together"),
+    [((4, 4), True, True), ((2, 2, 2), False, True), ((3, 3), False, False), ((2, 4), True, False), ((1, 5), True, True)],
+)  # fmt: skip
+def test_equal_rings_go_step_by_step(sides, wraps, together):
+    # rings of one length end each step at once; a line's steps are of one link or of two
+    assert torus_all_gather(Axes(sides, (wraps,) * len(sides))).lockstep == together
+
+
+def test_two_chips_are_a_line_of_one_link():
+    links = load_cluster("v5p-1024").system.torus
+    assert links is not None
+    assert group_axes(links, 2, 1) == (GroupAxis(2, 1, False),)
+    assert group_axes(links, 1, 1) == (GroupAxis(1, 1, False),)
+    assert group_axes(links, 16, 1) == (GroupAxis(8, 1, True), GroupAxis(2, 1, False))
+
+
+def test_lone_chips_of_slices_wait_for_the_network_alone():
+    wires = wires_of(load_cluster("2x v6e-256"))
+    found = torus_candidate(wires, "all_gather", Group(2, 1, 1.0))
+    assert found.latency == pytest.approx(wires.network_latency)
+
+
+def test_a_twisted_exchange_is_as_much_faster_as_published():
+    """1.63 times on 4x4x8: arxiv.org/abs/2304.01433; the longest route is shorter, too: 4 + 4 links, not 2 + 2 + 4."""
+    plain, twisted = (
+        torus_candidate(wires_of(load_cluster(name)), "all_to_all", Group(128, 128, 1.0))
+        for name in ("v4-4x4x8", "v4-4x4x8-twisted")
+    )
+    assert plain.per_byte / twisted.per_byte == pytest.approx(1.63, rel=0.12)
+    assert twisted.latency < plain.latency
