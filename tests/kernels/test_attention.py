@@ -133,6 +133,16 @@ def test_two_batches_take_at_most_twice_and_at_least_as_long(batch, heads):
     assert one <= two <= 2 * one
 
 
+@pytest.mark.parametrize(("direction", "products"), [("forward", 128 + 64), ("backward", 3 * 128 + 2 * 64)])
+def test_constants_of_a_user_cannot_beat_the_peak(monkeypatch, direction, products):
+    """Scores and gradients of queries and keys have the width of keys; outputs and two gradients that of values."""
+    quick = replace(PLAIN, share_64=1e3, share_128=1e3)
+    constants = replace(kernel_constants(A100), flash={"flash2": quick})
+    monkeypatch.setattr(attention, "kernel_constants", lambda gpu: constants)
+    found = attention_seconds(A100, **{**SHAPE, "value_dim": 64}, causal=False, direction=direction)
+    assert float(found) == pytest.approx(2 * 4 * 16 * 2048**2 * products / A100.peaks["bf16"])
+
+
 def test_grouped_keys_are_never_slower():
     many, few = attention_seconds(A100, **{**SHAPE, "kv_heads": np.array([16, 2])}, causal=True)
     assert few <= many

@@ -15,6 +15,7 @@ from podsim.hardware.catalog import load_gpu, names
 from podsim.kernels.constants import Evidence, kernel_constants, known_kernels, load_constants
 from podsim.kernels.constants_file import constants_text, write_constants
 from podsim.kernels.fit_kernels import cross_validate, fit_gpu
+from podsim.kernels.fit_products import law_seconds
 from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows, read_rows
 
@@ -106,8 +107,35 @@ def test_text_quotes_evidence():
     assert evidence["note"] == 'say "so"'
 
 
-def made_rows(gpu, shapes, seconds):
-    table = [{"gpu": gpu.name, "op": "gemm", "dtype": "bf16", "source": "made", "m": str(m), "n": str(n),
+@pytest.mark.parametrize(("name", "value", "is_written"), [
+    ("h100-sxm5-80gb", None, False), ("h100-sxm5-80gb", 0.5, True), ("a100-sxm4-80gb", None, True),
+])  # fmt: skip
+def test_a_file_states_what_is_not_lent(name, value, is_written):
+    """The clock of long runs is lent by the A100 to GPUs without a measurement of it."""
+    constants = load_constants(name)
+    changed = constants.gemm["bf16"] if value is None else replace(constants.gemm["bf16"], sustained=value)
+    text = constants_text(replace(constants, gemm=constants.gemm | {"bf16": changed}))
+    assert ("sustained" in tomllib.loads(text)["gemm"]["bf16"]) == is_written
+
+
+def test_an_instance_has_its_share_of_the_bytes_in_flight():
+    whole, half = kernel_constants(A100), kernel_constants(replace(A100, fraction=0.5))
+    assert half.memory == replace(whole.memory, startup=whole.memory.startup / 2)
+    assert half.gemm["bf16"] == replace(whole.gemm["bf16"], startup=whole.gemm["bf16"].startup / 2)
+
+
+def test_a_published_rate_is_the_ceiling():
+    """The GB200 has one, 1,822 TFLOP/s (ml-engineering); the rest is that of the GPU it starts from."""
+    gpu = load_gpu("gb200")
+    nothing = made_rows(A100, [(8, 8, 8)], [1e-6])
+    fitted = fit_gpu(nothing, gpu)
+    base = load_constants(fitted.base).gemm["bf16"]
+    assert fitted.extrapolated
+    assert fitted.gemm["bf16"] == replace(base, ceiling=1822e12 / gpu.peaks["bf16"])
+
+
+def made_rows(gpu, shapes, seconds, precision="bf16"):
+    table = [{"gpu": gpu.name, "op": "gemm", "dtype": precision, "source": "made", "m": str(m), "n": str(n),
               "k": str(k),
               "latency_ms": str(s * 1e3)} for (m, n, k), s in zip(shapes, seconds, strict=True)]  # fmt: skip
     return kernel_rows(table)
@@ -133,6 +161,35 @@ def test_a_fit_follows_a_slower_board(tmp_path):
     assert fitted.evidence["gemm.bf16"].median_error < 0.03
     assert "memory" not in fitted.evidence
     assert fitted == fit_gpu(made_rows(board, shapes, slow), board)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_a_dozen_rows_of_a_slower_board_tell(precision):
+    """All kernels 15 % slower than the H100's, thin and thick ones; what they do not tell is the H100's."""
+    base = load_gpu("h100-sxm5-80gb")
+    board = replace(base, name="h100-custom", kernels=base.name)
+    shapes = [(m, n, k) for m in (16, 256, 4096) for n in (2048, 8192) for k in (1024, 4096)]
+    m, n, k = np.array(shapes, float).T
+    rows = made_rows(board, shapes, gemm_seconds(board, m, n, k, precision=precision) / 0.85, precision)
+    fitted, start = fit_gpu(rows, board), kernel_constants(base)
+    told = law_seconds(fitted.gemm[precision], board, rows)
+    assert np.median(np.abs(told / rows.seconds - 1)) < 0.15 / 2
+    assert list(fitted.evidence) == [f"gemm.{precision}"]
+    assert fitted.gemm[precision].ceiling == pytest.approx(0.88 * start.gemm[precision].ceiling, rel=0.06)
+    assert fitted.memory == start.memory
+
+
+def test_the_faster_of_two_readers_tells_the_memory():
+    """Being slower than a row costs three times being faster: every other row is read by a kernel 30 % slower."""
+    shapes = [(m, n, k) for m in (1, 2, 4) for n in (8192, 16384, 32768) for k in (4096, 8192, 16384)] * 2
+    m, n, k = np.array(shapes, float).T
+    moved = 2 * (k * (m + n) + m * n)
+    fast = 2e-6 + (moved + 1e6) / (0.85 * A100.memory_bandwidth)
+    board = replace(A100, name="a100-custom", kernels="a100-sxm4-80gb")
+    seconds = fast * np.where(np.arange(len(m)) < len(m) / 2, 1.0, 1.3)
+    memory = fit_gpu(made_rows(board, shapes, seconds), board).memory
+    read = memory.latency + (moved + memory.startup) / (memory.share * A100.memory_bandwidth)
+    assert read / fast == pytest.approx(np.ones(len(m)), abs=0.05)
 
 
 def test_a_fit_to_the_table_gives_the_catalog(rows):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from podsim.errors import PlanError
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels import convolutions
+from podsim.kernels.constants import kernel_constants
 from podsim.kernels.convolutions import (
     DIRECT_ARITHMETIC,
     DIRECT_BYTES,
@@ -53,6 +54,13 @@ def test_products_by_hand() -> None:
     # a 1 x 1 of stride 2 reads a quarter of its inputs: only those have a gradient
     one = {**THREE, "window": 1}
     assert [float(v) for v in conv_product("input", **one)] == [256 * 784, 64, 128]
+
+
+def test_groups_of_two_filters_are_not_aligned() -> None:
+    """Rows of 4 B: four groups of 256 channels, with windows too long for direct kernels; all fit into one tile."""
+    sizes = {**THREE, "channels": 1024, "groups": 4, "window": 49, "inputs": 784}
+    two, eight = (float(conv_seconds(A100, "forward", **sizes | {"filters": 4 * each})) for each in (2, 8))
+    assert two / eight == pytest.approx(1 / kernel_constants(A100).gemm["bf16"].unaligned, rel=0.02)
 
 
 def test_a_window_of_one_is_a_plain_product() -> None:

@@ -9,10 +9,18 @@ import pytest
 
 from podsim.errors import PodsimError
 from podsim.hardware.catalog import load_gpu
-from podsim.kernels.engine_attention import EngineAttention, decode_seconds, is_alone, prefill_seconds
+from podsim.kernels.engine_attention import (
+    EngineAttention,
+    decode_law,
+    decode_seconds,
+    is_alone,
+    prefill_law,
+    prefill_seconds,
+)
 from podsim.kernels.engine_constants import engine_constants
-from podsim.kernels.engine_experts import EngineExperts, expert_rows, experts_seconds
+from podsim.kernels.engine_experts import EngineExperts, expert_rows, experts_law, experts_seconds
 from podsim.kernels.engine_run import EngineRun
+from podsim.kernels.engine_work import experts_work, gemm_work
 
 RUNS = [
     EngineRun(engine=engine, precision="bf16", cache=cache)
@@ -94,3 +102,69 @@ def test_a_kernel_that_was_not_measured_takes_the_nearest_of_its_engine() -> Non
     assert engine_constants("prefill", hopper, exact).key == "vllm/vllm_flash_attn_fa4/bf16/bf16"
     with pytest.raises(PodsimError, match="was measured on ampere"):
         engine_constants("prefill", load_gpu("v100-sxm2-16gb"), wanted)
+
+
+ROUND = replace(
+    load_gpu("a100-sxm4-80gb"), sms=100, memory_bandwidth=1e12, l2=50e6, peaks={"bf16": 1e14, "fp8": 2e14}
+)
+"""a GPU of round numbers"""
+
+
+def test_work_around_prefill_moves_the_heads_again() -> None:
+    """32 heads of queries, 8 of keys, 8 of values, 128 wide in 16 bits: 12,288 B a token."""
+    c = dict.fromkeys(("packed", "rounding", "fill", "block", "tail", "launch", "token_head", "token"), 0.0)
+    none, once = (
+        prefill_law(c | {"share_128": 1.0, "moved": moved}, ROUND, RUNS[0], _attention(64.0, 64.0))[0]
+        for moved in (0.0, 1.0)
+    )
+    assert once - none == pytest.approx(16 * 64 * 12288 / 1e12)
+
+
+@pytest.mark.parametrize(("of_cache", "faster"), [(0.01, 3.0), (1.0, 2.0), (100.0, 1.0)])
+def test_decode_reads_faster_what_the_cache_holds(of_cache: float, faster: float) -> None:
+    """`near` = 3 times as fast far below the L2 cache, half of the gain at its size, none far above."""
+    c = dict.fromkeys(("again", "block", "moved", "launch", "token"), 0.0)
+    c |= {"occupancy": 1.0, "key_128": 1e-30, "share_128": 1.0, "near": 3.0, "arithmetic": 1e9}
+    keys = of_cache * 50e6 / (16 * 8 * (128 + 128) * 2)
+    seconds = decode_law(c, ROUND, RUNS[0], _attention(1.0, keys))[0]
+    assert seconds == pytest.approx(of_cache * 50e6 / 1e12 / faster, rel=1e-3)
+
+
+MOE = dict.fromkeys(("fill", "launch", "moved", "token", "expert", "hot"), 0.0) | {
+    "share": 1.0, "memory": 1.0, "sharpness": 2.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "seconds"), [
+    ({}, 5e-3),  # 3 ms of arithmetic and 4 ms of memory, sharpness 2
+    ({"moved": 1.0}, 5e-3 + 1000 * (4 * 1000 + 2 * 3 * 500) / 1e12),  # inputs and outputs, and three inner widths
+    ({"token": 1e-6}, 5e-3 + 1e-6 * 64),
+    ({"expert": 1e-6}, 5e-3 + 1e-6 * 16),  # of 128 experts on 8 ranks
+    ({"hot": 1.0}, 5e-3 + 0.3e-3),  # a tenth of the rows are of one expert
+    ({"launch": 1e-3}, 6e-3),
+])  # fmt: skip
+def test_experts_by_hand(changes: dict[str, float], seconds: float) -> None:
+    weights = 1000 * 500 * 3
+    gpu = replace(
+        ROUND, peaks={"bf16": 2 * 1000 * weights / 3e-3}, memory_bandwidth=1e12
+    )  # 1,000 rows in 3 ms
+    rows = np.array([[1000.0, 4e-3 * 1e12 / (2 * weights), 100.0]])
+    shape = _experts(64.0, hidden=1000.0, inner=500.0, expert_parallel=8.0)
+    assert experts_law(MOE | changes, gpu, RUNS[2], shape, rows)[0] == pytest.approx(seconds)
+
+
+def test_a_power_law_of_exponent_two_gives_one_of_two_experts_three_quarters() -> None:
+    """Its quantiles 1 / (1 - q) at 1/4 and 3/4 are 4/3 and 4."""
+    fullest = expert_rows(_experts(1e6, experts=2.0, top=1.0, skew=2.0))[0][2]
+    assert fullest == pytest.approx(0.75e6, rel=1e-4)
+
+
+def test_work_of_products_and_experts() -> None:
+    """FP8 operands of one byte, results of two; experts without a gate have two matrices, others three."""
+    fp8 = EngineRun(engine="vllm", precision="fp8")
+    assert gemm_work(fp8, 3.0, 5.0, 7.0) == (2 * 3 * 5 * 7, (3 + 5) * 7 + 2 * 3 * 5)
+    shape = _experts(100.0, hidden=64.0, inner=32.0)  # 800 rows, all 128 experts in use
+    for run, matrices in ((fp8, 3), (replace(fp8, kernel="nongated"), 2)):
+        flops, moved = experts_work(run, shape)
+        assert flops[0] == 2 * 800 * matrices * 64 * 32
+        assert moved[0] == 128 * matrices * 64 * 32 + 4 * 800 * 64

@@ -13,6 +13,7 @@ from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import kernel_constants
 from podsim.kernels.fit_kernels import fit_gpu, host_seconds
 from podsim.kernels.fit_products import cross_validate_batches, fit_batches, law_seconds
+from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows, read_rows
 
 V100 = load_gpu("v100-sxm2-16gb")
@@ -43,6 +44,16 @@ def test_a_fit_finds_the_constants_behind_the_rows(source: str, host: float) -> 
     for name, value in truth.items():
         assert getattr(fitted, name) == pytest.approx(value, rel=0.05), name
     assert told == f"; batches from 24 sizes of {source}"
+
+
+def test_the_law_of_fits_is_that_of_predictions() -> None:
+    """For batches, which have no correction: sizes aligned to 16 B, to 4 B and to none."""
+    rows = made("made", 0.0).take(np.full(3, 1))
+    rows = replace(rows, k=np.array([1024.0, 1026.0, 1025.0]))
+    predicted = gemm_seconds(V100, rows.m, rows.n, rows.k, batch=rows.batch, precision="fp16")
+    assert (rows.batch == 2).all()
+    assert law_seconds(kernel_constants(V100).gemm["fp16"], V100, rows) == pytest.approx(predicted)
+    assert len(set(predicted.tolist())) == 3
 
 
 def test_what_was_not_measured_stays() -> None:

@@ -14,7 +14,14 @@ from podsim.hardware.catalog import load_gpu
 from podsim.hardware.overrides import override_gpu
 from podsim.kernels.constants import GemmConstants, gemm_constants, kernel_constants
 from podsim.kernels.fit_kernels import cross_validate
-from podsim.kernels.gemm import correction_at, gemm_law, gemm_seconds, gemm_source, quantise_seconds
+from podsim.kernels.gemm import (
+    correction_at,
+    gemm_law,
+    gemm_seconds,
+    gemm_source,
+    operand_bytes,
+    quantise_seconds,
+)
 from podsim.kernels.gemm_correction import Correction
 from podsim.kernels.measured_kernels import KernelRows, read_rows
 
@@ -336,6 +343,26 @@ def test_mistakes(arguments, text):
     sizes = {"m": 8, "n": 8, "k": 8, **arguments}
     with pytest.raises(ValueError, match=text.replace("(", r"\(")):
         gemm_seconds(A100, **sizes)
+
+
+@pytest.mark.parametrize(("sizes", "seconds"), [
+    ((8192, 8192, 8192), 2 * 8192**3 / A100.peaks["bf16"]),
+    ((16, 65536, 65536), (2 * 65536 * (65536 + 16) + 2 * 16 * 65536 - A100.l2) / A100.memory_bandwidth),
+])  # fmt: skip
+def test_constants_of_a_user_cannot_beat_the_data_sheet(monkeypatch, sizes, seconds):
+    quick = replace(IDEAL, ceiling=50.0, bandwidth_share=50.0, share_256x128=50.0)
+    constants = replace(kernel_constants(A100), gemm={"bf16": quick}, corrections={})
+    monkeypatch.setattr("podsim.kernels.gemm.kernel_constants", lambda gpu: constants)
+    assert float(gemm_seconds(A100, *sizes)) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("precision", "bits"), [
+    ("fp64", 64), ("fp32", 32), ("tf32", 32), ("bf16", 16), ("fp16", 16), ("fp8", 8), ("int8", 8), ("int4", 4),
+    ("mxfp8", 8 + 8 / 32), ("nvfp4", 4 + 8 / 16),
+])  # fmt: skip
+def test_operands_have_the_bits_of_their_format(precision, bits):
+    """Formats with blocks have a scale of 8 bits for 32 (OCP MX) or 16 elements (NVFP4)."""
+    assert operand_bytes(precision) == bits / 8
 
 
 def test_constants_are_shares():
