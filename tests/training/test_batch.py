@@ -18,6 +18,16 @@ def test_every_plan_finds_its_own_key(pairs: list[tuple[int, int]]) -> None:
     assert (dp[first][index] == dp).all()
 
 
+def test_combinations_too_many_to_count_find_their_keys_too() -> None:
+    """Two columns of 3,000 values span nine million codes."""
+    tp, dp = np.random.default_rng(0).permuted(np.tile(np.arange(1, 3001), (2, 1)), axis=1)
+    tp, dp = np.append(tp, tp[:500]), np.append(dp, dp[:500])
+    first, index = distinct_keys(Plan(tp=tp, dp=dp).arrays(), ("tp", "dp"))
+    assert len(first) == 3000
+    assert (tp[first][index] == tp).all()
+    assert (dp[first][index] == dp).all()
+
+
 def test_a_table_is_computed_once_per_key() -> None:
     seen: list[int] = []
 

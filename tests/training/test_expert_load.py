@@ -12,7 +12,9 @@ from podsim.verbs.predict import predict
 MIXTRAL = {"on": "dgx-h100:8", "gpus": 64, "ep": 8, "zero": 1, "batch": 64, "sequence": 4096}
 
 
-@pytest.mark.parametrize(("imbalance", "experts"), [(1.0, 8), (1.1, 8), (1.9, 64), (8.0, 8), (7.9, 8)])
+@pytest.mark.parametrize(
+    ("imbalance", "experts"), [(1.0, 8), (1.5, 2), (1.1, 8), (1.9, 64), (8.0, 8), (7.9, 8)]
+)
 def test_loads_have_their_mean_and_their_largest(imbalance: float, experts: int) -> None:
     loads = expert_loads(imbalance, experts)
     assert loads.mean() == pytest.approx(1.0)

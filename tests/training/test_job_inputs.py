@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from podsim.errors import PodsimError
-from podsim.training.job_inputs import batch_of, read_inputs, read_sequence
+from podsim.hardware.cluster import load_cluster
+from podsim.training.job_inputs import batch_of, cluster_notes, read_inputs, read_sequence
 from podsim.workload.catalog import load_model
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"), [("8k", 8192), ("128K", 131072), (4096, 4096), ("8,192", 8192), ("0.5k", 512)]
-)
+@pytest.mark.parametrize(("text", "tokens"), [
+    ("8k", 8192), ("128K", 131072), (4096, 4096), ("8,192", 8192), ("0.5k", 512), ("1M", 1048576), ("1Mi", 1048576),
+])  # fmt: skip
 def test_a_sequence_is_tokens_with_or_without_a_binary_prefix(text: int | str, tokens: int) -> None:
     assert read_sequence(text) == tokens
 
@@ -31,6 +32,13 @@ def test_a_batch_counts_sequences_or_tokens(
     text: int | str, sequence: int, gpus: int, sequences: int
 ) -> None:
     assert batch_of(text, sequence, gpus) == (sequences, False)
+
+
+@pytest.mark.parametrize(("text", "notes"), [
+    ("dgx-h100:8", ()), ("h100", ("h100: 8 x dgx-h100 (64 h100-sxm5-80gb GPUs)",)), ("mine.TOML", ()),
+])  # fmt: skip
+def test_a_note_says_what_a_short_name_stands_for(text: str, notes: tuple[str, ...]) -> None:
+    assert cluster_notes(text, load_cluster("dgx-h100:8")) == notes
 
 
 @pytest.mark.parametrize("text", ["1k", "four", "0", "", "-4M", "4GB"])

@@ -43,6 +43,15 @@ def test_a_chain_takes_what_its_play_takes(stages: int, cores: int, items: int) 
     assert told[0] == pytest.approx(_played(stages, items, cores, 1.0), rel=0.05)
 
 
+@pytest.mark.parametrize(("stages", "seconds"), [
+    (1, 5 + 1 + 0.0), (2, 5 + 1 + 3 * 0.75 * 0.5), (3, 5 + 1 + 3 * 0.75 * 1.25 / 2),
+])  # fmt: skip
+def test_idle_cores_by_hand(stages: int, seconds: float) -> None:
+    """A bubble of 10 - 6 - 1 s on three quarters of a core for each rank; the mean works 5 s."""
+    times = (np.array([each]) for each in (10.0, 6.0, 5.0, 1.0))
+    assert shared_through_seconds(0.75, np.array([stages]), *times) == pytest.approx(np.array([seconds]))
+
+
 def test_all_ranks_work_on_all_cores() -> None:
     """One rank with twice the work of three others, one core: what all do is what counts, not the slowest four times."""
     mean, busiest = np.array([5.0 * 4]), np.array([8.0 * 4])  # on a quarter of a core

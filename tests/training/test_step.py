@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.hardware.cluster import Cluster
-from podsim.training.batch import step_cost
+from podsim.training.batch import cost_slice, prepare, step_cost
 from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import RESOURCES, predict_plan, speed_up
 from podsim.training.rules import facts, violations
 from podsim.training.step import SPLIT
@@ -43,6 +44,27 @@ def test_arrays_equal_scalars(gpt3: Model, selene: Cluster) -> None:
         alone = step_cost(gpt3, selene, many.take(place))
         assert together.seconds[place] == pytest.approx(alone.seconds[0], rel=1e-12)
         assert together.memory[place] == pytest.approx(alone.memory[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-v", "dualpipe"])
+def test_a_plan_costs_the_same_beside_longer_pipelines(
+    gpt22: Model, node: Cluster, schedule: str, share: float
+) -> None:
+    """A pipeline that lacks classes of stages, which others in the array have; ranks with a part of a core, too."""
+    code = SCHEDULE_CODES[schedule]
+    many = Plan(
+        pp=np.array([1, 2, 4]), dp=np.array([8, 4, 2]), schedule=np.array([SCHEDULE_CODES["1f1b"], code, code]),
+        virtual_stages=np.array([1, *[2 if schedule == "zb-v" else 1] * 2]), global_batch=64, recompute=2,
+        recompute_layers=2, zero=np.array([1, 1, 0]),
+    )  # fmt: skip
+    tables = replace(prepare(gpt22, node, many.arrays()), core_share=share)
+    together = cost_slice(tables, slice(0, 3))
+    for place in range(3):
+        alone = replace(prepare(gpt22, node, many.take(place)), core_share=share)
+        cost = cost_slice(alone, slice(0, 1))
+        assert together.seconds[place] == pytest.approx(cost.seconds[0], rel=1e-12)
+        assert together.parts[:, place] == pytest.approx(cost.parts[:, 0], rel=1e-9, abs=1e-12)
 
 
 def test_uniform_pipeline_has_the_textbook_bubble(selene: Cluster) -> None:
