@@ -10,6 +10,7 @@ import pytest
 
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import Cluster
+from podsim.training.batch import step_cost
 from podsim.training.memory import (
     activation_table,
     micro_batches_in_flight,
@@ -160,6 +161,19 @@ def test_a_rank_has_a_head_of_keys_and_values_at_least(selene: Cluster) -> None:
     norms = 2 * 8192
     assert layer_K[1] == pytest.approx((layer_K[0] - norms) / 8 + norms)
     assert layer_K[2] == pytest.approx((layer_K[0] - norms) / 16 + norms + 128 * 8192)
+
+
+@pytest.mark.parametrize("pp", [1, 2])
+def test_only_a_pipeline_keeps_what_it_gathered(gpt22: Model, node: Cluster, pp: int) -> None:
+    """ZeRO 3 of a framework that gathers weights once a step: all weights and gradients of a stage stay whole."""
+    plan = Plan(pp=pp, dp=8 // pp, zero=3, global_batch=8)
+    entry = load_software(plan.software)
+    once, again = (
+        float(step_cost(gpt22, node, plan, software=replace(entry, regather=each)).memory[0])
+        for each in (False, True)
+    )
+    assert (once > 1.5 * again) == (pp > 1)
+    assert (once == again) == (pp == 1)
 
 
 @pytest.mark.parametrize(

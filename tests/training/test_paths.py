@@ -27,6 +27,7 @@ def test_many_rounds_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     uneven = [size for size in sizes if paths._grown_counts(blocks, size, played) is None]
     assert uneven, "every pipeline grows alike: this test holds nothing"
+    assert all(paths._long_sizes(size) == [size] for size in uneven), "they are to be played whole"
     exact = paths._pipeline_counts(blocks, uneven)
     monkeypatch.setattr(paths, "_LONGEST", 100)
     grown = paths._pipeline_counts(blocks, uneven)

@@ -7,7 +7,8 @@ import pytest
 
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.training.plan import Plan
+from podsim.options.plan_options import PlanOptions
+from podsim.training.plan import Plan, read_plan
 from podsim.training.rules import RULES, Facts, facts, problems, violations
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
@@ -54,6 +55,14 @@ def test_each_rule_says_what_would_work(
     assert any(said in text for text in found), found
     with pytest.raises(PlanError):
         plan.check(gpt3, selene)
+
+
+@pytest.mark.parametrize("value", [2.0, True, "2"])
+def test_degrees_are_whole_numbers(value: object) -> None:
+    with pytest.raises(PlanError, match=f"tp={value!r} is not a whole number"):
+        read_plan(PlanOptions(model="gpt2", on="dgx-a100-80gb:1", tp=value))  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="tp=0"):
+        read_plan(PlanOptions(model="gpt2", on="dgx-a100-80gb:1", tp=0))
 
 
 def test_unknown_words_are_errors() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
+from podsim.results.prediction import PARTS
 from podsim.training.contenders import Contenders, least_layout_seconds
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES
@@ -92,8 +93,8 @@ def test_a_plan_gets_a_time_if_it_may_win(least: float, memory: float, kept: boo
 @pytest.mark.parametrize(("times", "memory", "said"), [
     ({}, 1.0, "the same time and the same memory as the first"),
     ({}, 1.25, "the same time and +25% memory as the first"),
-    ({"dp": 2.0}, 1.0, "+10.0% time (+10.0% exposed data-parallel communication), the same memory"),
-    ({"dp": 2.0, "bubble": 8.0}, 0.9, "the same time (+10.0% exposed data-parallel communication, -10.0% pipeline bubble), -10% memory"),
+    ({"dp": 2.0}, 1.0, f"+10.0% time (+10.0% {PARTS['dp']}), the same memory"),
+    ({"dp": 2.0, "bubble": 8.0}, 0.9, f"the same time (+10.0% {PARTS['dp']}, -10.0% {PARTS['bubble']}), -10% memory"),
 ])  # fmt: skip
 def test_what_a_plan_has_against_the_first(times: dict[str, float], memory: float, said: str) -> None:
     """The first takes 1 s of data-parallel exchanges and 9 s of bubble."""

@@ -8,13 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.hardware.cluster import Cluster
-from podsim.training.batch import cost_slice, prepare, step_cost
+from podsim.kernels.elementwise import memory_seconds
+from podsim.training.batch import cost_slice, layout_of, prepare, step_cost
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import RESOURCES, predict_plan, speed_up
 from podsim.training.rules import facts, violations
+from podsim.training.shapes import Item, memory_times
+from podsim.training.software import load_software
 from podsim.training.step import SPLIT
-from podsim.workload.model import Model
+from podsim.workload.catalog import load_model
+from podsim.workload.model import Model, TensorOp
 
 GPT3 = Plan(
     tp=8, pp=8, virtual_stages=3, dp=1, micro_batch=1, global_batch=64, sequence_parallel=True,
@@ -65,6 +69,28 @@ def test_a_plan_costs_the_same_beside_longer_pipelines(
         cost = cost_slice(alone, slice(0, 1))
         assert together.seconds[place] == pytest.approx(cost.seconds[0], rel=1e-12)
         assert together.parts[:, place] == pytest.approx(cost.parts[:, 0], rel=1e-9, abs=1e-12)
+
+
+def test_a_memory_bound_op_of_experts_by_hand(node: Cluster) -> None:
+    """3 x 1,024 tokens on two ranks, each to two experts, of which an op sees half: 1,536 elements of 2 B."""
+    block = replace(load_model("mixtral-8x7b").kinds[1], top_k=2)
+    sizes = {"read": 2.0, "write": 1.0, "read_back": 3.0, "write_back": 2.0, "share": 0.5, "expert": True}
+    op = TensorOp(name="gate", kind="elementwise", split="column", fused=False, **sizes)
+    plan, software = Plan(tp=2, micro_batch=3).arrays(), load_software("megatron-core")
+    told = memory_times(node.gpu, [Item(op=op, block=block)], plan, 1024, software)
+    for seconds, each in ((told.forward, 3), (told.backward, 5)):
+        expected = memory_seconds(node.gpu, 1536 * each * 2) / software.memory_speed
+        assert seconds.ravel() == pytest.approx(expected)
+
+
+def test_a_sync_is_one_of_its_blocks(gpt22: Model, node: Cluster) -> None:
+    """Tensor parallelism: a layer's backward pass has two syncs, the head's one, the embedding's none."""
+    plan = Plan(tp=2, pp=4, schedule=SCHEDULE_CODES["dualpipe"], global_batch=16)
+    exchanges = layout_of(prepare(gpt22, node, plan), slice(0, 1)).passes.exchanges
+    assert exchanges is not None
+    embedding, layer, head = exchanges.sync[:, 0].tolist()
+    assert exchanges.syncs[:, 0] == pytest.approx([0.0, 2 * layer, head])
+    assert embedding == 0 < min(layer, head)
 
 
 def test_uniform_pipeline_has_the_textbook_bubble(selene: Cluster) -> None:

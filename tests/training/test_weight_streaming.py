@@ -42,6 +42,15 @@ def test_a_step_is_never_faster_than_products_or_streams(micro_batch: int, recom
     assert sum(answer.parts.values()) == pytest.approx(answer.step_time)
 
 
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_a_wafer_holds_no_optimizer(recompute: str) -> None:
+    """It is in MemoryX; a layer that is computed again needs a buffer for what it keeps."""
+    told = podsim.predict("cerebras-gpt-1.3b", on="cs-3:1", batch=4, recompute=recompute)
+    held = told.memory_kinds
+    assert (held["optimizer"], held["floor"], held["buffers"] > 0) == (0.0, 0.0, recompute == "full")
+    assert sum(held.values()) == told.memory
+
+
 def test_streams_do_not_grow_with_systems() -> None:
     """SwarmX broadcasts: twice the systems with twice the batch take the same step."""
     one, many = (
