@@ -16,6 +16,7 @@ import contextlib
 import functools
 import gc
 import hashlib
+import importlib
 import importlib.machinery
 import itertools
 import json
@@ -42,7 +43,10 @@ from podsim.native import load_library
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "podsim"
 ROOMS = ("units.py", "training", "network", "kernels", "accuracy")
-TESTS = [f"tests/{name}" for name in ("test_units.py", "test_fitting.py", *ROOMS[1:], "golden")]
+TESTS = [
+    f"tests/{name}"
+    for name in ("test_units.py", "test_fitting.py", "lab/test_program.py", *ROOMS[1:], "golden")
+]
 PYTEST = ["-q", "-s", "-m", "quick", "-p", "no:cacheprovider", "--assert=plain", "--hypothesis-seed=1"]
 TESTS_SECONDS, MUTANT_SECONDS = 8, 30
 ALIVE = ("survived", "not covered")
@@ -155,6 +159,8 @@ class Warm(Chosen):
             if unknown := [item for item in group if item.nodeid not in known]:
                 forked(functools.partial(map_tests, unknown, self.tests))
                 print(f"{path.name} is mapped", flush=True)
+        for mutant in self.todo.values():  # functions that only a test would import could not be exchanged
+            importlib.import_module(f"podsim.{module_of(mutant)}")
         functions, tests = defaultdict(list), kept(self.tests)
         for each in gc.get_objects():
             if isinstance(each, FunctionType):

@@ -43,6 +43,7 @@ def test_errors(bar: dict[str, object], values: list[float | None], met: list[bo
     )
     assert [verdict.value for verdict in found] == [None if v is None else pytest.approx(v) for v in values]
     assert [verdict.met for verdict in found] == met
+    assert [verdict.rows > 0 for verdict in found] == [value is not None for value in values]
 
 
 @pytest.mark.parametrize(

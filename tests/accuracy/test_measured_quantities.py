@@ -54,6 +54,7 @@ def test_other_kinds() -> None:
     assert value("vision", "dle00070", "seconds") == pytest.approx(0.7e-3)
     assert value("mlperf", "mlp00024", "seconds to train") == pytest.approx(71.2783 * 60)
     assert value("kernels", "AICG-00001", "seconds") == pytest.approx(16.700587e-3)
+    assert value("kernels", "AICN-00064", "B/s") == 0.051e9
     assert value("collectives", "sb_a100-40_1n8g_all_reduce/4", "seconds") == pytest.approx(34.73e-6)
 
 
@@ -77,3 +78,12 @@ def test_a_quantity_that_the_kind_never_holds() -> None:
     ):
         measurement(row, "samples/s")
     assert all(kind.what in quantities(kind.name) for kind in KINDS)
+
+
+def test_a_count_is_a_whole_number() -> None:
+    kind = find_kind("llm")
+    cells = dict.fromkeys(kind.columns, "") | {"n_gpus": "8.0", "tp": "2.5"}
+    row = make_row(kind, cells, id="a", role="test", source="me")
+    assert (row.integer("n_gpus"), row.integer("pp")) == (8, None)
+    with pytest.raises(TableError, match=r"tp='2\.5' is not a whole number"):
+        row.integer("tp")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podsim.accuracy.price_engines import LAWS, engine_gpu
+from podsim.accuracy.price_engines import LAWS, engine_gpu, price_engines
 from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.raw_kernels import read_raw_kernels
 from podsim.accuracy.reading import read_rows
@@ -58,3 +58,27 @@ def test_the_sample_has_every_law_on_every_gpu() -> None:
 def test_raw_tables_need_their_folder(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="--raw"):
         list(read_raw_kernels(tmp_path))
+
+
+def test_every_law_is_near_what_was_measured() -> None:
+    rows = load("engines")
+    one = {row.text("op_name"): row for row in rows if row.text("version") and not row.text("reason")}
+    priced = price_engines(rows.where(lambda row: one.get(row.text("op_name")) is row))
+    assert set(priced.predictions) >= {one[name].id for name in ("gemm", "moe", "context_attention")}
+    for id, seconds in priced.predictions.items():
+        assert 0.3 < seconds / (1e-3 * (rows[id].number("latency") or 0.0)) < 3, id
+
+
+def test_products_are_told_apart_by_their_length(tmp_path: Path) -> None:
+    path = tmp_path / "h100_sxm_gemm_trtllm.csv"
+    line = "test,TRTLLM,1.0.0,NVIDIA H100 80GB HBM3,gemm,torch_flow,4096,4096,{},bfloat16,{}\n"
+    path.write_text(
+        "role,framework,version,device,op_name,kernel_source,m,n,k,gemm_dtype,latency\n"
+        + line.format(64, "0.019")
+        + line.format(4096, "0.021")
+    )
+    _, rows = read_rows(path)
+    priced = price_engines(rows)
+    assert [text.rpartition(", ")[2] for text in priced.groups.values()] == ["up to 20 us", "over 20 us"]
+    short, long = priced.predictions.values()
+    assert short < 20e-6 < long

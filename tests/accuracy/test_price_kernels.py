@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from podsim.accuracy.price_kernels import price_kernels
 from podsim.accuracy.reading import read_rows
 from podsim.accuracy.tables import Rows, load
+from podsim.hardware.catalog import load_gpu
+from podsim.kernels.gemm import gemm_seconds
 
 RAW = Path(__file__).parents[2] / "reference" / "raw" / "kernels.csv.gz"
 IDS = ("CODET-00049", "CODET-00051", "AICG-00001", "AICN-00442", "VTAR-00012", "SIMX-00001")
@@ -44,3 +47,54 @@ def test_a_size_that_is_no_number_leaves_the_other_rows(raw: list[dict[str, str]
     )
     assert set(priced.predictions) == {"CODET-00049"}
     assert "sizes" in priced.reasons["bad"]
+
+
+@pytest.mark.parametrize(("kernel", "enough"), [("gemm", 300), ("bmm", 50)])
+def test_enough_rows_of_a_kernel_are_held_out(kernel: str, enough: int) -> None:
+    rows = load("kernels")
+    wanted = ("a100-sxm4-40gb", "fp16", kernel) if kernel == "bmm" else ("a100-sxm4-80gb", "bf16", kernel)
+    ids = [
+        row.id
+        for row in rows
+        if tuple(row.text(name) for name in ("device", "precision", "kernel")) == wanted
+        and not row.text("reason")
+    ]
+    for count in (enough - 1, enough):
+        some = set(ids[:count])
+        priced = price_kernels(rows.where(lambda row: row.id in some))  # noqa: B023
+        assert len(priced.predictions) == count
+        assert set(priced.notes.values()) == ({"five-fold cross-validation"} if count == enough else set())
+
+
+def test_batches_and_precisions_of_products_count() -> None:
+    rows = load("kernels")
+    some = [
+        next(row for row in rows if row.text("kernel") == "bmm" and (row.number("batch") or 0) >= 64),
+        next(
+            row
+            for row in rows
+            if row.text("kernel") == "gemm" and row.text("precision") == "fp8" and row.text("m")
+        ),
+    ]
+    for row in some:
+        found = price_kernels(rows.where(lambda other: other is row), cross_validate=False)  # noqa: B023
+        m, n, k, batch = (row.number(name) or 1.0 for name in ("m", "n", "k", "batch"))
+        plain = gemm_seconds(
+            load_gpu(row.text("device")), m, n, k, batch=batch, precision=row.text("precision"), layout="tn"
+        )
+        seconds = found.predictions[row.id]
+        if rows.what == "FLOP/s per GPU":
+            seconds = 2 * m * n * k * batch / seconds
+        assert seconds == pytest.approx(float(plain), rel=0.3)
+
+
+def test_what_is_not_modelled_is_said() -> None:
+    rows = load("kernels").where(lambda row: row.id in ("AICG-00001", "FAFIG-00024", "FAFIG-00001"))
+    changed = {"AICG-00001": {"precision": "fp8", "dtype": "fp8"}}
+    rows = replace(
+        rows, rows=tuple(replace(row, fields={**row.fields, **changed.get(row.id, {})}) for row in rows)
+    )
+    priced = price_kernels(rows)
+    assert set(priced.predictions) == {"FAFIG-00024"}
+    assert "fp8" in priced.reasons["AICG-00001"]  # no A100 computes in it
+    assert "eager attention" in priced.reasons["FAFIG-00001"]

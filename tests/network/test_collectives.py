@@ -361,23 +361,23 @@ def test_naive_sends_inputs_not_sums():
 
 
 @pytest.mark.parametrize(
-    ("table", "steps"),
+    ("build", "counts", "steps"),
     [
-        (parameter_server_all_reduce(5), 2),
-        (direct_all_to_all(5), 4),
-        (chain_reduce(5), 5 - 2 + 4),
-        (chain_broadcast(5), 5 - 2 + 4),
-        (hierarchical_all_reduce(3, 4), 1 + 2 * 2 + 1),
-        (hierarchical_all_reduce(3, 1), 2 * 2),
-        (server_ring_all_reduce(3, 4), 1 + 2 * 2 + 1),
-        (server_ring_all_reduce(1, 4), 2),
-        (hierarchical_all_to_all(3, 4), 3 + 2),
-        (hierarchical_all_to_all(3, 1), 2),
+        (parameter_server_all_reduce, (5,), 2),
+        (direct_all_to_all, (5,), 4),
+        (chain_reduce, (5,), 5 - 2 + 4),
+        (chain_broadcast, (5,), 5 - 2 + 4),
+        (hierarchical_all_reduce, (3, 4), 1 + 2 * 2 + 1),
+        (hierarchical_all_reduce, (3, 1), 2 * 2),
+        (server_ring_all_reduce, (3, 4), 1 + 2 * 2 + 1),
+        (server_ring_all_reduce, (1, 4), 2),
+        (hierarchical_all_to_all, (3, 4), 3 + 2),
+        (hierarchical_all_to_all, (3, 1), 2),
     ],
-    ids=lambda value: getattr(value, "name", str(value)),
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_steps_follow_one_another(table, steps):
-    flat, _ = expand(table)
+def test_steps_follow_one_another(build, counts, steps):
+    flat, _ = expand(build(*counts))
     assert np.unique(flat.step).tolist() == list(range(steps))
 
 

@@ -39,7 +39,7 @@ def cubic_axes(ranks: int) -> Axes:
     """The most cubic torus of a number of chips, with rings along axes of more than two."""
     triples = ((a, b, ranks // a // b) for a in range(1, int(ranks ** (1 / 3)) + 2) if ranks % a == 0
                for b in range(a, int((ranks // a) ** 0.5) + 1) if ranks // a % b == 0)  # fmt: skip
-    sides = min(triples, key=sum, default=(1, 1, ranks))
+    sides = min(triples, key=sum)
     return Axes(sides, tuple(side > 2 for side in sides))
 
 

@@ -1,0 +1,62 @@
+"""What a prediction assumes, and what a reader should doubt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import podsim
+from podsim.accuracy.assumptions import assumptions, warnings
+from podsim.hardware.cluster import load_cluster
+from podsim.results.prediction import Prediction
+from podsim.training.plan import Plan
+from podsim.workload.catalog import load_model
+
+PLAN = Plan(tp=2, pp=4, dp=1, global_batch=8, precision="bf16", software="megatron-core", sequence=1024)
+CLUSTER = load_cluster("dgx-h100:1")
+MODEL = load_model("gpt-1.7b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "absent"),
+    [
+        ({}, "software: ", "kept until the gradient of the weights"),
+        ({"schedule": "zb-h1"}, "kept until the gradient of the weights is made", "two ranks"),
+        ({"schedule": "dualpipe"}, "trains each part of the model on two ranks", "never drains"),
+        ({"software": "megatron-2020"}, "; it has no ", "zzz"),
+    ],
+)
+def test_sentences_of_a_plan(changes: dict[str, str], words: str, absent: str) -> None:
+    said = " / ".join(assumptions(MODEL, CLUSTER, PLAN.having(changes), default_batch=False))
+    assert words in said
+    assert absent not in said
+
+
+def test_software_that_has_all_says_nothing_of_lacks() -> None:
+    (first, *_) = assumptions(MODEL, CLUSTER, PLAN, default_batch=False)
+    assert "it has no" not in first or "(a search leaves these out)" in first
+
+
+@pytest.fixture(scope="module")
+def prediction() -> Prediction:
+    return podsim.predict("gpt-1.7b", on="dgx-h100:1", tp=2, pp=4, batch=8)
+
+
+@pytest.mark.parametrize(
+    ("share", "uneven", "words"),
+    [
+        (0.94, 2.9, None),
+        (0.96, 2.9, "within 5 % of the GPU's memory"),
+        (0.5, 3.1, "the fullest stage needs 3 times the memory of the emptiest"),
+    ],
+)
+def test_doubts_about_memory(prediction: Prediction, share: float, uneven: float, words: str | None) -> None:
+    first = prediction.stages[0]
+    stages = tuple(
+        replace(first, kinds={kind: size * factor for kind, size in first.kinds.items()})
+        for factor in (1.0, uneven)
+    )
+    given = replace(prediction, memory_limit=prediction.memory / share, stages=stages, fits=True)
+    said = [each for each in warnings(given, CLUSTER, PLAN) if "memory" in each]
+    assert (words is None and not said) or (words is not None and len(said) == 1 and words in said[0])
