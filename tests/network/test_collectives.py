@@ -17,6 +17,7 @@ from podsim.network.collectives import (
     cost,
     execute,
     expand,
+    lookup,
     lower_bound,
     make_table,
     prove,
@@ -34,7 +35,6 @@ from podsim.network.collectives.hierarchical import (
     hierarchical_all_to_all,
     server_ring_all_reduce,
 )
-from podsim.network.collectives.lookup import all_tables
 from podsim.network.collectives.rings import (
     chain_broadcast,
     chain_reduce,
@@ -392,7 +392,7 @@ def test_each_of_two_trees_has_its_half_and_its_channel():
 
 
 def test_tables_of_a_collective_by_ranks():
-    tables, left_out = all_tables("all-reduce", 2, 4)
+    tables, left_out = lookup.all_tables("all-reduce", 2, 4)
     assert {"ring", "hierarchical", "halving-doubling"} <= {table.name for table in tables}
     assert not left_out
     assert {table.ranks for table in tables} == {8}
@@ -400,5 +400,10 @@ def test_tables_of_a_collective_by_ranks():
 
 
 def test_large_tables_are_estimated_before_they_are_built():
-    _, left_out = all_tables("all-to-all", 512, 8)
+    _, left_out = lookup.all_tables("all-to-all", 512, 8)
     assert left_out["direct all-to-all"].startswith("about 17,000,000 rows for 4,096 ranks")  # 4096 squared
+
+
+def test_a_file_that_is_not_there_is_no_table():
+    with pytest.raises(TableError, match=r"missing\.xml"):
+        lookup.table_of("missing.xml", "all-reduce", 1, 4)

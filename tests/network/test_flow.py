@@ -191,3 +191,12 @@ def test_rates_without_the_c_library_are_the_same(seed, monkeypatch):
     rates = max_min_rates((ends, links), capacities, weights, use=use)
     monkeypatch.setattr("podsim.network.flow.is_compiled", lambda: False)
     assert max_min_rates((ends, links), capacities, weights, use=use) == pytest.approx(rates, rel=1e-12)
+
+
+@pytest.mark.parametrize(("entry", "flow"), [(0, 0), (1, 0), (2, 1), (3, 3)])
+def test_a_wrong_use_names_its_flow(entry, flow):
+    # flows of two links, of one, of none, and of one
+    use = [1.0] * 4
+    use[entry] = -1.0
+    with pytest.raises(ClusterError, match=f"flow {flow} has use -1"):
+        max_min_rates(([0, 2, 3, 3, 4], [0, 1, 0, 1]), [1.0, 1.0], use=use)
