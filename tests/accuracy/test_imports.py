@@ -13,7 +13,7 @@ import podsim.report
 JUDGES = ("table_columns", "score", "tables/__init__", "bars")
 ALLOWED = {
     "accuracy": ("errors", "units", "results", "accuracy"),
-    "report": ("errors", "units", "whole_files", "results", "hardware", "report"),
+    "report": ("errors", "quoting", "units", "whole_files", "results", "hardware", "report"),
 }
 FILES = [
     *(("accuracy", Path(podsim.accuracy.__path__[0]) / f"{name}.py") for name in JUDGES),

@@ -47,6 +47,7 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> tuple[MeasuredHost, Path]
     return found, path
 
 
+@pytest.mark.long
 def test_everything_is_measured(entry: tuple[MeasuredHost, Path]) -> None:
     found, _ = entry
     assert (found.ranks, found.device, found.name) == (2, "CPU", "here")
@@ -70,6 +71,7 @@ def test_everything_is_measured(entry: tuple[MeasuredHost, Path]) -> None:
     assert "the disk was not measured (--no-disk)" in found.notes
 
 
+@pytest.mark.long
 def test_the_entry_predicts(entry: tuple[MeasuredHost, Path]) -> None:
     found, path = entry
     assert path.read_text("utf-8") == found.entry

@@ -195,7 +195,7 @@ def test_a_failure_while_saving_leaves_nothing(
     def full(*arguments: object, **named: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.write_text", full)
+    monkeypatch.setattr("podsim.whole_files._begin", full)
     result = podsim("plan", "gpt2", *NODE, "--batch", "8", "--limit", "tp=1", "--save", tmp_path / "out")
     _refused(result, "No space left on device")
     assert list((tmp_path / "out").iterdir()) == []

@@ -23,7 +23,7 @@ from podsim.results.acceptance import Part
 Tree = dict[str, Any]
 _MOST = 64 << 20
 _GPU = re.compile(r"^GPU (\S+:\S+)$", re.MULTILINE)
-_COUNTER = re.compile(r"(?:^|\[)(\w+)(?::\.*| == )(\d+)", re.MULTILINE)
+_COUNTER = re.compile(r"(?:^|\[)(\w+)(?::\.*| == )(\d{1,20})", re.MULTILINE)
 _PCRS = range(8)
 """those of the firmware and of the boot loader (TCG PC Client, table 1)"""
 

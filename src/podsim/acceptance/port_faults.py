@@ -7,6 +7,7 @@ its laps are longer than those of its peers, and hot if they grow.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -36,6 +37,7 @@ SLOW_DISK, _SLOW_FOR_REAL, _WRITING = 0.6, 0.42, 0.05
 """The share of its peers' rate below which storage is slow; of runs that were measured, with the least s of writing."""
 UNEVEN = 1.3
 """The load of a full port over that of the emptiest port beside it."""
+_RANKS = re.compile("[0-9]{1,9}(-[0-9]{1,9})?")
 _DOWNS = 4
 """The falls of a real link that are a fault: Azure's health agent (cyclecloud-healthagent) allows three."""
 _ERRORS = 100
@@ -215,7 +217,7 @@ def _late(laps: Sequence[PortRow], exact: bool) -> Iterator[Fault]:
 
 def _ranks(row: PortRow) -> int:
     """The number of ranks that a row stands for."""
-    ends = [text.split("-") for text in row.ranks.split(",") if text[:1].isdigit()]
+    ends = [text.split("-") for text in row.ranks.split(",") if _RANKS.fullmatch(text)]
     return max(sum(int(end[-1]) - int(end[0]) + 1 for end in ends), 1)
 
 

@@ -18,9 +18,9 @@ from podsim.foreign_files import read_start, read_text
 
 _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<stdout>)?:?|\d+:)\s*")
 _RANK = re.compile(
-    r"#\s*Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(.+?)\s*$"
+    r"#\s*Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+(\d{1,15})\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(.+?)\s*$"
 )
-_HEADER = re.compile(r"nThread\s+(\d+)\s+nGpus\s+(\d+)")
+_HEADER = re.compile(r"nThread\s+(\d{1,15})\s+nGpus\s+(\d{1,15})")
 _NAMES = r"(all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoall|all_to_all|sendrecv)"
 _PERF = re.compile(rf"(?<![a-z_]){_NAMES}_perf")
 _FILE = re.compile(rf"(?<![a-z]){_NAMES}(?![a-z])")
@@ -29,7 +29,7 @@ _LIBRARY = re.compile(r"nccl-library=2(\d\d)\d\d")
 _DEVICES = {"H100 80GB HBM3": "H100-SXM5-80GB", "H200": "H200-SXM5-141GB"}
 """Name of a GPU in its driver -> its name in tables, if they differ."""
 _ALGORITHM = "# Algorithm: "
-_COUNTED = re.compile(r"^\d+$")
+_COUNTED = re.compile(r"^\d{1,18}$")
 _WORD = re.compile(r"^[a-z]\w*$", re.IGNORECASE)
 
 

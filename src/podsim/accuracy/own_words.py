@@ -70,7 +70,7 @@ _NODES = (
 )
 _RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
 """Gb/s of an InfiniBand adapter by name; the first name in the text counts."""
-_GIGABITS = r"(\d+)\s*G(?:b|bit|bE|bps)?(?:/s)?\b"
+_GIGABITS = r"(\d{1,15})\s*G(?:b|bit|bE|bps)?(?:/s)?\b"
 """The rate of an Ethernet or EFA adapter: 100GbE, 200 Gb/s, 400G."""
 _FAMILIES = (
     (r"llama|internlm|mi[sx]tral|qwen|deepseek|baichuan|\byi\b|vicuna|gemma|olmo|grok|dbrx|phi-?3", "llama"),
@@ -87,7 +87,9 @@ _BASES = {
 }
 """Kind of transformer -> a model of the catalog that differs from it in widths only."""
 _OTHER = {"gpt": "gpt, own head", "llama": "llama, no head", "mpt": "mpt, own head"}
-_NAMED = re.compile(r"(?P<name>[\w.-]+)(?:\s+[\d.]+[BT])?(?:\s*\((?P<layers>\d+) layers\))?", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?P<name>[\w.-]+)(?:\s+[\d.]+[BT])?(?:\s*\((?P<layers>\d{1,15}) layers\))?", re.IGNORECASE
+)
 _NOTABLE = 0.05
 """The relative error of a size from which on a prediction says it."""
 _APART = 0.25
@@ -117,23 +119,23 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
     `gpus` are those of a node: "400 Gb/s per GPU" is that many adapters, "1600 Gb/s per node" at most.
     """
     out: dict[str, str] = {}
-    if match := re.search(r"(\d+)\s*x\s*(?:[A-Za-z][\w-]*\s+){0,3}" + _GIGABITS, text):
+    if match := re.search(r"(\d{1,15})\s*x\s*(?:[A-Za-z][\w-]*\s+){0,3}" + _GIGABITS, text):
         out = {"network.nics": match[1], "network.bandwidth": f"{match[2]} Gb/s"}
     elif match := re.search(_GIGABITS + r"\s*(?:/node|inter-node|per node)", text):
         adapters = max(1, min(gpus, int(match[1]) // 200))
         out = {"network.nics": str(adapters), "network.bandwidth": f"{int(match[1]) // adapters} Gb/s"}
     elif (match := re.search(_GIGABITS + r"\s*per GPU", text)) or (
-        match := re.search(r"[EHNX]DR(\d+) per GPU", text)
+        match := re.search(r"[EHNX]DR(\d{1,15}) per GPU", text)
     ):
         out = {"network.nics": str(gpus), "network.bandwidth": f"{match[1]} Gb/s"}
-    elif match := re.search(r"\b(\d+)\s*x\s*EFA(?!.*\d\s*G)", text):  # each carries 100 Gb/s
+    elif match := re.search(r"\b(\d{1,15})\s*x\s*EFA(?!.*\d\s*G)", text):  # each carries 100 Gb/s
         out = {"network.nics": match[1], "network.bandwidth": "100 Gb/s"}
     else:
         rate_match = re.search(_GIGABITS, text)
         rate = next(
             (value for name, value in _RATES.items() if name in text), int(rate_match[1]) if rate_match else 0
         )
-        count = re.search(r"\b(\d+)\s*x", text)
+        count = re.search(r"\b(\d{1,15})\s*x", text)
         if count and rate:
             out["network.nics"] = count[1]
         if rate:

@@ -25,7 +25,7 @@ from podsim.results.queued import JobStart
 
 _GPUS = re.compile(r"gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d{1,9})(?!\d)")
 _HOST = re.compile(r"([^,\[\]]+)(?:\[([\d,\-]+)\])?([^,\[\]]*)")
-_TASKS = re.compile(r"(\d+)_\[([\d,\-:]+)(?:%\d+)?\.{0,3}\]")
+_TASKS = re.compile(r"(\d{1,15})_\[([\d,\-:]+)(?:%\d+)?\.{0,3}\]")
 _PAIR = re.compile(r"(?:^|\s)([A-Z][\w:/]*)=(\S*)")
 _MOST, _LONGEST = 100_000, 60
 """The largest number of nodes, or of tasks of an array."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from podsim.fleet.csv_rows import PACES, Row, numbers, read_text, rows_of
 from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
 from podsim.fleet.queue_state import Floats
 from podsim.fleet.sacct import SACCT, read_sacct
+from podsim.foreign_files import read_json
 
 _WHOLE = 1000.0
 """The thousandths of a GPU in a GPU."""
@@ -197,10 +197,7 @@ def _time_column(rows: Sequence[Row], column: str, source: str) -> Floats:
 
 def _philly_rows(text: str, name: str) -> list[Row]:
     """The rows of Philly's cluster_job_log, with the total time of a job's attempts and the GPUs of the largest."""
-    try:
-        log = json.loads(text)
-    except ValueError as error:
-        raise TableError(f"{name} is not JSON: {str(error)[:200]}") from None
+    log = read_json(text, name=name, error=TableError)
     rows = []
     for number, job in enumerate(log if isinstance(log, list) else [log]):
         try:

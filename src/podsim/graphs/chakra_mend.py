@@ -27,7 +27,7 @@ from podsim.graphs.chakra_file import Attribute, Node, RawTrace, encode, group_t
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
 from podsim.whole_files import write_files
 
-_RANK = re.compile(r"\.(\d+)\.et(?:\.gz)?$")
+_RANK = re.compile(r"\.(\d{1,15})\.et(?:\.gz)?$")
 _COMMUNICATION = ("collective", "send", "recv")
 
 

@@ -24,7 +24,7 @@ from podsim.units import parse_quantity
 
 SYNTHETIC = "synthetic"
 """The loader of data that are in memory already: no work."""
-_IMAGE = re.compile(r"Bx3x(\d+)x(\d+)$")
+_IMAGE = re.compile(r"Bx3x(\d{1,15})x(\d{1,15})$")
 _PIXELS = 224.0 * 224.0
 """count. The pixels of the image that loaders.toml counts."""
 

@@ -48,6 +48,14 @@ def read_paths(text: str) -> dict[str, Any]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise PodsimError(f"not Python: {str(error)[:120]}") from None
+    try:
+        return _all_paths(tree)
+    except RecursionError:
+        raise PodsimError("expressions within expressions, too deep to read") from None
+
+
+def _all_paths(tree: ast.Module) -> dict[str, Any]:
+    """The values of all statements by path."""
     paths: dict[str, Any] = {}
     for statement in _statements(tree.body):
         value: ast.expr | None = getattr(statement, "value", None)

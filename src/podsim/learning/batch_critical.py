@@ -74,8 +74,9 @@ def fit_batch_law(batches: Sequence[float], steps: Sequence[float]) -> BatchLaw:
         raise PodsimError(
             f"{len(np.unique(batch))} batches; the law has two constants and needs {LEAST_BATCHES} or more"
         )
-    if not (np.isfinite(batch).all() and np.isfinite(step).all() and batch.min() > 0 and step.min() > 0):
-        raise PodsimError("batches and steps are positive numbers")
+    for counts in (batch, step):  # in epochs, a step may be far below 1
+        if not (np.isfinite(counts).all() and counts.min() > 1e-9 and counts.max() < 1e30):
+            raise PodsimError("batches and steps are positive numbers, below 1e30")
     low, high = np.log(batch.min() / 100), np.log(batch.max() * 100)
     for _ in range(_ROUNDS):  # golden sections
         left, right = high - (high - low) * 0.618034, low + (high - low) * 0.618034

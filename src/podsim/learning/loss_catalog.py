@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import PodsimError, unknown_name
-from podsim.foreign_files import read_text
+from podsim.foreign_files import finite, read_text
 from podsim.learning.loss_law import NAMES, LossLaw
 from podsim.results.scaling_answers import FittedRange
 from podsim.version import check_format
@@ -186,6 +186,7 @@ def _pair(values: Any) -> tuple[float, float]:
 
 def _finite(value: Any) -> float:
     """A finite number of a file."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    number = None if isinstance(value, str) else finite(value)
+    if number is None:
         raise ValueError
-    return float(value)
+    return number

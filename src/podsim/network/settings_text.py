@@ -131,9 +131,9 @@ def _names(value: str, known: dict[str, str]) -> str | None:
 
 def _adapters(value: str, text: str) -> int | None:
     """The adapters that NCCL_IB_HCA names one by one: a list, mlx5_0..7, or "8 HCAs" of a table."""
-    if counted := re.search(r"NCCL_IB_HCA=(\d+) HCAs", text):
+    if counted := re.search(r"NCCL_IB_HCA=(\d{1,15}) HCAs", text):
         return int(counted[1])
-    if span := re.fullmatch(r"=?\w+?_(\d+)\.\.(\d+)", value):
+    if span := re.fullmatch(r"=?\w+?_(\d{1,15})\.\.(\d{1,15})", value):
         return int(span[2]) - int(span[1]) + 1
     if value.startswith("^") or not re.search(r"_\d", value):
         return None
@@ -182,7 +182,7 @@ def read_nics(text: str) -> tuple[int | None, float | None]:
 
     Raises PodsimError for other text.
     """
-    match = re.fullmatch(r"\s*(?:(\d+)\s*(?:x|$))?\s*(\d.*)?", text)
+    match = re.fullmatch(r"\s*(?:(\d{1,15})\s*(?:x|$))?\s*(\d.*)?", text)
     if match is None or not any(match.groups()):
         raise PodsimError(f"nics={text[:40]!r}: adapters of a node, as 4, 4x100Gb/s or 100Gb/s")
     rate = parse_quantity(match[2], "B/s", what="nics") if match[2] else None

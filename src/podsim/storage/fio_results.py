@@ -185,7 +185,9 @@ def _pattern(options: Mapping[str, Any], sides: Mapping[str, tuple[float, float,
 def _block(options: Mapping[str, Any], sides: Mapping[str, tuple[float, float, float]], name: str) -> float:
     """B of an access; TableError if the accesses were of several sizes."""
     try:
-        block = read_block(str(options.get("bs", options.get("blocksize", "4k"))))
+        given = str(options.get("bs", options.get("blocksize", "4k")))
+        if not (block := read_block(given)):
+            raise UnitError(f"bs: a block of {given[:20]}; expected more than 0 bytes, as 4k")
     except PodsimError as error:
         raise TableError(f"{name}: {error}") from None
     for side, (bandwidth, operations, _) in sides.items():

@@ -31,7 +31,7 @@ from podsim.timeline.kineto_read import read_profile
 _MOST, _FILES, _LAPS = 256 << 20, 4096, 10_000
 _BINS = 96
 _LINE = re.compile(
-    r"^[ \t]*(?:(?P<path>\S*/)?(?P<name>[A-Za-z]\w*)\s*:[\s.]*(?P<value>\d+))\s*$", re.MULTILINE
+    r"^[ \t]*(?:(?P<path>\S*/)?(?P<name>[A-Za-z]\w*)\s*:[\s.]*(?P<value>\d{1,20}))\s*$", re.MULTILINE
 )
 _BYTES = {
     "port_xmit_data": ("out", 4), "PortXmitData": ("out", 4), "tx_bytes_phy": ("out", 1), "tx_bytes": ("out", 1),
@@ -43,8 +43,8 @@ _ERRORS = (
     "rx_symbol_err_phy", "rx_pcs_symbol_err_phy", "port_xmit_discards", "PortXmitDiscards", "rx_discards_phy",
 )  # fmt: skip
 _QDISC = re.compile(
-    r"^qdisc \S+ \S+ dev (?P<dev>\S+) root.*?\n\s*Sent (?P<bytes>\d+) bytes \d+ pkt \(dropped (?P<drops>\d+)"
-    r".*?\n\s*backlog \S+ (?P<qlen>\d+)p",
+    r"^qdisc \S+ \S+ dev (?P<dev>\S+) root.*?\n\s*Sent (?P<bytes>\d{1,20}) bytes \d+ pkt \(dropped (?P<drops>\d{1,20})"
+    r".*?\n\s*backlog \S+ (?P<qlen>\d{1,20})p",
     re.MULTILINE,
 )
 Reading = dict[str, dict[str, float]]

@@ -19,7 +19,7 @@ from podsim.timeline.trace_events import read_events
 _GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "memcpy", "memset"))
 _RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime"))
 _ANNOTATION = frozenset(("user_annotation", "gpu_user_annotation"))
-_STEP = re.compile(r"ProfilerStep\s*#?\s*(\d+)")
+_STEP = re.compile(r"ProfilerStep\s*#?\s*(\d{1,15})")
 _KEPT = (
     "Process Group Description",
     "Process Group Name",

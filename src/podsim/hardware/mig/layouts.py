@@ -259,7 +259,9 @@ def _no_room_text(slicing: Slicing, rest: list[Profile], stays: tuple[Instance, 
     return f"{slicing.name}: no placement of {needs}{kept} without two instances on one memory slice"
 
 
-_ITEM = re.compile(r"(?:(\d+)\s*[x*]\s*)?([a-z0-9.+\- ]+?)(?:\s*[@:]\s*(\d+)(?:\s*:\s*\d+)?)?", re.IGNORECASE)
+_ITEM = re.compile(
+    r"(?:(\d{1,15})\s*[x*]\s*)?([a-z0-9.+\- ]+?)(?:\s*[@:]\s*(\d{1,15})(?:\s*:\s*\d+)?)?", re.IGNORECASE
+)
 
 
 def read_layout(slicing: Slicing, text: str) -> Layout:

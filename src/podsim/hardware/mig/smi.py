@@ -16,7 +16,7 @@ from podsim.errors import MigError
 from podsim.hardware.mig.layouts import Instance, Layout, problems_of
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile, slicings
 
-_GPU = re.compile(r"^GPU (\d+): (.+?)(?: \(UUID: (GPU-[0-9a-zA-Z-]+)\))?$")
+_GPU = re.compile(r"^GPU (\d{1,15}): (.+?)(?: \(UUID: (GPU-[0-9a-zA-Z-]+)\))?$")
 _DEVICE = re.compile(
     r"^MIG (?:(\d{1,9})c\.)?(\S+)\s+Device\s+(\d{1,9}):(?: \(UUID: (MIG-[0-9a-zA-Z/-]+)\))?$"
 )

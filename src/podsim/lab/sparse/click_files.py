@@ -57,7 +57,9 @@ def _csv_columns(data: bytes, name: str) -> Mapping[str, Sequence[Any]]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise LabError(f"{name}: no CSV with a line of names: {str(problem)[:80]}") from None
-    head, *lines = csv_lines(text, name=name, error=LabError) if text.strip() else [[]]
+    if not text.strip():
+        raise LabError(f"{name}: no CSV with a line of names: it is empty")
+    head, *lines = csv_lines(text, name=name, error=LabError)
     short = next((number for number, line in enumerate(lines, 2) if len(line) != len(head)), None)
     if short:
         raise LabError(f"{name}: line {short} has another number of cells than the first line")
