@@ -228,6 +228,9 @@ def test_logits_of_the_last_stage_by_hand() -> None:
     case = {**BASE, **CASES["1f1b, last"]}
     kinds = _kinds(case, load_software(EAGER))
     assert kinds["logits"] == pytest.approx((16 + 4 * 2) * 2 * 2048 * 8000 / 4)
+    slice_ = 2 * 2048 * 1024 * 2 / 4
+    # the head's gathered input, its norm twice in fp32, and one layer's input, as the other's lies in the buffers
+    assert kinds["activations"] == pytest.approx((4 + 2 * 2 + 1) * slice_)
 
 
 def test_interleaved_needs_less_than_1f1b_where_all_fits_in_a_round() -> None:

@@ -353,7 +353,7 @@ def passes_of(
     if share is not None:
         plain = layers[Pass.BACKWARD]
         stage_backward = share * stage_backward + (1 - share) * _stage_seconds(stages.blocks, plain)
-        least = np.where(stages.count > 0, share, 1.0).min(axis=0)
+        least = share.min(axis=0)
         chosen = least * chosen + (1 - least) * plain
     stage_parts = _stage_seconds(stages.blocks, layers[Pass.FORWARD]) + stage_backward
     if stretch is not None:

@@ -78,7 +78,7 @@ def stages_table(model: Model, plan: Plan) -> Stages:
 def recomputed_share(
     plan: Plan, blocks: Shaped[Array, "stage block plan"]
 ) -> Shaped[Array, "stage plan"] | None:
-    """Share of a stage's layers that are computed again; None where no plan limits it."""
+    """Share of a stage's layers that are computed again, 1 without any; None where no plan limits it."""
     limited = (np.asarray(plan.recompute) == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
     if not limited.any():
         return None
