@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podsim.accuracy.calibrate_software import CONSTANTS, SYSTEM_CONSTANTS
 from podsim.training.software import load_software, software_entries, software_names
 from podsim.verbs.calibrate import calibrate
 
@@ -45,3 +46,12 @@ def test_the_catalog_is_what_the_fit_gives(name: str) -> None:
 def test_every_era_names_its_evidence() -> None:
     for name in software_names():
         assert load_software(name).evidence
+
+
+@pytest.mark.parametrize("name", [*CONSTANTS, *SYSTEM_CONSTANTS])
+def test_a_constant_starts_within_its_bounds_and_may_move(name: str) -> None:
+    constant = {**CONSTANTS, **SYSTEM_CONSTANTS}[name]
+    assert constant.low < constant.start < constant.high
+    assert constant.low > 0 or not constant.is_log
+    width = constant.high / constant.low if constant.is_log else constant.high - constant.low
+    assert 0 < constant.scale < width
