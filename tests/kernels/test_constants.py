@@ -177,6 +177,9 @@ def test_a_dozen_rows_of_a_slower_board_tell(precision):
     assert list(fitted.evidence) == [f"gemm.{precision}"]
     assert fitted.gemm[precision].ceiling == pytest.approx(0.88 * start.gemm[precision].ceiling, rel=0.06)
     assert fitted.memory == start.memory
+    for name in ("share_64x64", "share_32x64"):
+        kept = getattr(start.gemm[precision], name)
+        assert getattr(fitted.gemm[precision], name) == pytest.approx(kept, rel=0.03), name
 
 
 def test_the_faster_of_two_readers_tells_the_memory():
