@@ -42,6 +42,7 @@ from podsim.errors import PodsimError
 from podsim.fleet.openb import read_nodes
 from podsim.fleet.openb import read_requests as read_pods
 from podsim.fleet.traces import read_jobs
+from podsim.foreign_files import opened as opened_file
 from podsim.foreign_files import read_start
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.op_graph_json import read_graph
@@ -195,8 +196,7 @@ def _message(path: Path) -> object:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.setblocking(False)
-        with path.open("rb") as file:
-            theirs.send(file.read(1 << 16))
+        theirs.send(read_start(path, 1 << 16))
         theirs.close()
         return receive_message(ours)
 
@@ -215,7 +215,7 @@ class _Opener:
         self.path = path
 
     def open(self, *_: object, **__: object) -> Any:
-        return self.path.open("rb")
+        return opened_file(self.path)
 
 
 def _prometheus(path: Path) -> object:

@@ -50,6 +50,8 @@ NAMES = {
 """field -> the names of its column, in lower case"""
 _KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
 _PIECE = 1 << 23
+_LONGEST_TRACE = 3.2e10
+"""s. A thousand years."""
 _ROWS = 1 << 19
 _BLOCKS = 1 << 21
 _LONGEST_LINE = 1 << 22
@@ -266,6 +268,10 @@ def _table(columns: _Columns, form: _Form, name: str) -> tuple[RequestTable, tup
         raise TableError(f"{name}: no requests below the header")
     notes = []
     time = _joined(columns.time) / form.second
+    if np.ptp(time) > _LONGEST_TRACE:
+        raise TableError(
+            f"{name}: requests over {np.ptp(time):.3g} s; a trace is at most a thousand years long"
+        )
     tokens, answers = _joined(columns.input), _joined(columns.output)
     blocks = first = np.zeros(0, np.int64)
     if columns.blocks:
