@@ -344,7 +344,10 @@ LAWS: tuple[Law, ...] = (
     *_laws_of(_WORK, "more {} holds more", _HOLDS, _smaller_with),
     Law(
         name="ZeRO holds less", why="each level divides one kind more",
-        broken=_larger_with(lambda p: {"zero": np.minimum(p.zero + 1, 3)}),
+        broken=_larger_with(
+            lambda p: {"zero": np.minimum(p.zero + 1, 3)},
+            where=lambda s: (s.plans.zero > 0) | (s.software.accumulator_memory == 0),  # its first level keeps sums of gradients
+        ),
     ),
     Law(name="tp holds less", why="it divides", broken=_larger_with(lambda p: {"tp": p.tp * 2}, _memory)),
     Law(
