@@ -346,7 +346,8 @@ LAWS: tuple[Law, ...] = (
         name="ZeRO holds less", why="each level divides one kind more",
         broken=_larger_with(
             lambda p: {"zero": np.minimum(p.zero + 1, 3)},
-            where=lambda s: (s.plans.zero > 0) | (s.software.accumulator_memory == 0),  # its first level keeps sums of gradients
+            # the first level may keep sums of gradients
+            where=lambda s: (s.plans.zero > 0) | (s.software.accumulator_memory == 0),
         ),
     ),
     Law(name="tp holds less", why="it divides", broken=_larger_with(lambda p: {"tp": p.tp * 2}, _memory)),
