@@ -110,7 +110,9 @@ def _dtype(hint: Any) -> Any:
     if hint is Any:
         return None
     array = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
-    parts = get_args(array)  # (shape, dtype[scalar]), or (scalar,) where NDArray is an alias statement of numpy
+    parts = get_args(
+        array
+    )  # (shape, dtype[scalar]), or (scalar,) where NDArray is an alias statement of numpy
     return np.dtype(parts[0] if len(parts) == 1 else get_args(parts[1])[0])
 
 

@@ -148,8 +148,10 @@ def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
         timed[position] = [timings[id(op), id(block)] for op in block.ops]
     once = float(tp_sync_seconds(model, cluster, plan.wide(), software)[0])
     tail = last_ops(model) if software.early_stop else frozenset()
-    paired = None if ready.paired is None else ready.paired.of(slice(0, 1))
-    table_YXB = own_layers(plan.wide(), ready.layers.of(slice(0, 1)), paired)[..., 0]
+    layers = ready.layers.of(slice(0, 1))
+    if ready.paired is not None:
+        layers = own_layers(plan.wide(), layers, ready.paired.of(slice(0, 1)))
+    table_YXB = layers[..., 0]
     return [
         _add_bytes(
             _block(model, block, plan, software.selective, timed[b], table_YXB[:, :, b], once, tail),

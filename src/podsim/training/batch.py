@@ -314,8 +314,10 @@ def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
         plan = plan.take(part).wide()
     stages, sends, paths = tables.stages.of(part), tables.sends.of(part), tables.paths.of(part)
     paired = None if tables.paired is None else tables.paired.of(part)
-    layers = own_layers(plan, tables.layers.of(part), paired)
-    passes = passes_of(tables.model, plan, stages, layers, None if paired is None else paired.stretch)
+    layers, stretch = tables.layers.of(part), None
+    if paired is not None:
+        layers, stretch = own_layers(plan, layers, paired), paired.stretch
+    passes = passes_of(tables.model, plan, stages, layers, stretch)
     piped = np.asarray(plan.pp) > 1
     chunks = np.where(piped, plan.virtual_stages, 1.0)
     charge = np.where(piped, charge_seconds(sends, software), 0.0)

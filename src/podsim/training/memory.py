@@ -23,13 +23,12 @@ from podsim.training.memory_torch import (
     highest_moment,
     logit_bytes,
     norm_copy_bytes,
-    of_mode,
     op_checkpoint_bytes,
     plain_layer_bytes,
     traffic_bytes,
     working_bytes,
 )
-from podsim.training.pipeline import recomputed_share
+from podsim.training.pipeline import of_mode, recomputed_share
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens

@@ -392,8 +392,3 @@ def _divided_moment(plan: Plan, software: Software, layout: TorchLayout, sizes: 
             layer._replace(buffers=np.where(is_sharded, behind, 0.0)),
         ]
     )
-
-
-def of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
-    """The values under each plan's way to recompute."""
-    return np.asarray(np.choose(np.asarray(plan.recompute), tuple(values)))

@@ -27,11 +27,9 @@ def paired_layers(model: Model, cluster: Cluster, plan: Plan, software: Software
 
 
 def own_layers(
-    plan: Plan, layers: Shaped[Array, "pass part block plan"], paired: PairedLayers | None
+    plan: Plan, layers: Shaped[Array, "pass part block plan"], paired: PairedLayers
 ) -> Shaped[Array, "pass part block plan"]:
     """The layers of each plan, with the launches of simultaneous passes where it has such."""
-    if paired is None:
-        return layers
     own = layers.copy()
     own[:, LAUNCH] = np.where(plan.paired, paired.launch, own[:, LAUNCH])
     return own

@@ -75,6 +75,11 @@ def stages_table(model: Model, plan: Plan) -> Stages:
     return Stages(blocks=blocks, count=count, first=first)
 
 
+def of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
+    """The values under each plan's way to recompute."""
+    return np.asarray(np.choose(np.asarray(plan.recompute), tuple(values)))
+
+
 def recomputed_share(
     plan: Plan, blocks: Shaped[Array, "stage block plan"]
 ) -> Shaped[Array, "stage plan"] | None:
