@@ -23,6 +23,8 @@ _BASE = {
     "OP/s": ("FLOP/s", 1.0), "W": ("W", 1.0), "Wh": ("J", 3600.0), "J": ("J", 1.0), "Hz": ("Hz", 1.0),
     "IOPS": ("1/s", 1.0), "": ("", 1.0),
 }  # fmt: skip
+_LONGEST = 400
+"""characters of a quantity"""
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*$")
 
 
@@ -53,7 +55,7 @@ def parse_quantity(value: str | int | float, unit: str = "", *, what: str = "val
     if isinstance(value, (int, float)):
         number, base = (float(value) if abs(value) < 1e300 else math.inf), unit
     else:
-        match = _NUMBER.match(value)
+        match = _NUMBER.match(value) if len(value) <= _LONGEST else None
         parts = _split_unit(match[2]) if match else None
         if match is None or parts is None:
             raise UnitError(f"{what}: cannot read {value[:60]!r}; expected a number{_wanted(unit)}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podsim.cli.command import answer_json
+from podsim.errors import PodsimError
 from podsim.options.output_options import JsonOutput, ValidateOutput
 from podsim.report.calibration_tables import calibration_report, sensitivity_report
 from podsim.report.comparisons import render
@@ -24,6 +25,8 @@ def validation_or_sensitivity(options: Mapping[str, Any], output: ValidateOutput
     """What the tables say, or how far constants move them."""
     if not output.sensitivity:
         return validate(**options)
+    if options["rows"]:
+        raise PodsimError("--sensitivity is that of podsim's own tables; leave --rows out")
     from podsim.accuracy.registry_sensitivity import sensitivity
 
     return sensitivity(list(options["tables"]))

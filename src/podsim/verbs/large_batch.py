@@ -170,7 +170,7 @@ def _batches(options: BatchOptions, critical: Critical) -> tuple[int, ...]:
             )
         return tuple(sorted({int(word) for word in words}))
     if critical.measured:
-        return tuple(sorted({int(batch) for batch in critical.measured.batches}))
+        return tuple(sorted({max(1, int(batch)) for batch in critical.measured.batches}))
     middle = 2 ** round(math.log2(max(1.0, critical.law.critical)))
     return tuple(dict.fromkeys(max(1, round(middle * factor)) for factor in _AROUND))
 
