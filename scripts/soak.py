@@ -9,6 +9,7 @@ import argparse
 import importlib
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def failures_of(part: str, seed: int, count: int, until: float) -> tuple[int, li
     print(
         f"\r{part}: {made:,} tries, seed {seed}, {len(failures)} failed, {time.monotonic() - started:.0f} s"
     )
+    for kind, times in Counter(failure.partition(":")[0] for failure in failures).most_common():
+        print(f"    {times:,} x {kind}")
     return made, failures
 
 
