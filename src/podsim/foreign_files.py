@@ -114,7 +114,7 @@ def read_json(text: str, *, name: str, error: Failure, hint: str = "", is_finite
     try:
         if not is_finite:  # the Infinity that Python writes
             return json.loads(text)
-        return json.loads(text, parse_constant=_not_a_number, parse_float=_finite)
+        return json.loads(text, parse_constant=refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as problem:
         where = f"{problem.msg} at line {problem.lineno} column {problem.colno}"
         raise error(f"{name} is not JSON: {where}{hint and '; '}{hint}") from None
@@ -197,8 +197,9 @@ def shown(path: str | Path) -> str:
     return "standard input" if path == "-" else str(path)[-200:]
 
 
-def _not_a_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+def refuse_constant(text: str) -> NoReturn:
+    """Refuse the NaN and Infinity that JSON does not have; for a decoder. Raises ValueError."""
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def _finite(text: str) -> float:

@@ -14,20 +14,16 @@ from collections.abc import Callable, Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from types import NoneType
-from typing import Any, NoReturn
+from typing import Any
 
 from podsim.errors import TimelineError
-from podsim.foreign_files import finite, read_bytes
+from podsim.foreign_files import finite, read_bytes, refuse_constant
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _AHEAD = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
 
 
-def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_constant)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 _NAMED = (str, int, float, NoneType)
 """the types of a process or a thread"""
 _LARGEST = 2_000_000_000

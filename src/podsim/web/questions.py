@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.foreign_files import refuse_constant
 from podsim.options.question import Option, options_of
 
 LONGEST_TEXT = 2000
@@ -177,17 +178,13 @@ def _described(known: Option) -> dict[str, Any]:
 def read_request(body: bytes) -> dict[str, Any]:
     """The JSON object of a request. PodsimError for anything else."""
     try:
-        given = json.loads(body.decode("utf-8") or "{}", parse_constant=_no_constant)
+        given = json.loads(body.decode("utf-8") or "{}", parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:100]
         raise PodsimError(f"the request is not JSON that podsim can read: {reason}") from None
     if not isinstance(given, dict):
         raise PodsimError('the request must be a JSON object of options, as {"model": "gpt2"}')
     return given
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number of JSON")
 
 
 def read_options(
