@@ -133,7 +133,7 @@ def test_equal_jobs_of_several_hosts_add_up_whatever_their_groups(tmp_path: Path
         ({"jobs": [{**JOB, "read": {}}]}, "nothing was read or written"),
         ({"jobs": [{**JOB, "read": {**SIDE, "bw_bytes": -1}}]}, "bw_bytes"),
         ({"jobs": [{**JOB, "read": {**SIDE, "iops": "many"}}]}, "iops"),
-        ({"jobs": [{**JOB, "read": {**SIDE, "iops": float("nan")}}]}, "NaN is no number"),
+        ({"jobs": [{**JOB, "read": {**SIDE, "iops": float("nan")}}]}, "NaN is not a number of JSON"),
         ({"jobs": [{**JOB, "read": {**SIDE, "lat_ns": {"mean": True}}}]}, "lat_ns"),
         ({"jobs": [{**JOB, "job options": {"rw": "read", "bs": "big"}}]}, "bs"),
         ({"jobs": [{**JOB, "job options": {"rw": "read", "numjobs": "0"}}]}, "numjobs"),
