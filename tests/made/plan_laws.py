@@ -20,6 +20,7 @@ from podsim.training.layers import syncs_of, tp_bytes
 from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Grid, Schedule
+from podsim.training.predict import predict_plan
 from podsim.training.step import SPLIT
 
 ROUNDING = 1e-9
@@ -136,6 +137,16 @@ def _beats_links(scene: Scene) -> Rows:
     return broken
 
 
+def _differs_alone(scene: Scene) -> Rows:
+    """Where a prediction of the plan alone has another time or memory; a few of a scene's plans."""
+    broken, cost = _none(scene), scene.cost
+    for row in range(0, scene.plans.size, max(scene.plans.size // 5, 1)):
+        alone = predict_plan(scene.model, scene.cluster, scene.plans.take(row))
+        told, asked = (cost.seconds[row], cost.memory[row]), (alone.step_time, alone.memory)
+        broken[row] = not np.allclose(told, asked, rtol=ROUNDING, atol=0)
+    return broken
+
+
 # more of a resource
 
 
@@ -190,9 +201,9 @@ def _is_split(scene: Scene) -> Rows:
     """Where what faster kernels no longer hide is charged whole, though some of it may be hidden elsewhere.
 
     A launch that lasts longer than its kernel is charged to one half of a backward pass, an exchange to one of two passes
-    side by side.
+    side by side, or to the mean layer of a model whose layers differ.
     """
-    return scene.plans.paired | scene.plans.loose_end
+    return scene.plans.paired | scene.plans.loose_end | (len(scene.model.kinds) > 3)
 
 
 _LINKS = ("bandwidth inside", "latency inside", "network", "network latency", "adapters")
@@ -249,9 +260,9 @@ def _faster_with(work: str) -> Callable[[Scene], Rows]:
         faster = ~(
             scene.cost.seconds[rows] <= more[0].seconds * (1 + (ROUNDING if work in _COUNTS else _FITTED))
         )
-        return _marked(scene, rows, faster) & (
-            (scene.train == "full") if work in _COUNTS else _is_sum(scene) & ~_has_choice(scene)
-        )
+        if work in _COUNTS:
+            return _marked(scene, rows, faster) & (scene.train == "full") & ~_is_slowed(scene)
+        return _marked(scene, rows, faster) & _is_sum(scene) & ~_has_choice(scene)
 
     return broken
 
@@ -260,6 +271,11 @@ _COUNTS = ("layers", "batch")
 """work that is counted: more of the same passes"""
 _FITTED = 0.01
 """share by which kernels that were measured may be faster at a larger size"""
+
+
+def _is_slowed(scene: Scene) -> Rows:
+    """Where gradients on their way slow a pipeline; its longest path is found without them."""
+    return (scene.plans.pp > 1) & scene.plans.overlap_grad
 
 
 def _is_sum(scene: Scene) -> Rows:
@@ -296,16 +312,21 @@ def _memory(cost: StepCost) -> Rows:
     return cost.memory
 
 
+def _without_buffers(cost: StepCost) -> Rows:
+    return cost.memory - cost.kinds[KINDS.index("buffers")]
+
+
 def _larger_with(
     change: Callable[[Plan], dict[str, Any]],
     of: Callable[[StepCost], Rows] = _states,
     where: Callable[[Scene], Rows] | None = None,
+    before: Callable[[StepCost], Rows] | None = None,
 ) -> Callable[[Scene], Rows]:
     def broken(scene: Scene) -> Rows:
         less = _cost_of(scene, scene.plans.having(change(scene.plans)))
         if less is None:
             return _none(scene)
-        larger = _marked(scene, less[1], _less(of(less[0]), of(scene.cost)[less[1]]))
+        larger = _marked(scene, less[1], _less(of(less[0]), (before or of)(scene.cost)[less[1]]))
         return larger if where is None else larger & where(scene)
 
     return broken
@@ -317,9 +338,13 @@ def _two_layers(scene: Scene) -> Rows:
 
 
 def _one_version(scene: Scene) -> Rows:
-    """Where no stage keeps older weights, of which deeper pipelines have more, nor those that ZeRO 3 gathered for it."""
+    """Where no stage keeps older weights, of which deeper pipelines have more, nor those that ZeRO 3 gathered for it.
+
+    Layers that are trained may all be on the fullest of more stages.
+    """
     plans = scene.plans
-    return ~np.isin(plans.schedule, (Schedule.PIPEDREAM, Schedule.PIPEDREAM_2BW)) & (plans.zero < 3)
+    kept = np.isin(plans.schedule, (Schedule.PIPEDREAM, Schedule.PIPEDREAM_2BW)) | (plans.zero == 3)
+    return ~kept & (scene.train == "full")
 
 
 _FALLS = "a step is sums and maxima of terms that fall with it"
@@ -339,13 +364,14 @@ LAWS: tuple[Law, ...] = (
     Law(name="peak", why="no GPU multiplies faster than its peak", broken=_beats_peak),
     Law(name="bytes", why="what is larger than the cache is read again", broken=_beats_memory),
     Law(name="links", why="what n ranks add up leaves each of them (n - 1) / n times", broken=_beats_links),
+    Law(name="alone", why="a search costs a plan as a prediction does", broken=_differs_alone),
     *_laws_of(("memory bandwidth", "FLOPS", "memory", *_LINKS), "more {}", _FALLS, _slower_with),
     *_laws_of(_WORK, "more {} takes longer", _GROWS, _faster_with),
     *_laws_of(_WORK, "more {} holds more", _HOLDS, _smaller_with),
     Law(
-        name="ZeRO holds less", why="each level divides one kind more",
+        name="ZeRO holds less", why="each level divides one kind more on every stage, and may gather in buffers",
         broken=_larger_with(
-            lambda p: {"zero": np.minimum(p.zero + 1, 3)},
+            lambda p: {"zero": np.minimum(p.zero + 1, 3)}, _without_buffers, before=_memory,
             # the first level may keep sums of gradients
             where=lambda s: (s.plans.zero > 0) | (s.software.accumulator_memory == 0),
         ),

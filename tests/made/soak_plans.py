@@ -9,7 +9,7 @@ from random import Random
 from plan_laws import LAWS, broken_laws
 from random_plans import scenes
 
-ALWAYS, SOME = 5, 12
+ALWAYS, SOME = 6, 12
 """laws that every scene is held to, and laws of the others, drawn for each"""
 
 

@@ -16,7 +16,7 @@ from podsim.training.layout import Layout
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
 from podsim.training.software import Software
-from podsim.training.step import through_seconds
+from podsim.training.step import through_seconds, wire_seconds
 
 DEGREES = ("tp", "pp", "cp", "ep")
 """The degrees that make two plans on one number of GPUs different layouts to a user."""
@@ -35,7 +35,8 @@ def least_layout_seconds(layout: Layout, software: Software, core_share: float) 
         return np.zeros_like(layout.micro_batches)
     busiest = layout.micro_batches * layout.stage_seconds.max(axis=0)
     sends = 2 * layout.micro_batches * layout.chunks * layout.charge_seconds
-    return through_seconds(layout.path_seconds.max(axis=0), busiest, sends) + software.host_step
+    longest, wire = layout.path_seconds.max(axis=0), wire_seconds(layout)
+    return through_seconds(longest, busiest, sends, wire) + software.host_step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 """The parts of the seconds of a pass."""
 MATRIX, MEMORY, LAUNCH, TP, CP, EP = range(len(PARTS))
 _EXCHANGES = slice(TP, None)
-LAYER_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
+LAYER_KEY = ("gpus", "tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
 """The plan fields that the seconds of a layer depend on."""
 
 

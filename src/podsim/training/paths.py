@@ -63,6 +63,7 @@ _TYPICAL = (
     _Durations(1.0, 1.0, 1.0, 1.0, 0.0, 0.01),
     _Durations(1.0, 1.0, 0.3, 0.3, 0.3, 0.0),
     _Durations(1.5, 1.0, 0.6, 0.6, 0.2, 0.25),
+    _Durations(1.0, 1.0, 1.0, 1.0, 20.0, 0.0),  # a slow network: the path with most sends
 )
 _IN_TURN = (
     *_TYPICAL,

@@ -242,10 +242,14 @@ class Grid:
     """The plan whose groups lie in the grid."""
 
     def per_node(self, size: Ints, stride: Ints) -> Array:
-        """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight."""
+        """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight.
+
+        All of them, where one node has room for the plan.
+        """
         size, stride = np.asarray(size), np.asarray(stride)
         room = np.gcd(size * stride, self.gpus_per_node)  # groups begin and end at multiples of it in a node
-        return np.asarray(np.minimum(np.maximum(room // stride, 1), size))
+        spread = np.minimum(np.maximum(room // stride, 1), size)
+        return np.asarray(np.where(np.asarray(self.plan.gpus) <= self.gpus_per_node, size, spread))
 
     @property
     def tp(self) -> Array:

@@ -112,8 +112,8 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
         sizes = (rows[gemms], columns[gemms], depths[gemms], batch)
         return _distinct_gemm_seconds(gpu, sizes, precision, layout)
 
-    # a weight's gradient adds up over tokens, and no row of its operands is so long: any number of them is aligned
-    unaligned = (m % _ALIGNED).any()
+    # operands of a weight's gradient are stored the other way round, which matters where a dimension is not aligned
+    unaligned = any((size % _ALIGNED).any() for size in (m, n, k))
     seconds = np.concatenate([of(slice(2), "nn"), of(slice(2, 3), "nt")]) if unaligned else of(slice(3), "nn")
     expert = np.array([[item.op.expert] for item in items])
     seconds = seconds / (software.gemm_speed * np.where(expert, software.expert_speed, 1.0))
@@ -337,7 +337,6 @@ def group_seconds(
     """
     if np.max(ranks) <= 1:
         return np.zeros(np.broadcast_shapes(np.shape(size), np.shape(ranks)))
-    members = members if cluster.nics else np.asarray(ranks)  # a node without a network has all of them
     seconds = collective_seconds(
         collective,
         size,

@@ -1,7 +1,7 @@
 """The law of a training step: its seconds, from the seconds of passes, sends, exchanges and optimizer.
 
     step    = through + waits at both ends + optimizer + host
-    through = max(longest path, work of the busiest rank + its sends)
+    through = max(longest path, work of the busiest rank + its sends, sends of the busiest wire)
     path    = passes of each kind through each block + sends + exchanges - what pairs of passes hide
 
 Every function broadcasts over its last axis, plan: one plan, or all of a search. `podsim.training.batch` works out
@@ -17,7 +17,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.training.layout import Layout, Passes, Paths, Sends, StepEnd
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array
+from podsim.training.plan_values import Array, Schedule
 from podsim.training.software import Software
 from podsim.training.waits import ByOverlap, Waits, of_longest, pair_saving_seconds
 
@@ -65,7 +65,7 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
         work = layout.micro_batches * stages.of_plan(lambda stage: _mean_of_ranks(layout, stage))
         through = shared_through_seconds(core_share, plan.pp, longest, busiest, work, sends)
     else:
-        through = through_seconds(longest, busiest, sends)
+        through = through_seconds(longest, busiest, sends, wire_seconds(layout))
     ends = waits.end_seconds(slowdown)
     if end.first is not None:
         first = paths.of_plan(lambda path: np.where(layout.paths.ends_first, path, 0.0).max(axis=0))
@@ -90,9 +90,20 @@ def step_seconds(through: Array, ends: Array, optimizer: Array, host: float) -> 
     return np.asarray(through + ends + optimizer + host)
 
 
-def through_seconds(longest: Array, busiest: Array, sends: Array) -> Shaped[Array, "plan"]:
-    """through = max(longest path, work of the busiest rank + its sends)."""
-    return np.asarray(np.maximum(longest, busiest + sends))
+def through_seconds(longest: Array, busiest: Array, sends: Array, wire: Array) -> Shaped[Array, "plan"]:
+    """through = max(longest path, work of the busiest rank + its sends, sends of the busiest wire)."""
+    return np.asarray(np.maximum(np.maximum(longest, busiest + sends), wire))
+
+
+def wire_seconds(layout: Layout) -> Shaped[Array, "plan"]:
+    """wire = micro-batches x chunks x send, twice where the backward passes begin after all forward passes.
+
+    What passes one after the other from a rank to its neighbour on the slowest link of a pipeline. Paths have sends
+    that do not wait for each other.
+    """
+    first = np.isin(layout.plan.schedule, (Schedule.GPIPE, Schedule.BREADTH_FIRST))
+    send = layout.sends.near_seconds + layout.sends.further_seconds
+    return np.asarray(layout.micro_batches * layout.chunks * send * np.where(first, 2.0, 1.0))
 
 
 def shared_through_seconds(
@@ -221,7 +232,9 @@ def part_seconds(
 
     waited = times.through - times.work - times.sends
     far = 0.0 if layout.far_seconds is None else layout.far_seconds[0]
-    sent = np.minimum(layout.paths.sends[0] * layout.sends.near_seconds + far, waited)
+    wire = wire_seconds(layout)
+    sent = np.where(wire < times.through, layout.paths.sends[0] * layout.sends.near_seconds + far, wire)
+    sent = np.minimum(sent, waited)
     data = times.work - of_rank(layout.stage_seconds) + times.ends
     host = np.full_like(layout.micro_batches, software.host_step)
     passes = of_rank(layout.passes.stage_parts)

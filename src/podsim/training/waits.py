@@ -291,7 +291,7 @@ class Waits:
         plan, groups, passes = self.plan, self.groups, self.passes
         schedule, chunks = np.asarray(plan.schedule), np.asarray(plan.virtual_stages, dtype=float)
         is_interleaved = schedule == Schedule.INTERLEAVED
-        takes_turns = is_interleaved | (schedule == Schedule.BREADTH_FIRST)
+        takes_turns = (is_interleaved | (schedule == Schedule.BREADTH_FIRST)) & (chunks > 1)
         passes_before = (chunks - 1) * np.where(is_interleaved, plan.pp, plan.micro_batches)
         layers = np.ceil(groups.stage_layers / chunks)
         forward = layers * passes.layer_forward + self.layout.charge_seconds
