@@ -171,11 +171,8 @@ def _resources(scene: Scene) -> dict[str, dict[str, Any]]:
 
 
 def _has_choice(scene: Scene) -> Rows:
-    """Where NCCL picks by its own tables, which are not by what is fastest: between nodes, and without NVLink."""
-    if "collectives.algo" in scene.overrides:
-        return _none(scene)
-    plans, cluster = scene.plans, scene.cluster
-    return (plans.gpus > cluster.gpus_per_node) | (cluster.system.topology not in ("nvswitch", "nvlink-mesh"))
+    """Where NCCL picks by its own tables, which are not by what is fastest."""
+    return np.full(scene.plans.size, "collectives.algo" not in scene.overrides)
 
 
 def _slower_with(resource: str) -> Callable[[Scene], Rows]:
@@ -183,12 +180,16 @@ def _slower_with(resource: str) -> Callable[[Scene], Rows]:
         given = _resources(scene).get(resource)
         if given is None:
             return _none(scene)
-        cluster = load_cluster(scene.on, {**scene.overrides, **given}, scene.gpus)
+        try:
+            cluster = load_cluster(scene.on, {**scene.overrides, **given}, scene.gpus)
+        except PodsimError:  # no such part is sold
+            return _none(scene)
         cost, before = step_cost(scene.model, cluster, scene.plans), scene.cost.seconds
         if resource in _LINKS:
             return _less(cost.seconds, before) & ~_has_choice(scene)
         split, waits = _is_split(scene), cost.parts[SPLIT.index("launch")] > 0
-        return ~(cost.seconds <= before * (1 + np.where(split, _SPLIT, ROUNDING))) & ~(split & waits)
+        slower = ~(cost.seconds <= before * (1 + np.where(split, _SPLIT, ROUNDING)))
+        return slower & ~(split & waits) & ~(scene.plans.paired & (scene.plans.tp * scene.plans.cp > 1))
 
     return broken
 
@@ -201,9 +202,12 @@ def _is_split(scene: Scene) -> Rows:
     """Where what faster kernels no longer hide is charged whole, though some of it may be hidden elsewhere.
 
     A launch that lasts longer than its kernel is charged to one half of a backward pass, an exchange to one of two passes
-    side by side, or to the mean layer of a model whose layers differ.
+    side by side, to the mean layer of a model whose layers differ, or to weights that are not trained. With tensor or
+    context parallelism, an exchange hides behind kernels of its own pass, and only what is left of it behind the other
+    pass: there is no bound.
     """
-    return scene.plans.paired | scene.plans.loose_end | (len(scene.model.kinds) > 3)
+    uneven = len(scene.model.kinds) > 3 or scene.train != "full"
+    return scene.plans.paired | scene.plans.loose_end | uneven
 
 
 _LINKS = ("bandwidth inside", "latency inside", "network", "network latency", "adapters")
@@ -261,7 +265,8 @@ def _faster_with(work: str) -> Callable[[Scene], Rows]:
             scene.cost.seconds[rows] <= more[0].seconds * (1 + (ROUNDING if work in _COUNTS else _FITTED))
         )
         if work in _COUNTS:
-            return _marked(scene, rows, faster) & (scene.train == "full") & ~_is_slowed(scene)
+            partly = scene.plans.recompute_layers > 0  # of more layers a smaller share
+            return _marked(scene, rows, faster) & (scene.train == "full") & ~_is_slowed(scene) & ~partly
         return _marked(scene, rows, faster) & _is_sum(scene) & ~_has_choice(scene)
 
     return broken
@@ -326,7 +331,8 @@ def _larger_with(
         less = _cost_of(scene, scene.plans.having(change(scene.plans)))
         if less is None:
             return _none(scene)
-        larger = _marked(scene, less[1], _less(of(less[0]), (before or of)(scene.cost)[less[1]]))
+        larger = _less(of(less[0]), (before or of)(scene.cost)[less[1]])
+        larger = _marked(scene, less[1], larger & (less[0].memory > scene.cost.memory[less[1]]))
         return larger if where is None else larger & where(scene)
 
     return broken
@@ -376,7 +382,13 @@ LAWS: tuple[Law, ...] = (
             where=lambda s: (s.plans.zero > 0) | (s.software.accumulator_memory == 0),
         ),
     ),
-    Law(name="tp holds less", why="it divides", broken=_larger_with(lambda p: {"tp": p.tp * 2}, _memory)),
+    Law(
+        name="tp holds less", why="it divides; but what is exchanged may be kept",
+        broken=_larger_with(
+            lambda p: {"tp": p.tp * 2}, _memory,
+            lambda s: (s.plans.recompute != 1) | (s.software.selective == "core"),
+        ),
+    ),
     Law(
         name="pp holds less", why="it divides layers",
         broken=_larger_with(lambda p: {"pp": p.pp * 2}, where=_one_version),

@@ -27,7 +27,7 @@ _TIED = 1 + 1e-6
 def least_layout_seconds(layout: Layout, software: Software, core_share: float) -> Shaped[Array, "plan"]:
     """s that no step of a layout is below, whatever its ranks divide and overlap; its optimizer comes on top.
 
-        least = max(longest path, work of the busiest rank + its sends) + host
+        least = max(longest path, work of the busiest rank + its sends, sends on a wire) + host
 
     Exchanges only add to that, except where pairs of passes hide them or ranks share cores: there it is 0.
     """
@@ -35,8 +35,8 @@ def least_layout_seconds(layout: Layout, software: Software, core_share: float) 
         return np.zeros_like(layout.micro_batches)
     busiest = layout.micro_batches * layout.stage_seconds.max(axis=0)
     sends = 2 * layout.micro_batches * layout.chunks * layout.charge_seconds
-    longest, wire = layout.path_seconds.max(axis=0), wire_seconds(layout)
-    return through_seconds(longest, busiest, sends, wire) + software.host_step
+    through = through_seconds(layout.path_seconds.max(axis=0), busiest, sends)
+    return np.maximum(through, wire_seconds(layout)) + software.host_step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,7 +144,7 @@ def busy_and_host(
     """(seconds that the GPU computes and exchanges, seconds that the host launches) of one layer of each block."""
     shape = (len(model.kinds), plan.size)
     busy, host = np.zeros((len(Pass), len(PARTS), *shape)), np.zeros((len(Pass), *shape))
-    cores, cores_host = np.zeros((2, *shape)), np.zeros(shape)
+    cores, cores_back, cores_host = np.zeros((2, *shape)), np.zeros(shape), np.zeros(shape)
     last, last_host = np.zeros((2, *shape)), np.zeros(shape)
     tail = last_ops(model) if software.early_stop else frozenset()
     for items, where, times in op_times(model, cluster, plan, software):
@@ -159,12 +159,13 @@ def busy_and_host(
             (host[Pass.FORWARD], launch),
             (host[Pass.BACKWARD], times.kernels_back * software.host_kernel),
             (cores[part], times.forward * is_core),
+            (cores_back, times.backward * is_core),
             (cores_host, launch * is_core),
             (last[part], times.forward * is_last),
             (last_host, launch * is_last),
         ):
             np.add.at(total, where, seconds)
-    _add_exchanges(model, cluster, plan, software, busy, host, cores)
+    _add_exchanges(model, cluster, plan, software, busy, host, cores, cores_back)
     again, again_host = busy[Pass.FORWARD].copy(), host[Pass.FORWARD] - last_host
     again[:LAUNCH] -= last
     if software.early_stop:  # the last projection's sync is not repeated either
@@ -206,6 +207,7 @@ def _add_exchanges(
     busy: Shaped[Array, "pass part block plan"],
     host: Shaped[Array, "pass block plan"],
     cores: Shaped[Array, "part block plan"],
+    cores_back: Shaped[Array, "block plan"],
 ) -> None:
     """Add tensor-, context- and expert-parallel communication to the forward and backward passes."""
     once = tp_sync_seconds(model, cluster, plan, software)
@@ -228,7 +230,8 @@ def _add_exchanges(
             busy[direction, TP, position] = syncs * once - np.minimum(syncs * once * share, gemms)
             host[direction, position] += syncs * calls * software.host_collective
         for part, seconds in ((CP, _cp_seconds), (EP, _ep_seconds)):
-            there, back = seconds(model, block, cluster, plan, software, cores[:, position].sum(axis=0))
+            during = np.stack([cores[:, position].sum(axis=0), cores_back[position]])
+            there, back = seconds(model, block, cluster, plan, software, during)
             busy[Pass.FORWARD, part, position] = there
             busy[Pass.BACKWARD, part, position] = back * block.is_reached
 
@@ -284,13 +287,16 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
 def _cp_seconds(
     model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software, core: Array
 ) -> tuple[Shaped[Array, "plan"], Shaped[Array, "plan"]]:
-    """Exposed seconds of gathering keys and values over the context group, during the attention of its own part."""
+    """Exposed seconds of gathering keys and values over the context group, during the attention of its own part.
+
+    `core`: s of that attention, forward and backward. A backward pass gathers twice, at most behind twice the forward s.
+    """
     cp = np.asarray(plan.cp, dtype=float)
     if not any(op.kind == "attention" for op in block.ops) or not (cp > 1).any():
         return np.zeros(1), np.zeros(1)
     gather = cp_gather_seconds(model, block, cluster, plan, software)
-    hidden = core * ring_share(cp)
-    return np.maximum(gather - hidden, 0.0), np.maximum(2 * gather - 2 * hidden, 0.0)
+    hidden, hidden_back = np.minimum(core, np.stack([core[0], 2 * core[0]])) * ring_share(cp)
+    return np.maximum(gather - hidden, 0.0), np.maximum(2 * gather - hidden_back, 0.0)
 
 
 def cp_gather_seconds(

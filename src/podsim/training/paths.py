@@ -220,7 +220,9 @@ def _grown_counts(
     step = others[0] - few
     if len(others) > 1 and not np.array_equal(others[0] + step, others[1]):
         return None
-    return _distinct_rows(few + (micro_batches - 3 * ranks - micro_batches % ranks) / ranks * step)
+    grows = (step >= 0).all(axis=1)  # another path turns out longest where counts fall
+    rounds = (micro_batches - 3 * ranks - micro_batches % ranks) / ranks
+    return _distinct_rows((few + rounds * step)[grows])
 
 
 def _average_counts(size: _Size, played: Mapping[_Size, Array]) -> Shaped[Array, "path count"]:

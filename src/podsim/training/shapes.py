@@ -154,8 +154,8 @@ def logit_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, soft
     return gemm_times(gpu, items, plan.having({"precision": precision}), sequence, software)
 
 
-_ALIGNED = 16
-"""The number of elements of a byte, the narrowest, that kernels read at once."""
+_ALIGNED = 32
+"""The number of elements of half a byte, the narrowest, that kernels read at once."""
 
 
 def cast_elements(

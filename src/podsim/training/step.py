@@ -1,7 +1,7 @@
 """The law of a training step: its seconds, from the seconds of passes, sends, exchanges and optimizer.
 
     step    = through + waits at both ends + optimizer + host
-    through = max(longest path, work of the busiest rank + its sends, sends of the busiest wire)
+    through = max(longest path, work of the busiest rank + its sends, sends on a wire - waits at both ends)
     path    = passes of each kind through each block + sends + exchanges - what pairs of passes hide
 
 Every function broadcasts over its last axis, plan: one plan, or all of a search. `podsim.training.batch` works out
@@ -65,7 +65,7 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
         work = layout.micro_batches * stages.of_plan(lambda stage: _mean_of_ranks(layout, stage))
         through = shared_through_seconds(core_share, plan.pp, longest, busiest, work, sends)
     else:
-        through = through_seconds(longest, busiest, sends, wire_seconds(layout))
+        through = through_seconds(longest, busiest, sends)
     ends = waits.end_seconds(slowdown)
     if end.first is not None:
         first = paths.of_plan(lambda path: np.where(layout.paths.ends_first, path, 0.0).max(axis=0))
@@ -74,6 +74,7 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
         # the rank with the embedding may end last, though it works less than the busiest
         through = np.where(through + ends < first + first_ends, np.maximum(first, least), through)
         ends = total - through
+    through = np.maximum(through, wire_seconds(layout) - ends)
     return StepTimes(
         step=step_seconds(through, ends, end.last.optimizer, software.host_step),
         through=through,
@@ -90,9 +91,9 @@ def step_seconds(through: Array, ends: Array, optimizer: Array, host: float) -> 
     return np.asarray(through + ends + optimizer + host)
 
 
-def through_seconds(longest: Array, busiest: Array, sends: Array, wire: Array) -> Shaped[Array, "plan"]:
-    """through = max(longest path, work of the busiest rank + its sends, sends of the busiest wire)."""
-    return np.asarray(np.maximum(np.maximum(longest, busiest + sends), wire))
+def through_seconds(longest: Array, busiest: Array, sends: Array) -> Shaped[Array, "plan"]:
+    """through = max(longest path, work of the busiest rank + its sends)."""
+    return np.asarray(np.maximum(longest, busiest + sends))
 
 
 def wire_seconds(layout: Layout) -> Shaped[Array, "plan"]:
@@ -233,7 +234,8 @@ def part_seconds(
     waited = times.through - times.work - times.sends
     far = 0.0 if layout.far_seconds is None else layout.far_seconds[0]
     wire = wire_seconds(layout)
-    sent = np.where(wire < times.through, layout.paths.sends[0] * layout.sends.near_seconds + far, wire)
+    is_free = wire < times.through + times.ends
+    sent = np.where(is_free, layout.paths.sends[0] * layout.sends.near_seconds + far, wire)
     sent = np.minimum(sent, waited)
     data = times.work - of_rank(layout.stage_seconds) + times.ends
     host = np.full_like(layout.micro_batches, software.host_step)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from podsim.web.answering import work
@@ -65,10 +66,9 @@ class WorkerPool:
 
     async def _add(self) -> None:
         """Start a worker; one that ends before it is ready is tried again."""
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                worker = await loop.run_in_executor(self._threads, _start_worker, self.niceness, self.folder)
+                worker = await _started_worker(self.niceness, self.folder)
                 break
             except (EOFError, OSError):
                 await asyncio.sleep(_AGAIN)
@@ -129,6 +129,21 @@ class WorkerPool:
         for worker in self._workers:
             worker.kill()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def _started_worker(niceness: int, folder: Path) -> _Worker:
+    """A new worker, started in a thread that the end of the server does not wait for."""
+    started: Future[_Worker] = Future()
+    started.set_running_or_notify_cancel()
+
+    def start() -> None:
+        try:
+            started.set_result(_start_worker(niceness, folder))
+        except Exception as error:  # whatever it is, who waits for the worker is told
+            started.set_exception(error)
+
+    Thread(target=start, daemon=True).start()
+    return await asyncio.wrap_future(started)
 
 
 def _start_worker(niceness: int, folder: Path) -> _Worker:
