@@ -61,13 +61,21 @@ class ClusterError(PodsimError):
     """A cluster that cannot be built, or that is smaller than what is asked of it."""
 
 
+_MOST_PROBLEMS = 30
+
+
+def _in_a_line(problems: tuple[str, ...]) -> str:
+    more = len(problems) - _MOST_PROBLEMS
+    return "; ".join(problems[:_MOST_PROBLEMS]) + (f"; and {more:,} more" if more > 0 else "")
+
+
 class PlanError(PodsimError):
     """A plan that breaks rules; `problems` holds every one of them."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         """Keep the list, and make the message of all of it."""
         self.problems = tuple(problems)
-        super().__init__("; ".join(self.problems))
+        super().__init__(_in_a_line(self.problems))
 
 
 class NoFitError(PlanError):
@@ -80,7 +88,7 @@ class ScheduleError(PodsimError):
     def __init__(self, problems: Iterable[str]) -> None:
         """Keep the list, and make the message of all of it."""
         self.problems = tuple(problems)
-        super().__init__("; ".join(self.problems))
+        super().__init__(_in_a_line(self.problems))
 
 
 class SimulationError(PodsimError):

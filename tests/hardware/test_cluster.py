@@ -169,7 +169,9 @@ def test_overrides():
 def test_another_gpu_brings_its_own_links_unless_they_are_set():
     assert load_cluster("dgx-a100", {"gpu": "h100"}).nvlink.bandwidth == 450e9
     assert load_cluster("dgx-a100", {"gpu": "h100", "gpu.memory": "96 GB"}).gpu.memory == 96e9
-    assert load_cluster("a100-pcie-pair", {"gpu.memory": "64 GB"}).nvlink.bandwidth == 300e9  # its bridge stays
+    assert (
+        load_cluster("a100-pcie-pair", {"gpu.memory": "64 GB"}).nvlink.bandwidth == 300e9
+    )  # its bridge stays
     assert load_cluster("dgx-a100", {"gpu.nvlinks": "4"}).nvlink.bandwidth == 100e9
     assert load_cluster("dgx-a100", {"gpu": "h100", "nvlink.bandwidth": "1 TB/s"}).nvlink.bandwidth == 1e12
     card = load_cluster("dgx-a100", {"gpu": "l40s"})

@@ -185,11 +185,12 @@ def _slower_with(resource: str) -> Callable[[Scene], Rows]:
         except PodsimError:  # no such part is sold
             return _none(scene)
         cost, before = step_cost(scene.model, cluster, scene.plans), scene.cost.seconds
+        unbounded = scene.plans.paired & (scene.plans.tp * scene.plans.cp > 1)
         if resource in _LINKS:
-            return _less(cost.seconds, before) & ~_has_choice(scene)
+            return _less(cost.seconds, before) & ~_has_choice(scene) & ~unbounded
         split, waits = _is_split(scene), cost.parts[SPLIT.index("launch")] > 0
         slower = ~(cost.seconds <= before * (1 + np.where(split, _SPLIT, ROUNDING)))
-        return slower & ~(split & waits) & ~(scene.plans.paired & (scene.plans.tp * scene.plans.cp > 1))
+        return slower & ~(split & waits) & ~unbounded
 
     return broken
 
@@ -266,7 +267,9 @@ def _faster_with(work: str) -> Callable[[Scene], Rows]:
         )
         if work in _COUNTS:
             partly = scene.plans.recompute_layers > 0  # of more layers a smaller share
-            return _marked(scene, rows, faster) & (scene.train == "full") & ~_is_slowed(scene) & ~partly
+            uneven = scene.model.layer_count % (scene.plans.pp * scene.plans.virtual_stages) > 0
+            kept = partly | uneven if work == "layers" else _none(scene)
+            return _marked(scene, rows, faster) & (scene.train == "full") & ~_is_slowed(scene) & ~kept
         return _marked(scene, rows, faster) & _is_sum(scene) & ~_has_choice(scene)
 
     return broken

@@ -58,7 +58,13 @@ def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:
         raise TableError(f"{p.shape} predictions do not pair with {m.shape} measurements")
     if not (np.all(np.isfinite(p) & (p > 0)) and np.all(np.isfinite(m) & (m > 0))):
         raise TableError("predictions and measurements must be finite and greater than 0")
-    return p / m - 1.0
+    with np.errstate(over="ignore"):
+        errors = p / m - 1.0
+    if not np.all(np.isfinite(errors)):
+        raise TableError(
+            f"a measurement of {m.min():g} is no measurement beside a prediction of {p[m.argmin()]:g}"
+        )
+    return np.asarray(errors)
 
 
 def mean_absolute_error(predicted: ArrayLike, measured: ArrayLike) -> float:

@@ -214,7 +214,9 @@ def change_system(system: System, gpu: Gpu, values: Mapping[str, Any]) -> System
         system = cut_system(system, system.nics, gpus)
     system = replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
     is_pair = system.topology == "nvlink-pair" and gpus == 2
-    if (changed.bridge and not is_pair) or not changed.nvlink:  # cards without NVLink to all others leave PCI Express
+    if (
+        changed.bridge and not is_pair
+    ) or not changed.nvlink:  # cards without NVLink to all others leave PCI Express
         topology = "pcie-root" if system.topology == "pcie-root" else "pcie"
         return replace(system, topology=topology, nvswitch=None, nvswitches=0)
     return system

@@ -18,6 +18,8 @@ from podsim.quoting import shell_word
 
 _VALUE = re.compile(r"[A-Za-z0-9.,:=_+-]*")
 """a value that sbatch reads as it stands: no space, quote, # or line break"""
+_LONGEST_LINE = 10_000
+"""characters: the time that shlex takes grows as their square"""
 _SHORT = {"N": "nodes", "n": "ntasks", "p": "partition", "t": "time", "J": "job-name", "G": "gpus", "o": "output",
           "e": "error", "c": "cpus-per-task", "A": "account", "w": "nodelist", "C": "constraint"}  # fmt: skip
 
@@ -90,7 +92,9 @@ def read_slurm(text: str, context: Context) -> Reading | None:
     problems = context.problems
     words: list[str] = []
     for line in text.splitlines():
-        if line.startswith("#SBATCH"):
+        if line.startswith("#SBATCH") and len(line) > _LONGEST_LINE:
+            problems.append(f"{line[:80]!r}: {len(line):,} characters; a line has at most {_LONGEST_LINE:,}")
+        elif line.startswith("#SBATCH"):
             try:
                 words += shlex.split(line.removeprefix("#SBATCH"), comments=True)
             except ValueError as error:

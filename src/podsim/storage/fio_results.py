@@ -8,14 +8,13 @@ whatever iodepth is, as in fio itself.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, TableError, UnitError
-from podsim.foreign_files import read_json, read_text
+from podsim.foreign_files import finite, read_json, read_text
 from podsim.results.storage import FioMeasured
 
 _LIMIT = 64_000_000
@@ -167,8 +166,8 @@ def _is_number(value: object) -> bool:
 
 
 def _number(value: object, what: str, name: str) -> float:
-    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
-    if not math.isfinite(number) or number < 0:
+    number = finite(value)
+    if number is None or number < 0:
         raise TableError(f"{name}: {what} is {str(value)[:60]!r}; expected a number, 0 or more")
     return number
 
@@ -205,6 +204,6 @@ def _job_count(jobs: list[dict[str, Any]], hosts: int) -> int:
 
 def _integer(options: Mapping[str, Any], key: str, default: int, name: str) -> int:
     text = str(options.get(key, default))
-    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+    if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 1_000_000:
         raise TableError(f"{name}: {key} is {text[:60]!r}; expected a whole number, 1 or more")
     return int(text)

@@ -13,14 +13,15 @@ from podsim.errors import TableError
 from podsim.foreign_files import read_text
 
 _LINE = re.compile(
-    r"^\s*((?:Directory|File|Tree) (?:creation|stat|rename|read|removal))\s*:?\s+"
-    r"([\d.]+)\s+([\d.]+)\s+(\d{1,18}(?:\.\d{1,18})?)\s+([\d.]+)(?:\s|$)",
-    re.MULTILINE,
+    r"\s*((?:Directory|File|Tree) (?:creation|stat|rename|read|removal))\s*:?\s+"
+    r"([\d.]+)\s+([\d.]+)\s+(\d{1,18}(?:\.\d{1,18})?)\s+([\d.]+)(?:\s|$)"
 )
 _TASKS = re.compile(r"launched with (\d{1,9}) total task|^(\d{1,9}) tasks, ", re.MULTILINE)
 OPERATIONS = ("File creation", "File stat", "File removal")
 """what is held against a prediction"""
 _LIMIT = 16_000_000
+_LONGEST_LINE = 500
+"""characters of a line"""
 
 
 def read_mdtest(path: str | Path) -> tuple[dict[str, float], int]:
@@ -32,7 +33,9 @@ def read_mdtest(path: str | Path) -> tuple[dict[str, float], int]:
 def mdtest_rates(text: str, name: str = "mdtest") -> tuple[dict[str, float], int]:
     """The same of text: means over the iterations. A summary that comes later in the text replaces one before."""
     _, title, summary = text.rpartition("SUMMARY rate")
-    rates = {match[1]: float(match[4]) for match in _LINE.finditer(summary)} if title else {}
+    lines = summary.splitlines() if title else ()
+    found = (_LINE.match(line) for line in lines if len(line) < _LONGEST_LINE)
+    rates = {match[1]: float(match[4]) for match in found if match}
     if not rates:
         raise TableError(f"{name}: no line of a 'SUMMARY rate' in it; expected what mdtest prints")
     tasks = _TASKS.search(text)

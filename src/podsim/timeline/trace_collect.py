@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
+from podsim.foreign_files import finite
 from podsim.results.timeline import Counter, Lane, Timeline
 from podsim.timeline.trace_rows import read_label
 
@@ -99,7 +100,7 @@ def _column(held: dict[int, Any], rows: int) -> NDArray[np.generic]:
         return np.array(list(held.values()), dtype=np.int64)
     if kinds <= {int, float, bool}:
         column = np.full(rows, np.nan)
-        column[places] = np.array([float(value) for value in held.values()])
+        column[places] = [value if finite(value) is not None else np.nan for value in held.values()]
         return column
     column = np.full(rows, "", dtype=object)
     column[places] = [str(value) for value in held.values()]

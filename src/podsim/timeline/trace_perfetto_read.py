@@ -110,9 +110,8 @@ class _Reader:
         for table, entry in _fields(data):
             if table in _TABLES:
                 held = dict(_fields(entry))
-                self.texts.setdefault((sequence, _TABLES[table]), {})[held[1]] = held.get(2, b"").decode(
-                    "utf-8"
-                )
+                texts = self.texts.setdefault((sequence, _TABLES[table]), {})
+                texts[held.get(1, 0)] = held.get(2, b"").decode("utf-8")
 
     def _track(self, held: Mapping[int, Any]) -> None:
         """Take the description of a track: a process, a thread, a counter, or a plain one below another."""

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from podsim.errors import LabError
-from podsim.foreign_files import opened, unpacked
+from podsim.foreign_files import unpacked
 from podsim.whole_files import write_whole
 
 Floats = npt.NDArray[np.float64]
@@ -211,7 +211,9 @@ class RowStore:
         """Take this server's rows of a checkpoint, of as many servers as it was. Raises LabError for a damaged file."""
         for path in paths:
             try:
-                with opened(path) as file, zipfile.ZipFile(file) as packed:
+                if not path.is_file():
+                    raise ValueError("it is no regular file")
+                with zipfile.ZipFile(path) as packed:
                     held = sum(entry.file_size for entry in packed.infolist())
                     if held > unpacked(path.stat().st_size, held):
                         raise ValueError(f"{held:,} bytes when unpacked")
