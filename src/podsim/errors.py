@@ -32,9 +32,17 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Self
 
+_LONGEST = 8_000
+"""characters of a message; a file of a megabyte may have a megabyte of problems"""
+
 
 class PodsimError(ValueError):
     """The root of the tree: something the user gave cannot be used."""
+
+    def __str__(self) -> str:
+        """The message, without the middle of one that is too long to read."""
+        text = super().__str__()
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 4 :]}"
 
     instead: Mapping[str, object] = MappingProxyType({})
     """Values of options that would work, by name; None takes an option away."""
@@ -61,21 +69,13 @@ class ClusterError(PodsimError):
     """A cluster that cannot be built, or that is smaller than what is asked of it."""
 
 
-_MOST_PROBLEMS = 30
-
-
-def _in_a_line(problems: tuple[str, ...]) -> str:
-    more = len(problems) - _MOST_PROBLEMS
-    return "; ".join(problems[:_MOST_PROBLEMS]) + (f"; and {more:,} more" if more > 0 else "")
-
-
 class PlanError(PodsimError):
     """A plan that breaks rules; `problems` holds every one of them."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         """Keep the list, and make the message of all of it."""
         self.problems = tuple(problems)
-        super().__init__(_in_a_line(self.problems))
+        super().__init__("; ".join(self.problems))
 
 
 class NoFitError(PlanError):
@@ -88,7 +88,7 @@ class ScheduleError(PodsimError):
     def __init__(self, problems: Iterable[str]) -> None:
         """Keep the list, and make the message of all of it."""
         self.problems = tuple(problems)
-        super().__init__(_in_a_line(self.problems))
+        super().__init__("; ".join(self.problems))
 
 
 class SimulationError(PodsimError):

@@ -186,11 +186,10 @@ def _slower_with(resource: str) -> Callable[[Scene], Rows]:
             return _none(scene)
         cost, before = step_cost(scene.model, cluster, scene.plans), scene.cost.seconds
         unbounded = scene.plans.paired & (scene.plans.tp * scene.plans.cp > 1)
-        if resource in _LINKS:
-            return _less(cost.seconds, before) & ~_has_choice(scene) & ~unbounded
         split, waits = _is_split(scene), cost.parts[SPLIT.index("launch")] > 0
         slower = ~(cost.seconds <= before * (1 + np.where(split, _SPLIT, ROUNDING)))
-        return slower & ~(split & waits) & ~unbounded
+        excused = _has_choice(scene) if resource in _LINKS else split & waits
+        return slower & ~excused & ~unbounded
 
     return broken
 
@@ -282,8 +281,8 @@ _FITTED = 0.01
 
 
 def _is_slowed(scene: Scene) -> Rows:
-    """Where gradients on their way slow a pipeline; its longest path is found without them."""
-    return (scene.plans.pp > 1) & scene.plans.overlap_grad
+    """Where weights or gradients on their way slow a pipeline; its longest path is found without them."""
+    return (scene.plans.pp > 1) & (scene.plans.overlap_grad | (scene.plans.zero >= 2))
 
 
 def _is_sum(scene: Scene) -> Rows:

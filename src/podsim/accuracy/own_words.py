@@ -90,6 +90,8 @@ _OTHER = {"gpt": "gpt, own head", "llama": "llama, no head", "mpt": "mpt, own he
 _NAMED = re.compile(
     r"(?P<name>[\w.-]+)(?:\s+[\d.]+[BT])?(?:\s*\((?P<layers>\d{1,15}) layers\))?", re.IGNORECASE
 )
+_LONGEST_NAME = 200
+"""characters of a GPU's or system's name that are read"""
 _NOTABLE = 0.05
 """The relative error of a size from which on a prediction says it."""
 _APART = 0.25
@@ -98,6 +100,7 @@ _APART = 0.25
 
 def find_node(gpu: str, system: str = "", memory: str = "") -> str | None:
     """The catalog name of a node with such GPUs, or None; `memory` is GB per GPU if `gpu` does not state it."""
+    gpu, system = gpu[:_LONGEST_NAME], system[:_LONGEST_NAME]
     text = re.sub(r"^\d+ ?[x*] ?(?=\D)", "", gpu.strip())
     text = re.sub(r"(\d) ?(G)i?B?\b", r"\1GB", re.sub(r"[\s_,/()+:]+", "-", text), flags=re.IGNORECASE)
     of_system = re.search(r"\b(16|32|40|80) ?GB", system)

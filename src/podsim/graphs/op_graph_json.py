@@ -160,7 +160,7 @@ def _problems(op: dict[str, Any], ops: int) -> list[str]:
     ]
     if wrong:
         return [*problems, f"{', '.join(wrong)} must be lists of numbers, zero or more"]
-    if any(n != int(n) or n >= ops for n in op["before"]):
+    if any(not isinstance(n, int) or n >= ops for n in op["before"]):
         problems.append(f"before={str(op['before'])[:60]} must name ops, 0 to {ops - 1}")
     if len(op["before"]) != len(op["carries"]):
         problems.append(f"before has {len(op['before'])} entries, carries {len(op['carries'])}")

@@ -144,7 +144,7 @@ def busy_and_host(
     """(seconds that the GPU computes and exchanges, seconds that the host launches) of one layer of each block."""
     shape = (len(model.kinds), plan.size)
     busy, host = np.zeros((len(Pass), len(PARTS), *shape)), np.zeros((len(Pass), *shape))
-    cores, cores_back, cores_host = np.zeros((2, *shape)), np.zeros(shape), np.zeros(shape)
+    cores, cores_back, cores_host = np.zeros((2, *shape)), np.zeros((2, *shape)), np.zeros(shape)
     last, last_host = np.zeros((2, *shape)), np.zeros(shape)
     tail = last_ops(model) if software.early_stop else frozenset()
     for items, where, times in op_times(model, cluster, plan, software):
@@ -159,7 +159,7 @@ def busy_and_host(
             (host[Pass.FORWARD], launch),
             (host[Pass.BACKWARD], times.kernels_back * software.host_kernel),
             (cores[part], times.forward * is_core),
-            (cores_back, times.backward * is_core),
+            (cores_back[part], times.backward * is_core),
             (cores_host, launch * is_core),
             (last[part], times.forward * is_last),
             (last_host, launch * is_last),
@@ -207,7 +207,7 @@ def _add_exchanges(
     busy: Shaped[Array, "pass part block plan"],
     host: Shaped[Array, "pass block plan"],
     cores: Shaped[Array, "part block plan"],
-    cores_back: Shaped[Array, "block plan"],
+    cores_back: Shaped[Array, "part block plan"],
 ) -> None:
     """Add tensor-, context- and expert-parallel communication to the forward and backward passes."""
     once = tp_sync_seconds(model, cluster, plan, software)
@@ -221,17 +221,18 @@ def _add_exchanges(
     calls = np.where(sequence, 2.0, 1.0) * beside
     for position, block in enumerate(model.kinds):
         forward, backward = syncs_of(model, block)
-        # what is hidden runs during the pass's GEMMs: at most as long as they take (backward: the weights' half)
-        gemms = busy[Pass.FORWARD, MATRIX, position] - cores[MATRIX, position]
-        for direction, syncs, share in (
-            (Pass.FORWARD, forward, hidden),
-            (Pass.BACKWARD, backward, back_hidden),
+        # what is hidden runs during the pass's GEMMs: at most as long as they take (backward: the longer half)
+        gemms, weights = busy[:, MATRIX, position], busy[Pass.WEIGHT, MATRIX, position]
+        inputs = gemms[Pass.BACKWARD] - cores_back[MATRIX, position] - weights
+        for direction, syncs, share, during in (
+            (Pass.FORWARD, forward, hidden, gemms[Pass.FORWARD] - cores[MATRIX, position]),
+            (Pass.BACKWARD, backward, back_hidden, np.maximum(inputs, weights)),
         ):
-            busy[direction, TP, position] = syncs * once - np.minimum(syncs * once * share, gemms)
+            busy[direction, TP, position] = syncs * once - np.minimum(syncs * once * share, during)
             host[direction, position] += syncs * calls * software.host_collective
         for part, seconds in ((CP, _cp_seconds), (EP, _ep_seconds)):
-            during = np.stack([cores[:, position].sum(axis=0), cores_back[position]])
-            there, back = seconds(model, block, cluster, plan, software, during)
+            core = np.stack([cores[:, position].sum(axis=0), cores_back[:, position].sum(axis=0)])
+            there, back = seconds(model, block, cluster, plan, software, core)
             busy[Pass.FORWARD, part, position] = there
             busy[Pass.BACKWARD, part, position] = back * block.is_reached
 

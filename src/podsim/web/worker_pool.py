@@ -139,7 +139,7 @@ async def _started_worker(niceness: int, folder: Path) -> _Worker:
     def start() -> None:
         try:
             started.set_result(_start_worker(niceness, folder))
-        except Exception as error:  # whatever it is, who waits for the worker is told
+        except Exception as error:  # it goes to whoever waits for the worker
             started.set_exception(error)
 
     Thread(target=start, daemon=True).start()
