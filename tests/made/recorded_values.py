@@ -1,0 +1,59 @@
+"""Values that functions gave when they were recorded: a zipped JSON file of them, by the name of a case.
+
+A change that means to move them runs `PODSIM_REFRESH=1 python -m pytest -n0` on the test file, and says so.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+def check(file: Path, name: str, value: Any) -> None:
+    """Assert that a value is the recorded one: the same texts, and numbers to one part in 10^9."""
+    found = dict(leaves(value))
+    if os.environ.get("PODSIM_REFRESH"):
+        kept = (_read(file) if file.exists() else {}) | {name: found}
+        file.write_bytes(gzip.compress(json.dumps(kept, sort_keys=True).encode(), mtime=0))
+        _read.cache_clear()
+    before = _read(file)[name]
+    for kind in (str, float):
+        texts, known = ({k: v for k, v in each.items() if isinstance(v, kind)} for each in (found, before))
+        assert texts == (known if kind is str else pytest.approx(known, rel=1e-9, abs=1e-15, nan_ok=True)), (
+            name
+        )
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str | float]]:
+    """Every number (as a float of twelve digits) and text of a value, by its path."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from leaves(part, f"{path}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, part in enumerate(value):
+            yield from leaves(part, f"{path}.{index}")
+    elif isinstance(value, (bool, int, float, np.generic)) and not isinstance(value, str):
+        yield path, float(f"{float(value):.12g}")
+    else:
+        yield path, str(value)
+
+
+@cache
+def _read(file: Path) -> dict[str, dict[str, str | float]]:
+    values: dict[str, dict[str, str | float]] = json.loads(gzip.decompress(file.read_bytes()))
+    return values
