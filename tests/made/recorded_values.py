@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, is_dataclass
@@ -15,22 +16,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 
 def check(file: Path, name: str, value: Any) -> None:
     """Assert that a value is the recorded one: the same texts, and numbers to one part in 10^9."""
-    found = dict(leaves(value))
+    paths, values = zip(*leaves(value), strict=True)
     if os.environ.get("PODSIM_REFRESH"):
-        kept = (_read(file) if file.exists() else {}) | {name: found}
+        kept = (_read(file) if file.exists() else {}) | {name: list(values)}
         file.write_bytes(gzip.compress(json.dumps(kept, sort_keys=True).encode(), mtime=0))
         _read.cache_clear()
     before = _read(file)[name]
-    for kind in (str, float):
-        texts, known = ({k: v for k, v in each.items() if isinstance(v, kind)} for each in (found, before))
-        assert texts == (known if kind is str else pytest.approx(known, rel=1e-9, abs=1e-15, nan_ok=True)), (
-            name
-        )
+    moved = [
+        f"{path}: {now}, was {then}"
+        for path, now, then in zip(paths, values, before, strict=False)
+        if not _is_same(now, then)
+    ]
+    assert not moved, f"{name}: {len(moved)} values moved, first {moved[:5]}"
+    assert len(values) == len(before), f"{name} has {len(values)} values, had {len(before)}"
+
+
+def _is_same(now: str | float, then: str | float) -> bool:
+    if isinstance(now, str) or isinstance(then, str):
+        return now == then
+    return math.isclose(now, then, rel_tol=1e-9, abs_tol=1e-15) or (math.isnan(now) and math.isnan(then))
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str | float]]:
@@ -54,6 +62,6 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str | float]]:
 
 
 @cache
-def _read(file: Path) -> dict[str, dict[str, str | float]]:
-    values: dict[str, dict[str, str | float]] = json.loads(gzip.decompress(file.read_bytes()))
+def _read(file: Path) -> dict[str, list[str | float]]:
+    values: dict[str, list[str | float]] = json.loads(gzip.decompress(file.read_bytes()))
     return values

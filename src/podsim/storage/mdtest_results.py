@@ -34,8 +34,8 @@ def mdtest_rates(text: str, name: str = "mdtest") -> tuple[dict[str, float], int
     """The same of text: means over the iterations. A summary that comes later in the text replaces one before."""
     _, title, summary = text.rpartition("SUMMARY rate")
     lines = summary.splitlines() if title else ()
-    found = (_LINE.match(line) for line in lines if len(line) < _LONGEST_LINE)
-    rates = {match[1]: float(match[4]) for match in found if match}
+    matches = (_LINE.match(line) for line in lines if len(line) < _LONGEST_LINE)
+    rates = {match[1]: float(match[4]) for match in matches if match}
     if not rates:
         raise TableError(f"{name}: no line of a 'SUMMARY rate' in it; expected what mdtest prints")
     tasks = _TASKS.search(text)
