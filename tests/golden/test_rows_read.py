@@ -34,14 +34,17 @@ from podsim.accuracy.tables import find_kind, load, make_row, measurement, quant
 from podsim.errors import PodsimError
 
 FILE = Path(__file__).with_name("rows_read.json.gz")
-SETTLED = ("network|cluster|plan|chosen|implied|reason|settings|device|launch|in_switch").split("|")
+SETTLED = (
+    "network", "cluster", "plan", "chosen", "implied", "reason", "settings", "device", "launch", "in_switch",
+)  # fmt: skip
 ODD = (
-    "|0|1|2|8|24.5|-3|1e400|4096|3.2k|1,048,576|1.5 million|yes|no|none|n/a|fp16|FP8-MX|"
-    "bf16 (amp)|int8|tf32|128 (FP32) / 256 (AMP)|5120/2560|64 global|accum=4|images/s|"
-    "k tokens per second/GPU|frames/min|8x A100|H100 SXM|V100-32GB|MI250|B200|"
-    "4x HDR200 InfiniBand|8x 400 Gb/s RoCE|EFA|TCPX|selective|full|ZeRO-3|FSDP|inference|ring|"
-    "tree(simple)|LL128|nvls|concurrency=16|long run, accumulate=True|threads, NCCL 2.19"
-).split("|")
+    "", "0", "1", "2", "8", "24.5", "-3", "1e400", "4096", "3.2k", "1,048,576", "1.5 million", "yes", "no", "none",
+    "n/a", "fp16", "FP8-MX", "bf16 (amp)", "int8", "tf32", "128 (FP32) / 256 (AMP)", "5120/2560", "64 global",
+    "accum=4", "images/s", "k tokens per second/GPU", "frames/min", "8x A100", "H100 SXM", "V100-32GB", "MI250",
+    "B200", "4x HDR200 InfiniBand", "8x 400 Gb/s RoCE", "EFA", "TCPX", "selective", "full", "ZeRO-3", "FSDP",
+    "inference", "ring", "tree(simple)", "LL128", "nvls", "concurrency=16", "long run, accumulate=True",
+    "threads, NCCL 2.19",
+)  # fmt: skip
 
 
 def drawn(*numbers: Any) -> int:
@@ -202,13 +205,22 @@ def test_words() -> None:
         f"{number}{unit}"
         for number in ("12", "1,024", "4k", "3.5k", "x")
         for unit in (
-            "| global| (total)| per GPU|@FP16| (FP32) / 256 (AMP)|/96|k/2k| images/gpu| bf16, 7 tf32"
-        ).split("|")
+            "",
+            " global",
+            " (total)",
+            " per GPU",
+            "@FP16",
+            " (FP32) / 256 (AMP)",
+            "/96",
+            "k/2k",
+            " images/gpu",
+            " bf16, 7 tf32",
+        )
     ] + [f"{tag}: 64, fp32: 32k" for tag in ("amp", "half", "TF32", "mixed precision")]
     precisions = (
-        "amp|fp16|FP16/mixed|bfloat16|TF32|float32|single|int8|fp8 e4m3|nvfp4|mxfp8|16-bit|"
-        "32 bit|fp_16|brain float|half|?"
-    ).split("|")
+        "amp", "fp16", "FP16/mixed", "bfloat16", "TF32", "float32", "single", "int8", "fp8 e4m3", "nvfp4", "mxfp8",
+        "16-bit", "32 bit", "fp_16", "brain float", "half", "?",
+    )  # fmt: skip
     check(
         FILE,
         "words",
@@ -231,9 +243,9 @@ def test_words() -> None:
 
 def test_machines() -> None:
     gpus = (
-        "A100|A100-SXM4-40GB|A100 80GB PCIe|H100|H100 NVL|H200|V100|V100-SXM3-32GB|B200|GB200|T4|"
-        "L40S|H800|A800|TPU v4|RTX 4090|8x A100|"
-    ).split("|")
+        "A100", "A100-SXM4-40GB", "A100 80GB PCIe", "H100", "H100 NVL", "H200", "V100", "V100-SXM3-32GB", "B200",
+        "GB200", "T4", "L40S", "H800", "A800", "TPU v4", "RTX 4090", "8x A100", "",
+    )  # fmt: skip
     systems = (
         "",
         "DGX A100",
@@ -246,9 +258,9 @@ def test_machines() -> None:
         "Eos",
     )
     texts = (
-        "|8x HDR|4x 200Gb/s InfiniBand|8x400G NDR|EFA 400 Gbps|1x 100 GbE|RoCE 2x200|NVLink only|"
-        "3.2 Tbps|8 x ConnectX-7|TCPX 4x200|Slingshot 4x 25 GB/s|InfiniBand"
-    ).split("|")
+        "", "8x HDR", "4x 200Gb/s InfiniBand", "8x400G NDR", "EFA 400 Gbps", "1x 100 GbE", "RoCE 2x200", "NVLink only",
+        "3.2 Tbps", "8 x ConnectX-7", "TCPX 4x200", "Slingshot 4x 25 GB/s", "InfiniBand",
+    )  # fmt: skip
     check(
         FILE,
         "machines",
