@@ -19,7 +19,7 @@ from podsim.training.shapes import group_seconds
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model
 
-GRID = Grid(gpus_per_node=8, plan=Plan())
+GRID = Grid(gpus_per_node=8, plan=Plan(dp=4096, global_batch=4096))
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,14 @@ def test_members_on_a_node_are_those_of_the_group_that_is_spread_most(size: int,
     ]
     nodes = [[rank // 8 for rank in ranks] for ranks in counts]
     assert int(GRID.per_node(size, stride)) == min(group.count(node) for group in nodes for node in group)
+
+
+@pytest.mark.parametrize(("gpus", "tp"), [(8, 2), (8, 4), (72, 1), (72, 2), (72, 16)])
+def test_a_plan_that_fits_a_node_lies_on_it(gpus: int, tp: int) -> None:
+    """Also where its groups do not tile the node: three ranks, two apart, on eight GPUs."""
+    ranks = gpus // tp - 1
+    inside = Grid(gpus_per_node=gpus, plan=Plan(tp=tp, dp=ranks, global_batch=ranks))
+    assert (int(inside.tp), int(inside.data(ranks))) == (tp, ranks)
 
 
 @pytest.mark.parametrize("ep", [1, 2, 4, 8])

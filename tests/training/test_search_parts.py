@@ -63,14 +63,22 @@ def test_pairs_of_passes_cost_in_a_search_what_they_cost_alone(gpt22: Model, nod
         assert found.seconds(position) == pytest.approx(alone, rel=1e-9)
 
 
-def test_the_least_time_of_a_layout_by_hand() -> None:
-    """Three micro-batches of two chunks, sends of 0.1 s: a stage works 3 x 2 + 12 x 0.1 s, the path is 5 s."""
+@pytest.mark.parametrize(("schedule", "send", "seconds"), [
+    ("1f1b", 1.0, 7.2), ("1f1b", 2.0, 12.0), ("gpipe", 1.0, 12.0), ("breadth-first", 1.0, 12.0)
+])  # fmt: skip
+def test_the_least_time_of_a_layout_by_hand(schedule: str, send: float, seconds: float) -> None:
+    """Three micro-batches of two chunks, charged 0.1 s a send: a stage works 3 x 2 + 12 x 0.1 s, the path is 5 s.
+
+    A link carries six sends, or twelve where all go forward before any goes back.
+    """
+    sends = SimpleNamespace(near_seconds=np.array([send / 2]), further_seconds=np.array([send / 2]))
     layout: Any = SimpleNamespace(
-        passes=SimpleNamespace(exchanges=None), micro_batches=np.array([3.0]), chunks=np.array([2.0]),
-        charge_seconds=np.array([0.1]), stage_seconds=np.array([[1.0], [2.0]]), path_seconds=np.array([[5.0], [4.0]]),
+        plan=Plan(schedule=schedule).arrays(), sends=sends, passes=SimpleNamespace(exchanges=None),
+        micro_batches=np.array([3.0]), chunks=np.array([2.0]), charge_seconds=np.array([0.1]),
+        stage_seconds=np.array([[1.0], [2.0]]), path_seconds=np.array([[5.0], [4.0]]),
     )  # fmt: skip
     software = load_software("megatron-core")
-    assert least_layout_seconds(layout, software, 1.0) == pytest.approx([7.2 + software.host_step])
+    assert least_layout_seconds(layout, software, 1.0) == pytest.approx([seconds + software.host_step])
     assert least_layout_seconds(layout, software, 0.5).tolist() == [0.0]
 
 
