@@ -108,3 +108,8 @@ def test_a_plan_is_spelt_as_the_command_that_predicts_it(terminal: Callable[[str
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete(terminal: Callable[[str], Result], shell: str) -> None:
     assert "_PODSIM_COMPLETE" in terminal(f"completion {shell}").stdout
+
+
+def test_a_number_of_thousands_of_digits_is_refused(terminal: Callable[[str], Result]) -> None:
+    result = terminal(f"plan gpt2 --on h100 --gpus {'9' * 5000}")
+    assert result.exit_code == 2 and "--gpus" in result.stderr

@@ -162,7 +162,7 @@ def _digits(known: Option, arguments: Sequence[str]) -> list[str] | None:
         return None
     number = arguments.index(flag) + 1
     text = re.search(r"\d[\d,]*(k\b)?", arguments[number].lower())
-    if text is None:
+    if text is None or len(text[0]) > 20:
         return None
     value = int(text[0].rstrip("k").replace(",", "")) * (1024 if text[1] else 1)
     return [*arguments[:number], str(value), *arguments[number + 1 :]]
