@@ -112,4 +112,5 @@ def test_shells_complete(terminal: Callable[[str], Result], shell: str) -> None:
 
 def test_a_number_of_thousands_of_digits_is_refused(terminal: Callable[[str], Result]) -> None:
     result = terminal(f"plan gpt2 --on h100 --gpus {'9' * 5000}")
-    assert result.exit_code == 2 and "--gpus" in result.stderr
+    assert result.exit_code == 2
+    assert "--gpus" in result.stderr
