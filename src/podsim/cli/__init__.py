@@ -64,11 +64,22 @@ def _listen() -> None:
             number = getattr(signal, name, signal.SIGINT)
             if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 signal.signal(number, _stop)
+                sys.unraisablehook = _stop_again
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
     _heard.append(number)
     raise KeyboardInterrupt
+
+
+def _stop_again(lost: sys.UnraisableHookArgs) -> None:
+    """Repeat an interrupt that came while Python deleted an object, where it ends nothing."""
+    if lost.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(lost)
+        return
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.daemon = True
+    timer.start()
 
 
 def _report(error: BaseException | None) -> None:
