@@ -9,12 +9,13 @@ from __future__ import annotations
 import gzip
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from random_plans import model_of
-from recorded_numbers import GOLDEN, assert_recorded, sums
+from recorded_values import check, sums
 
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.training.batch import step_cost
@@ -27,12 +28,13 @@ from podsim.training.search import search
 from podsim.workload.model import Model
 from podsim.workload.specification import Transformer
 
+FILE = Path(__file__).with_name("scenes.json.gz")
 COUNT = 90
 
 
 @cache
 def questions() -> list[dict[str, Any]]:
-    return list(json.loads(gzip.decompress((GOLDEN / "scene_questions.json.gz").read_bytes())))
+    return list(json.loads(gzip.decompress(FILE.with_name("scene_questions.json.gz").read_bytes())))
 
 
 @cache
@@ -63,7 +65,7 @@ def test_plans_cost_what_they_cost(index: int) -> None:
     told |= {"seconds": sums(cost.seconds), "memory": sums(cost.memory)}
     told |= {f"parts {row}": sums(each) for row, each in enumerate(cost.parts)}
     told |= {f"kinds {row}": sums(each) for row, each in enumerate(cost.kinds)}
-    assert_recorded("scenes", f"cost {index}", told)
+    check(FILE, f"cost {index}", told)
 
 
 @pytest.mark.parametrize("index", range(0, COUNT, 2))
@@ -81,7 +83,7 @@ def test_one_plan_is_told_in_full(index: int) -> None:
             numbers[f"op {name}"] = sums(values)
         elif all(isinstance(value, dict) for value in values):
             numbers[f"op {name}"] = sums([number for value in values for number in value.values()])
-    assert_recorded("scenes", f"told {index}", numbers)
+    check(FILE, f"told {index}", numbers)
 
 
 SMALL = [index for index in range(COUNT) if questions()[index]["gpus"] <= 16]
@@ -106,4 +108,4 @@ def test_a_search_finds_what_it_found(index: int) -> None:
             [np.broadcast_to(getattr(found.combinations, n), found.memory_bytes.shape) for n in ARRAY_FIELDS]
         )
     }
-    assert_recorded("scenes", f"search {index}", told)
+    check(FILE, f"search {index}", told)
