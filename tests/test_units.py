@@ -93,6 +93,10 @@ def test_another_kind_is_refused_with_an_example(value: str | float, unit: str, 
         (90.0, "s", "90 s"),
         (-3e6, "W", "-3 MW"),
         (math.inf, "s", "inf s"),
+        (0.0, "s", "0 s"),
+        (0.25, "B", "0.25 B"),
+        (1e-12, "s", "0.001 ns"),
+        (9.9996e-4, "s", "1 ms"),
     ],
 )
 def test_numbers_are_written_with_a_prefix(number: float, unit: str, text: str) -> None:

@@ -15,7 +15,9 @@ import pytest
 from recorded_values import check
 
 from podsim.accuracy import bars, calibrate_software
-from podsim.accuracy.tables import training_rows
+from podsim.accuracy.calibration import calibrate_tables
+from podsim.accuracy.price_kernels import fit_held_out_kernels, price_kernels
+from podsim.accuracy.tables import load, training_rows
 from podsim.errors import PodsimError
 from podsim.fitting import Fit, Parameter, Residuals, Solution, Values
 from podsim.hardware.catalog import load_gpu
@@ -200,6 +202,20 @@ def test_batches_and_long_runs(asked: Asked) -> None:
     check(FILE, "batches", [asked, found])
 
 
+def test_tables_of_a_user(asked: Asked) -> None:
+    products, times = load("gemm-a100"), load("collectives")
+    thin, part = replace(products, rows=products.rows[::25]), replace(products, rows=products.rows[3::90])
+    found = [
+        told(calibrate_tables, tables, gpus, None, is_own=is_own)
+        for tables, gpus, is_own in [
+            ([part], [], True), ([part], ["no-such"], True), ([load("llm")], [], True),
+            ([replace(times, rows=times.rows[:1])], ["a30"], False), ([replace(times, rows=())], [], True),
+        ]
+    ]  # fmt: skip
+    priced = price_kernels(thin, cross_validate=False)
+    check(FILE, "tables", [asked, found, fit_held_out_kernels(thin), priced.groups, priced.notes])
+
+
 def test_constants_of_a_host(asked: Asked) -> None:
     m, n, k, _ = np.array(GRID, float).T
     found: list[Any] = []
@@ -237,6 +253,7 @@ ENTRIES = {
 def test_constants_of_software(name: str, asked: Asked) -> None:
     rows = training_rows()
     texts = [row for row in rows if row["id"] in IDS] + rows[:: len(rows) // 40]
+    texts += [{**texts[0], "step_time_s": "x"}]
     fitted = told(calibrate_software.fit_software, texts, name, ENTRIES[name])
     text = "" if isinstance(fitted, str) else calibrate_software.toml_entry(name, fitted)
     check(FILE, f"software, {name}", [asked, fitted, text])

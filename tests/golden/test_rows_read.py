@@ -19,7 +19,7 @@ from recorded_values import check
 from podsim.accuracy.cell_words import read_batch, read_number, read_precision, read_rate_unit
 from podsim.accuracy.collective_cells import canonical_cells
 from podsim.accuracy.kernel_cells import kernel_cells
-from podsim.accuracy.measured_runs import NotExpressible, read_training_run
+from podsim.accuracy.measured_runs import NotExpressible, read_settings, read_training_run
 from podsim.accuracy.nccl_tests import gpu_name, read_log_text
 from podsim.accuracy.network_cells import network_cells
 from podsim.accuracy.own_rows import own_training_run, stated_row
@@ -121,6 +121,19 @@ READERS: dict[str, tuple[str, int, Callable[[Mapping[str, str]], Any]]] = {
     "remarks of training": ("llm", 60, lambda row: [told(read_remarks, row), told(counted_cells, row)]),
     "training": ("llm", 45, lambda row: told(run_of, row)),
     "networks": ("vision", 200, lambda row: told(network_cells, "vision", row)),
+    "rates of tokens": ("vision", 60, lambda row: told(network_cells, "vision", {**row, "unit": "tokens/s"})),
+    "GPUs in words": (
+        "vision",
+        40,
+        lambda row: told(network_cells, "vision", {**row, "gpu": f"8x {row['gpu']}", "n_gpus": ""}),
+    ),
+    "accelerators in words": (
+        "mlperf",
+        40,
+        lambda row: told(
+            network_cells, "mlperf", {**row, "accelerator": f"4x {row['accelerator']}", "n_accelerators": ""}
+        ),
+    ),
     "inference": ("vision", 90, lambda row: told(inference_of, {**row, "task": "inference"})),
     "submissions": ("mlperf", 160, lambda row: told(network_cells, "mlperf", row)),
     "times to train": ("minutes", 60, lambda row: told(minutes_cells, row)),
@@ -237,6 +250,7 @@ def test_words() -> None:
                 for each in ("fp16", "fp32", "tf32", "bf16", "int8")
             },
             [decade(size) for size in (1, 9.99, 1e3, 2e5, 1e9)],
+            [read_settings(text) for text in ("name a=1 b=c=d", "name", " name  x=")],
         ],
     )
 

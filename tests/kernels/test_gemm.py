@@ -356,6 +356,15 @@ def test_constants_of_a_user_cannot_beat_the_data_sheet(monkeypatch, sizes, seco
     assert float(gemm_seconds(A100, *sizes)) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(("rows", "source"), [(19, f"extrapolated from {A100.name.lower()}"), (20, "law")])
+def test_a_law_needs_twenty_rows(monkeypatch, rows, source):
+    known = kernel_constants(A100)
+    evidence = {"gemm.bf16": replace(known.evidence["gemm.bf16"], rows=rows)}
+    constants = replace(known, evidence=evidence, corrections={})
+    monkeypatch.setattr("podsim.kernels.gemm.kernel_constants", lambda gpu: constants)
+    assert gemm_source(A100, 100, 100, 100) == source
+
+
 @pytest.mark.parametrize(("precision", "bits"), [
     ("fp64", 64), ("fp32", 32), ("tf32", 32), ("bf16", 16), ("fp16", 16), ("fp8", 8), ("int8", 8), ("int4", 4),
     ("mxfp8", 8 + 8 / 32), ("nvfp4", 4 + 8 / 16),

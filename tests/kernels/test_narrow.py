@@ -26,8 +26,14 @@ def test_or_by_the_arithmetic_of_plain_units() -> None:
     assert 2 * 4096 * 4096 * 32 * 32 / V100.peaks["fp32"] <= found <= law
 
 
+def test_the_widest_narrow_batch_is_quicker_than_the_law() -> None:
+    sizes = {"m": 32, "n": 32, "k": 500, "batch": 4096, "precision": "fp32"}
+    assert product_seconds(V100, **sizes) < gemm_seconds(V100, **sizes)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
-    ("m", "n", "k", "batch"), [(16, 4096, 1024, 1), (33, 33, 64, 100), (512, 512, 64, 64)]
+    ("m", "n", "k", "batch"),
+    [(16, 4096, 1024, 1), (33, 33, 64, 100), (512, 512, 64, 64), (4096, 32, 8, 1), (4096, 33, 8, 4096)],
 )
 def test_others_are_the_product_laws(m: int, n: int, k: int, batch: int) -> None:
     found = product_seconds(A100, m, n, k, batch=batch, precision="bf16")
