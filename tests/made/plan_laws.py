@@ -348,11 +348,12 @@ def _two_layers(scene: Scene) -> Rows:
 def _one_version(scene: Scene) -> Rows:
     """Where no stage keeps older weights, of which deeper pipelines have more, nor those that ZeRO 3 gathered for it.
 
-    Layers that are trained may all be on the fullest of more stages.
+    Layers that are trained may all be on the fullest of more stages, and so may a remainder of layers.
     """
     plans = scene.plans
     kept = np.isin(plans.schedule, (Schedule.PIPEDREAM, Schedule.PIPEDREAM_2BW)) | (plans.zero == 3)
-    return ~kept & (scene.train == "full")
+    even = scene.model.layer_count % (2 * plans.pp * plans.virtual_stages) == 0
+    return ~kept & even & (scene.train == "full")
 
 
 _FALLS = "a step is sums and maxima of terms that fall with it"
