@@ -241,6 +241,37 @@ def test_what_a_constant_moves() -> None:
     check(FILE, "sensitivity", [[each.constant.name, each.moved] for each in found])
 
 
+def test_features_of_plans() -> None:
+    found = []
+    for name, on in (
+        ("gpt3-175b", "dgx-a100-80gb:8"),
+        ("llama-3.1-8b", "dgx-h100:1"),
+        ("mixtral-8x7b", "dgx1-v100:2"),
+    ):
+        model, cluster = load_model(name), load_cluster(on)
+        for zero, tp, pp in (
+            (0, 1, 1),
+            (1, 4, 1),
+            (0, 1, 4),
+            (3, 1, 1),
+            (3, 2, 1),
+            (3, 1, 2),
+            (2, 2, 2),
+            (0, 2, 1),
+        ):
+            for software, precision in (
+                ("megatron-2022", "bf16"),
+                ("nemo-2025", "fp8"),
+                ("megatron-deepspeed", "fp16"),
+            ):
+                plan = Plan(
+                    zero=zero, tp=tp, pp=pp, dp=1, global_batch=16, software=software, precision=precision
+                )
+                share = 0.1 * (zero + tp) / 2
+                found.append(told(bands.run_features, model, cluster, plan, share))
+    check(FILE, "features", found)
+
+
 def test_recorded_accuracy() -> None:
     for figures in (role for roles in packaged_accuracy().values() for role in roles.values()):
         assert figures["rows"] > 0
