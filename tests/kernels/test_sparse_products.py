@@ -8,7 +8,7 @@ import pytest
 
 from podsim import PlanError, load_gpu, predict
 from podsim.kernels.gemm import gemm_seconds
-from podsim.kernels.sparse_products import GAIN, MEASURED, measured_gain
+from podsim.kernels.sparse_products import GAIN, MEASURED, measured_gain, sparse_gain
 from podsim.verbs.graph import graph
 
 
@@ -60,3 +60,10 @@ def test_gpus_without_sparse_products() -> None:
         predict("gpt2", on="v100-sxm2-32gb", gpus=1, sparse=True)
     with pytest.raises(PlanError, match="no 2:4 sparse"):
         graph("resnet50", on="v100-sxm2-32gb", batch=64, sparse=True)
+
+
+def test_the_span_of_a_gain_is_that_of_the_measured_networks() -> None:
+    gain, kernels = sparse_gain(0.4, 1.0), [network.gain for network in MEASURED]
+    assert (gain.kernel_low, gain.kernel_high) == (min(kernels), max(kernels))
+    spans = [1 / (1 - 0.4 * (1 - 1 / each)) for each in (min(kernels), GAIN, max(kernels))]
+    assert [gain.gain_low, gain.gain, gain.gain_high] == pytest.approx(spans)
