@@ -8,6 +8,7 @@ from importlib.resources import as_file, files
 import numpy as np
 import pytest
 
+from podsim.errors import TableError
 from podsim.fitting import fold_of
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import kernel_constants
@@ -54,6 +55,15 @@ def test_the_law_of_fits_is_that_of_predictions() -> None:
     assert set(zip(rows.m, rows.n, rows.batch, strict=True)) == {(2048.0, 2048.0, 2.0)}
     assert law_seconds(kernel_constants(V100).gemm["fp16"], V100, rows) == pytest.approx(predicted)
     assert predicted[0] * 1.1 < predicted[1] < predicted[2]
+
+
+def test_short_kernels_carry_no_fit() -> None:
+    """Kernels of 5 us tell more of their launch than of themselves."""
+    shapes = [(m, n, k) for m in (32, 64, 128) for n in (32, 64, 128) for k in (32, 64, 128)]
+    table = [{"gpu": V100.name, "op": "gemm", "dtype": "fp16", "source": "made", "latency_ms": "0.005",
+              **dict(zip("mnk", map(str, shape), strict=True))} for shape in shapes]  # fmt: skip
+    with pytest.raises(TableError, match="no kernel of the fit took over 20 us; measure larger ones"):
+        fit_gpu(kernel_rows(table), V100)
 
 
 def test_what_was_not_measured_stays() -> None:

@@ -358,6 +358,8 @@ def _fit_memory(
 
 def _evidence_of(rows: KernelRows, check: Check, note: str) -> Evidence:
     errors, law = check.errors(), np.abs(check.errors(law=True))
+    if not law.size:
+        return evidence_of(errors, rows.source)
     said = f"five-fold cross-validation, {len(errors)} kernels over 20 us; law without correction: "
     said += f"median {np.median(law):.4f}, mean {law.mean():.4f}{note}"
     return evidence_of(errors, rows.source, said, rows=len(rows))

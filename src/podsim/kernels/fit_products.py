@@ -118,8 +118,13 @@ def _with_values(constants: GemmConstants, values: Values) -> GemmConstants:
 def evidence_of(
     errors: Floats, sources: Iterable[str], note: str = "", *, rows: int | None = None
 ) -> Evidence:
-    """The evidence of a fit: its relative errors, and the sources of its rows (as many as errors unless given)."""
+    """The evidence of a fit: its relative errors, and the sources of its rows (as many as errors unless given).
+
+    Raises TableError without errors: no constants rest on kernels that are shorter than their launch.
+    """
     sizes = np.abs(errors)
+    if not sizes.size:
+        raise TableError(f"no kernel of the fit took over {LONG * 1e6:.0f} us; measure larger ones")
     return Evidence(
         rows=len(sizes) if rows is None else rows,
         median_error=float(np.median(sizes)),
