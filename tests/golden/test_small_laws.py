@@ -153,7 +153,7 @@ def test_eras_of_frameworks() -> None:
 def test_software_on_a_gpu(gpu: str) -> None:
     part = load_cluster(gpu).gpu
     told = [
-        vars(load_software(name, part, precision))
+        asdict(load_software(name, part, precision))
         for name, precision in product(software_names(), ("", "bf16", "fp8", "fp32"))
     ]
     numbers = [value for entry in told for value in entry.values() if isinstance(value, (int, float))]

@@ -63,12 +63,14 @@ _TYPICAL = (
     _Durations(1.0, 1.0, 1.0, 1.0, 0.0, 0.01),
     _Durations(1.0, 1.0, 0.3, 0.3, 0.3, 0.0),
     _Durations(1.5, 1.0, 0.6, 0.6, 0.2, 0.25),
-    _Durations(1.0, 1.0, 1.0, 1.0, 20.0, 0.0),  # a slow network: the path with most sends
 )
+_SLOW = _Durations(1.0, 1.0, 1.0, 1.0, 20.0, 0.0)
+"""Durations on a slow network, whose path has most sends; the last of each set."""
 _IN_TURN = (
     *_TYPICAL,
     _Durations(1.0, 1.0, 1.0, 0.0, 0.1, 0.0),
     _Durations(1.0, 1.0, 0.0, 1.0, 0.1, 0.0),
+    _SLOW,
 )
 """Durations for schedules with all forward passes before the backward ones: each half waits for its own slowest rank, as
 no head is computed again."""
@@ -78,8 +80,11 @@ _APART = (
     _Durations(1.2, 0.8, 1.5, 1.5, 0.25, 0.02),
     _Durations(1.5, 1.0, 1.5, 1.5, 0.0, 0.01),
     _Durations(2.0, 1.0, 0.5, 0.5, 0.0, 0.01),
+    _SLOW,
 )
 """Durations for schedules with separate weight gradients, whose longest path depends more on them."""
+_USUAL = (*_TYPICAL, _SLOW)
+"""Durations for all others."""
 _AT_ONCE = 1_000_000
 """The number of actions of the tables that are played together."""
 _FEW = 20_000
@@ -176,7 +181,7 @@ def _block_shares(model: Model) -> tuple[float, ...]:
 
 def _pipeline_counts(model: _Blocks, sizes: Sequence[_Size]) -> list[Shaped[Array, "path count"]]:
     """Counts of the distinct paths of each pipeline; after a few rounds, every further round adds the same counts."""
-    played = _played_counts(model, [short for size in sizes for short in _short_sizes(model, size)])
+    played = _played_counts(model, [short for size in sizes for short in _short_sizes(size)])
     grown = [_grown_counts(model, size, played) for size in sizes]
     uneven = [size for size, counts in zip(sizes, grown, strict=True) if counts is None]
     played = _played_counts(model, [long for size in uneven for long in _long_sizes(size)])
@@ -186,16 +191,19 @@ def _pipeline_counts(model: _Blocks, sizes: Sequence[_Size]) -> list[Shaped[Arra
     ]
 
 
-def _short_sizes(model: _Blocks, size: _Size) -> list[_Size]:
+def _short_sizes(size: _Size) -> list[_Size]:
     """Sizes of the tables to play for a pipeline: its own, or some with few rounds of micro-batches."""
     ranks, short = size.ranks, 3 * size.ranks + size.micro_batches % size.ranks
     if ranks == 1:
         return []
     if size.micro_batches <= short + ranks:
         return [size]
-    # where growth may be uneven, a third shows whether it is
-    is_unsure = len(model.order) % (ranks * size.chunks) or size.schedule in _LOOSE
-    return [size._replace(micro_batches=short + rounds * ranks) for rounds in range(3 if is_unsure else 2)]
+    return [size._replace(micro_batches=short + rounds * ranks) for rounds in range(3)]
+
+
+def _slow_rows(size: _Size) -> int:
+    """The number of paths for `_SLOW`, which come last: where any rank may end last, two."""
+    return 2 if size.schedule in _LOOSE else 1
 
 
 def _long_sizes(size: _Size) -> list[_Size]:
@@ -209,20 +217,25 @@ def _long_sizes(size: _Size) -> list[_Size]:
 def _grown_counts(
     model: _Blocks, size: _Size, played: Mapping[_Size, Array]
 ) -> Shaped[Array, "path count"] | None:
-    """Counts of a pipeline's paths from shorter pipelines; None if their growth is uneven."""
+    """Counts of a pipeline's paths from shorter pipelines; None if their growth is uneven.
+
+    The path with most sends is left out where it is another one in each of them.
+    """
     ranks, micro_batches = size.ranks, size.micro_batches
     if ranks == 1:
         blocks = np.bincount(np.array([0, *model.order, model.width - 1]), minlength=model.width)
         return single_rank_counts(blocks, micro_batches)
-    few, *others = (played[short] for short in _short_sizes(model, size))
+    few, *others = (played[short] for short in _short_sizes(size))
     if not others:
         return _distinct_rows(few)
     step = others[0] - few
-    if len(others) > 1 and not np.array_equal(others[0] + step, others[1]):
+    is_even, slow = (others[0] + step == others[1]).all(axis=1), _slow_rows(size)
+    may_be_uneven = len(model.order) % (ranks * size.chunks) or size.schedule in _LOOSE
+    if may_be_uneven and not is_even[:-slow].all():
         return None
-    grows = (step >= 0).all(axis=1)  # another path turns out longest where counts fall
+    is_even[:-slow] = True
     rounds = (micro_batches - 3 * ranks - micro_batches % ranks) / ranks
-    return _distinct_rows((few + rounds * step)[grows])
+    return _distinct_rows((few + rounds * step)[is_even])
 
 
 def _average_counts(size: _Size, played: Mapping[_Size, Array]) -> Shaped[Array, "path count"]:
@@ -231,7 +244,7 @@ def _average_counts(size: _Size, played: Mapping[_Size, Array]) -> Shaped[Array,
     if not others:
         return _distinct_rows(few)
     rounds = (size.micro_batches - size.micro_batches % size.ranks) / size.ranks - _ROUNDS
-    return _distinct_rows(few + rounds / _ROUNDS * (others[0] - few))
+    return _distinct_rows((few + rounds / _ROUNDS * (others[0] - few))[: -_slow_rows(size)])
 
 
 def _distinct_rows(counts: Shaped[Array, "path count"]) -> Shaped[Array, "path count"]:
@@ -257,7 +270,7 @@ def _played_counts(model: _Blocks, sizes: Sequence[_Size]) -> dict[_Size, Shaped
     absent = [size for size, cell in cells.items() if not cell]
     is_large = sum(map(_actions, absent)) > _FEW
     kept = read_counts(model) if is_large else {}
-    new: dict[tuple[_Durations, ...], list[_Size]] = {_TYPICAL: [], _IN_TURN: [], _APART: []}
+    new: dict[tuple[_Durations, ...], list[_Size]] = {_USUAL: [], _IN_TURN: [], _APART: []}
     for size in absent:
         if size in kept:
             cells[size].append(kept[size])
@@ -313,7 +326,7 @@ def _typical_durations(schedule: int) -> tuple[_Durations, ...]:
     """The durations that a schedule's paths are found with."""
     if schedule in _LOOSE:
         return _APART
-    return _IN_TURN if schedule in (Schedule.GPIPE, Schedule.BREADTH_FIRST) else _TYPICAL
+    return _IN_TURN if schedule in (Schedule.GPIPE, Schedule.BREADTH_FIRST) else _USUAL
 
 
 def _batches(sizes: Sequence[_Size]) -> Iterator[tuple[list[_Size], list[ScheduleTable]]]:
