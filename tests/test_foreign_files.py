@@ -57,3 +57,11 @@ def test_json_that_is_refused(text: str) -> None:
 def test_toml_that_is_refused(text: str) -> None:
     with pytest.raises(TableError, match=r"^x"):
         read_toml(text, name="x", error=TableError)
+
+
+def test_a_key_of_a_hundred_thousand_parts_is_refused() -> None:
+    """Its parser would take 8 s; a long list of numbers with points is none."""
+    with pytest.raises(TableError, match="100,000 dots; at most 2,000"):
+        read_toml("a" + 100_000 * ".a" + " = 1", name="x", error=TableError, longest=10**6)
+    numbers = read_toml(f"a = [{'1.5, ' * 5000}]", name="x", error=TableError, longest=10**6)
+    assert len(numbers["a"]) == 5000

@@ -11,6 +11,7 @@ import io
 import json
 import math
 import os
+import re
 import stat
 import sys
 import tomllib
@@ -26,8 +27,8 @@ Failure = Callable[[str], Exception]
 """what makes the reader's error of a message"""
 _GROWS, _SMALL = 200, 64 << 20
 """how much larger than its gzip a file may be if it is larger than `_SMALL` bytes; what a device gives of itself"""
-_LONGEST_LINE = 4_000
-"""characters of a line of TOML: the parser's memory grows as the square of the parts of a dotted key"""
+_LONGEST_LINE, _MOST_DOTS = 4_000, 2_000
+"""characters of a line of TOML, and dots of a key: the parser's time and memory grow as the square of a key's parts"""
 
 
 def read_bytes(
@@ -129,6 +130,9 @@ def read_toml(text: str, *, name: str, error: Failure, longest: int = _LONGEST_L
     line = max(map(len, text.splitlines()), default=0)
     if line > longest:
         raise error(f"{name}: a line of {line:,} characters; at most {longest:,} are read, so break it")
+    dots = max(part.count(".") for part in re.split(r"[=,{\[\n]", text))
+    if dots > _MOST_DOTS:
+        raise error(f"{name}: a key or value with {dots:,} dots; at most {_MOST_DOTS:,} are read")
     try:
         return tomllib.loads(text, parse_float=_finite)
     except (ValueError, RecursionError) as problem:
