@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 import warnings
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -37,3 +39,30 @@ class _OldModule(ModuleType):
 
 
 sys.modules.update(zip(MOVED, map(_OldModule, MOVED), strict=True))
+
+
+class _Alias(MetaPathFinder, Loader):
+    """Imports a package under its old name while its users are moved."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """The spec of a module under an old name."""
+        return ModuleSpec(name, self) if any(name.startswith(old) for old in ALIASES) else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module under its new name."""
+        return import_module(new_name(spec.name))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The module is made already."""
+
+
+ALIASES: dict[str, str] = {"podsim.results": "podsim.answers"}
+
+
+def new_name(name: str) -> str:
+    """The name of a module now."""
+    old = next(old for old in ALIASES if name.startswith(old))
+    return ALIASES[old] + name.removeprefix(old)
+
+
+sys.meta_path.insert(0, _Alias())
