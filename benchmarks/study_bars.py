@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import podsim
-from podsim.results.study import StudyResult
+from podsim.answers.study import StudyResult
 
 FILE = Path(__file__).with_name("study_10000.toml")
 SCRIPT = "import json, podsim, sys; podsim.study(json.loads(sys.argv[1]), executor='processes:2', store=sys.argv[2])"

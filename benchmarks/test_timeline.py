@@ -10,7 +10,7 @@ import resource
 import numpy as np
 import pytest
 
-from podsim.results.timeline import Lane, Timeline
+from podsim.answers.timeline import Lane, Timeline
 from podsim.timeline import read_timeline, write_timeline
 from podsim.timeline.kineto import read_kineto
 

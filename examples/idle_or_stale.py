@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import podsim
-from podsim.results.exchanged import ExchangeRun, Tradeoff
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
 
 GRADIENTS = 4 * 25_557_032  # B: fp32, parameters of torchvision.models.resnet50
 WORKERS, COMPUTE = 64, 1 / 3  # s of a step, as in parameter_server.py

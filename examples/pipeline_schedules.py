@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import podsim
-from podsim.results.scheduled import ScheduleComparison
+from podsim.answers.scheduled import ScheduleComparison
 
 P, M = 8, 32
 

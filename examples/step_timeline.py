@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from podsim.results.timeline import Lane, Timeline
+from podsim.answers.timeline import Lane, Timeline
 from podsim.timeline import read_timeline, write_timeline
 
 STAGES, BATCHES, FORWARD, BACKWARD = 4, 8, 1e-3, 2e-3

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import podsim
-from podsim.results.telemetry import Explained
+from podsim.answers.telemetry import Explained
 
 SIMULATED = ("slow link", "flapping port", "wrong cable", "slow disk", "late rank", "hot GPU", "clash")
 EMULATED = ("slow link", "flapping port", "wrong cable", "slow disk", "late rank")

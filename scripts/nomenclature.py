@@ -24,7 +24,7 @@ OTHERS = (
     "options/plan_options", "serving/engines", "storage/storage_parts", "storage/workloads", "training/plan",
     "training/plan_values", "training/search", "training/software", "workload/convolution", "workload/model",
 )  # fmt: skip
-"""The modules with public dataclasses outside `results/`."""
+"""The modules with public dataclasses outside `answers/`."""
 UNITS = (
     "s", "m", "B", "B/s", "FLOP", "FLOP/s", "OP/s", "W", "Hz", "1/s", "share", "count", "factor", "SI", "J", "kg", "USD",
     "USD/s", "nat",

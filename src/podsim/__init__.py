@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import load_cluster as load_cluster
     from podsim.hardware.parts import Gpu as Gpu
     from podsim.hardware.parts import Link as Link
-    from podsim.results.job_chain import JobChain as JobChain
-    from podsim.results.prediction import PlanResult as PlanResult
-    from podsim.results.prediction import Prediction as Prediction
-    from podsim.results.served import Figure as Figure
-    from podsim.results.served import Served as Served
-    from podsim.results.simulated import SimulatedStep as SimulatedStep
-    from podsim.results.study import StudyResult as StudyResult
-    from podsim.results.study import StudyRow as StudyRow
+    from podsim.answers.job_chain import JobChain as JobChain
+    from podsim.answers.prediction import PlanResult as PlanResult
+    from podsim.answers.prediction import Prediction as Prediction
+    from podsim.answers.served import Figure as Figure
+    from podsim.answers.served import Served as Served
+    from podsim.answers.simulated import SimulatedStep as SimulatedStep
+    from podsim.answers.study import StudyResult as StudyResult
+    from podsim.answers.study import StudyRow as StudyRow
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.capture import capture as capture
@@ -100,21 +100,21 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Cluster": "hardware.cluster",
-    "Figure": "results.served",
+    "Figure": "answers.served",
     "Gpu": "hardware.parts",
     "Link": "hardware.parts",
     "Model": "workload.model",
     "NoFitError": "errors",
     "Plan": "training.plan",
     "PlanError": "errors",
-    "PlanResult": "results.prediction",
+    "PlanResult": "answers.prediction",
     "PodsimError": "errors",
-    "Prediction": "results.prediction",
-    "Served": "results.served",
-    "SimulatedStep": "results.simulated",
-    "JobChain": "results.job_chain",
-    "StudyResult": "results.study",
-    "StudyRow": "results.study",
+    "Prediction": "answers.prediction",
+    "Served": "answers.served",
+    "SimulatedStep": "answers.simulated",
+    "JobChain": "answers.job_chain",
+    "StudyResult": "answers.study",
+    "StudyRow": "answers.study",
     "calibrate": "verbs.calibrate",
     "capture": "verbs.capture",
     "chakra": "verbs.chakra",

@@ -11,7 +11,7 @@ from podsim.errors import LabError, PodsimError
 from podsim.network.collectives import Table, summary
 from podsim.network.collectives.lookup import table_of
 from podsim.report.collectives import links_text
-from podsim.results.lab import (
+from podsim.answers.lab import (
     ComparedCollective,
     ComparedCollectives,
     MeasuredCollective,

@@ -9,7 +9,7 @@ from podsim.acceptance.shaped_links import on_shaped_links
 from podsim.errors import LabError
 from podsim.network.collectives.lookup import table_of
 from podsim.report.collectives import links_text
-from podsim.results.trained import ComparedDdp, MeasuredDdp
+from podsim.answers.trained import ComparedDdp, MeasuredDdp
 
 
 def step_seconds(layers: int, forward: float, backward: float, bucket: float) -> tuple[float, float]:

@@ -19,8 +19,8 @@ from podsim.acceptance.shaped_links import emulated_buckets, emulated_fabric
 from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
 from podsim.network.collectives.rings import ring_all_reduce
-from podsim.results.prediction import Prediction
-from podsim.results.trained import WARM, MeasuredTraining
+from podsim.answers.prediction import Prediction
+from podsim.answers.trained import WARM, MeasuredTraining
 from podsim.simulation.events import play
 from podsim.simulation.rank_ops import RankOps
 from podsim.simulation.shaped_play import play_shaped

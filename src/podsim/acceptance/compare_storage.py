@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST, errors_of
 from podsim.errors import LabError
-from podsim.results.lab_storage import (
+from podsim.answers.lab_storage import (
     ComparedStorage,
     ComparedStorageRow,
     MeasuredCheckpoint,

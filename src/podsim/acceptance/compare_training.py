@@ -10,7 +10,7 @@ from podsim.acceptance.compare_exchange import ExchangeTimes, emulated_exchange,
 from podsim.acceptance.emulated_steps import emulated_step
 from podsim.errors import LabError
 from podsim.options.plan_options import PlanOptions
-from podsim.results.trained import ComparedTraining, MeasuredTraining
+from podsim.answers.trained import ComparedTraining, MeasuredTraining
 from podsim.training.plan import read_plan
 from podsim.training.predict import predict_plan
 

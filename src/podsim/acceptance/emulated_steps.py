@@ -23,7 +23,7 @@ from podsim.lab.training.training_plan import gpt_plan
 from podsim.network.collectives import Table
 from podsim.network.collectives.algorithms import servers
 from podsim.network.collectives.rings import ring_all_gather, ring_all_reduce
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.trained import MeasuredTraining
 from podsim.schedules import ScheduleTable, build
 from podsim.schedules.actions import Work
 from podsim.simulation.rank_ops import ELEMENT, RankOps

@@ -20,7 +20,7 @@ from podsim.kernels.constants_file import constants_text
 from podsim.kernels.fit_host import Products, Streams, fit_line, fit_products, fit_streams, products_seconds
 from podsim.lab.inventory import Inventory
 from podsim.quoting import toml_text
-from podsim.results.host import MeasuredHost, MeasuredKernel
+from podsim.answers.host import MeasuredHost, MeasuredKernel
 from podsim.whole_files import scratch_folder
 
 ERA = "pytorch-eager"

@@ -9,7 +9,7 @@ from podsim.acceptance.host_constants import runtime_of
 from podsim.acceptance.storage_checks import Disk
 from podsim.lab.inventory import Inventory
 from podsim.lab.usage import busiest
-from podsim.results.host import MeasuredHost, MeasuredKernel, MeasuredSend
+from podsim.answers.host import MeasuredHost, MeasuredKernel, MeasuredSend
 
 
 def host_result(

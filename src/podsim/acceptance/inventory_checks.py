@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from podsim.hardware.parts import System
 from podsim.lab.inventory import Adapter, Device, Inventory, closeness
 from podsim.lab.inventory_tools import Answers
-from podsim.results.acceptance import Part
+from podsim.answers.acceptance import Part
 from podsim.units import format_quantity
 
 CANNOT = "cannot tell here"

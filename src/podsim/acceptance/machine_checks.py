@@ -31,8 +31,8 @@ from podsim.lab.record import read_run, run_of
 from podsim.lab.usage import cores
 from podsim.lab.wires import gpus_here
 from podsim.options.measure_options import VerifyOptions
-from podsim.results.acceptance import Check, Curve, Part
-from podsim.results.lab import MeasuredRanks
+from podsim.answers.acceptance import Check, Curve, Part
+from podsim.answers.lab import MeasuredRanks
 from podsim.units import format_quantity
 
 _DISTURBED = 0.1

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import LabError
-from podsim.results.served_real import MeasuredServing
+from podsim.answers.served_real import MeasuredServing
 from podsim.serving.step_cost import StepCost
 
 Floats = NDArray[np.float64]

@@ -17,8 +17,8 @@ from podsim.lab.record import read_run, run_of
 from podsim.network.bus import bus_factor
 from podsim.network.nccl import Members, bus_bandwidth, collective_seconds
 from podsim.options.measure_options import MeasureCollectiveOptions
-from podsim.results.acceptance import Check, Curve
-from podsim.results.lab import MeasuredCollective, MeasuredCollectives
+from podsim.answers.acceptance import Check, Curve
+from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
 
 JUDGED = 16 << 20
 """B from which on a message is judged"""

@@ -14,7 +14,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.results.telemetry import Fault, PortRow, Telemetry
+from podsim.answers.telemetry import Fault, PortRow, Telemetry
 from podsim.units import format_quantity
 
 SLOW_PORT = 0.85

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from podsim.acceptance.thresholds import THRESHOLDS, Figure, check
-from podsim.results.acceptance import Check
-from podsim.results.lab import MeasuredRanks
+from podsim.answers.acceptance import Check
+from podsim.answers.lab import MeasuredRanks
 
 _SLOW = 0.8
 """share of its peers' bandwidth below which a pair is slow"""

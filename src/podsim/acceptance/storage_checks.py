@@ -24,8 +24,8 @@ from podsim.lab.disk import (
     tool,
 )
 from podsim.lab.processes import needs_linux
-from podsim.results.acceptance import Check
-from podsim.results.storage import FioMeasured
+from podsim.answers.acceptance import Check
+from podsim.answers.storage import FioMeasured
 from podsim.storage.catalog import load_storage
 from podsim.storage.fio import Job, fio_row
 from podsim.storage.fio_results import read_fio

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from podsim.results.acceptance import Check, Threshold
+from podsim.answers.acceptance import Check, Threshold
 
 SAME = Threshold(
     name="measured before", least=0.7,

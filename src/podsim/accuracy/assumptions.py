@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from podsim.accuracy.bands import operand_bits, residuals
 from podsim.hardware.cluster import Cluster
-from podsim.results.prediction import Allowance, Prediction
+from podsim.answers.prediction import Allowance, Prediction
 from podsim.schedules import SCHEDULES
 from podsim.training.plan import Plan
 from podsim.training.rules import ABILITIES, lacking_titles

@@ -24,7 +24,7 @@ import numpy as np
 
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.results.prediction import Band, Prediction
+from podsim.answers.prediction import Band, Prediction
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from podsim.accuracy.bands import ENOUGH
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.op_graph import OpGraph
-from podsim.results.prediction import Band
+from podsim.answers.prediction import Band
 
 FILE = "residuals_networks.csv"
 

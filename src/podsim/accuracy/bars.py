@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from podsim.results.comparison import ComparedRow, Comparison, GroupRank, Score, Verdict
+from podsim.answers.comparison import ComparedRow, Comparison, GroupRank, Score, Verdict
 
 Accuracy = dict[str, dict[str, dict[str, Any]]]
 

@@ -26,7 +26,7 @@ import numpy as np
 from podsim.accuracy.price_collectives import Call, call_seconds
 from podsim.hardware.nvlink import slot_link
 from podsim.network.collective_settings import CollectiveSettings, setting_words
-from podsim.results.fabric_verdict import Explanation, FabricVerdict
+from podsim.answers.fabric_verdict import Explanation, FabricVerdict
 
 _SHOWN = 4
 """The number of explanations that are given."""

@@ -13,7 +13,7 @@ from podsim.fleet.policies import find_policy
 from podsim.fleet.queue import Machine, run_queue
 from podsim.fleet.reliability import best_interval_seconds
 from podsim.fleet.reliability_rates import load_study, recovery
-from podsim.results.comparison import ComparedRow, Comparison
+from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.units import parse_quantity
 
 TABLE = "failures"

@@ -19,7 +19,7 @@ from podsim.accuracy.bands import Residual, operand_bits, residuals, run_feature
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.results.prediction import Allowance, Band, NearestRun, Prediction
+from podsim.answers.prediction import Allowance, Band, NearestRun, Prediction
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 
