@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from podsim.accuracy.score import Priced, compare_priced
 from podsim.accuracy.tables import Rows
-from podsim.results.comparison import Comparison
+from podsim.answers.comparison import Comparison
 
 
 def price(rows: Rows, *, cross_validate: bool = True) -> Priced:

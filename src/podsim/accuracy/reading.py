@@ -22,7 +22,7 @@ from podsim.accuracy.table_columns import KINDS, Kind, is_blank
 from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
 from podsim.foreign_files import read_text
-from podsim.results.comparison import BROKEN, ROLES
+from podsim.answers.comparison import BROKEN, ROLES
 
 LIMIT = 64_000_000
 """B. The largest size of the file, packed and unpacked."""

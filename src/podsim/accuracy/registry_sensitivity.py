@@ -32,7 +32,7 @@ from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_constants import load_fabric
 from podsim.network.nccl_group import fabric_name
-from podsim.results.comparison import ROLES
+from podsim.answers.comparison import ROLES
 from podsim.training.software import Software, holds, load_software
 
 Floats = NDArray[np.float64]

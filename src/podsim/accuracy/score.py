@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.accuracy.tables import Row, Rows, find_kind, measurement
 from podsim.errors import TableError
-from podsim.results.comparison import (
+from podsim.answers.comparison import (
     BROKEN,
     QUANTITIES,
     ROLES,

@@ -13,7 +13,7 @@ from podsim.accuracy.tables import Row, load
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, target_seconds
-from podsim.results.minutes import TargetRun
+from podsim.answers.minutes import TargetRun
 
 _REACH = 2.0
 """factor. How far from the published batches a batch is chosen."""

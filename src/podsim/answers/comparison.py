@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from podsim.errors import TableError, unknown_name
-from podsim.results.fabric_verdict import FabricVerdict
-from podsim.results.shown import Shown
+from podsim.answers.fabric_verdict import FabricVerdict
+from podsim.answers.shown import Shown
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.results.shown import Shown
-from podsim.results.simulated import LinkUse
-from podsim.results.timeline import Timeline
+from podsim.answers.shown import Shown
+from podsim.answers.simulated import LinkUse
+from podsim.answers.timeline import Timeline
 
 
 @dataclass(frozen=True, kw_only=True)

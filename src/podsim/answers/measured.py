@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.results.timeline import Timeline
+from podsim.answers.timeline import Timeline
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.results.expense import Expense, Trade
-from podsim.results.shown import Shown
+from podsim.answers.expense import Expense, Trade
+from podsim.answers.shown import Shown
 
 PARTS = {
     "compute": "matrix arithmetic and attention",

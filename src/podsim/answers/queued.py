@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.results.shown import Shown
-from podsim.results.timeline import Timeline
+from podsim.answers.shown import Shown
+from podsim.answers.timeline import Timeline
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.results.shown import Shown
+from podsim.answers.shown import Shown
 
 LOSSES = {
     "training": "training",

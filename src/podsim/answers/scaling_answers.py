@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.results.prediction import Prediction
-from podsim.results.shown import Shown
+from podsim.answers.prediction import Prediction
+from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.results.served import ServedBatch
-from podsim.results.shown import Shown
+from podsim.answers.served import ServedBatch
+from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)

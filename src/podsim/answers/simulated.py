@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.results.failed import FailedStep
-from podsim.results.shown import Shown
-from podsim.results.telemetry import Telemetry
-from podsim.results.timeline import Timeline
+from podsim.answers.failed import FailedStep
+from podsim.answers.shown import Shown
+from podsim.answers.telemetry import Telemetry
+from podsim.answers.timeline import Timeline
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

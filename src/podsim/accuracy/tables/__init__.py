@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from podsim.accuracy.cell_words import RATE_EXAMPLES, read_rate_unit
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.errors import TableError, unknown_name
-from podsim.results.comparison import BROKEN, QUANTITIES, Measurement
+from podsim.answers.comparison import BROKEN, QUANTITIES, Measurement
 
 __all__ = [
     "NAMED",
@@ -115,7 +115,7 @@ class Rows:
     kind: str
     rows: tuple[Row, ...]
     what: str
-    """The quantity compared by default (a key of podsim.results.comparison.QUANTITIES)."""
+    """The quantity compared by default (a key of podsim.answers.comparison.QUANTITIES)."""
     sweep: tuple[str, ...] = ()
     """The columns that define a sweep; () for none."""
     classes: tuple[str, ...] = ()
