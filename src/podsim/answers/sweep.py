@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.results.shown import Shown
+from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.results.shown import Shown
+from podsim.answers.shown import Shown
 
 PORT_KINDS = ("compute", "nvlink", "pcie", "socket", "adapter", "leaf", "spine", "torus", "storage")
 """The kinds of rows, from the rank outwards."""

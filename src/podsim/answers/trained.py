@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from podsim.results.lab import Emulated
-from podsim.results.shown import Shown
+from podsim.answers.lab import Emulated
+from podsim.answers.shown import Shown
 
 WARM = 2
 """first steps of a run, or after it resumed, that no step time counts: buffers and connections are made in them"""

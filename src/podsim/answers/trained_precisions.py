@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.results.shown import Shown
+from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)

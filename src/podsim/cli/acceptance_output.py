@@ -12,7 +12,7 @@ from podsim.report.acceptance_tables import acceptance_report
 from podsim.report.browser import print_pdf
 from podsim.report.junit import junit_text
 from podsim.report.pages import acceptance_page
-from podsim.results.acceptance import Acceptance
+from podsim.answers.acceptance import Acceptance
 from podsim.whole_files import write_whole
 
 

@@ -8,7 +8,7 @@ from podsim.report.collectives import log_report, sweep_report
 from podsim.report.plot_collectives import sweep_image
 from podsim.report.plots import plot_png, plot_svg
 from podsim.report.screen import Report
-from podsim.results.sweep import Sweep
+from podsim.answers.sweep import Sweep
 
 
 def collective_rows(answer: Any) -> Any:

@@ -32,17 +32,17 @@ from podsim.report.report_page import report_page
 from podsim.report.screen import Report
 from podsim.report.theme import titled_figure
 from podsim.report.views import has_figure, image_of
-from podsim.results.acceptance import Acceptance
-from podsim.results.exchanged import ExchangeRun, Tradeoff
-from podsim.results.prediction import PlanResult, Prediction
-from podsim.results.queued import PackResult, QueueResult
-from podsim.results.runs import Goodput
-from podsim.results.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
-from podsim.results.scheduled import ScheduleSheet
-from podsim.results.simulated import SimulatedStep
-from podsim.results.storage import FioRun
-from podsim.results.study import StudyResult
-from podsim.results.sweep import Sweep
+from podsim.answers.acceptance import Acceptance
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
+from podsim.answers.prediction import PlanResult, Prediction
+from podsim.answers.queued import PackResult, QueueResult
+from podsim.answers.runs import Goodput
+from podsim.answers.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
+from podsim.answers.scheduled import ScheduleSheet
+from podsim.answers.simulated import SimulatedStep
+from podsim.answers.storage import FioRun
+from podsim.answers.study import StudyResult
+from podsim.answers.sweep import Sweep
 from podsim.timeline.gantt import gantt_image
 from podsim.timeline.link_plots import links_image
 from podsim.whole_files import write_whole

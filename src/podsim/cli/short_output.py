@@ -11,12 +11,12 @@ from podsim.cli.late_import import load
 from podsim.options.output_options import FioOutput, GlanceOutput, Output
 from podsim.quoting import visible
 from podsim.report.screen import Report
-from podsim.results.compared_server import ComparedServer
-from podsim.results.graphs import GraphCost
-from podsim.results.lab import ComparedCollectives
-from podsim.results.launched import PlanRead, Recipe
-from podsim.results.served_real import ComparedServing
-from podsim.results.trained import ComparedDdp, ComparedTraining
+from podsim.answers.compared_server import ComparedServer
+from podsim.answers.graphs import GraphCost
+from podsim.answers.lab import ComparedCollectives
+from podsim.answers.launched import PlanRead, Recipe
+from podsim.answers.served_real import ComparedServing
+from podsim.answers.trained import ComparedDdp, ComparedTraining
 
 
 def show_graph(cost: Any, output: Output, options: Mapping[str, Any]) -> None:

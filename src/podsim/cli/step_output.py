@@ -21,9 +21,9 @@ from podsim.report.worker_tables import (
     tradeoff_report,
     tradeoff_rows,
 )
-from podsim.results.exchanged import ExchangeRun, Tradeoff
-from podsim.results.scheduled import ScheduleComparison, ScheduleSheet
-from podsim.results.simulated import SimulatedStep
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
+from podsim.answers.scheduled import ScheduleComparison, ScheduleSheet
+from podsim.answers.simulated import SimulatedStep
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.link_plots import plot_links

@@ -13,7 +13,7 @@ from podsim.report.plot_study import read_axes, study_image
 from podsim.report.plots import load_matplotlib
 from podsim.report.study_files import write_parquet, write_workbook
 from podsim.report.study_tables import flat_rows, study_report
-from podsim.results.study import StudyResult
+from podsim.answers.study import StudyResult
 from podsim.whole_files import write_whole
 
 

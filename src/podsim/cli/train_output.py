@@ -13,8 +13,8 @@ from podsim.report.plot_losses import loss_image
 from podsim.report.precision_tables import precisions_report
 from podsim.report.training_tables import training_report
 from podsim.report.views import image_of
-from podsim.results.trained import MeasuredTraining
-from podsim.results.trained_precisions import TrainedPrecisions
+from podsim.answers.trained import MeasuredTraining
+from podsim.answers.trained_precisions import TrainedPrecisions
 from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
 from podsim.timeline.trained_timeline import trained_timeline
 from podsim.verbs.train import read_trained

@@ -15,7 +15,7 @@ from math import isfinite
 from podsim.errors import PodsimError
 from podsim.fleet.queue import Machine
 from podsim.hardware.cluster import Cluster
-from podsim.results.queued import ContainerStart
+from podsim.answers.queued import ContainerStart
 from podsim.units import format_quantity, parse_quantity
 
 

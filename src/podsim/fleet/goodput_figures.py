@@ -15,7 +15,7 @@ from podsim.fleet.reliability import (
     steady_restart_seconds,
 )
 from podsim.fleet.reliability_runs import RunSamples
-from podsim.results.runs import LOSSES, IntervalPoint, Quantiles
+from podsim.answers.runs import LOSSES, IntervalPoint, Quantiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from podsim.fleet.queue import Schedule
 from podsim.fleet.queue_state import Floats
-from podsim.results.queued import QueueRun, UserRow
-from podsim.results.timeline import Counter, Lane, Timeline
+from podsim.answers.queued import QueueRun, UserRow
+from podsim.answers.timeline import Counter, Lane, Timeline
 
 _SHORT = 10.0
 """s. The smallest length in slowdowns (Feitelson and Rudolph 1998)."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from podsim.fleet.power import BUSY_PARTS, cluster_power
 from podsim.hardware.cluster import Cluster
-from podsim.results.expense import Offer, Trade, TradePoint
+from podsim.answers.expense import Offer, Trade, TradePoint
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array

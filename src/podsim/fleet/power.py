@@ -19,7 +19,7 @@ from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.mig.mig_host import host_of
-from podsim.results.expense import LoadPower
+from podsim.answers.expense import LoadPower
 
 BUSY_PARTS = ("compute", "memory", "optimizer")
 """The parts of a step in which the GPU draws its limit."""

@@ -14,7 +14,7 @@ from math import isqrt
 from podsim.fleet.power import capped_speed, cluster_power
 from podsim.fleet.power_catalog import figures
 from podsim.hardware.cluster import Cluster
-from podsim.results.expense import Benchmark
+from podsim.answers.expense import Benchmark
 
 
 def grid(gpus: int) -> tuple[int, int]:

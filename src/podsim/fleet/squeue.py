@@ -21,7 +21,7 @@ from podsim.fleet.operations import Operations, Span
 from podsim.fleet.policies import find_policy
 from podsim.fleet.queue import Machine, run_queue
 from podsim.fleet.sacct import elapsed_seconds
-from podsim.results.queued import JobStart
+from podsim.answers.queued import JobStart
 
 _GPUS = re.compile(r"gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d{1,9})(?!\d)")
 _HOST = re.compile(r"([^,\[\]]+)(?:\[([\d,\-]+)\])?([^,\[\]]*)")

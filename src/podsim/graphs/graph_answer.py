@@ -15,7 +15,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.options.graph_options import GraphOptions
-from podsim.results.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
+from podsim.answers.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
 

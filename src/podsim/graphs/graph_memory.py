@@ -18,7 +18,7 @@ import math
 from podsim.errors import PlanError, unknown_name
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.parts import Gpu
-from podsim.results.graphs import Cut, GraphMemory
+from podsim.answers.graphs import Cut, GraphMemory
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
 

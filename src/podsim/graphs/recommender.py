@@ -26,7 +26,7 @@ from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
 from podsim.kernels.elementwise import memory_seconds
-from podsim.results.graphs import PlacedTable, TablePlacement
+from podsim.answers.graphs import PlacedTable, TablePlacement
 from podsim.training.plan_values import Array
 from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software

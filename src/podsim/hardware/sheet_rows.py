@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from podsim.results.shown import Shown
+from podsim.answers.shown import Shown
 from podsim.units import format_quantity
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from podsim.errors import PlanError
 from podsim.hardware.parts import PRECISIONS, Gpu
-from podsim.results.prediction import SparseGain
+from podsim.answers.prediction import SparseGain
 
 
 @dataclass(frozen=True, kw_only=True)

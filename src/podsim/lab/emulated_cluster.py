@@ -33,7 +33,7 @@ from podsim.lab.processes import (
 )
 from podsim.lab.record import plain
 from podsim.lab.wires import load_torch
-from podsim.results.lab import Emulated
+from podsim.answers.lab import Emulated
 
 PORT = 29500
 """where rank 0 listens: in a namespace of its own, no port is ever taken"""

@@ -10,7 +10,7 @@ from podsim.hardware.cluster import load_cluster
 from podsim.lab import usage
 from podsim.lab.links import burst_bytes
 from podsim.lab.record import emulated_of
-from podsim.results.lab import Emulated
+from podsim.answers.lab import Emulated
 
 EMULATED = "PODSIM_EMULATED"
 """environment variable that tells a rank its shaped links: the JSON of Emulated"""

@@ -19,7 +19,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any
 
-from podsim.results.lab import Emulated
+from podsim.answers.lab import Emulated
 
 MTU = 9000
 """B of a packet; at 1500 headers cost 4 % instead of 1 %, and predictions were 1.5 points further off"""

@@ -22,7 +22,7 @@ from podsim.lab.wires import Board, Wires
 from podsim.lab.work import Work, measure_work
 from podsim.network.collectives.program import Program, programs
 from podsim.network.collectives.table import Table
-from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
+from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
 
 FLOAT = 4
 

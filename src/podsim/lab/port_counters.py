@@ -27,8 +27,8 @@ import numpy as np
 from podsim.lab import links
 from podsim.lab.namespaces import configure, enter, tool_path
 from podsim.lab.record import write_run
-from podsim.results.lab import Emulated
-from podsim.results.telemetry import DEPTHS, PortRow, Telemetry
+from podsim.answers.lab import Emulated
+from podsim.answers.telemetry import DEPTHS, PortRow, Telemetry
 
 BINS = 96
 _TICK = 0.004

@@ -12,7 +12,7 @@ from podsim.lab.host_rates import timed
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires
-from podsim.results.lab import MeasuredPair, MeasuredRanks
+from podsim.answers.lab import MeasuredPair, MeasuredRanks
 
 PRODUCT = 512
 """rows and columns of the products on processors; on GPUs sixteen times as many"""

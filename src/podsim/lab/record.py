@@ -19,11 +19,11 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from podsim.errors import LabError, unknown_name
 from podsim.foreign_files import finite, read_start, read_text
-from podsim.results.lab import Emulated, MeasuredCollectives, MeasuredRanks
-from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
-from podsim.results.served_real import MeasuredServing
-from podsim.results.telemetry import Telemetry
-from podsim.results.trained import MeasuredDdp, MeasuredTables, MeasuredTraining
+from podsim.answers.lab import Emulated, MeasuredCollectives, MeasuredRanks
+from podsim.answers.lab_storage import MeasuredCheckpoints, MeasuredLoader
+from podsim.answers.served_real import MeasuredServing
+from podsim.answers.telemetry import Telemetry
+from podsim.answers.trained import MeasuredDdp, MeasuredTables, MeasuredTraining
 from podsim.version import check_format
 from podsim.whole_files import write_whole
 

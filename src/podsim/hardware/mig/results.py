@@ -10,7 +10,7 @@ from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.measured_slices import SliceCase, SliceScore
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.parts import Gpu
-from podsim.results.shown import Shown
+from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from podsim.lab.record import plain
 from podsim.lab.training.sums import Sums, hook_of
 from podsim.lab.wires import Board, Wires, load_torch
 from podsim.network.collectives.table import Table
-from podsim.results.lab import Emulated
-from podsim.results.trained import MeasuredDdp, MeasuredPass
+from podsim.answers.lab import Emulated
+from podsim.answers.trained import MeasuredDdp, MeasuredPass
 
 SMALLEST = 1 << 20
 """B of the first bucket that DistributedDataParallel closes, by default; a layer above it is a bucket of its own"""

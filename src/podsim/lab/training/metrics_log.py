@@ -10,7 +10,7 @@ from typing import Any
 
 from podsim.lab.training.train_job import Training
 from podsim.learning.batch_rules import warmed_rate
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.trained import MeasuredTraining
 
 
 class MetricsLog:
