@@ -26,7 +26,7 @@ from podsim.launching.job import Context, Job, Reading, effective, plainest, ref
 from podsim.launching.key_table import KeyedTool, cannot, read_keyed, table_of
 from podsim.launching.megatron_model import model_notes
 from podsim.launching.plan_comment import add_comment, comment_of
-from podsim.results.launched import Recipe
+from podsim.answers.launched import Recipe
 from podsim.safe_yaml import yaml_text
 from podsim.training.plan import Plan
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.trained import MeasuredTraining
 
 Floats: TypeAlias = NDArray[np.float64]
 _BLOCKS = 8

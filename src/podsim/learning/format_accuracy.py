@@ -14,7 +14,7 @@ import numpy as np
 
 from podsim.learning.number_format import NumberFormat
 from podsim.learning.number_format_blocks import BlockFormat
-from podsim.results.number_formats import FormatAccuracy
+from podsim.answers.number_formats import FormatAccuracy
 
 _PAIRS = Path(__file__).with_name("format_pairs.csv")
 _LICENCES = {

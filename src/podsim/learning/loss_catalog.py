@@ -17,7 +17,7 @@ import numpy as np
 from podsim.errors import PodsimError, unknown_name
 from podsim.foreign_files import finite, read_text
 from podsim.learning.loss_law import NAMES, LossLaw
-from podsim.results.scaling_answers import FittedRange
+from podsim.answers.scaling_answers import FittedRange
 from podsim.version import check_format
 from podsim.whole_files import write_whole
 

@@ -10,7 +10,7 @@ from podsim.errors import PodsimError
 from podsim.learning.loss_fit import FORMS, fit_law
 from podsim.learning.loss_law import LossLaw
 from podsim.learning.loss_runs import Runs
-from podsim.results.scaling_answers import HeldOut
+from podsim.answers.scaling_answers import HeldOut
 
 _CUTS = (0.8, 0.65)
 """share. The parts of compute from below that a form is fitted to, to foretell the rest."""

@@ -20,7 +20,7 @@ from podsim.axes import Shaped
 from podsim.errors import PodsimError
 from podsim.learning.loss_law import REPEAT, LossLaw, constants_of, repeated
 from podsim.learning.loss_runs import Runs
-from podsim.results.scaling_answers import FittedRange
+from podsim.answers.scaling_answers import FittedRange
 
 Array: TypeAlias = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.axes import Shaped
-from podsim.results.scaling_answers import LossConstants
+from podsim.answers.scaling_answers import LossConstants
 
 Array: TypeAlias = NDArray[np.float64]
 

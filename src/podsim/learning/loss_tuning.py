@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.learning.loss_runs import Runs
-from podsim.results.scaling_answers import TunedPower, Tuning
+from podsim.answers.scaling_answers import TunedPower, Tuning
 
 Array: TypeAlias = NDArray[np.float64]
 

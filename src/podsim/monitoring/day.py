@@ -21,9 +21,9 @@ from podsim.fleet.power import busy_share
 from podsim.hardware.cluster import Cluster
 from podsim.monitoring.day_faults import WORDS, Fault, Stay, fault_kinds
 from podsim.network.bus import bus_factor
-from podsim.results.prediction import Prediction
-from podsim.results.queued import QueueRun
-from podsim.results.timeline import Timeline
+from podsim.answers.prediction import Prediction
+from podsim.answers.queued import QueueRun
+from podsim.answers.timeline import Timeline
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

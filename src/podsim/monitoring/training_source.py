@@ -11,7 +11,7 @@ import numpy as np
 from podsim.monitoring.day import Floats
 from podsim.monitoring.exposition import Family, label_text
 from podsim.monitoring.metric_table import metrics_of
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.trained import MeasuredTraining
 
 
 @dataclass(frozen=True, kw_only=True)

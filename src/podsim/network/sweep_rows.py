@@ -24,7 +24,7 @@ from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES
 from podsim.network.switch_trees import switch_trees
 from podsim.network.table_cost import link_cost
 from podsim.network.torus_cost import RINGS
-from podsim.results.sweep import AlgorithmRow, Timed
+from podsim.answers.sweep import AlgorithmRow, Timed
 
 _SWITCHES_ADD = ("hopper", "blackwell")
 """architectures whose NVSwitches reduce (NVLS)"""

@@ -8,7 +8,7 @@ from functools import partial
 
 from podsim.report.columns import Column, Table, quantity_text
 from podsim.report.screen import Block, Rows
-from podsim.results.acceptance import Acceptance, Check, Part
+from podsim.answers.acceptance import Acceptance, Check, Part
 
 _VERDICTS = (
     "ok", "differs", "wrong result", "falls short", "above the limit", "not run", "remark", "no expectation",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table, percent
 from podsim.report.screen import Block, Paragraph, Rows, bold
-from podsim.results.batch_sizes import BatchAdvice, BatchRow
+from podsim.answers.batch_sizes import BatchAdvice, BatchRow
 
 _RULES = {"linear": "linear in the batch", "sqrt": "with the root of the batch"}
 

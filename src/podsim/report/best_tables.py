@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
-from podsim.results.best_serving import BestServing, FrontPoint, ServingWay
+from podsim.answers.best_serving import BestServing, FrontPoint, ServingWay
 from podsim.units import format_quantity
 
 _OTHERS = 3

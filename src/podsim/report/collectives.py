@@ -14,11 +14,11 @@ from itertools import pairwise
 
 from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, raw
-from podsim.results.comparison import ClassScore, Comparison
-from podsim.results.fabric_verdict import FabricVerdict
-from podsim.results.lab import MeasuredCollective, MeasuredCollectives
-from podsim.results.sweep import RoutedFlows, Sweep
-from podsim.results.trained import MeasuredDdp
+from podsim.answers.comparison import ClassScore, Comparison
+from podsim.answers.fabric_verdict import FabricVerdict
+from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
+from podsim.answers.sweep import RoutedFlows, Sweep
+from podsim.answers.trained import MeasuredDdp
 from podsim.units import format_quantity
 
 _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}

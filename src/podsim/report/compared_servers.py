@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, items
-from podsim.results.compared_server import ComparedFigure, ComparedServer
+from podsim.answers.compared_server import ComparedFigure, ComparedServer
 from podsim.units import format_quantity
 
 

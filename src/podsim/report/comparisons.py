@@ -8,7 +8,7 @@ from typing import Any
 
 from podsim.report.columns import Column, Table, percent, quantity_text, ratio, signed_percent
 from podsim.report.screen import Block, Rows, bold, report_text
-from podsim.results.comparison import ClassScore, ComparedRow, Comparison, Score, Verdict
+from podsim.answers.comparison import ClassScore, ComparedRow, Comparison, Score, Verdict
 
 _MANY = 60
 """The number of rows not expressed from which they are listed by reason."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Rows
-from podsim.results.diagnosis import Diagnosis, Finding
+from podsim.answers.diagnosis import Diagnosis, Finding
 
 
 def _moment(seconds: float) -> str:

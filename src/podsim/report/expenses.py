@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
-from podsim.results.expense import Bill, Expense, Offer, PowerReport, Trade, TradePoint
+from podsim.answers.expense import Bill, Expense, Offer, PowerReport, Trade, TradePoint
 from podsim.units import format_quantity
 
 HOUR = 3600.0

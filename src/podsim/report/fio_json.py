@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from podsim.results.storage import FioRow, FioRun
+from podsim.answers.storage import FioRow, FioRun
 
 _UNSEEN: dict[str, Any] = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}
 _NONE: dict[str, Any] = {

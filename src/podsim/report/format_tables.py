@@ -8,7 +8,7 @@ from typing import Any
 
 from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, facts, raw
-from podsim.results.number_formats import (
+from podsim.answers.number_formats import (
     FormatAccuracy,
     FormatGpu,
     FormatRow,

@@ -13,9 +13,9 @@ from podsim.report.graph_tables import graph_report
 from podsim.report.minutes_tables import target_report
 from podsim.report.predictions import cluster_name, shared_choices
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, dim
-from podsim.results.graphs import GraphCost
-from podsim.results.minutes import TargetPlan
-from podsim.results.prediction import PlanResult, Prediction, Ranked, StageMemory
+from podsim.answers.graphs import GraphCost
+from podsim.answers.minutes import TargetPlan
+from podsim.answers.prediction import PlanResult, Prediction, Ranked, StageMemory
 from podsim.units import format_quantity
 
 _DAY = 86400.0

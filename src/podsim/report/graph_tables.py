@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from podsim.report.columns import BAR, Column, Table, short_seconds
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.results.graphs import (
+from podsim.answers.graphs import (
     Captured,
     Cut,
     DataParallel,

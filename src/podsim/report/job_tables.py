@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold
-from podsim.results.job_chain import JobChain
+from podsim.answers.job_chain import JobChain
 from podsim.units import format_quantity
 
 _DAY = 86400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as Xml
 
 from podsim.quoting import visible_lines
-from podsim.results.acceptance import Acceptance, Check, Part
+from podsim.answers.acceptance import Acceptance, Check, Part
 
 _FAILED = ("differs", "wrong result", "falls short", "above the limit")
 _SKIPPED = ("not run", "no expectation", "cannot tell here")

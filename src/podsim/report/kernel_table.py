@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Rows, bold
-from podsim.results.kernel_time import KernelTime
+from podsim.answers.kernel_time import KernelTime
 from podsim.units import format_quantity
 
 _NEAREST = Table(

@@ -16,9 +16,9 @@ from podsim.report.columns import (
     size_text,
 )
 from podsim.report.screen import Block, Paragraph, Rows
-from podsim.results.host import MeasuredHost, MeasuredKernel
-from podsim.results.lab import ComparedCollectives, MeasuredRanks
-from podsim.results.lab_storage import (
+from podsim.answers.host import MeasuredHost, MeasuredKernel
+from podsim.answers.lab import ComparedCollectives, MeasuredRanks
+from podsim.answers.lab_storage import (
     ComparedStorage,
     MeasuredCheckpoint,
     MeasuredCheckpoints,

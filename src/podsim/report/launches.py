@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.predictions import layout, prediction_report
 from podsim.report.screen import Block, Paragraph, raw
-from podsim.results.launched import PlanRead, Recipe
+from podsim.answers.launched import PlanRead, Recipe
 
 
 def launch_report(launch: PlanRead | Recipe) -> Iterator[Block]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
-from podsim.results.minutes import BenchmarkMinutes, MinutesTable, TargetPlan, TargetRun
+from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetPlan, TargetRun
 
 
 def minutes_report(table: MinutesTable) -> Iterator[Block]:

@@ -26,9 +26,9 @@ from podsim.report.plot_schedule import schedule_image
 from podsim.report.plots import error_line, plot_svg
 from podsim.report.schedules import bubble_text, title
 from podsim.report.theme import inline_svg, render_page
-from podsim.results.acceptance import Acceptance
-from podsim.results.comparison import Comparison, Verdict
-from podsim.results.scheduled import ScheduleSheet
+from podsim.answers.acceptance import Acceptance
+from podsim.answers.comparison import Comparison, Verdict
+from podsim.answers.scheduled import ScheduleSheet
 
 ORIGINS = {
     "published": "published by the tool's authors",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podsim.report.columns import quantity_text, size_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.results.acceptance import Check, Curve
+from podsim.answers.acceptance import Check, Curve
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

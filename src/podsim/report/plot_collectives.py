@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from podsim.report.collectives import own_name
 from podsim.report.columns import size_text
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.results.sweep import Sweep
+from podsim.answers.sweep import Sweep
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

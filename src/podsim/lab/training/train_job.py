@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.network.collectives.table import Table
-from podsim.results.lab import Emulated
+from podsim.answers.lab import Emulated
 from podsim.schedules.actions import ScheduleTable
 from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer

@@ -28,7 +28,7 @@ from podsim.lab.training.train_job import Training
 from podsim.lab.training.training_state import Keeper
 from podsim.lab.wires import Board, Wires
 from podsim.learning.batch_noise import noise_text
-from podsim.results.trained import WARM, MeasuredTraining, TrainedStep
+from podsim.answers.trained import WARM, MeasuredTraining, TrainedStep
 
 PARTS = (
     "torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.distributed.optim",
