@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.results.number_formats import FormatRow, FormatSheet, FormatTable, FormatTrade
+from podsim.answers.number_formats import FormatRow, FormatSheet, FormatTable, FormatTrade
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

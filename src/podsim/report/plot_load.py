@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from podsim.report.plot_serving import blank_figure
 from podsim.report.plots import BLUE, MUTED, STYLE, load_matplotlib
-from podsim.results.served_load import ServedLoad
+from podsim.answers.served_load import ServedLoad
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.training_tables import run_name
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.trained import MeasuredTraining
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

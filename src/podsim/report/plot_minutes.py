@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib
-from podsim.results.minutes import BenchmarkMinutes, MinutesTable, TargetPlan
+from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

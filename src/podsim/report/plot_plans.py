@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from podsim.report.columns import quantity_text
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib
-from podsim.results.prediction import PARTS, PlanResult, Prediction
+from podsim.answers.prediction import PARTS, PlanResult, Prediction
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

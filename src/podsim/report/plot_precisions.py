@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
-from podsim.results.trained_precisions import PrecisionCurve, TrainedPrecisions
+from podsim.answers.trained_precisions import PrecisionCurve, TrainedPrecisions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.results.pruned import Pruned
+from podsim.answers.pruned import Pruned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

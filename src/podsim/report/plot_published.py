@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, COLOURS, STYLE, load_matplotlib
-from podsim.results.served import Figure as Published
+from podsim.answers.served import Figure as Published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.queue_tables import wait_text
-from podsim.results.queued import PackResult, QueueResult, QueueRun
-from podsim.results.timeline import Timeline
+from podsim.answers.queued import PackResult, QueueResult, QueueRun
+from podsim.answers.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

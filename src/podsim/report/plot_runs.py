@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.report.columns import duration
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.results.runs import Goodput
+from podsim.answers.runs import Goodput
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

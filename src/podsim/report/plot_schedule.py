@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from podsim.errors import PodsimError
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.schedules import bubble_text, groups, title
-from podsim.results.scheduled import ScheduledAction, ScheduleSheet
+from podsim.answers.scheduled import ScheduledAction, ScheduleSheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
-from podsim.results.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
-from podsim.results.served import Served, ServedBatch
+from podsim.answers.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
+from podsim.answers.served import Served, ServedBatch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

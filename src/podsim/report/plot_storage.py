@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from podsim.report.columns import size_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.results.storage import FioRun
+from podsim.answers.storage import FioRun
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

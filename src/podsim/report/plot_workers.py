@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.worker_tables import bound_name
-from podsim.results.exchanged import ExchangeRun, Tradeoff
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

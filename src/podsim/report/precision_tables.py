@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table, percent, short_seconds
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.results.trained import MeasuredTraining
-from podsim.results.trained_precisions import TrainedPrecisions
+from podsim.answers.trained import MeasuredTraining
+from podsim.answers.trained_precisions import TrainedPrecisions
 
 _SEEDS = Table(
     indent=0,

@@ -10,9 +10,9 @@ from podsim.report.expenses import expense_report, trade_report
 from podsim.report.graph_tables import graph_report
 from podsim.report.minutes_tables import target_report
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, raw, warnings
-from podsim.results.graphs import GraphCost
-from podsim.results.minutes import TargetPlan
-from podsim.results.prediction import (
+from podsim.answers.graphs import GraphCost
+from podsim.answers.minutes import TargetPlan
+from podsim.answers.prediction import (
     PARTS,
     OpReport,
     PlanResult,

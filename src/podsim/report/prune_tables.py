@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table, percent
 from podsim.report.screen import Block, Paragraph, Rows, bold
-from podsim.results.pruned import Pruned, PrunedTensor
+from podsim.answers.pruned import Pruned, PrunedTensor
 from podsim.units import format_quantity
 
 _SHOWN = 14

@@ -8,7 +8,7 @@ from typing import Any
 
 from podsim.report.columns import Column, Table, quantity_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.results.queued import ContainerStart, JobStart, PackResult, QueueResult, QueueRun
+from podsim.answers.queued import ContainerStart, JobStart, PackResult, QueueResult, QueueRun
 
 _HEAVY = ("jct", "timeline", "users")
 _USERS = 8

@@ -10,7 +10,7 @@ from typing import Any
 from podsim.report.columns import Column, Table, days
 from podsim.report.predictions import cluster_name, layout
 from podsim.report.screen import Block, Paragraph, Rows, bold, facts, items
-from podsim.results.scaling_answers import (
+from podsim.answers.scaling_answers import (
     LawAdvice,
     LossConstants,
     ScaleBest,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, items, warnings
-from podsim.results.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
+from podsim.answers.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
 from podsim.units import format_quantity
 
 _LOADS = Table(

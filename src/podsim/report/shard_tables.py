@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold
-from podsim.results.sharding import Sharded
+from podsim.answers.sharding import Sharded
 from podsim.units import format_quantity
 
 _OPS = Table(

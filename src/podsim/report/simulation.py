@@ -13,9 +13,9 @@ from podsim.report.columns import BAR, Column, Table, percent, short_seconds, si
 from podsim.report.plain_data import plain_value
 from podsim.report.predictions import cluster_name, layout, part_rows
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, report_text, show, warnings
-from podsim.results.failed import FailedStep
-from podsim.results.simulated import LinkUse, SimulatedStep
-from podsim.results.timeline import Timeline
+from podsim.answers.failed import FailedStep
+from podsim.answers.simulated import LinkUse, SimulatedStep
+from podsim.answers.timeline import Timeline
 from podsim.units import format_quantity
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table, percent, signed_percent
 from podsim.report.screen import Block, Paragraph, Rows, bold, show, warnings
-from podsim.results.measured import MeasuredStep, StepComparison, StepRow
+from podsim.answers.measured import MeasuredStep, StepComparison, StepRow
 from podsim.units import format_quantity
 
 

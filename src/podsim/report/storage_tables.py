@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, facts, raw
-from podsim.results.storage import (
+from podsim.answers.storage import (
     EpochRow,
     FailRun,
     FioMeasured,

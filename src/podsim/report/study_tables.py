@@ -10,7 +10,7 @@ from typing import Any
 from podsim.report.columns import Column, Table, duration
 from podsim.report.predictions import layout
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.results.study import FITS, StudyResult, StudyRow
+from podsim.answers.study import FITS, StudyResult, StudyRow
 from podsim.units import format_quantity
 
 _MOST_ROWS = 25

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.trained import MeasuredTraining
 
 
 def accuracy_text(run: MeasuredTraining) -> str:

@@ -10,7 +10,7 @@ from podsim.report.columns import Column, Table, percent, short_seconds, signed_
 from podsim.report.precision_tables import precision_report
 from podsim.report.screen import Block, Paragraph, Rows, raw
 from podsim.report.trained_texts import accuracy_text
-from podsim.results.trained import (
+from podsim.answers.trained import (
     ComparedDdp,
     ComparedTraining,
     MeasuredDdp,

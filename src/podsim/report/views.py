@@ -1,4 +1,4 @@
-"""How each kind of answer looks: its report, its rows, its chart. `podsim.results.shown` loads this module by name."""
+"""How each kind of answer looks: its report, its rows, its chart. `podsim.answers.shown` loads this module by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podsim.report.plain_data import flat_lines, plain_value
 from podsim.report.plots import figure_image
 from podsim.report.screen import report_lines
 from podsim.report.screen_html import report_html
-from podsim.results.shown import Shown
+from podsim.answers.shown import Shown
 
 _WIDTH = 88
 _LINES = 8
