@@ -9,7 +9,7 @@ from typing import Any
 from podsim.report.columns import BAR, Column, Table, percent
 from podsim.report.plain_data import plain_value
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.results.exchanged import ExchangeRun, Tradeoff
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
 
 _BINS = 10

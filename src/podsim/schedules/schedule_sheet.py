@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.results.scheduled import ScheduledAction, ScheduleSheet
+from podsim.answers.scheduled import ScheduledAction, ScheduleSheet
 from podsim.schedules import (
     SCHEDULES,
     ScheduleTable,

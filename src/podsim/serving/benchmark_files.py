@@ -14,7 +14,7 @@ import numpy as np
 
 from podsim.errors import TableError
 from podsim.foreign_files import csv_lines, read_start, read_text
-from podsim.results.benchmarked import ServerBenchmark
+from podsim.answers.benchmarked import ServerBenchmark
 from podsim.serving.benchmark_forms import (
     FORMS,
     Table,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from podsim.results.benchmarked import ServerBenchmark
+from podsim.answers.benchmarked import ServerBenchmark
 
 Table: TypeAlias = Mapping[str, Any]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from podsim.errors import NoFitError, PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.results.best_serving import BestServing, FrontPoint, ServingWay
-from podsim.results.expense import Offer
+from podsim.answers.best_serving import BestServing, FrontPoint, ServingWay
+from podsim.answers.expense import Offer
 from podsim.serving.best_layouts import Choices, Layout, fitting_layouts, plans_of
 from podsim.serving.best_search import (
     Candidates,

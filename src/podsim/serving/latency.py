@@ -12,7 +12,7 @@ from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.kernels.power_clock import borrowed_clock
-from podsim.results.served import Served, ServedBatch
+from podsim.answers.served import Served, ServedBatch
 from podsim.serving.encoder_decoder import (
     decoder_part,
     decoder_step,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-from podsim.results.benchmarked import ServerBenchmark
+from podsim.answers.benchmarked import ServerBenchmark
 from podsim.serving.benchmark_forms import number
 
 _LINE = re.compile(r"\s*([^:]+?)\s*:\s*(.*?)\s*")

@@ -15,7 +15,7 @@ import numpy as np
 
 from podsim.fitting import Floats
 from podsim.kernels.gemm import peak_of
-from podsim.results.served import ServedBatch
+from podsim.answers.served import ServedBatch
 from podsim.serving.replica_memory import (
     cache_bytes,
     fixed_bytes,

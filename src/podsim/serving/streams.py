@@ -16,7 +16,7 @@ import numpy as np
 
 from podsim.errors import NoFitError
 from podsim.fitting import Floats
-from podsim.results.scenario_run import LoadPoint
+from podsim.answers.scenario_run import LoadPoint
 from podsim.serving.batch_queue import BatchServer, QueueRun, simulate_queue
 from podsim.serving.scenarios import load_point
 from podsim.units import format_quantity

@@ -12,7 +12,7 @@ from math import prod
 from pathlib import Path
 
 from podsim.errors import PodsimError
-from podsim.results.served import Served
+from podsim.answers.served import Served
 from podsim.whole_files import write_files
 
 _ENCODER = ("input_ids", "segment_ids", "input_mask")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from podsim.errors import PodsimError
-from podsim.results.served import Served
+from podsim.answers.served import Served
 from podsim.serving.ensemble_file import EnsembleSpec, StepSpec
 from podsim.serving.triton import config_text
 from podsim.whole_files import write_files

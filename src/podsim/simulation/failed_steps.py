@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.errors import PodsimError, SimulationError
 from podsim.fleet.reliability_rates import recovery
-from podsim.results.failed import FailedStep
-from podsim.results.simulated import SimulatedStep
+from podsim.answers.failed import FailedStep
+from podsim.answers.simulated import SimulatedStep
 from podsim.simulation.lower_links import Trouble
 from podsim.training.plan import Setting
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.graph_step import ReplicasStep, bucket_sizes
 from podsim.graphs.op_graph import OpGraph, nets_of
-from podsim.results.timeline import Lane, Timeline
+from podsim.answers.timeline import Lane, Timeline
 from podsim.simulation.events import Ops, Played, Streams, play
 from podsim.training.software import Software
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.hardware.cluster import Cluster
-from podsim.results.simulated import CriticalOps, LinkUse, SimulatedStep
-from podsim.results.timeline import Counter, Lane, Timeline
+from podsim.answers.simulated import CriticalOps, LinkUse, SimulatedStep
+from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.schedules import Work
 from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from podsim.hardware.cluster import Cluster
-from podsim.results.prediction import Ranked
+from podsim.answers.prediction import Ranked
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 

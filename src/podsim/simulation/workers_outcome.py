@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.results.exchanged import ExchangeRun
-from podsim.results.simulated import LinkUse
-from podsim.results.timeline import Counter, Lane, Timeline
+from podsim.answers.exchanged import ExchangeRun
+from podsim.answers.simulated import LinkUse
+from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.simulation.events import Played, play
 from podsim.simulation.outcome import link_use
 from podsim.simulation.workers import Exchange, Rounds, lower_all_reduce, lower_servers

@@ -9,7 +9,7 @@ Stops being true: a throttled rebuild, and clients that saturate the servers mea
 
 from __future__ import annotations
 
-from podsim.results.storage import FailRow
+from podsim.answers.storage import FailRow
 from podsim.storage.storage_links import Stream, access, share, storage_links
 from podsim.storage.storage_parts import LARGE, SMALL, StorageSystem
 from podsim.storage.stripe import Damage, damage, kept_bytes, read_work

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Link
-from podsim.results.storage import EpochRow
+from podsim.answers.storage import EpochRow
 from podsim.storage.cache import Cache, hits
 from podsim.storage.fio import idle_latency
 from podsim.storage.speed import Step

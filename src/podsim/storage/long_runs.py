@@ -14,8 +14,8 @@ from podsim.fleet.reliability_runs import HORIZON
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
 from podsim.report.columns import duration
-from podsim.results.prediction import Prediction, TrainingTime
-from podsim.results.runs import CheckpointTime
+from podsim.answers.prediction import Prediction, TrainingTime
+from podsim.answers.runs import CheckpointTime
 from podsim.training.plan import Plan
 from podsim.units import format_quantity, parse_quantity
 from podsim.workload.model import Model

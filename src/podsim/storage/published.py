@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from podsim.results.storage import PublishedPoint
+from podsim.answers.storage import PublishedPoint
 from podsim.units import parse_quantity
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.results.storage import ShrinkRow, StageRow
+from podsim.answers.storage import ShrinkRow, StageRow
 from podsim.storage.fio import idle_latency
 from podsim.storage.input_pipeline import (
     Setting,

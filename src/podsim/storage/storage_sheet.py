@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podsim.results.storage import StorageSheet
+from podsim.answers.storage import StorageSheet
 from podsim.storage.catalog import load_storage
 from podsim.storage.mdtest import mdtest_rows
 from podsim.storage.storage_links import Stream, access, share, storage_links

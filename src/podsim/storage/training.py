@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from podsim.results.storage import TrainingTime
+from podsim.answers.storage import TrainingTime
 from podsim.storage.input_pipeline import Setting, epoch_flow, samples_of
 from podsim.storage.speed import epochs_to_target, evaluation_share, evaluations, start_epochs
 from podsim.units import parse_quantity

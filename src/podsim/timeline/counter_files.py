@@ -24,7 +24,7 @@ from typing import Any
 
 from podsim.errors import TimelineError
 from podsim.foreign_files import finite, read_bytes, read_json
-from podsim.results.telemetry import PortRow, Telemetry
+from podsim.answers.telemetry import PortRow, Telemetry
 from podsim.timeline.kineto_kinds import COLLECTIVES, kind_of
 from podsim.timeline.kineto_read import read_profile
 

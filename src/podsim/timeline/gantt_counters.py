@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.report.plots import BLUE, MUTED
-from podsim.results.timeline import Counter, Timeline
+from podsim.answers.timeline import Counter, Timeline
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from podsim.errors import TimelineError
 from podsim.quoting import script_json
 from podsim.report.theme import render_page
-from podsim.results.timeline import Timeline
+from podsim.answers.timeline import Timeline
 from podsim.timeline.gantt import length_text
 from podsim.timeline.kind_colours import colours
 from podsim.timeline.trace_rows import label, rows_of

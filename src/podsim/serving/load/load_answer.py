@@ -11,7 +11,7 @@ import numpy as np
 from podsim.fleet.power import load_power
 from podsim.fleet.power_cost import HOUR, find_offer, list_offers, read_site
 from podsim.hardware.cluster import Cluster
-from podsim.results.served_load import LatencyRow, LoadPoint
+from podsim.answers.served_load import LatencyRow, LoadPoint
 from podsim.serving.load.load_run import LoadRun
 from podsim.serving.load.load_statistics import (
     Measures,
