@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.results.timeline import Timeline
+from podsim.answers.timeline import Timeline
 from podsim.timeline.kind_colours import rgb
 
 Floats: TypeAlias = NDArray[np.float64]

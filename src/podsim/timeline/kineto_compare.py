@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError, unknown_name
-from podsim.results.measured import MeasuredStep, StepComparison, StepRow
-from podsim.results.simulated import SimulatedStep
-from podsim.results.timeline import Timeline
+from podsim.answers.measured import MeasuredStep, StepComparison, StepRow
+from podsim.answers.simulated import SimulatedStep
+from podsim.answers.timeline import Timeline
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES
 from podsim.timeline.spans import covered_seconds, uncovered_seconds
 

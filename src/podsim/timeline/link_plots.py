@@ -17,7 +17,7 @@ from podsim.report.simulation import (
     use_over_time,
     utilisation,
 )
-from podsim.results.simulated import LinkUse, SimulatedStep
+from podsim.answers.simulated import LinkUse, SimulatedStep
 from podsim.timeline.gantt import time_unit
 from podsim.timeline.kind_colours import colours
 from podsim.timeline.timelines import suffix_of

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
 from podsim.foreign_files import finite
-from podsim.results.timeline import Counter, Lane, Timeline
+from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.timeline.trace_rows import read_label
 
 

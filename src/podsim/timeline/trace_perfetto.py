@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
-from podsim.results.timeline import Counter, Timeline
+from podsim.answers.timeline import Counter, Timeline
 from podsim.timeline.protobuf import bytes_field, message_field, number_field
 from podsim.timeline.trace_rows import Rows, label, nanoseconds, rows_of
 from podsim.timeline.wire import Block, constant, doubles, integers, join_rows, message_blocks, select_rows

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
-from podsim.results.timeline import Lane, Timeline
+from podsim.answers.timeline import Lane, Timeline
 
 Ints: TypeAlias = NDArray[np.int64]
 _LABEL = re.compile(r"(.*?)(?: \((\d+) alike\))?(?: \(row (\d+)\))?\Z", re.DOTALL)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from podsim.errors import TimelineError
-from podsim.results.timeline import Lane, Timeline
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.timeline import Lane, Timeline
+from podsim.answers.trained import MeasuredTraining
 
 
 def trained_timeline(run: MeasuredTraining) -> Timeline:

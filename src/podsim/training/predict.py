@@ -8,7 +8,7 @@ from functools import lru_cache
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
-from podsim.results.prediction import Prediction, StageMemory
+from podsim.answers.prediction import Prediction, StageMemory
 from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, on_clusters, prepare
 from podsim.training.memory import KINDS, usable_bytes
 from podsim.training.plan import Plan

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.hardware.cluster import Cluster
-from podsim.results.prediction import PARTS, Prediction
+from podsim.answers.prediction import PARTS, Prediction
 from podsim.training.memory import usable_bytes
 from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult

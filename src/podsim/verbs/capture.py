@@ -16,7 +16,7 @@ from podsim.graphs.op_graph_batch import BATCHES, for_any_batch
 from podsim.graphs.op_graph_json import to_value, write_value
 from podsim.options.graph_options import CaptureOptions
 from podsim.options.question import question
-from podsim.results.graphs import Captured
+from podsim.answers.graphs import Captured
 
 _LARGEST = 1 << 20
 

@@ -17,7 +17,7 @@ from podsim.network.collectives.lookup import table_of
 from podsim.network.nccl import Members, collective_seconds
 from podsim.options.graph_options import ChakraOptions
 from podsim.options.question import question
-from podsim.results.graphs import TraceFile, Traces
+from podsim.answers.graphs import TraceFile, Traces
 from podsim.simulation.trace_play import Collective, play_traces
 from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import CheckpointOptions
 from podsim.options.question import question
-from podsim.results.runs import CheckpointTime
+from podsim.answers.runs import CheckpointTime
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import Asked, checkpoint_time, read_with
 from podsim.verbs.plan import best_job

@@ -18,8 +18,8 @@ from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
 from podsim.network.sweep_rows import SweepSetting, algorithm_rows, nccl_rows, table_rows
 from podsim.options.machine_options import CollectiveOptions
 from podsim.options.question import question
-from podsim.results.comparison import Comparison
-from podsim.results.sweep import Sweep
+from podsim.answers.comparison import Comparison
+from podsim.answers.sweep import Sweep
 from podsim.verbs.fabric import given_cluster, read_server
 
 _IN_NETWORK = ("in-network", "in network", "sharp")

@@ -18,13 +18,13 @@ from podsim.network.collectives import Table
 from podsim.options.measure_options import CompareOptions
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
-from podsim.results.compared_server import ComparedServer
-from podsim.results.lab import ComparedCollectives, MeasuredRanks
-from podsim.results.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
-from podsim.results.served_real import ComparedServing, MeasuredServing
-from podsim.results.sweep import Sweep
-from podsim.results.telemetry import Telemetry
-from podsim.results.trained import (
+from podsim.answers.compared_server import ComparedServer
+from podsim.answers.lab import ComparedCollectives, MeasuredRanks
+from podsim.answers.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
+from podsim.answers.served_real import ComparedServing, MeasuredServing
+from podsim.answers.sweep import Sweep
+from podsim.answers.telemetry import Telemetry
+from podsim.answers.trained import (
     ComparedDdp,
     ComparedTraining,
     MeasuredDdp,

@@ -11,7 +11,7 @@ from podsim.monitoring.judgement import judge, metric_names
 from podsim.monitoring.prometheus_api import read_prometheus
 from podsim.options.monitoring_options import DiagnoseOptions
 from podsim.options.question import question
-from podsim.results.diagnosis import Diagnosis
+from podsim.answers.diagnosis import Diagnosis
 from podsim.verbs.exporter import read_duration, read_moment
 
 _STEPS = 240

@@ -10,7 +10,7 @@ from podsim.lab.emulated_links import EMULATED, emulated_cluster
 from podsim.lab.port_counters import Injected
 from podsim.options.measure_options import EmulateOptions
 from podsim.options.question import question
-from podsim.results.lab import Emulated
+from podsim.answers.lab import Emulated
 
 
 @question(EmulateOptions)

@@ -28,8 +28,8 @@ from podsim.monitoring.training_source import TrainingSource, begin_of
 from podsim.options.monitoring_options import ExporterOptions
 from podsim.options.question import question, wrong_choices
 from podsim.quoting import visible
-from podsim.results.prediction import Prediction
-from podsim.results.trained import ComparedTraining, MeasuredTraining
+from podsim.answers.prediction import Prediction
+from podsim.answers.trained import ComparedTraining, MeasuredTraining
 from podsim.units import parse_quantity
 from podsim.verbs.compare import compare
 from podsim.verbs.plan import plan

@@ -11,7 +11,7 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.options.question import options_of, question
 from podsim.options.study_options import FewestOptions
-from podsim.results.study import NO_ANSWER, NO_FIT, TOO_SLOW, StudyRow
+from podsim.answers.study import NO_ANSWER, NO_FIT, TOO_SLOW, StudyRow
 from podsim.training.job_inputs import split_overrides
 from podsim.verbs.study_rows import options_of_settings, plan_row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podsim.options.mlperf_options import FigureOptions
 from podsim.options.question import question
-from podsim.results.served import Figure, FigureList, FigureName
+from podsim.answers.served import Figure, FigureList, FigureName
 from podsim.serving.white_paper import figure as made
 
 _FIGURES = (

@@ -15,7 +15,7 @@ from podsim.hardware.overrides import ROUTINGS
 from podsim.network.flow import max_min_rates
 from podsim.options.machine_options import FlowsOptions
 from podsim.options.question import question
-from podsim.results.sweep import RoutedFlows, RoutingRow
+from podsim.answers.sweep import RoutedFlows, RoutingRow
 from podsim.verbs.fabric import given_cluster
 
 _MOST_SEEDS = 10_000

@@ -16,7 +16,7 @@ from podsim.learning.number_format_blocks import BLOCK_FORMATS, BlockFormat, any
 from podsim.learning.rounding import Overflow, encode, round_to
 from podsim.options.format_options import FormatOptions
 from podsim.options.question import question
-from podsim.results.number_formats import (
+from podsim.answers.number_formats import (
     FormatCode,
     FormatGpu,
     FormatRow,

@@ -7,7 +7,7 @@ from podsim.hardware.parts import PRECISIONS, matmul_peak
 from podsim.learning.format_accuracy import all_accuracy
 from podsim.learning.number_format_recipes import RECIPES, read_recipe
 from podsim.options.format_options import FormatOptions
-from podsim.results.number_formats import FormatAccuracy, FormatTrade, FormatTradeRow
+from podsim.answers.number_formats import FormatAccuracy, FormatTrade, FormatTradeRow
 from podsim.training.job_inputs import read_inputs
 from podsim.verbs.plan import plan
 

@@ -31,7 +31,7 @@ from podsim.kernels.sparse_products import check_sparse, gain_note, saved_second
 from podsim.network.nccl import send_seconds
 from podsim.options.graph_options import GraphOptions
 from podsim.options.question import question
-from podsim.results.graphs import GraphCost
+from podsim.answers.graphs import GraphCost
 from podsim.timeline.timelines import write_timeline
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import default_precision, software_of

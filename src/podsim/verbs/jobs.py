@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from podsim.options.question import question
 from podsim.options.study_options import JobsOptions
-from podsim.results.job_chain import ChainedJob, JobChain
-from podsim.results.study import StudyRow
+from podsim.answers.job_chain import ChainedJob, JobChain
+from podsim.answers.study import StudyRow
 from podsim.studies.study_file import Point, read_study
 from podsim.verbs.study_rows import plan_row, predict_row
 

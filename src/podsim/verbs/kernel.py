@@ -28,7 +28,7 @@ from podsim.kernels.engine_work import attention_work, experts_work, gemm_work, 
 from podsim.kernels.gemm import gemm_seconds, gemm_source, operand_bytes
 from podsim.options.kernel_options import KernelOptions
 from podsim.options.question import question, wrong_choices
-from podsim.results.kernel_time import KernelTime, NearestKernel
+from podsim.answers.kernel_time import KernelTime, NearestKernel
 
 _LAWS = {
     "attention": "prefill", "decode": "decode", "mla": "mla-prefill", "mla-decode": "mla-decode", "moe": "moe",

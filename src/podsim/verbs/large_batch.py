@@ -17,7 +17,7 @@ from podsim.learning.batch_noise import noise_of_run
 from podsim.learning.batch_rules import RULE_OF, noisy_rate, scaled_rate
 from podsim.options.batch_options import BatchOptions
 from podsim.options.question import question
-from podsim.results.batch_sizes import BatchAdvice, BatchRow, PublishedAccuracy
+from podsim.answers.batch_sizes import BatchAdvice, BatchRow, PublishedAccuracy
 from podsim.verbs.train import read_trained
 
 _MOST = 1 << 20

@@ -15,7 +15,7 @@ from podsim.launching.plan_file import with_plan
 from podsim.launching.tools import LARGEST, TOOLS, emit, read
 from podsim.options.plan_options import LaunchOptions
 from podsim.options.question import options_of, question
-from podsim.results.launched import PlanRead, Recipe
+from podsim.answers.launched import PlanRead, Recipe
 from podsim.training.job_inputs import read_sequence, split_overrides
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import predict_plan

@@ -10,7 +10,7 @@ from podsim.errors import PodsimError
 from podsim.learning.loss_catalog import OWN, find_law
 from podsim.learning.staleness import LossCurve, curve_of, own_curve, staleness_law
 from podsim.options.step_options import WorkersOptions
-from podsim.results.exchanged import ExchangeRun, LossTime
+from podsim.answers.exchanged import ExchangeRun, LossTime
 from podsim.units import format_quantity
 from podsim.verbs.scale_loss import network_size
 from podsim.verbs.train import read_trained

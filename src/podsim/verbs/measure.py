@@ -12,7 +12,7 @@ from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureCollectiveOptions
 from podsim.options.question import question
-from podsim.results.lab import MeasuredCollectives
+from podsim.answers.lab import MeasuredCollectives
 
 
 @question(MeasureCollectiveOptions)

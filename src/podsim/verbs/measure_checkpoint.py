@@ -17,7 +17,7 @@ from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureCheckpointOptions
 from podsim.options.question import question
-from podsim.results.lab_storage import MeasuredCheckpoints
+from podsim.answers.lab_storage import MeasuredCheckpoints
 from podsim.units import format_quantity, parse_quantity
 
 _LARGEST = 1 << 50
