@@ -13,7 +13,7 @@ from podsim.lab.record import keep_run
 from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
 from podsim.options.measure_options import MeasureDdpOptions
 from podsim.options.question import question
-from podsim.results.trained import MeasuredDdp
+from podsim.answers.trained import MeasuredDdp
 from podsim.units import parse_quantity
 
 MOST_LAYERS, MOST_STEPS = 1000, 100_000

@@ -26,7 +26,7 @@ from podsim.lab.usage import cores, now_text
 from podsim.lab.wires import gpus_here, load_torch
 from podsim.options.measure_options import MeasureHostOptions
 from podsim.options.question import question
-from podsim.results.host import MeasuredHost
+from podsim.answers.host import MeasuredHost
 from podsim.storage.fio_results import read_block
 from podsim.whole_files import write_whole
 

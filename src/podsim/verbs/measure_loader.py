@@ -16,7 +16,7 @@ from podsim.lab.samples import CACHES, make_samples
 from podsim.lab.small_model import MODELS
 from podsim.options.measure_options import MeasureLoaderOptions
 from podsim.options.question import question
-from podsim.results.lab_storage import MeasuredLoader
+from podsim.answers.lab_storage import MeasuredLoader
 from podsim.units import parse_quantity
 
 _MAKE = re.compile(r"\s*([0-9]{1,9})\s*x\s*(.+?)\s*")

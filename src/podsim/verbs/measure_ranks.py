@@ -12,7 +12,7 @@ from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureRanksOptions
 from podsim.options.question import question
-from podsim.results.lab import MeasuredRanks
+from podsim.answers.lab import MeasuredRanks
 from podsim.units import parse_quantity
 
 

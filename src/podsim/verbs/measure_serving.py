@@ -15,7 +15,7 @@ from podsim.lab.serving.measured_serving import ServingMeasurement, measure_serv
 from podsim.lab.serving.served_run import SentLoad, ServerJob
 from podsim.options.measure_options import MeasureServingOptions
 from podsim.options.question import question
-from podsim.results.served_real import MeasuredServing
+from podsim.answers.served_real import MeasuredServing
 from podsim.serving.load.request_streams import RequestStream, draw_requests
 from podsim.units import parse_quantity
 from podsim.verbs.load_inputs import read_rate

@@ -24,7 +24,7 @@ from podsim.lab.sparse.click_files import read_clicks
 from podsim.lab.sparse.sparse_train import SparseJob, checkpoint_step, task_of
 from podsim.options.measure_options import MeasureTablesOptions
 from podsim.options.question import question
-from podsim.results.trained import MeasuredTables
+from podsim.answers.trained import MeasuredTables
 from podsim.units import format_quantity
 from podsim.whole_files import scratch_folder
 

@@ -15,8 +15,8 @@ from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError, TableError
 from podsim.foreign_files import read_start
 from podsim.lab.record import read_run
-from podsim.results.lab import MeasuredCollectives
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.lab import MeasuredCollectives
+from podsim.answers.trained import MeasuredTraining
 from podsim.workload.catalog import load_specification
 from podsim.workload.specification import resolve
 

@@ -13,7 +13,7 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, benchmarks_of, find_benchmark, round_number
 from podsim.options.mlperf_options import MlperfOptions
 from podsim.options.question import question
-from podsim.results.minutes import BenchmarkMinutes, MinutesTable, TargetRun
+from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetRun
 
 _LARGEST = 1e12
 

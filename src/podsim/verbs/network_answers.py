@@ -11,9 +11,9 @@ from podsim.hardware.cluster import load_cluster
 from podsim.options.graph_options import GraphOptions
 from podsim.options.plan_options import PredictOptions, TargetOptions
 from podsim.options.question import options_of
-from podsim.results.graphs import GraphCost
-from podsim.results.minutes import TargetPlan
-from podsim.results.prediction import PlanResult
+from podsim.answers.graphs import GraphCost
+from podsim.answers.minutes import TargetPlan
+from podsim.answers.prediction import PlanResult
 from podsim.training.job_inputs import split_overrides
 from podsim.verbs.graph import graph
 from podsim.verbs.plan import plan_or_target

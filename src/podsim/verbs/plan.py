@@ -17,8 +17,8 @@ from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.plan_options import PlanOptions, ReplayOptions, SearchOptions, TargetOptions
 from podsim.options.question import question, values_of, wrong_choices
-from podsim.results.minutes import TargetPlan
-from podsim.results.prediction import ParetoPoint, PlanResult, Prediction, Ranked
+from podsim.answers.minutes import TargetPlan
+from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import Job, read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs, refuse_tables

@@ -15,7 +15,7 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmark
 from podsim.options.plan_options import TargetOptions
 from podsim.options.question import options_of
-from podsim.results.minutes import TargetChoice, TargetPlan, TargetRun
+from podsim.answers.minutes import TargetChoice, TargetPlan, TargetRun
 from podsim.verbs.plan_trade import Progress
 from podsim.verbs.whole_run import usual_price
 

@@ -21,8 +21,8 @@ from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, mak
 from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
-from podsim.results.expense import Offer, Trade
-from podsim.results.prediction import Correction, Prediction, Ranked
+from podsim.answers.expense import Offer, Trade
+from podsim.answers.prediction import Correction, Prediction, Ranked
 from podsim.training.plan import Plan
 from podsim.training.search import SearchResult, search
 from podsim.training.search_space import read_limits

@@ -13,8 +13,8 @@ from podsim.fleet.power_hpl import hpl
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.fleet_options import CostOptions, PowerOptions
 from podsim.options.question import question
-from podsim.results.expense import Bill, BillRow, Expense, Offer, PowerReport
-from podsim.results.prediction import Prediction
+from podsim.answers.expense import Bill, BillRow, Expense, Offer, PowerReport
+from podsim.answers.prediction import Prediction
 from podsim.units import parse_quantity
 
 LOADS = ("idle", "training", "peak")

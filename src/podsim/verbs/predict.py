@@ -19,7 +19,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import question
-from podsim.results.prediction import Correction, Prediction
+from podsim.answers.prediction import Correction, Prediction
 from podsim.training.expert_load import dropped_share
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.op_reports import op_reports

@@ -22,7 +22,7 @@ from podsim.learning.sparsity_files import (
 from podsim.learning.tensor_files import TensorEntry, TensorFile, read_tensor_file, write_tensor_file
 from podsim.options.prune_options import PruneOptions
 from podsim.options.question import question, wrong_choices
-from podsim.results.pruned import Pruned, PrunedTensor
+from podsim.answers.pruned import Pruned, PrunedTensor
 
 _PART = re.compile(r"-\d+-of-\d+\.")
 """in the name of a file that is one of several"""

@@ -30,7 +30,7 @@ from podsim.fleet.traces import DATA, read_jobs
 from podsim.hardware.cluster import load_cluster
 from podsim.options.fleet_options import PackOptions, QueueOptions
 from podsim.options.question import question
-from podsim.results.queued import ContainerStart, PackResult, PackRow, QueueResult
+from podsim.answers.queued import ContainerStart, PackResult, PackRow, QueueResult
 from podsim.storage.checkpoints_stores import load_store
 from podsim.units import parse_quantity
 

@@ -16,8 +16,8 @@ from podsim.options.plan_options import SearchOptions
 from podsim.options.question import options_of
 from podsim.quoting import toml_text
 from podsim.report.plain_data import plain_value, to_csv, to_json
-from podsim.results.launched import Recipe
-from podsim.results.prediction import PlanResult
+from podsim.answers.launched import Recipe
+from podsim.answers.prediction import PlanResult
 from podsim.training.plan import Plan
 from podsim.version import __version__, check_release
 from podsim.whole_files import write_files

@@ -20,8 +20,8 @@ from podsim.learning.loss_law import FLOPS_PER_PARAMETER, LossLaw
 from podsim.learning.loss_optimum import Budget, best_parameters
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleBestOptions
-from podsim.results.prediction import Prediction
-from podsim.results.scaling_answers import DaysPoint, ScaleBest, SizePoint
+from podsim.answers.prediction import Prediction
+from podsim.answers.scaling_answers import DaysPoint, ScaleBest, SizePoint
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan, precision_of
 from podsim.verbs.plan import plan

@@ -19,7 +19,7 @@ from podsim.learning.loss_table import RunTable, mixed_lines, read_runs
 from podsim.learning.loss_tuning import tune
 from podsim.options.question import question, wrong_choices
 from podsim.options.scale_options import ScaleFitOptions
-from podsim.results.scaling_answers import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
+from podsim.answers.scaling_answers import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
 from podsim.units import parse_quantity
 
 _ALONG, _LINES = 41, 4

@@ -18,8 +18,8 @@ from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_runs import Runs
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLadderOptions
-from podsim.results.scaling_answers import LadderRun, ScaleLadder
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.scaling_answers import LadderRun, ScaleLadder
+from podsim.answers.trained import MeasuredTraining
 from podsim.verbs.train import read_trained, train
 from podsim.whole_files import write_whole
 from podsim.workload.catalog import load_model

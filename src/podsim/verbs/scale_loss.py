@@ -12,7 +12,7 @@ from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions
-from podsim.results.scaling_answers import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
+from podsim.answers.scaling_answers import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
 from podsim.units import format_quantity
 from podsim.verbs.scale_fit import advised, loss_points
 from podsim.workload.catalog import load_model, load_specification

@@ -9,7 +9,7 @@ from podsim.errors import ScheduleError, TableError
 from podsim.foreign_files import read_text
 from podsim.options.question import question
 from podsim.options.step_options import ScheduleOptions
-from podsim.results.scheduled import ScheduleComparison, ScheduleRow, ScheduleSheet
+from podsim.answers.scheduled import ScheduleComparison, ScheduleRow, ScheduleSheet
 from podsim.schedules import (
     SCHEDULES,
     ScheduleTable,

@@ -8,11 +8,11 @@ from podsim.errors import PodsimError
 from podsim.hardware.catalog import find, load_system
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
-from podsim.results.best_serving import BestServing
-from podsim.results.compared_server import ComparedServer
-from podsim.results.scenario_run import EnsembleRun, ScenarioRun, StreamRun
-from podsim.results.served import Figure, Served
-from podsim.results.served_load import ServedLoad
+from podsim.answers.best_serving import BestServing
+from podsim.answers.compared_server import ComparedServer
+from podsim.answers.scenario_run import EnsembleRun, ScenarioRun, StreamRun
+from podsim.answers.served import Figure, Served
+from podsim.answers.served_load import ServedLoad
 from podsim.serving.deployments.deployments import with_serving_plan
 from podsim.serving.language_setup import is_language_engine
 from podsim.serving.white_paper import figure

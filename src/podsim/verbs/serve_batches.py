@@ -15,7 +15,7 @@ from podsim.errors import (
 from podsim.hardware.mig.measured_slices import interference
 from podsim.hardware.parts import Gpu
 from podsim.options.serving_options import ServeOptions
-from podsim.results.served import Served
+from podsim.answers.served import Served
 from podsim.serving.encoder_decoder import has_encoder
 from podsim.serving.engines import engine_names, load_engine
 from podsim.serving.inference_passes import check

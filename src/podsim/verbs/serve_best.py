@@ -13,8 +13,8 @@ from podsim.errors import CatalogError, PodsimError, UnitError, unknown_name
 from podsim.fleet.power_cost import find_offer, list_offers, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.serving_options import ServeOptions
-from podsim.results.best_serving import BestServing, ServingWay
-from podsim.results.expense import Offer
+from podsim.answers.best_serving import BestServing, ServingWay
+from podsim.answers.expense import Offer
 from podsim.serving.benchmark_files import read_requests
 from podsim.serving.best_layouts import Choices
 from podsim.serving.best_search import Objective

@@ -25,7 +25,7 @@ from podsim.graphs.served_graph import ServedGraph, file_graph, packaged_graph, 
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.options.serving_options import ServeOptions
-from podsim.results.served import Served, ServedBatch
+from podsim.answers.served import Served, ServedBatch
 from podsim.serving.embedding_tables import Tables, make_tables
 from podsim.serving.kernels import runs_on
 from podsim.training.shapes import element_bytes

@@ -10,8 +10,8 @@ import numpy as np
 
 from podsim.errors import NoFitError
 from podsim.options.serving_options import ServeOptions
-from podsim.results.scenario_run import EnsembleRun, EnsembleStep, LoadPoint
-from podsim.results.served import Served
+from podsim.answers.scenario_run import EnsembleRun, EnsembleStep, LoadPoint
+from podsim.answers.served import Served
 from podsim.serving.batch_queue import BatchServer, poisson_gaps
 from podsim.serving.ensemble_file import EnsembleSpec, StepSpec, read_ensemble
 from podsim.serving.ensembles import EnsembleTimes, Step, run_ensemble

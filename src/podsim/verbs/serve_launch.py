@@ -8,9 +8,9 @@ from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.options.serving_options import ServeOptions
-from podsim.results.best_serving import BestServing
-from podsim.results.served import Served
-from podsim.results.served_load import ServedLoad
+from podsim.answers.best_serving import BestServing
+from podsim.answers.served import Served
+from podsim.answers.served_load import ServedLoad
 from podsim.serving.deployments.deployment import Deployment
 from podsim.serving.deployments.deployments import read_targets, write_deployment
 from podsim.serving.language_engines import engine_family

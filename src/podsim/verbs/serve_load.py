@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from podsim.options.serving_options import ServeOptions
-from podsim.results.served_load import LoadPoint, ServedLoad
+from podsim.answers.served_load import LoadPoint, ServedLoad
 from podsim.serving.language_notes import plan_words
 from podsim.serving.load.load_answer import (
     bottleneck,

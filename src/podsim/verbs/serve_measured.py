@@ -11,10 +11,10 @@ from podsim.accuracy.price_engines import engine_gpu
 from podsim.errors import PodsimError
 from podsim.foreign_files import read_start
 from podsim.options.serving_options import ServeOptions
-from podsim.results.benchmarked import LATENCIES, RATES, ServerBenchmark
-from podsim.results.compared_server import ComparedFigure, ComparedRun, ComparedServer
-from podsim.results.comparison import ComparedRow, Comparison
-from podsim.results.served_load import ServedLoad
+from podsim.answers.benchmarked import LATENCIES, RATES, ServerBenchmark
+from podsim.answers.compared_server import ComparedFigure, ComparedRun, ComparedServer
+from podsim.answers.comparison import ComparedRow, Comparison
+from podsim.answers.served_load import ServedLoad
 from podsim.serving.benchmark_files import is_benchmark, read_benchmarks
 from podsim.serving.serving_plan import WEIGHT_FORMATS
 from podsim.verbs.serve_load import serve_load

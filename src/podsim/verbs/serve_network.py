@@ -5,8 +5,8 @@ from __future__ import annotations
 from podsim.errors import PodsimError
 from podsim.options.question import wrong_choices
 from podsim.options.serving_options import ServeOptions
-from podsim.results.scenario_run import EnsembleRun, ScenarioRun, StreamRun
-from podsim.results.served import Served
+from podsim.answers.scenario_run import EnsembleRun, ScenarioRun, StreamRun
+from podsim.answers.served import Served
 from podsim.verbs.serve_batches import serve_batches
 from podsim.verbs.serve_ensemble import serve_ensemble
 from podsim.verbs.serve_scenario import serve_scenario

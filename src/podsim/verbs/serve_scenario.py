@@ -7,8 +7,8 @@ from dataclasses import replace
 from podsim.errors import PodsimError
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.options.serving_options import ServeOptions
-from podsim.results.scenario_run import ScenarioRun
-from podsim.results.served import Served
+from podsim.answers.scenario_run import ScenarioRun
+from podsim.answers.served import Served
 from podsim.serving.scenarios import Ask, Benchmark, benchmark_of, scenario_run
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.units import format_quantity, parse_quantity

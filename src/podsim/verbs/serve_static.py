@@ -8,7 +8,7 @@ from pathlib import Path
 from podsim.errors import NoFitError
 from podsim.hardware.mig.measured_slices import interference
 from podsim.options.serving_options import ServeOptions
-from podsim.results.served import Served, ServedBatch
+from podsim.answers.served import Served, ServedBatch
 from podsim.serving.language_notes import language_assumptions, language_warnings, plan_words
 from podsim.serving.language_setup import LanguageSetup, read_language_setup
 from podsim.serving.replica_memory import sequence_bytes, token_bytes, usable_bytes, weight_bytes

@@ -13,8 +13,8 @@ from podsim.errors import PodsimError
 from podsim.graphs.networks import networks
 from podsim.hardware.parts import Gpu
 from podsim.options.serving_options import ServeOptions
-from podsim.results.scenario_run import StreamRun
-from podsim.results.served import Served
+from podsim.answers.scenario_run import StreamRun
+from podsim.answers.served import Served
 from podsim.serving.batch_queue import BatchServer
 from podsim.serving.media_units import Video, decoded_streams, media_units, read_video, tracker_seconds
 from podsim.serving.scenarios import Ask, queue_server

@@ -14,7 +14,7 @@ from podsim.graphs.op_graph_json import check_batch
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.graph_options import ShardOptions
 from podsim.options.question import question
-from podsim.results.sharding import HandMade, Sharded, ShardedOp
+from podsim.answers.sharding import HandMade, Sharded, ShardedOp
 from podsim.sharding.dimension_graph import DimensionGraph
 from podsim.sharding.hand_made import hand_made
 from podsim.sharding.layer_graph import layer_graph

@@ -15,7 +15,7 @@ from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import FiledPlanOptions
 from podsim.options.question import options_of, question, wrong_choices
 from podsim.options.step_options import SimulateOptions
-from podsim.results.simulated import SimulatedStep
+from podsim.answers.simulated import SimulatedStep
 from podsim.simulation.events import play
 from podsim.simulation.export import trace_graphs
 from podsim.simulation.failed_steps import Failing, failing_step, read_failure

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.sparse_products import check_sparse, gain_note, saved_seconds, sparse_gain
-from podsim.results.prediction import Prediction
+from podsim.answers.prediction import Prediction
 from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan
 from podsim.workload.model import Model

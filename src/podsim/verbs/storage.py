@@ -13,7 +13,7 @@ from podsim.options.storage_options import (
     StorageMdtestOptions,
     StorageShowOptions,
 )
-from podsim.results.storage import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
+from podsim.answers.storage import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
 from podsim.storage.catalog import load_storage, storage_names
 from podsim.storage.fail import fail_row
 from podsim.storage.fio import Job, fio_rows
