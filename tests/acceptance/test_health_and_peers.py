@@ -16,8 +16,8 @@ from podsim.acceptance.thresholds import THRESHOLDS, Figure, check
 from podsim.acceptance.trend_checks import read_earlier, trend_checks, trend_parts
 from podsim.errors import LabError
 from podsim.report.junit import junit_text
-from podsim.results.acceptance import Acceptance, Part
-from podsim.results.lab import MeasuredPair, MeasuredRanks
+from podsim.answers.acceptance import Acceptance, Part
+from podsim.answers.lab import MeasuredPair, MeasuredRanks
 
 GPU = """GPU 00000000:{slot}:00.0
     Product Name                          : NVIDIA A100-SXM4-80GB

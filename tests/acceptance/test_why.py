@@ -18,7 +18,7 @@ from podsim.lab.namespaces import unable
 from podsim.lab.record import read_run
 from podsim.report.screen import report_text
 from podsim.report.why_tables import why_report
-from podsim.results.telemetry import Telemetry
+from podsim.answers.telemetry import Telemetry
 from podsim.timeline.counter_files import read_counters
 from podsim.verbs.emulate import emulate
 

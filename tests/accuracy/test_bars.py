@@ -6,7 +6,7 @@ import pytest
 
 from podsim.accuracy.bars import BARS, Bar, packaged_accuracy, verdicts, worse_figures
 from podsim.accuracy.score import assess
-from podsim.results.comparison import ComparedRow, Comparison
+from podsim.answers.comparison import ComparedRow, Comparison
 
 
 def rows(*pairs: tuple[float, float], sweep: str = "", role: str = "test") -> Comparison:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podsim.errors import TableError
-from podsim.results.comparison import ComparedRow, Comparison, Measurement
+from podsim.answers.comparison import ComparedRow, Comparison, Measurement
 
 
 def row(id: str, predicted: float, measured: float, role: str = "test") -> ComparedRow:

@@ -23,7 +23,7 @@ from podsim.accuracy.score import (
     sweep_tau,
 )
 from podsim.errors import TableError
-from podsim.results.comparison import ComparedRow, Comparison
+from podsim.answers.comparison import ComparedRow, Comparison
 
 positive = st.floats(1e-6, 1e6)
 few = st.integers(0, 5).map(float)

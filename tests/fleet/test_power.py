@@ -24,7 +24,7 @@ from podsim.fleet.power_cost import HOUR, KWH
 from podsim.fleet.power_hpl import grid, hpl
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
-from podsim.results.expense import PowerReport
+from podsim.answers.expense import PowerReport
 
 Run = Callable[..., Result]
 DGX = "dgx-a100-80gb"

@@ -15,7 +15,7 @@ from click.testing import Result
 from podsim.acceptance.shaped_links import emulated_fabric
 from podsim.errors import LabError
 from podsim.lab.record import read_run, write_run
-from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
+from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
 from podsim.verbs.compare import compare
 
 MIB = 1 << 20

@@ -10,8 +10,8 @@ import pytest
 
 from podsim.errors import LabError
 from podsim.lab.record import write_run
-from podsim.results.lab import Emulated
-from podsim.results.trained import ComparedTraining, MeasuredTraining, TrainedStep
+from podsim.answers.lab import Emulated
+from podsim.answers.trained import ComparedTraining, MeasuredTraining, TrainedStep
 from podsim.verbs.compare import compare
 
 RATE, PAYLOAD, FLOAT = 1e6, 8948 / 9014, 4

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podsim.lab.record import write_run
-from podsim.results.trained import ComparedTraining, MeasuredTraining, TrainedStep
+from podsim.answers.trained import ComparedTraining, MeasuredTraining, TrainedStep
 from podsim.verbs.compare import compare
 
 PLAN = {

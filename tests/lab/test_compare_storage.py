@@ -12,7 +12,7 @@ from click.testing import Result
 
 from podsim.errors import CatalogError, LabError, StorageError
 from podsim.lab.record import KINDS, Run, read_run, write_run
-from podsim.results.lab_storage import (
+from podsim.answers.lab_storage import (
     ComparedStorage,
     MeasuredCheckpoint,
     MeasuredCheckpoints,

@@ -16,7 +16,7 @@ from podsim.lab.host_rates import COLLECTIVES, LINEARS, Measuring, measure_ranks
 from podsim.lab.ranks import Note, Task, run_here
 from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
 from podsim.lab.wires import Wires
-from podsim.results.host import MeasuredHost
+from podsim.answers.host import MeasuredHost
 from podsim.verbs.measure_host import measure_host
 from podsim.verbs.predict import predict
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.results.simulated import CriticalOps, LinkUse, SimulatedStep
-from podsim.results.timeline import Counter, Lane, Timeline
+from podsim.answers.simulated import CriticalOps, LinkUse, SimulatedStep
+from podsim.answers.timeline import Counter, Lane, Timeline
 
 FORWARD, BACKWARD, HOP, ADAM = 1e-3, 2e-3, 5e-5, 5e-4
 KINDS = ("forward", "backward", "tp", "pp", "optimizer")

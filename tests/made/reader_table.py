@@ -67,10 +67,10 @@ from podsim.monitoring.exposition import read_metrics
 from podsim.network.collectives.lookup import table_of
 from podsim.network.collectives.msccl import to_msccl
 from podsim.network.collectives.rings import ring_all_reduce
-from podsim.results.acceptance import Part
-from podsim.results.lab import MeasuredCollective, MeasuredCollectives
-from podsim.results.telemetry import PortRow, Telemetry
-from podsim.results.trained import MeasuredTraining, TrainedStep
+from podsim.answers.acceptance import Part
+from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
+from podsim.answers.telemetry import PortRow, Telemetry
+from podsim.answers.trained import MeasuredTraining, TrainedStep
 from podsim.schedules import build, to_csv
 from podsim.serving.benchmark_files import read_benchmarks, read_requests
 from podsim.serving.deployments.deployments import read_serving_plan

@@ -55,9 +55,9 @@ from podsim.report.report_page import report_page
 from podsim.report.screen import report_text
 from podsim.report.study_files import write_parquet, write_workbook
 from podsim.report.study_tables import study_report
-from podsim.results.acceptance import Acceptance, Check, Part
-from podsim.results.study import StudyResult, StudyRow
-from podsim.results.timeline import Counter, Lane, Timeline
+from podsim.answers.acceptance import Acceptance, Check, Part
+from podsim.answers.study import StudyResult, StudyRow
+from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.serving.deployments.deployment import Deployment
 from podsim.serving.deployments.deployments import write_deployment
 from podsim.serving.serving_plan import ServingPlan

@@ -17,8 +17,8 @@ from podsim.lab.record import write_run
 from podsim.monitoring.exposition import Family, metric_text, read_metrics
 from podsim.monitoring.host_source import HostSource
 from podsim.monitoring.metric_server import make_server
-from podsim.results.diagnosis import Diagnosis
-from podsim.results.trained import MeasuredTraining, TrainedStep
+from podsim.answers.diagnosis import Diagnosis
+from podsim.answers.trained import MeasuredTraining, TrainedStep
 
 
 @pytest.fixture(scope="session")

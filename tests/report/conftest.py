@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.results.comparison import ClassScore, ComparedRow, Comparison, Score
+from podsim.answers.comparison import ClassScore, ComparedRow, Comparison, Score
 
 
 def compared(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from podsim.accuracy.score import assess
-from podsim.results.comparison import ComparedRow, Comparison, Verdict
-from podsim.results.shown import Shown
+from podsim.answers.comparison import ComparedRow, Comparison, Verdict
+from podsim.answers.shown import Shown
 from podsim.storage.mlperf_storage import Result, at_limit, by_utilisation, results, unhindered
 from podsim.storage.published import published_systems
 from podsim.storage.training import published_times

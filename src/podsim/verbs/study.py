@@ -13,7 +13,7 @@ from podsim.errors import PodsimError
 from podsim.options.question import question
 from podsim.options.study_options import StudyOptions
 from podsim.report.plain_data import plain_value
-from podsim.results.study import NO_ANSWER, StudyResult, StudyRow
+from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
 from podsim.studies.answer_store import open_store
 from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study

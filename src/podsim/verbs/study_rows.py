@@ -10,8 +10,8 @@ from podsim.bugs import bug_line
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.options.plan_options import TargetOptions
-from podsim.results.prediction import Prediction
-from podsim.results.study import FITS, NO_ANSWER, NO_FIT, StudyRow
+from podsim.answers.prediction import Prediction
+from podsim.answers.study import FITS, NO_ANSWER, NO_FIT, StudyRow
 from podsim.training.job_inputs import split_overrides
 from podsim.verbs.plan import plan
 from podsim.verbs.plan_target import plan_target

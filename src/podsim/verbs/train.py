@@ -18,7 +18,7 @@ from podsim.lab.training.train_run import task_of
 from podsim.launching.plan_file import with_plan
 from podsim.options.measure_options import TrainOptions
 from podsim.options.question import question
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.trained import MeasuredTraining
 
 _BOUNDS = (
     ("steps", 1, 1e7), ("warmup", 0, 1e7), ("local_steps", 1, 1e6), ("prune_at", 0, 1e7), ("test_samples", 0, 100_000),

@@ -15,8 +15,8 @@ from podsim.launching.plan_file import with_plan
 from podsim.learning.number_format_recipes import read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
 from podsim.options.question import question
-from podsim.results.trained import MeasuredTraining
-from podsim.results.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
+from podsim.answers.trained import MeasuredTraining
+from podsim.answers.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
 from podsim.verbs.train import train
 
 _MOST_RUNS = 100

@@ -19,8 +19,8 @@ from podsim.errors import PodsimError
 from podsim.foreign_files import read_start
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
-from podsim.results.comparison import Comparison, Verdict
-from podsim.results.shown import Shown
+from podsim.answers.comparison import Comparison, Verdict
+from podsim.answers.shown import Shown
 from podsim.serving.serving_rows import TABLE as SERVING
 from podsim.serving.serving_rows import is_serving_table, packaged_serving, read_serving
 from podsim.verbs.measured_rows import read_measured

@@ -16,7 +16,7 @@ from podsim.lab.ranks import MOST_RANKS
 from podsim.lab.usage import clocks, now_text, others_since
 from podsim.options.measure_options import VerifyOptions
 from podsim.options.question import question
-from podsim.results.acceptance import Acceptance
+from podsim.answers.acceptance import Acceptance
 from podsim.storage.fio_results import read_block
 from podsim.verbs.storage_input import storage_input
 

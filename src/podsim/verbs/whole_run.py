@@ -22,7 +22,7 @@ from podsim.options.plan_options import (
     TrainedFields,
 )
 from podsim.options.question import options_of
-from podsim.results.prediction import Prediction, TrainingTime
+from podsim.answers.prediction import Prediction, TrainingTime
 from podsim.storage.long_runs import Job, read_tokens, training_time
 from podsim.training.plan import Plan, following
 from podsim.units import format_quantity, parse_quantity

@@ -18,8 +18,8 @@ from podsim.lab.record import is_run, read_run
 from podsim.options.measure_options import WhyOptions
 from podsim.options.question import question
 from podsim.options.step_options import SimulateOptions
-from podsim.results.telemetry import Contention, Explained, Fault, PortRow, Telemetry
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.telemetry import Contention, Explained, Fault, PortRow, Telemetry
+from podsim.answers.trained import MeasuredTraining
 from podsim.simulation.lower_links import Trouble
 from podsim.timeline.counter_files import read_counters
 from podsim.training.plan import Setting, read_plan

@@ -10,7 +10,7 @@ from podsim.errors import PodsimError
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import options_of, question, values_of, wrong_choices
 from podsim.options.step_options import WorkersOptions
-from podsim.results.exchanged import ExchangeRun, Tradeoff
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan

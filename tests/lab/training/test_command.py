@@ -18,8 +18,8 @@ from podsim.errors import LabError
 from podsim.lab.record import read_run, write_run
 from podsim.lab.training.batches import batches_of
 from podsim.lab.training.gpt import gpt, pieces
-from podsim.results.lab import Emulated
-from podsim.results.trained import MeasuredDdp, MeasuredPass, MeasuredTraining
+from podsim.answers.lab import Emulated
+from podsim.answers.trained import MeasuredDdp, MeasuredPass, MeasuredTraining
 from podsim.verbs.compare import compare
 from podsim.verbs.train import train
 from podsim.workload.catalog import load_model, load_specification

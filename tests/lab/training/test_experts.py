@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podsim.errors import PlanError
-from podsim.results.trained import MeasuredTraining
+from podsim.answers.trained import MeasuredTraining
 from podsim.verbs.train import train
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
