@@ -8,7 +8,7 @@ import pytest
 
 from podsim.report import accuracy_page, published_errors, render
 from podsim.report.columns import percent, quantity_text, ratio, signed_percent
-from podsim.results.comparison import Comparison
+from podsim.answers.comparison import Comparison
 
 GOLDEN = Path(__file__).parent / "golden"
 

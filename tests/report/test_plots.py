@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from podsim.errors import PodsimError, TableError
 from podsim.report import plot, plot_png, plot_svg
-from podsim.results.comparison import ComparedRow, Comparison
+from podsim.answers.comparison import ComparedRow, Comparison
 
 
 def many(count: int, classes: int) -> Comparison:

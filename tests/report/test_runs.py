@@ -12,7 +12,7 @@ from podsim.report.columns import duration
 from podsim.report.plot_runs import goodput_image
 from podsim.report.run_tables import checkpoint_report, goodput_report
 from podsim.report.screen import report_text
-from podsim.results.runs import Goodput, Quantiles
+from podsim.answers.runs import Goodput, Quantiles
 
 LIMIT = {"tp": "2", "micro_batch": "2"}
 

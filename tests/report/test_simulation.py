@@ -27,7 +27,7 @@ from podsim.report.simulation import (
     use_over_time,
     utilisation,
 )
-from podsim.results.simulated import LinkUse
+from podsim.answers.simulated import LinkUse
 from podsim.timeline import plot_links
 from podsim.timeline.link_plots import links_figure, links_image
 

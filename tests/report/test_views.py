@@ -15,7 +15,7 @@ import podsim
 from podsim.cli import app
 from podsim.errors import PodsimError
 from podsim.report.views import VIEWS
-from podsim.results.shown import Shown
+from podsim.answers.shown import Shown
 
 NODE = "dgx-a100-80gb"
 PAIR = {"common": {"model": "gpt2", "on": NODE}, "grid": {"tp": [1, 2]}}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podsim.errors import TableError
-from podsim.results.benchmarked import ServerBenchmark
+from podsim.answers.benchmarked import ServerBenchmark
 from podsim.serving.benchmark_files import is_benchmark, read_benchmarks, read_requests
 
 VLLM: dict[str, Any] = {

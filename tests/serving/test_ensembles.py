@@ -9,7 +9,7 @@ import pytest
 
 import podsim
 from podsim.errors import NoFitError, PodsimError
-from podsim.results.scenario_run import EnsembleRun
+from podsim.answers.scenario_run import EnsembleRun
 from podsim.serving.batch_queue import BatchServer, poisson_gaps, simulate_queue
 from podsim.serving.ensembles import Step, run_ensemble
 

@@ -7,7 +7,7 @@ import pytest
 import podsim
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.mig.measured_slices import mig_rows
-from podsim.results.scenario_run import ScenarioRun
+from podsim.answers.scenario_run import ScenarioRun
 
 _PLACES = {"A100-40GB": "a100-40gb", "A100-80GB": "a100-80gb", "8x A100-80GB": "8xa100-80gb"}
 _MODELS = {"resnet50": "resnet-50", "bert-99": "bert-large"}

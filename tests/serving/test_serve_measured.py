@@ -11,7 +11,7 @@ import pytest
 import podsim
 from podsim.errors import PodsimError
 from podsim.options.serving_options import ServeOptions
-from podsim.results.compared_server import ComparedServer
+from podsim.answers.compared_server import ComparedServer
 from podsim.verbs.serve_load import serve_load
 
 RUN: dict[str, Any] = {

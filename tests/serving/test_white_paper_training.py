@@ -6,7 +6,7 @@ import pytest
 
 import podsim
 from podsim.errors import CatalogError
-from podsim.results.served import Figure, FigureList
+from podsim.answers.served import Figure, FigureList
 from podsim.serving.white_paper import FIGURES
 
 

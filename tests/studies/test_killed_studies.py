@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import podsim
-from podsim.results.study import StudyResult, StudyRow
+from podsim.answers.study import StudyResult, StudyRow
 
 STUDY: dict[str, Any] = {
     "common": {"model": "gpt2", "tokens": "10G"},

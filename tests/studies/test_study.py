@@ -16,7 +16,7 @@ from podsim.cli import app
 from podsim.errors import PodsimError
 from podsim.report.plot_study import front, study_charts
 from podsim.report.study_files import write_parquet, write_workbook
-from podsim.results.study import StudyRow
+from podsim.answers.study import StudyRow
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "study.md"
 NODE = "dgx-a100-80gb"

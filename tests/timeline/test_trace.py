@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_timelines import pipeline
 
 from podsim.errors import TimelineError
-from podsim.results.timeline import Counter, Lane, Timeline
+from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.timeline import read_timeline, write_timeline
 from podsim.timeline.protobuf import varint
 from podsim.timeline.trace_rows import label, read_label, rows_of

@@ -13,7 +13,7 @@ from podsim.errors import TimelineError
 from podsim.lab.training.metrics_log import MetricsLog
 from podsim.lab.training.setup import training_run
 from podsim.options.measure_options import TrainOptions
-from podsim.results.trained import MeasuredTraining, TrainedStep
+from podsim.answers.trained import MeasuredTraining, TrainedStep
 from podsim.timeline.trained_timeline import trained_timeline
 
 SPANS = (

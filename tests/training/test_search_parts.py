@@ -10,7 +10,7 @@ import pytest
 
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.results.prediction import PARTS
+from podsim.answers.prediction import PARTS
 from podsim.training.contenders import Contenders, least_layout_seconds
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES

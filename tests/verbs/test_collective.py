@@ -19,8 +19,8 @@ from podsim.network.collectives.lookup import ON_TORI
 from podsim.network.collectives.msccl import to_msccl
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.report.collectives import nccl_tests_text
-from podsim.results.comparison import Comparison
-from podsim.results.sweep import Sweep
+from podsim.answers.comparison import Comparison
+from podsim.answers.sweep import Sweep
 from podsim.verbs.collective_against import json_as_log
 
 Run = Callable[..., Result]

@@ -8,7 +8,7 @@ import pytest
 
 import podsim
 from podsim.errors import PodsimError
-from podsim.results.number_formats import FormatCode, FormatSheet, FormatTable, FormatTrade
+from podsim.answers.number_formats import FormatCode, FormatSheet, FormatTable, FormatTrade
 
 
 def codes(name: str, numbers: str) -> tuple[FormatCode, ...]:

@@ -12,8 +12,8 @@ from click.testing import Result
 from podsim.accuracy.nccl_tests import gpu_name
 from podsim.errors import LabError, TableError
 from podsim.lab.record import write_run
-from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
-from podsim.results.trained import MeasuredDdp, MeasuredTraining, TrainedStep
+from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
+from podsim.answers.trained import MeasuredDdp, MeasuredTraining, TrainedStep
 from podsim.verbs.calibrate import calibrate
 from podsim.verbs.collective import collective
 from podsim.verbs.measured_rows import read_measured

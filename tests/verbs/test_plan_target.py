@@ -9,8 +9,8 @@ import pytest
 import podsim
 from podsim.errors import PodsimError
 from podsim.learning.benchmarks import convergence_law, find_benchmark
-from podsim.results.minutes import TargetPlan
-from podsim.results.prediction import PlanResult
+from podsim.answers.minutes import TargetPlan
+from podsim.answers.prediction import PlanResult
 from podsim.verbs.plan import plan_or_target
 
 

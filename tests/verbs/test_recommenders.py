@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from podsim.cli import app
 from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.networks import networks
-from podsim.results.graphs import GraphCost, TablePlacement
+from podsim.answers.graphs import GraphCost, TablePlacement
 from podsim.verbs.graph import graph
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from podsim.errors import ScheduleError
-from podsim.results.scheduled import ScheduleComparison, ScheduleSheet
+from podsim.answers.scheduled import ScheduleComparison, ScheduleSheet
 from podsim.schedules import SCHEDULES, build, to_csv
 from podsim.verbs.schedule import schedule, torch_csv
 

@@ -9,7 +9,7 @@ import pytest
 
 import podsim
 from podsim.errors import PodsimError
-from podsim.results.served_load import ServedLoad
+from podsim.answers.served_load import ServedLoad
 
 
 def _served(**options: Any) -> ServedLoad:

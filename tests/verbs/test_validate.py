@@ -13,7 +13,7 @@ from podsim.accuracy.bars import BARS, Bar, verdicts
 from podsim.accuracy.tables import TABLES, load
 from podsim.errors import PodsimError, TableError
 from podsim.report import accuracy_page
-from podsim.results.comparison import ComparedRow, Comparison
+from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.verbs.validate import UNKNOWN, Validation, compare_rows, validate
 
 ROOT = Path(__file__).resolve().parents[2]

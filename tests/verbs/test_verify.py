@@ -16,8 +16,8 @@ from podsim.errors import PodsimError, StorageError
 from podsim.lab.record import write_run
 from podsim.report.browser import print_pdf
 from podsim.report.pages import acceptance_page
-from podsim.results.acceptance import Acceptance
-from podsim.results.lab import MeasuredCollective, MeasuredCollectives
+from podsim.answers.acceptance import Acceptance
+from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
 from podsim.verbs.verify import verify_machine
 
 Run = Callable[..., Result]

@@ -13,7 +13,7 @@ from click.testing import Result
 
 from podsim.hardware.cluster import load_cluster
 from podsim.network.nccl import Members, collective_seconds
-from podsim.results.exchanged import ExchangeRun, Tradeoff
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.verbs.predict import predict
 from podsim.verbs.workers import workers
 
