@@ -1,0 +1,1 @@
+"""Questions about a machine: its parts, its fabric, its storage, its power."""

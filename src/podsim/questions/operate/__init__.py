@@ -1,0 +1,1 @@
+"""Questions about a real machine: measured, compared, watched."""

@@ -1,0 +1,1 @@
+"""Questions about serving a trained model."""

@@ -1,0 +1,1 @@
+"""Questions about a training run: its plan, its step, its weeks."""
