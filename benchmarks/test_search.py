@@ -11,7 +11,7 @@ from podsim.hardware.cluster import load_cluster
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.training.search import search
-from podsim.verbs.predict import describe
+from podsim.questions.train.predict import describe
 from podsim.workload.catalog import load_model
 
 MODEL = load_model("gpt3-175b")

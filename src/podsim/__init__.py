@@ -26,75 +26,75 @@ if TYPE_CHECKING:
     from podsim.answers.study import StudyResult as StudyResult
     from podsim.answers.study import StudyRow as StudyRow
     from podsim.training.plan import Plan as Plan
-    from podsim.verbs.calibrate import calibrate as calibrate
-    from podsim.verbs.capture import capture as capture
-    from podsim.verbs.chakra import chakra as chakra
-    from podsim.verbs.checkpoint import checkpoint as checkpoint
-    from podsim.verbs.collective import collective as collective
-    from podsim.verbs.compare import compare as compare
-    from podsim.verbs.diagnose import diagnose as diagnose
-    from podsim.verbs.emulate import emulate as emulate
-    from podsim.verbs.exporter import exporter as exporter
-    from podsim.verbs.fabric import fabric as fabric
-    from podsim.verbs.fewest import fewest_gpus as fewest_gpus
-    from podsim.verbs.figure import figure as figure
-    from podsim.verbs.flows import flows as flows
-    from podsim.verbs.format import format as format
-    from podsim.verbs.goodput import goodput as goodput
-    from podsim.verbs.graph import graph as graph
-    from podsim.verbs.jobs import jobs as jobs
-    from podsim.verbs.kernel import kernel as kernel
-    from podsim.verbs.large_batch import scale_batch as scale_batch
-    from podsim.verbs.launch import launch as launch
-    from podsim.verbs.measure import measure_collective as measure_collective
-    from podsim.verbs.measure_checkpoint import measure_checkpoint as measure_checkpoint
-    from podsim.verbs.measure_ddp import measure_ddp as measure_ddp
-    from podsim.verbs.measure_host import measure_host as measure_host
-    from podsim.verbs.measure_loader import measure_loader as measure_loader
-    from podsim.verbs.measure_ranks import measure_ranks as measure_ranks
-    from podsim.verbs.measure_serving import measure_serving as measure_serving
-    from podsim.verbs.measure_tables import measure_tables as measure_tables
-    from podsim.verbs.mig import mig_check as mig_check
-    from podsim.verbs.mig import mig_law as mig_law
-    from podsim.verbs.mig import mig_layouts as mig_layouts
-    from podsim.verbs.mig import mig_show as mig_show
-    from podsim.verbs.mig import mig_state as mig_state
-    from podsim.verbs.mig_plan import mig_plan as mig_plan
-    from podsim.verbs.mlperf import mlperf as mlperf
-    from podsim.verbs.plan import plan as plan
-    from podsim.verbs.plan import replay as replay
-    from podsim.verbs.power import cost as cost
-    from podsim.verbs.power import power as power
-    from podsim.verbs.predict import predict as predict
-    from podsim.verbs.prune import prune as prune
-    from podsim.verbs.queue import pack as pack
-    from podsim.verbs.queue import queue as queue
-    from podsim.verbs.scale_best import scale_best as scale_best
-    from podsim.verbs.scale_fit import scale_fit as scale_fit
-    from podsim.verbs.scale_ladder import scale_ladder as scale_ladder
-    from podsim.verbs.scale_loss import scale_laws as scale_laws
-    from podsim.verbs.scale_loss import scale_loss as scale_loss
-    from podsim.verbs.schedule import schedule as schedule
-    from podsim.verbs.serve import serve as serve
-    from podsim.verbs.shard import shard as shard
-    from podsim.verbs.show import clusters as clusters
-    from podsim.verbs.show import models as models
-    from podsim.verbs.show import show as show
-    from podsim.verbs.simulate import simulate as simulate
-    from podsim.verbs.storage import storage_fail as storage_fail
-    from podsim.verbs.storage import storage_fio as storage_fio
-    from podsim.verbs.storage import storage_mdtest as storage_mdtest
-    from podsim.verbs.storage import storage_show as storage_show
-    from podsim.verbs.storage_input import storage_input as storage_input
-    from podsim.verbs.storage_size import storage_size as storage_size
-    from podsim.verbs.storage_validate import storage_validate as storage_validate
-    from podsim.verbs.study import study as study
-    from podsim.verbs.train import train as train
-    from podsim.verbs.train_precisions import train_precisions as train_precisions
-    from podsim.verbs.validate import validate as validate
-    from podsim.verbs.verify import verify_machine as verify_machine
-    from podsim.verbs.why import why as why
-    from podsim.verbs.workers import workers as workers
+    from podsim.questions.operate.calibrate import calibrate as calibrate
+    from podsim.questions.train.capture import capture as capture
+    from podsim.questions.train.chakra import chakra as chakra
+    from podsim.questions.train.checkpoint import checkpoint as checkpoint
+    from podsim.questions.machine.collective import collective as collective
+    from podsim.questions.operate.compare import compare as compare
+    from podsim.questions.operate.diagnose import diagnose as diagnose
+    from podsim.questions.operate.emulate import emulate as emulate
+    from podsim.questions.operate.exporter import exporter as exporter
+    from podsim.questions.machine.fabric import fabric as fabric
+    from podsim.questions.train.fewest import fewest_gpus as fewest_gpus
+    from podsim.questions.learn.figure import figure as figure
+    from podsim.questions.machine.flows import flows as flows
+    from podsim.questions.learn.format import format as format
+    from podsim.questions.train.goodput import goodput as goodput
+    from podsim.questions.train.graph import graph as graph
+    from podsim.questions.train.jobs import jobs as jobs
+    from podsim.questions.machine.kernel import kernel as kernel
+    from podsim.questions.learn.large_batch import scale_batch as scale_batch
+    from podsim.questions.train.launch import launch as launch
+    from podsim.questions.operate.measure import measure_collective as measure_collective
+    from podsim.questions.operate.measure_checkpoint import measure_checkpoint as measure_checkpoint
+    from podsim.questions.operate.measure_ddp import measure_ddp as measure_ddp
+    from podsim.questions.operate.measure_host import measure_host as measure_host
+    from podsim.questions.operate.measure_loader import measure_loader as measure_loader
+    from podsim.questions.operate.measure_ranks import measure_ranks as measure_ranks
+    from podsim.questions.operate.measure_serving import measure_serving as measure_serving
+    from podsim.questions.operate.measure_tables import measure_tables as measure_tables
+    from podsim.questions.machine.mig import mig_check as mig_check
+    from podsim.questions.machine.mig import mig_law as mig_law
+    from podsim.questions.machine.mig import mig_layouts as mig_layouts
+    from podsim.questions.machine.mig import mig_show as mig_show
+    from podsim.questions.machine.mig import mig_state as mig_state
+    from podsim.questions.machine.mig_plan import mig_plan as mig_plan
+    from podsim.questions.learn.mlperf import mlperf as mlperf
+    from podsim.questions.train.plan import plan as plan
+    from podsim.questions.train.plan import replay as replay
+    from podsim.questions.machine.power import cost as cost
+    from podsim.questions.machine.power import power as power
+    from podsim.questions.train.predict import predict as predict
+    from podsim.questions.learn.prune import prune as prune
+    from podsim.questions.operate.queue import pack as pack
+    from podsim.questions.operate.queue import queue as queue
+    from podsim.questions.learn.scale_best import scale_best as scale_best
+    from podsim.questions.learn.scale_fit import scale_fit as scale_fit
+    from podsim.questions.learn.scale_ladder import scale_ladder as scale_ladder
+    from podsim.questions.learn.scale_loss import scale_laws as scale_laws
+    from podsim.questions.learn.scale_loss import scale_loss as scale_loss
+    from podsim.questions.train.schedule import schedule as schedule
+    from podsim.questions.serve.serve import serve as serve
+    from podsim.questions.train.shard import shard as shard
+    from podsim.questions.machine.show import clusters as clusters
+    from podsim.questions.machine.show import models as models
+    from podsim.questions.machine.show import show as show
+    from podsim.questions.train.simulate import simulate as simulate
+    from podsim.questions.machine.storage import storage_fail as storage_fail
+    from podsim.questions.machine.storage import storage_fio as storage_fio
+    from podsim.questions.machine.storage import storage_mdtest as storage_mdtest
+    from podsim.questions.machine.storage import storage_show as storage_show
+    from podsim.questions.machine.storage_input import storage_input as storage_input
+    from podsim.questions.machine.storage_size import storage_size as storage_size
+    from podsim.questions.machine.storage_validate import storage_validate as storage_validate
+    from podsim.questions.train.study import study as study
+    from podsim.questions.learn.train import train as train
+    from podsim.questions.learn.train_precisions import train_precisions as train_precisions
+    from podsim.questions.operate.validate import validate as validate
+    from podsim.questions.operate.verify import verify_machine as verify_machine
+    from podsim.questions.operate.why import why as why
+    from podsim.questions.train.workers import workers as workers
     from podsim.workload.catalog import load_model as load_model
     from podsim.workload.model import Model as Model
 
@@ -115,78 +115,78 @@ _PUBLIC = {
     "JobChain": "answers.job_chain",
     "StudyResult": "answers.study",
     "StudyRow": "answers.study",
-    "calibrate": "verbs.calibrate",
-    "capture": "verbs.capture",
-    "chakra": "verbs.chakra",
-    "clusters": "verbs.show",
-    "collective": "verbs.collective",
-    "cost": "verbs.power",
-    "compare": "verbs.compare",
-    "diagnose": "verbs.diagnose",
-    "emulate": "verbs.emulate",
-    "exporter": "verbs.exporter",
-    "fabric": "verbs.fabric",
-    "figure": "verbs.figure",
-    "flows": "verbs.flows",
-    "fewest_gpus": "verbs.fewest",
-    "format": "verbs.format",
-    "graph": "verbs.graph",
-    "checkpoint": "verbs.checkpoint",
-    "goodput": "verbs.goodput",
-    "scale_best": "verbs.scale_best",
-    "scale_fit": "verbs.scale_fit",
-    "scale_ladder": "verbs.scale_ladder",
-    "scale_laws": "verbs.scale_loss",
-    "scale_loss": "verbs.scale_loss",
-    "kernel": "verbs.kernel",
-    "launch": "verbs.launch",
+    "calibrate": "questions.operate.calibrate",
+    "capture": "questions.train.capture",
+    "chakra": "questions.train.chakra",
+    "clusters": "questions.machine.show",
+    "collective": "questions.machine.collective",
+    "cost": "questions.machine.power",
+    "compare": "questions.operate.compare",
+    "diagnose": "questions.operate.diagnose",
+    "emulate": "questions.operate.emulate",
+    "exporter": "questions.operate.exporter",
+    "fabric": "questions.machine.fabric",
+    "figure": "questions.learn.figure",
+    "flows": "questions.machine.flows",
+    "fewest_gpus": "questions.train.fewest",
+    "format": "questions.learn.format",
+    "graph": "questions.train.graph",
+    "checkpoint": "questions.train.checkpoint",
+    "goodput": "questions.train.goodput",
+    "scale_best": "questions.learn.scale_best",
+    "scale_fit": "questions.learn.scale_fit",
+    "scale_ladder": "questions.learn.scale_ladder",
+    "scale_laws": "questions.learn.scale_loss",
+    "scale_loss": "questions.learn.scale_loss",
+    "kernel": "questions.machine.kernel",
+    "launch": "questions.train.launch",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",
-    "mig_check": "verbs.mig",
-    "mig_law": "verbs.mig",
-    "mig_layouts": "verbs.mig",
-    "mig_plan": "verbs.mig_plan",
-    "mig_show": "verbs.mig",
-    "mig_state": "verbs.mig",
-    "measure_checkpoint": "verbs.measure_checkpoint",
-    "measure_collective": "verbs.measure",
-    "measure_loader": "verbs.measure_loader",
-    "measure_serving": "verbs.measure_serving",
-    "measure_ddp": "verbs.measure_ddp",
-    "measure_ranks": "verbs.measure_ranks",
-    "measure_host": "verbs.measure_host",
-    "measure_tables": "verbs.measure_tables",
-    "models": "verbs.show",
-    "pack": "verbs.queue",
-    "mlperf": "verbs.mlperf",
-    "plan": "verbs.plan",
-    "power": "verbs.power",
-    "predict": "verbs.predict",
-    "prune": "verbs.prune",
-    "queue": "verbs.queue",
-    "replay": "verbs.plan",
-    "scale_batch": "verbs.large_batch",
-    "schedule": "verbs.schedule",
-    "serve": "verbs.serve",
-    "shard": "verbs.shard",
-    "show": "verbs.show",
-    "simulate": "verbs.simulate",
-    "storage_fail": "verbs.storage",
-    "storage_fio": "verbs.storage",
-    "storage_input": "verbs.storage_input",
-    "storage_mdtest": "verbs.storage",
-    "storage_show": "verbs.storage",
-    "storage_size": "verbs.storage_size",
-    "storage_validate": "verbs.storage_validate",
-    "jobs": "verbs.jobs",
-    "study": "verbs.study",
-    "train": "verbs.train",
-    "train_precisions": "verbs.train_precisions",
-    "validate": "verbs.validate",
-    "verify_machine": "verbs.verify",
-    "why": "verbs.why",
-    "workers": "verbs.workers",
+    "mig_check": "questions.machine.mig",
+    "mig_law": "questions.machine.mig",
+    "mig_layouts": "questions.machine.mig",
+    "mig_plan": "questions.machine.mig_plan",
+    "mig_show": "questions.machine.mig",
+    "mig_state": "questions.machine.mig",
+    "measure_checkpoint": "questions.operate.measure_checkpoint",
+    "measure_collective": "questions.operate.measure",
+    "measure_loader": "questions.operate.measure_loader",
+    "measure_serving": "questions.operate.measure_serving",
+    "measure_ddp": "questions.operate.measure_ddp",
+    "measure_ranks": "questions.operate.measure_ranks",
+    "measure_host": "questions.operate.measure_host",
+    "measure_tables": "questions.operate.measure_tables",
+    "models": "questions.machine.show",
+    "pack": "questions.operate.queue",
+    "mlperf": "questions.learn.mlperf",
+    "plan": "questions.train.plan",
+    "power": "questions.machine.power",
+    "predict": "questions.train.predict",
+    "prune": "questions.learn.prune",
+    "queue": "questions.operate.queue",
+    "replay": "questions.train.plan",
+    "scale_batch": "questions.learn.large_batch",
+    "schedule": "questions.train.schedule",
+    "serve": "questions.serve.serve",
+    "shard": "questions.train.shard",
+    "show": "questions.machine.show",
+    "simulate": "questions.train.simulate",
+    "storage_fail": "questions.machine.storage",
+    "storage_fio": "questions.machine.storage",
+    "storage_input": "questions.machine.storage_input",
+    "storage_mdtest": "questions.machine.storage",
+    "storage_show": "questions.machine.storage",
+    "storage_size": "questions.machine.storage_size",
+    "storage_validate": "questions.machine.storage_validate",
+    "jobs": "questions.train.jobs",
+    "study": "questions.train.study",
+    "train": "questions.learn.train",
+    "train_precisions": "questions.learn.train_precisions",
+    "validate": "questions.operate.validate",
+    "verify_machine": "questions.operate.verify",
+    "why": "questions.operate.why",
+    "workers": "questions.train.workers",
 }
 
 __all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604 - names from the table above

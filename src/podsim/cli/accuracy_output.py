@@ -14,7 +14,7 @@ from podsim.report.calibration_tables import calibration_report, sensitivity_rep
 from podsim.report.comparisons import render
 from podsim.report.pages import accuracy_page, page
 from podsim.report.screen import report_text
-from podsim.verbs.validate import UNKNOWN, validate
+from podsim.questions.operate.validate import UNKNOWN, validate
 from podsim.whole_files import write_whole
 
 _WIDTH = 140

@@ -8,7 +8,7 @@ from typing import Any
 
 from podsim.cli import app
 from podsim.lab.emulated_links import emulated_cluster, warnings_of
-from podsim.verbs.emulate import emulate
+from podsim.questions.operate.emulate import emulate
 
 
 def emulated_status(options: Mapping[str, Any], output: object) -> int:

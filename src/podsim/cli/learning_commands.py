@@ -110,7 +110,7 @@ LEARNING: Mapping[str, Row] = MappingProxyType({
     "train": Row(
         help="Train a small network for real under a plan. Exit status 1: it diverged.",
         options="measure_options:TrainOptions",
-        verb="verbs.train_precisions:train_all",
+        verb="questions.learn.train_precisions:train_all",
         output="output_options:TrainOutput",
         check="cli.train_output:check_train",
         show="cli.train_output:show_trained",

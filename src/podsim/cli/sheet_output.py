@@ -11,8 +11,8 @@ from podsim.options.output_options import ShowOutput
 from podsim.report.fabric_text import fabric_text
 from podsim.report.screen import Paragraph, Report
 from podsim.report.sheets import sheet_report
-from podsim.verbs.fabric import draw_file, fabric
-from podsim.verbs.show import show
+from podsim.questions.machine.fabric import draw_file, fabric
+from podsim.questions.machine.show import show
 
 
 def check_sheet(output: ShowOutput, options: Mapping[str, Any]) -> None:

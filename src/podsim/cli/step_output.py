@@ -28,7 +28,7 @@ from podsim.timeline.kineto import read_kineto
 from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.link_plots import plot_links
 from podsim.timeline.timelines import write_timeline
-from podsim.verbs.schedule import torch_csv
+from podsim.questions.train.schedule import torch_csv
 from podsim.whole_files import write_whole
 
 

@@ -17,7 +17,7 @@ from podsim.answers.trained import MeasuredTraining
 from podsim.answers.trained_precisions import TrainedPrecisions
 from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
 from podsim.timeline.trained_timeline import trained_timeline
-from podsim.verbs.train import read_trained
+from podsim.questions.learn.train import read_trained
 from podsim.whole_files import write_whole
 
 

@@ -24,7 +24,7 @@ from podsim.answers.number_formats import (
     FormatTable,
     FormatTrade,
 )
-from podsim.verbs.format_trade import format_trade
+from podsim.questions.learn.format_trade import format_trade
 
 _MULTIPLIED = {
     "e4m3": "fp8", "e5m2": "fp8", "mxfp8": "mxfp8", "mxfp8_e5m2": "mxfp8", "mxfp6": "mxfp8", "mxfp6_e3m2": "mxfp8",

@@ -9,7 +9,7 @@ from podsim.learning.number_format_recipes import RECIPES, read_recipe
 from podsim.options.format_options import FormatOptions
 from podsim.answers.number_formats import FormatAccuracy, FormatTrade, FormatTradeRow
 from podsim.training.job_inputs import read_inputs
-from podsim.verbs.plan import plan
+from podsim.questions.train.plan import plan
 
 _PHASES = ("training", "retrained", "inference")
 

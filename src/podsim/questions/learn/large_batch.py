@@ -18,7 +18,7 @@ from podsim.learning.batch_rules import RULE_OF, noisy_rate, scaled_rate
 from podsim.options.batch_options import BatchOptions
 from podsim.options.question import question
 from podsim.answers.batch_sizes import BatchAdvice, BatchRow, PublishedAccuracy
-from podsim.verbs.train import read_trained
+from podsim.questions.learn.train import read_trained
 
 _MOST = 1 << 20
 _MOST_BATCHES = 64

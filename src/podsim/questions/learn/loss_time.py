@@ -12,8 +12,8 @@ from podsim.learning.staleness import LossCurve, curve_of, own_curve, staleness_
 from podsim.options.step_options import WorkersOptions
 from podsim.answers.exchanged import ExchangeRun, LossTime
 from podsim.units import format_quantity
-from podsim.verbs.scale_loss import network_size
-from podsim.verbs.train import read_trained
+from podsim.questions.learn.scale_loss import network_size
+from podsim.questions.learn.train import read_trained
 
 _IN_STEP = ("bsp", "ps")
 

@@ -24,9 +24,9 @@ from podsim.answers.prediction import Prediction
 from podsim.answers.scaling_answers import DaysPoint, ScaleBest, SizePoint
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan, precision_of
-from podsim.verbs.plan import plan
-from podsim.verbs.scale_loss import network_size, range_notes, read_count, repetition_notes
-from podsim.verbs.whole_run import DAY, RunLength, read_days, with_expense, with_run
+from podsim.questions.train.plan import plan
+from podsim.questions.learn.scale_loss import network_size, range_notes, read_count, repetition_notes
+from podsim.questions.train.whole_run import DAY, RunLength, read_days, with_expense, with_run
 from podsim.workload.generated_shape import Shape, catalog_shapes, shape_near
 
 _UTILISATION = 0.5

@@ -20,7 +20,7 @@ from podsim.options.question import question
 from podsim.options.scale_options import ScaleLadderOptions
 from podsim.answers.scaling_answers import LadderRun, ScaleLadder
 from podsim.answers.trained import MeasuredTraining
-from podsim.verbs.train import read_trained, train
+from podsim.questions.learn.train import read_trained, train
 from podsim.whole_files import write_whole
 from podsim.workload.catalog import load_model
 

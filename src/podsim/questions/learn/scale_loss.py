@@ -14,7 +14,7 @@ from podsim.options.question import question
 from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions
 from podsim.answers.scaling_answers import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
 from podsim.units import format_quantity
-from podsim.verbs.scale_fit import advised, loss_points
+from podsim.questions.learn.scale_fit import advised, loss_points
 from podsim.workload.catalog import load_model, load_specification
 
 _UNTRAINED = 10.4

@@ -17,7 +17,7 @@ from podsim.options.measure_options import TrainOptions
 from podsim.options.question import question
 from podsim.answers.trained import MeasuredTraining
 from podsim.answers.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
-from podsim.verbs.train import train
+from podsim.questions.learn.train import train
 
 _MOST_RUNS = 100
 Progress = Callable[[int, int], None]

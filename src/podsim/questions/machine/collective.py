@@ -20,7 +20,7 @@ from podsim.options.machine_options import CollectiveOptions
 from podsim.options.question import question
 from podsim.answers.comparison import Comparison
 from podsim.answers.sweep import Sweep
-from podsim.verbs.fabric import given_cluster, read_server
+from podsim.questions.machine.fabric import given_cluster, read_server
 
 _IN_NETWORK = ("in-network", "in network", "sharp")
 """Names of reduction in the switches between nodes."""
@@ -85,7 +85,7 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
 
 def _against_log(options: CollectiveOptions, log: Path) -> Comparison:
     """The comparison with a log; PodsimError for options that do not go with one."""
-    from podsim.verbs.collective_against import against_log  # it brings the room of measured tables
+    from podsim.questions.machine.collective_against import against_log  # it brings the room of measured tables
 
     others = ("sizes", "topology", "simulate", "compare", "ranks")
     if unused := [name for name in others if getattr(options, name)]:

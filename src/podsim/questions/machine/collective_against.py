@@ -22,7 +22,7 @@ from podsim.network.nccl import choice
 from podsim.network.settings_text import read_log_settings
 from podsim.network.sizes import NCCL_NAMES, collective_name
 from podsim.answers.comparison import Comparison
-from podsim.verbs.fabric import given_cluster
+from podsim.questions.machine.fabric import given_cluster
 
 _MOST = 64 << 20
 

@@ -16,7 +16,7 @@ from podsim.network.flow import max_min_rates
 from podsim.options.machine_options import FlowsOptions
 from podsim.options.question import question
 from podsim.answers.sweep import RoutedFlows, RoutingRow
-from podsim.verbs.fabric import given_cluster
+from podsim.questions.machine.fabric import given_cluster
 
 _MOST_SEEDS = 10_000
 _MOST_FLOWS = 4_000_000

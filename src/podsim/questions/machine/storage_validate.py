@@ -12,8 +12,8 @@ from podsim.storage.mlperf_storage import Result, at_limit, by_utilisation, resu
 from podsim.storage.published import published_systems
 from podsim.storage.training import published_times
 from podsim.storage.workloads import load_workload
-from podsim.verbs.storage import storage_fio
-from podsim.verbs.storage_input import storage_input
+from podsim.questions.machine.storage import storage_fio
+from podsim.questions.machine.storage_input import storage_input
 
 _MARGIN = 0.05
 """utilisation above what a result must reach from which on its system was clearly not the limit"""

@@ -14,7 +14,7 @@ from podsim.accuracy.tables import load
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import CalibrateOptions
 from podsim.options.question import question
-from podsim.verbs.measured_rows import read_measured
+from podsim.questions.train.measured_rows import read_measured
 from podsim.whole_files import write_files
 
 

@@ -32,8 +32,8 @@ from podsim.answers.trained import (
     MeasuredTraining,
 )
 from podsim.serving.deployments.deployments import read_serving_plan
-from podsim.verbs.collective import collective
-from podsim.verbs.serve_measured import is_benchmark_file, serve_measured
+from podsim.questions.machine.collective import collective
+from podsim.questions.serve.serve_measured import is_benchmark_file, serve_measured
 
 
 def _with_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,9 +31,9 @@ from podsim.quoting import visible
 from podsim.answers.prediction import Prediction
 from podsim.answers.trained import ComparedTraining, MeasuredTraining
 from podsim.units import parse_quantity
-from podsim.verbs.compare import compare
-from podsim.verbs.plan import plan
-from podsim.verbs.queue import queue
+from podsim.questions.operate.compare import compare
+from podsim.questions.train.plan import plan
+from podsim.questions.operate.queue import queue
 from podsim.whole_files import write_files, write_pieces
 
 _MOST_SAMPLES = 50_000_000

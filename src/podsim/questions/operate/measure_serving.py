@@ -18,7 +18,7 @@ from podsim.options.question import question
 from podsim.answers.served_real import MeasuredServing
 from podsim.serving.load.request_streams import RequestStream, draw_requests
 from podsim.units import parse_quantity
-from podsim.verbs.load_inputs import read_rate
+from podsim.questions.serve.load_inputs import read_rate
 from podsim.workload.specification import Transformer, resolve
 
 _VOCAB = 512

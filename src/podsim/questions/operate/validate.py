@@ -23,8 +23,8 @@ from podsim.answers.comparison import Comparison, Verdict
 from podsim.answers.shown import Shown
 from podsim.serving.serving_rows import TABLE as SERVING
 from podsim.serving.serving_rows import is_serving_table, packaged_serving, read_serving
-from podsim.verbs.measured_rows import read_measured
-from podsim.verbs.serve_measured import is_benchmark_file, measured_comparisons
+from podsim.questions.train.measured_rows import read_measured
+from podsim.questions.serve.serve_measured import is_benchmark_file, measured_comparisons
 
 FAILURES = "failures"
 """The table of published times between failures."""

@@ -18,7 +18,7 @@ from podsim.options.measure_options import VerifyOptions
 from podsim.options.question import question
 from podsim.answers.acceptance import Acceptance
 from podsim.storage.fio_results import read_block
-from podsim.verbs.storage_input import storage_input
+from podsim.questions.machine.storage_input import storage_input
 
 GROUPS = ("inventory", "health", "storage", "metadata", "network", "ranks", "training")
 _GROUP_OF = {"fio": "storage", "mdtest": "metadata", "run": "network", "pairs": "ranks", "health": "health"}

@@ -24,7 +24,7 @@ from podsim.simulation.lower_links import Trouble
 from podsim.timeline.counter_files import read_counters
 from podsim.training.plan import Setting, read_plan
 from podsim.units import format_quantity
-from podsim.verbs.simulate import play_setting
+from podsim.questions.train.simulate import play_setting
 
 Floats: TypeAlias = NDArray[np.float64]
 _MOST = 3

@@ -16,14 +16,14 @@ from podsim.answers.served_load import ServedLoad
 from podsim.serving.deployments.deployments import with_serving_plan
 from podsim.serving.language_setup import is_language_engine
 from podsim.serving.white_paper import figure
-from podsim.verbs.load_inputs import is_under_load, with_lengths
-from podsim.verbs.serve_best import serve_best
-from podsim.verbs.serve_launch import with_files
-from podsim.verbs.serve_load import Progress, serve_load
-from podsim.verbs.serve_measured import serve_measured
-from podsim.verbs.serve_network import serve_network
-from podsim.verbs.serve_static import serve_static
-from podsim.verbs.serving_kind import check_language, check_network, is_network
+from podsim.questions.serve.load_inputs import is_under_load, with_lengths
+from podsim.questions.serve.serve_best import serve_best
+from podsim.questions.serve.serve_launch import with_files
+from podsim.questions.serve.serve_load import Progress, serve_load
+from podsim.questions.serve.serve_measured import serve_measured
+from podsim.questions.serve.serve_network import serve_network
+from podsim.questions.serve.serve_static import serve_static
+from podsim.questions.serve.serving_kind import check_language, check_network, is_network
 
 _OTHER_FORMATS = ("fp32", "tf32")
 """number formats that no engine of language models runs"""

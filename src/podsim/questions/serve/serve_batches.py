@@ -25,7 +25,7 @@ from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.serving_notes import serving_assumptions, serving_warnings
 from podsim.serving.triton import write_config
 from podsim.units import parse_quantity
-from podsim.verbs.serve_captured import is_graph, serve_captured
+from podsim.questions.serve.serve_captured import is_graph, serve_captured
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import CONVOLUTIONAL, ConvNet
 from podsim.workload.model import Model

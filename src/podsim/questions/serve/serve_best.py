@@ -30,7 +30,7 @@ from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS, ServingPl
 from podsim.serving.steady_load import workload_of
 from podsim.serving.trace_file import Progress
 from podsim.units import parse_quantity
-from podsim.verbs.load_inputs import read_rate
+from podsim.questions.serve.load_inputs import read_rate
 from podsim.workload.catalog import load_model
 
 _REQUESTS, _LEAST = 5000, 1500

@@ -30,7 +30,7 @@ from podsim.serving.embedding_tables import Tables, make_tables
 from podsim.serving.kernels import runs_on
 from podsim.training.shapes import element_bytes
 from podsim.units import parse_quantity
-from podsim.verbs.capture import any_batch, captured_for_any
+from podsim.questions.train.capture import any_batch, captured_for_any
 
 _ENGINE = "tensorrt"
 _RUNTIME = 5e8
