@@ -20,7 +20,7 @@ from podsim.report.screen import report_text
 from podsim.report.why_tables import why_report
 from podsim.answers.telemetry import Telemetry
 from podsim.timeline.counter_files import read_counters
-from podsim.verbs.emulate import emulate
+from podsim.questions.operate.emulate import emulate
 
 PLAN = {"model": "gpt-1.7b", "on": "dgx-a100:2", "tp": 4, "pp": 1, "batch": 32}
 

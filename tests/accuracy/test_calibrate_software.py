@@ -6,7 +6,7 @@ import pytest
 
 from podsim.accuracy.calibrate_software import CONSTANTS, SYSTEM_CONSTANTS
 from podsim.training.software import load_software, software_entries, software_names
-from podsim.verbs.calibrate import calibrate
+from podsim.questions.operate.calibrate import calibrate
 
 TRANSFORMERS = (
     "megatron-2021",

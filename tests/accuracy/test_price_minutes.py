@@ -12,7 +12,7 @@ import pytest
 from podsim.accuracy.price_minutes import price_minutes
 from podsim.accuracy.tables import load, measurement
 from podsim.learning.benchmarks import convergence_law, convergence_rows, find_benchmark
-from podsim.verbs.validate import validate
+from podsim.questions.operate.validate import validate
 
 
 @pytest.mark.parametrize(("table", "bar"), [("minutes-hopper", 0.20), ("minutes-own-samples", 0.12)])

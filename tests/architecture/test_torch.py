@@ -26,7 +26,7 @@ def test_importing_them_does_not_load_torch() -> None:
     names = [
         "podsim.graphs.capturing",
         *(
-            f"podsim.verbs.{name}"
+            f"podsim.questions.{name}"
             for name in (
                 "capture",
                 "compare",

@@ -17,7 +17,7 @@ from podsim.bugs import bug_report
 from podsim.cli import main
 from podsim.errors import PodsimError
 from podsim.lab.processes import fork
-from podsim.verbs.study import study
+from podsim.questions.train.study import study
 from podsim.web.answering import answer
 from podsim.web.worker_jobs import Job
 
@@ -39,7 +39,7 @@ def _ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
 
 
 def test_a_bug_of_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("podsim.verbs.show.models", _broken)
+    monkeypatch.setattr("podsim.questions.machine.show.models", _broken)
     assert _ended(monkeypatch, "models") == 70
     printed = capsys.readouterr()
     assert SAID.fullmatch(printed.err)
@@ -55,7 +55,7 @@ def test_too_little_memory_is_no_bug(
     def greedy() -> None:
         raise MemoryError
 
-    monkeypatch.setattr("podsim.verbs.show.models", greedy)
+    monkeypatch.setattr("podsim.questions.machine.show.models", greedy)
     assert _ended(monkeypatch, "models") == 2
     assert "more memory than there is" in capsys.readouterr().err
 
@@ -68,13 +68,13 @@ def test_a_bug_of_a_thread(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         return ()
 
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr("podsim.verbs.show.models", threaded)
+    monkeypatch.setattr("podsim.questions.machine.show.models", threaded)
     _ended(monkeypatch, "models")
     assert SAID.search(capsys.readouterr().err)
 
 
 def test_a_bug_of_one_design_of_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podsim.verbs.study_rows.predict", _broken)
+    monkeypatch.setattr("podsim.questions.train.study_rows.predict", _broken)
     asked = {
         "question": "predict",
         "common": {"model": "gpt2", "on": "dgx-a100:1"},

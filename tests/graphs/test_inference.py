@@ -23,7 +23,7 @@ from podsim.graphs.loading import loading_seconds
 from podsim.graphs.networks import load_network
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
-from podsim.verbs.graph import graph
+from podsim.questions.train.graph import graph
 
 ROW = {
     "model": "LanguageModeling/BERT/triton/large", "framework": "PyTorch", "task": "infer", "gpu": "A30-24GB",

@@ -16,8 +16,8 @@ from podsim.training.memory import usable_bytes
 from podsim.training.search import SearchResult, search
 from podsim.training.search_space import read_limits
 from podsim.training.software import load_software
-from podsim.verbs.plan import read_case
-from podsim.verbs.plan_trade import Case, Progress
+from podsim.questions.train.plan import read_case
+from podsim.questions.train.plan_trade import Case, Progress
 
 Column: TypeAlias = Shaped[NDArray[np.float64], "plan"]
 

@@ -17,7 +17,7 @@ from podsim.timeline.gantt_page import gantt_data
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.timelines import write_timeline
-from podsim.verbs.simulate import simulate
+from podsim.questions.train.simulate import simulate
 
 _MOST_SPANS = 400_000
 """spans that a browser draws fluently"""

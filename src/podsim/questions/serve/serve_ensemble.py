@@ -19,9 +19,9 @@ from podsim.serving.scenarios import Ask, queue_server
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.triton_ensemble import write_ensemble
 from podsim.units import format_quantity
-from podsim.verbs.load_inputs import read_rate
-from podsim.verbs.serve_batches import read_limit
-from podsim.verbs.serve_scenario import batches_of, read_percentile
+from podsim.questions.serve.load_inputs import read_rate
+from podsim.questions.serve.serve_batches import read_limit
+from podsim.questions.serve.serve_scenario import batches_of, read_percentile
 
 _REQUESTS = 6000
 _STEPS = 9

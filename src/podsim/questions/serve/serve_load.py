@@ -29,7 +29,7 @@ from podsim.serving.load.load_statistics import (
 )
 from podsim.serving.load.replica_pool import SCHEDULERS
 from podsim.serving.load.request_table import RequestTable
-from podsim.verbs.load_inputs import LoadInputs, fitted_pool, read_load, requests_of
+from podsim.questions.serve.load_inputs import LoadInputs, fitted_pool, read_load, requests_of
 
 _POINTS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 """shares of the saturated rate at which the curve is drawn"""

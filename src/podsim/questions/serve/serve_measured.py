@@ -17,10 +17,10 @@ from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.answers.served_load import ServedLoad
 from podsim.serving.benchmark_files import is_benchmark, read_benchmarks
 from podsim.serving.serving_plan import WEIGHT_FORMATS
-from podsim.verbs.serve_load import serve_load
-from podsim.verbs.serve_scenario import serve_scenario
-from podsim.verbs.serve_static import serve_static
-from podsim.verbs.serving_kind import is_network
+from podsim.questions.serve.serve_load import serve_load
+from podsim.questions.serve.serve_scenario import serve_scenario
+from podsim.questions.serve.serve_static import serve_static
+from podsim.questions.serve.serving_kind import is_network
 
 _REQUESTS = (500, 5000)
 """the fewest and the most requests of a simulation"""

@@ -7,10 +7,10 @@ from podsim.options.question import wrong_choices
 from podsim.options.serving_options import ServeOptions
 from podsim.answers.scenario_run import EnsembleRun, ScenarioRun, StreamRun
 from podsim.answers.served import Served
-from podsim.verbs.serve_batches import serve_batches
-from podsim.verbs.serve_ensemble import serve_ensemble
-from podsim.verbs.serve_scenario import serve_scenario
-from podsim.verbs.serve_streams import serve_streams
+from podsim.questions.serve.serve_batches import serve_batches
+from podsim.questions.serve.serve_ensemble import serve_ensemble
+from podsim.questions.serve.serve_scenario import serve_scenario
+from podsim.questions.serve.serve_streams import serve_streams
 
 _STREAMS = ("context", "tracker")
 """options that only streams read"""

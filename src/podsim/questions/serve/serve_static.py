@@ -15,7 +15,7 @@ from podsim.serving.replica_memory import sequence_bytes, token_bytes, usable_by
 from podsim.serving.static_batches import StaticRequest, largest_batch, static_row
 from podsim.serving.step_laws import Passes, make_passes
 from podsim.serving.triton import write_config
-from podsim.verbs.serve_batches import read_batches, read_limit
+from podsim.questions.serve.serve_batches import read_batches, read_limit
 
 
 def serve_static(options: ServeOptions) -> Served:

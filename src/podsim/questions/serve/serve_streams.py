@@ -21,9 +21,9 @@ from podsim.serving.scenarios import Ask, queue_server
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.streams import Streams, carried_streams, run_streams, stream_points
 from podsim.units import format_quantity, parse_quantity
-from podsim.verbs.serve_batches import read_limit
-from podsim.verbs.serve_captured import graph_of_options, is_graph
-from podsim.verbs.serve_scenario import batches_of, read_delay, read_percentile
+from podsim.questions.serve.serve_batches import read_limit
+from podsim.questions.serve.serve_captured import graph_of_options, is_graph
+from podsim.questions.serve.serve_scenario import batches_of, read_delay, read_percentile
 
 _LIMIT = {"speech": 0.3, "video": 0.1}
 """s. The limit where none is given: Riva's 300 ms, three frames of video."""

@@ -11,7 +11,7 @@ from podsim.options.scenario_options import ScenarioOptions
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.language_layers import is_language_model
 from podsim.serving.language_setup import model_keys
-from podsim.verbs.serve_captured import is_graph
+from podsim.questions.serve.serve_captured import is_graph
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import CONVOLUTIONAL
 

@@ -8,7 +8,7 @@ from podsim.options.question import question
 from podsim.answers.runs import CheckpointTime
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import Asked, checkpoint_time, read_with
-from podsim.verbs.plan import best_job
+from podsim.questions.train.plan import best_job
 
 
 @question(CheckpointOptions, fill=with_plan)

@@ -13,7 +13,7 @@ from podsim.options.question import options_of, question
 from podsim.options.study_options import FewestOptions
 from podsim.answers.study import NO_ANSWER, NO_FIT, TOO_SLOW, StudyRow
 from podsim.training.job_inputs import split_overrides
-from podsim.verbs.study_rows import options_of_settings, plan_row
+from podsim.questions.train.study_rows import options_of_settings, plan_row
 
 Test: TypeAlias = Callable[[int], bool]
 _DAY = 86400.0

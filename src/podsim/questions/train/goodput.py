@@ -46,7 +46,7 @@ from podsim.storage.long_runs import (
     read_with,
     steps_of,
 )
-from podsim.verbs.plan import best_job
+from podsim.questions.train.plan import best_job
 
 _DAY = 86400.0
 _TIMES = ("step", "interval", "mtbf", "restart", "found")

@@ -37,7 +37,7 @@ from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import default_precision, software_of
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
-from podsim.verbs.capture import any_batch, at_samples, captured
+from podsim.questions.train.capture import any_batch, at_samples, captured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

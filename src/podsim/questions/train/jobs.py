@@ -7,7 +7,7 @@ from podsim.options.study_options import JobsOptions
 from podsim.answers.job_chain import ChainedJob, JobChain
 from podsim.answers.study import StudyRow
 from podsim.studies.study_file import Point, read_study
-from podsim.verbs.study_rows import plan_row, predict_row
+from podsim.questions.train.study_rows import plan_row, predict_row
 
 
 @question(JobsOptions)

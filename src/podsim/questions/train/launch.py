@@ -20,7 +20,7 @@ from podsim.training.job_inputs import read_sequence, split_overrides
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import predict_plan
 from podsim.units import parse_quantity
-from podsim.verbs.predict import describe
+from podsim.questions.train.predict import describe
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 from podsim.workload.specification import Transformer

@@ -15,8 +15,8 @@ from podsim.answers.graphs import GraphCost
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult
 from podsim.training.job_inputs import split_overrides
-from podsim.verbs.graph import graph
-from podsim.verbs.plan import plan_or_target
+from podsim.questions.train.graph import graph
+from podsim.questions.train.plan import plan_or_target
 
 _SAMPLES, _IMPRESSIONS = 32, 4096
 """samples of a step on a GPU where no batch is given, and those of a network with embedding tables"""

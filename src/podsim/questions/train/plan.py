@@ -27,10 +27,10 @@ from podsim.training.search import SearchResult, search
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
 from podsim.training.search_space import read_limits, spelled
 from podsim.training.weight_streaming import streamed_plans
-from podsim.verbs.plan_trade import Case, Progress, weigh
-from podsim.verbs.predict import describe
-from podsim.verbs.save import check_saving, read_experiment, save_plans, texts_of_tools
-from podsim.verbs.whole_run import plan_command, read_length, with_expense, with_run
+from podsim.questions.train.plan_trade import Case, Progress, weigh
+from podsim.questions.train.predict import describe
+from podsim.questions.train.save import check_saving, read_experiment, save_plans, texts_of_tools
+from podsim.questions.train.whole_run import plan_command, read_length, with_expense, with_run
 
 _TRADES = ("cost", "energy")
 _ORDERS: dict[str, Callable[[Prediction], tuple[float, float]]] = {
@@ -75,7 +75,7 @@ def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) 
     """
     refuse_tables(options, options.model)
     if options.to_target:
-        from podsim.verbs.plan_target import (
+        from podsim.questions.train.plan_target import (
             plan_target,  # it costs networks of all kinds, which no other plan needs
         )
 

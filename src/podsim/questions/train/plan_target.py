@@ -16,8 +16,8 @@ from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmar
 from podsim.options.plan_options import TargetOptions
 from podsim.options.question import options_of
 from podsim.answers.minutes import TargetChoice, TargetPlan, TargetRun
-from podsim.verbs.plan_trade import Progress
-from podsim.verbs.whole_run import usual_price
+from podsim.questions.train.plan_trade import Progress
+from podsim.questions.train.whole_run import usual_price
 
 _MOST = 4096
 """GPUs tried of a system whose number of nodes is left open"""

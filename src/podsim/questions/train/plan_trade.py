@@ -26,8 +26,8 @@ from podsim.answers.prediction import Correction, Prediction, Ranked
 from podsim.training.plan import Plan
 from podsim.training.search import SearchResult, search
 from podsim.training.search_space import read_limits
-from podsim.verbs.power import expense_of
-from podsim.verbs.predict import describe
+from podsim.questions.machine.power import expense_of
+from podsim.questions.train.predict import describe
 from podsim.workload.model import Model
 
 Progress: TypeAlias = Callable[[int, int], None]

@@ -27,8 +27,8 @@ from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import law_seconds, predict_with_gains
 from podsim.training.software import load_software
 from podsim.training.weight_streaming import streamed_prediction
-from podsim.verbs.sparse_step import with_sparsity
-from podsim.verbs.whole_run import plan_command, read_length, with_expense, with_run
+from podsim.questions.train.sparse_step import with_sparsity
+from podsim.questions.train.whole_run import plan_command, read_length, with_expense, with_run
 from podsim.workload.model import Model
 
 

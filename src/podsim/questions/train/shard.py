@@ -28,7 +28,7 @@ from podsim.training.memory import usable_bytes
 from podsim.training.plan import default_precision, software_of
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
-from podsim.verbs.graph import captured_graph
+from podsim.questions.train.graph import captured_graph
 from podsim.workload.model import Model
 
 _SAMPLES = 64

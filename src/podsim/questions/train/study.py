@@ -17,8 +17,8 @@ from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
 from podsim.studies.answer_store import open_store
 from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study
-from podsim.verbs.fewest import fewest_row
-from podsim.verbs.study_rows import plan_row, predict_row, scale_row, target_row
+from podsim.questions.train.fewest import fewest_row
+from podsim.questions.train.study_rows import plan_row, predict_row, scale_row, target_row
 
 Progress: TypeAlias = Callable[[int, int], None]
 _ROWS = {

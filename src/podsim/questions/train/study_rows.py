@@ -13,11 +13,11 @@ from podsim.options.plan_options import TargetOptions
 from podsim.answers.prediction import Prediction
 from podsim.answers.study import FITS, NO_ANSWER, NO_FIT, StudyRow
 from podsim.training.job_inputs import split_overrides
-from podsim.verbs.plan import plan
-from podsim.verbs.plan_target import plan_target
-from podsim.verbs.predict import predict
-from podsim.verbs.scale_best import scale_best
-from podsim.verbs.whole_run import with_expense
+from podsim.questions.train.plan import plan
+from podsim.questions.train.plan_target import plan_target
+from podsim.questions.train.predict import predict
+from podsim.questions.learn.scale_best import scale_best
+from podsim.questions.train.whole_run import with_expense
 
 
 def plan_row(settings: Mapping[str, Any]) -> StudyRow:

@@ -26,7 +26,7 @@ from podsim.answers.prediction import Prediction, TrainingTime
 from podsim.storage.long_runs import Job, read_tokens, training_time
 from podsim.training.plan import Plan, following
 from podsim.units import format_quantity, parse_quantity
-from podsim.verbs.power import expense_of
+from podsim.questions.machine.power import expense_of
 from podsim.workload.model import Model
 
 TOKENS_PER_PARAMETER = 20

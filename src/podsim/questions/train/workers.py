@@ -14,7 +14,7 @@ from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan
-from podsim.verbs.loss_time import loss_time, read_target
+from podsim.questions.learn.loss_time import loss_time, read_target
 
 OUTER = ("local", "diloco")
 """exchanges of weights after some steps"""
