@@ -27,7 +27,7 @@ from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.nvlink import CUBE_MESH
 from podsim.network.flow import max_min_rates
-from podsim.verbs.show import show
+from podsim.questions.machine.show import show
 
 
 def hops(fabric, source, destination):

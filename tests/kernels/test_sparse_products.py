@@ -9,7 +9,7 @@ import pytest
 from podsim import PlanError, load_gpu, predict
 from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.sparse_products import GAIN, MEASURED, measured_gain, sparse_gain
-from podsim.verbs.graph import graph
+from podsim.questions.train.graph import graph
 
 
 def test_gains_follow_from_published_runs() -> None:

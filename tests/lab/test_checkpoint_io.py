@@ -19,7 +19,7 @@ from podsim.lab.checkpoint_io import CheckpointJob, task_of
 from podsim.lab.places import filesystem_of, place_of
 from podsim.lab.ranks import run_here
 from podsim.lab.record import read_run, run_of
-from podsim.verbs.measure_checkpoint import measure_checkpoint
+from podsim.questions.operate.measure_checkpoint import measure_checkpoint
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
 QUICK: dict[str, Any] = {"size": "3MB", "ranks": 3, "repeats": 2, "timeout": 60.0}

@@ -16,7 +16,7 @@ from podsim.acceptance.shaped_links import emulated_fabric
 from podsim.errors import LabError
 from podsim.lab.record import read_run, write_run
 from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
-from podsim.verbs.compare import compare
+from podsim.questions.operate.compare import compare
 
 MIB = 1 << 20
 LINKS = Emulated(

@@ -9,7 +9,7 @@ import pytest
 
 from podsim.lab.record import write_run
 from podsim.answers.trained import ComparedTraining, MeasuredTraining, TrainedStep
-from podsim.verbs.compare import compare
+from podsim.questions.operate.compare import compare
 
 PLAN = {
     "tp": 1, "pp": 1, "dp": 4, "virtual_stages": 1, "micro_batch": 4, "global_batch": 16, "zero": 0, "precision": "fp32",

@@ -20,7 +20,7 @@ from podsim.answers.lab_storage import (
     MeasuredLoader,
 )
 from podsim.storage.catalog import load_storage
-from podsim.verbs.compare import compare
+from podsim.questions.operate.compare import compare
 
 DISK = """
 inherits = "local-nvme"

@@ -23,7 +23,7 @@ from podsim.lab.emulated_links import emulated_cluster, warnings_of
 from podsim.lab.namespaces import unable
 from podsim.lab.processes import end_of, fork
 from podsim.lab.record import read_run
-from podsim.verbs.emulate import emulate
+from podsim.questions.operate.emulate import emulate
 
 PAIR = {"gpus_per_node": "1", "nics": "1"}
 SQUARE = {"gpus_per_node": "2", "nics": "2"}
@@ -288,7 +288,7 @@ def test_no_command_is_misuse(podsim: Callable[..., Result]) -> None:
 @pytest.mark.usefixtures("spaces", "torch")
 def test_a_collective_on_emulated_links(podsim: Callable[..., Result], tmp_path: Path) -> None:
     """The whole way: two servers of one rank, a ring and the library's own, measured, kept, and compared."""
-    from podsim.verbs.compare import compare
+    from podsim.questions.operate.compare import compare
 
     kept = tmp_path / "run.jsonl"
     done = podsim(

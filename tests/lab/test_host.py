@@ -17,8 +17,8 @@ from podsim.lab.ranks import Note, Task, run_here
 from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
 from podsim.lab.wires import Wires
 from podsim.answers.host import MeasuredHost
-from podsim.verbs.measure_host import measure_host
-from podsim.verbs.predict import predict
+from podsim.questions.operate.measure_host import measure_host
+from podsim.questions.train.predict import predict
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
 SMALL = {

@@ -24,7 +24,7 @@ from podsim.errors import LabError, PodsimError
 from podsim.lab.places import place_of
 from podsim.lab.record import read_run
 from podsim.lab.samples import SIDE, Reader, list_samples
-from podsim.verbs.measure_loader import measure_loader
+from podsim.questions.operate.measure_loader import measure_loader
 
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install podsim[lab]")
 COUNT, SIZE = 24, 20_000

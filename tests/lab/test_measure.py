@@ -30,7 +30,7 @@ from podsim.lab.wires import Wires, connect, gpus_here
 from podsim.network.collectives import ALGORITHMS, Algorithm, Table, make_table
 from podsim.network.collectives.lookup import ON_TORI
 from podsim.network.collectives.program import programs
-from podsim.verbs.measure import measure_collective
+from podsim.questions.operate.measure import measure_collective
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
 QUICK = {"sizes": "12K:12K", "iters": 2, "timeout": 20.0}
@@ -183,7 +183,7 @@ def _tables(gpus: int, monkeypatch: pytest.MonkeyPatch, **given: object) -> tupl
     jobs = []
     monkeypatch.setattr("podsim.lab.collective_job.gpus_here", lambda: gpus)
     monkeypatch.setattr("podsim.lab.ranks.run_here", lambda _, watch: None)
-    monkeypatch.setattr("podsim.verbs.measure.task_of", jobs.append)
+    monkeypatch.setattr("podsim.questions.operate.measure.task_of", jobs.append)
     assert measure_collective(**given) is None  # type: ignore[arg-type]
     return jobs[0], dict(jobs[0].left_out)
 

@@ -20,7 +20,7 @@ from podsim.lab.sparse.click_files import read_clicks
 from podsim.lab.sparse.row_messages import receive_message, send_message
 from podsim.lab.sparse.row_store import RowStore, Shard, initial_rows
 from podsim.lab.sparse.sparse_train import SparseJob, checkpoint_step, task_of
-from podsim.verbs.measure_tables import measure_tables
+from podsim.questions.operate.measure_tables import measure_tables
 
 TABLES = TableSet(
     name="t", title="t",

@@ -14,7 +14,7 @@ import podsim as api
 from podsim.errors import LabError, PodsimError
 from podsim.launching.plan_file import read_plan_file, with_plan
 from podsim.options.measure_options import TrainOptions
-from podsim.verbs.compare import check_plan
+from podsim.questions.operate.compare import check_plan
 
 Run = Callable[..., Result]
 

@@ -82,18 +82,18 @@ from podsim.studies.study_file import read_study
 from podsim.timeline.counter_files import read_counters
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.timelines import read_timeline, write_timeline
-from podsim.verbs.chakra import chakra
-from podsim.verbs.collective_against import against_log
-from podsim.verbs.fabric import read_server
-from podsim.verbs.large_batch import scale_batch
-from podsim.verbs.launch import launch
-from podsim.verbs.mig import mig_check, mig_state
-from podsim.verbs.prune import prune
-from podsim.verbs.queue import queue
-from podsim.verbs.save import read_experiment
-from podsim.verbs.schedule import schedule
-from podsim.verbs.validate import validate
-from podsim.verbs.why import why
+from podsim.questions.train.chakra import chakra
+from podsim.questions.machine.collective_against import against_log
+from podsim.questions.machine.fabric import read_server
+from podsim.questions.learn.large_batch import scale_batch
+from podsim.questions.train.launch import launch
+from podsim.questions.machine.mig import mig_check, mig_state
+from podsim.questions.learn.prune import prune
+from podsim.questions.operate.queue import queue
+from podsim.questions.train.save import read_experiment
+from podsim.questions.train.schedule import schedule
+from podsim.questions.operate.validate import validate
+from podsim.questions.operate.why import why
 from podsim.web.questions import read_request
 from podsim.workload.catalog import load_model
 

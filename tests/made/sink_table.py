@@ -67,7 +67,7 @@ from podsim.timeline.gantt_page import gantt_page
 from podsim.timeline.timelines import read_timeline, write_timeline
 from podsim.timeline.trace import chrome_text
 from podsim.training.plan import Plan
-from podsim.verbs.mig_plan import save_plan
+from podsim.questions.machine.mig_plan import save_plan
 from podsim.web.sessions import Sessions
 
 MARK = "marked"

@@ -14,7 +14,7 @@ from podsim.errors import CatalogError, PodsimError, TableError
 from podsim.kernels.constants import load_constants
 from podsim.report.calibration_tables import calibration_report
 from podsim.report.screen import report_text
-from podsim.verbs.calibrate import calibrate
+from podsim.questions.operate.calibrate import calibrate
 
 pytest.importorskip("scipy")
 ROWS = training_rows()

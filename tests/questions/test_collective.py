@@ -21,7 +21,7 @@ from podsim.network.collectives.rings import ring_all_reduce
 from podsim.report.collectives import nccl_tests_text
 from podsim.answers.comparison import Comparison
 from podsim.answers.sweep import Sweep
-from podsim.verbs.collective_against import json_as_log
+from podsim.questions.machine.collective_against import json_as_log
 
 Run = Callable[..., Result]
 NODE = ("--on", "dgx-a100-80gb")

@@ -13,7 +13,7 @@ from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.network_cells import network_cells
 from podsim.accuracy.price_networks import NetworkCosts, network_run, network_runs
 from podsim.accuracy.tables import load, training_rows
-from podsim.verbs.validate import validate
+from podsim.questions.operate.validate import validate
 
 ROW = {
     "id": "mine", "role": "", "source": "", "path": "", "model": "Detection/SSD", "framework": "PyTorch", "task": "train",

@@ -11,7 +11,7 @@ from podsim.errors import PodsimError
 from podsim.learning.benchmarks import convergence_law, find_benchmark
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult
-from podsim.verbs.plan import plan_or_target
+from podsim.questions.train.plan import plan_or_target
 
 
 def planned(**options: object) -> TargetPlan:

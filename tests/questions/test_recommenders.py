@@ -9,7 +9,7 @@ from podsim.cli import app
 from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.networks import networks
 from podsim.answers.graphs import GraphCost, TablePlacement
-from podsim.verbs.graph import graph
+from podsim.questions.train.graph import graph
 
 
 def _cost(name: str = "dlrm", **options: object) -> tuple[GraphCost, TablePlacement]:

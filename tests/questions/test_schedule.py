@@ -14,7 +14,7 @@ from click.testing import Result
 from podsim.errors import ScheduleError
 from podsim.answers.scheduled import ScheduleComparison, ScheduleSheet
 from podsim.schedules import SCHEDULES, build, to_csv
-from podsim.verbs.schedule import schedule, torch_csv
+from podsim.questions.train.schedule import schedule, torch_csv
 
 Run = Callable[..., Result]
 

@@ -14,7 +14,7 @@ from podsim.accuracy.tables import TABLES, load
 from podsim.errors import PodsimError, TableError
 from podsim.report import accuracy_page
 from podsim.answers.comparison import ComparedRow, Comparison
-from podsim.verbs.validate import UNKNOWN, Validation, compare_rows, validate
+from podsim.questions.operate.validate import UNKNOWN, Validation, compare_rows, validate
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"

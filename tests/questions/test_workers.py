@@ -14,8 +14,8 @@ from click.testing import Result
 from podsim.hardware.cluster import load_cluster
 from podsim.network.nccl import Members, collective_seconds
 from podsim.answers.exchanged import ExchangeRun, Tradeoff
-from podsim.verbs.predict import predict
-from podsim.verbs.workers import workers
+from podsim.questions.train.predict import predict
+from podsim.questions.train.workers import workers
 
 Run = Callable[..., Result]
 NUMBERS = ("--compute", "0.2", "--gradients", "500MB", "--workers", "8", "--bandwidth", "25GB/s")

@@ -12,7 +12,7 @@ from podsim.accuracy.recipes import find_recipe, names, recipes
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.graphs.networks import networks
 from podsim.training.software import load_software
-from podsim.verbs.graph import FUSIONS
+from podsim.questions.train.graph import FUSIONS
 from reference import curate
 
 CURATED = [kind for kind in KINDS if not kind.packaged]

@@ -15,8 +15,8 @@ from podsim.training.plan_values import SCHEDULE_CODES, Schedule
 from podsim.training.predict import predict_plan
 from podsim.training.rules import RULES, facts
 from podsim.training.search import search
-from podsim.verbs.plan import plan as plan_verb
-from podsim.verbs.predict import predict as predict_verb
+from podsim.questions.train.plan import plan as plan_verb
+from podsim.questions.train.predict import predict as predict_verb
 from podsim.workload.model import Model
 
 GRID = [(p, v, m) for p in (1, 2, 3, 4, 6, 8) for v in (1, 2, 3) for m in (1, 2, 3, 4, 6, 8, 12, 16, 24)]

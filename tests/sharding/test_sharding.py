@@ -12,8 +12,8 @@ from podsim.sharding.layer_graph import layer_graph
 from podsim.sharding.mesh import Mesh
 from podsim.sharding.op_dimensions import dimension_graph
 from podsim.training.software import load_software
-from podsim.verbs.predict import predict
-from podsim.verbs.shard import shard
+from podsim.questions.train.predict import predict
+from podsim.questions.train.shard import shard
 from podsim.workload.catalog import load_model
 
 MESH = Mesh(sizes={"data": 4, "tensor": 8})

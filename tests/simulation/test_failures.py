@@ -14,7 +14,7 @@ from podsim.simulation.failures import stop
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
 from podsim.training.plan import Plan
-from podsim.verbs.simulate import simulate
+from podsim.questions.train.simulate import simulate
 
 PLANS = {
     "pipeline": Plan(tp=2, pp=4, dp=2, global_batch=16),

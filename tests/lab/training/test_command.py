@@ -20,8 +20,8 @@ from podsim.lab.training.batches import batches_of
 from podsim.lab.training.gpt import gpt, pieces
 from podsim.answers.lab import Emulated
 from podsim.answers.trained import MeasuredDdp, MeasuredPass, MeasuredTraining
-from podsim.verbs.compare import compare
-from podsim.verbs.train import train
+from podsim.questions.operate.compare import compare
+from podsim.questions.learn.train import train
 from podsim.workload.catalog import load_model, load_specification
 from podsim.workload.specification import resolve
 

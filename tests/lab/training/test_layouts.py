@@ -9,7 +9,7 @@ import pytest
 
 from podsim.errors import PlanError
 from podsim.answers.trained import MeasuredTraining
-from podsim.verbs.train import train
+from podsim.questions.learn.train import train
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
 

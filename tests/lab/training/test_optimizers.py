@@ -12,8 +12,8 @@ import pytest
 from podsim.errors import PlanError
 from podsim.lab.training.local_steps import LocalSteps
 from podsim.lab.training.optimizers import make_optimizer
-from podsim.verbs.large_batch import scale_batch
-from podsim.verbs.train import train
+from podsim.questions.learn.large_batch import scale_batch
+from podsim.questions.learn.train import train
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
 SHORT: dict[str, Any] = {

@@ -25,7 +25,7 @@ from podsim.lab.record import read_run
 from podsim.lab.training import train_run as training
 from podsim.lab.training.train_job import Training
 from podsim.answers.trained import MeasuredTraining
-from podsim.verbs.train import train
+from podsim.questions.learn.train import train
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
 
