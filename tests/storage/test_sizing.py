@@ -6,8 +6,8 @@ import pytest
 
 from podsim.storage.cache import Cache
 from podsim.storage.sizing import read_needed
-from podsim.verbs.storage_input import storage_input
-from podsim.verbs.storage_size import storage_size
+from podsim.questions.machine.storage_input import storage_input
+from podsim.questions.machine.storage_size import storage_size
 
 MEMORY = Cache(kind="page", size=512e9, read=1e12, write=1e12)
 

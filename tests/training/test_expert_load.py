@@ -7,7 +7,7 @@ import pytest
 
 from podsim.errors import PlanError
 from podsim.training.expert_load import dropped_share, expert_loads
-from podsim.verbs.predict import predict
+from podsim.questions.train.predict import predict
 
 MIXTRAL = {"on": "dgx-h100:8", "gpus": 64, "ep": 8, "zero": 1, "batch": 64, "sequence": 4096}
 

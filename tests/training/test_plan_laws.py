@@ -11,7 +11,7 @@ from random_plans import FIXED, Scene, legal
 from soak_plans import tries
 
 from podsim.training.plan import Plan
-from podsim.verbs.predict import predict
+from podsim.questions.train.predict import predict
 from podsim.workload.catalog import load_specification
 from podsim.workload.specification import Transformer
 
