@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from podsim.hardware.cluster import load_cluster
+from podsim.questions.train.predict import describe
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.training.search import search
-from podsim.questions.train.predict import describe
 from podsim.workload.catalog import load_model
 
 MODEL = load_model("gpt3-175b")

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from podsim.accuracy import bands, bands_networks, bars, held_out
-from podsim.report import accuracy_page
 from podsim.questions.operate.validate import UNKNOWN, validate
+from podsim.report import accuracy_page
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))

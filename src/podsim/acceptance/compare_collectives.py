@@ -7,16 +7,16 @@ from typing import TypeAlias
 
 from podsim.acceptance.comparable import COMPARABLE, errors_of, is_busy
 from podsim.acceptance.shaped_links import Parts, on_shaped_links
-from podsim.errors import LabError, PodsimError
-from podsim.network.collectives import Table, summary
-from podsim.network.collectives.lookup import table_of
-from podsim.report.collectives import links_text
 from podsim.answers.lab import (
     ComparedCollective,
     ComparedCollectives,
     MeasuredCollective,
     MeasuredCollectives,
 )
+from podsim.errors import LabError, PodsimError
+from podsim.network.collectives import Table, summary
+from podsim.network.collectives.lookup import table_of
+from podsim.report.collectives import links_text
 
 _SHORTEST = 0.1
 """s of all timed calls below which the kernel's clock (a tick is 10 ms) does not tell who used the processors"""

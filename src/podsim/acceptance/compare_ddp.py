@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from podsim.acceptance.comparable import COMPARABLE, is_busy
 from podsim.acceptance.shaped_links import on_shaped_links
+from podsim.answers.trained import ComparedDdp, MeasuredDdp
 from podsim.errors import LabError
 from podsim.network.collectives.lookup import table_of
 from podsim.report.collectives import links_text
-from podsim.answers.trained import ComparedDdp, MeasuredDdp
 
 
 def step_seconds(layers: int, forward: float, backward: float, bucket: float) -> tuple[float, float]:

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.acceptance.shaped_links import emulated_buckets, emulated_fabric
+from podsim.answers.prediction import Prediction
+from podsim.answers.trained import WARM, MeasuredTraining
 from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
 from podsim.network.collectives.rings import ring_all_reduce
-from podsim.answers.prediction import Prediction
-from podsim.answers.trained import WARM, MeasuredTraining
 from podsim.simulation.events import play
 from podsim.simulation.rank_ops import RankOps
 from podsim.simulation.shaped_play import play_shaped

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from podsim.acceptance.comparable import COMPARABLE, errors_of
 from podsim.acceptance.measured_steps import measured_cost
-from podsim.errors import LabError
 from podsim.answers.served_real import ComparedServing, ComparedServingRow, MeasuredRequest, MeasuredServing
+from podsim.errors import LabError
 from podsim.serving.load.load_run import run_load
 from podsim.serving.load.replica_pool import SCHEDULERS, ReplicaKind, ReplicaPool
 from podsim.serving.load.request_table import RequestTable

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST, errors_of
-from podsim.errors import LabError
 from podsim.answers.lab_storage import (
     ComparedStorage,
     ComparedStorageRow,
@@ -14,6 +13,7 @@ from podsim.answers.lab_storage import (
     MeasuredEpoch,
     MeasuredLoader,
 )
+from podsim.errors import LabError
 from podsim.storage.cache import Cache, hits
 from podsim.storage.catalog import load_storage
 from podsim.storage.loads import Load, Timed, Transfer, epoch_time, transfer_time

@@ -8,9 +8,9 @@ from typing import Any
 from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST
 from podsim.acceptance.compare_exchange import ExchangeTimes, emulated_exchange, exchange_times
 from podsim.acceptance.emulated_steps import emulated_step
+from podsim.answers.trained import ComparedTraining, MeasuredTraining
 from podsim.errors import LabError
 from podsim.options.plan_options import PlanOptions
-from podsim.answers.trained import ComparedTraining, MeasuredTraining
 from podsim.training.plan import read_plan
 from podsim.training.predict import predict_plan
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from podsim.acceptance.shaped_links import emulated_buckets, emulated_fabric
+from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError
 from podsim.lab.collective_job import sum_table
 from podsim.lab.training.training_plan import gpt_plan
 from podsim.network.collectives import Table
 from podsim.network.collectives.algorithms import servers
 from podsim.network.collectives.rings import ring_all_gather, ring_all_reduce
-from podsim.answers.trained import MeasuredTraining
 from podsim.schedules import ScheduleTable, build
 from podsim.schedules.actions import Work
 from podsim.simulation.rank_ops import ELEMENT, RankOps

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from podsim.acceptance.inventory_checks import CANNOT
+from podsim.answers.acceptance import Part
 from podsim.errors import LabError
 from podsim.foreign_files import read_text
 from podsim.lab.inventory_tools import ask
-from podsim.answers.acceptance import Part
 
 Tree = dict[str, Any]
 _MOST = 64 << 20

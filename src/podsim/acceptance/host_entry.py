@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from podsim.acceptance.host_constants import host_constants
+from podsim.answers.host import MeasuredHost, MeasuredKernel
 from podsim.hardware.cluster import load_cluster
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.constants import Evidence, KernelConstants
@@ -20,7 +21,6 @@ from podsim.kernels.constants_file import constants_text
 from podsim.kernels.fit_host import Products, Streams, fit_line, fit_products, fit_streams, products_seconds
 from podsim.lab.inventory import Inventory
 from podsim.quoting import toml_text
-from podsim.answers.host import MeasuredHost, MeasuredKernel
 from podsim.whole_files import scratch_folder
 
 ERA = "pytorch-eager"

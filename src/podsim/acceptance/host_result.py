@@ -7,9 +7,9 @@ from typing import Any
 
 from podsim.acceptance.host_constants import runtime_of
 from podsim.acceptance.storage_checks import Disk
+from podsim.answers.host import MeasuredHost, MeasuredKernel, MeasuredSend
 from podsim.lab.inventory import Inventory
 from podsim.lab.usage import busiest
-from podsim.answers.host import MeasuredHost, MeasuredKernel, MeasuredSend
 
 
 def host_result(

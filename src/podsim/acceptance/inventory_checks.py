@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from podsim.answers.acceptance import Part
 from podsim.hardware.parts import System
 from podsim.lab.inventory import Adapter, Device, Inventory, closeness
 from podsim.lab.inventory_tools import Answers
-from podsim.answers.acceptance import Part
 from podsim.units import format_quantity
 
 CANNOT = "cannot tell here"

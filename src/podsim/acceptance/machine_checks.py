@@ -21,6 +21,8 @@ from podsim.acceptance.storage_checks import (
 )
 from podsim.acceptance.thresholds import Figure, unmeasured
 from podsim.acceptance.training_checks import measure_images, training_checks
+from podsim.answers.acceptance import Check, Curve, Part
+from podsim.answers.lab import MeasuredRanks
 from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
 from podsim.lab.inventory import Inventory
@@ -31,8 +33,6 @@ from podsim.lab.record import read_run, run_of
 from podsim.lab.usage import cores
 from podsim.lab.wires import gpus_here
 from podsim.options.measure_options import VerifyOptions
-from podsim.answers.acceptance import Check, Curve, Part
-from podsim.answers.lab import MeasuredRanks
 from podsim.units import format_quantity
 
 _DISTURBED = 0.1

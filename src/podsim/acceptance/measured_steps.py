@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.errors import LabError
 from podsim.answers.served_real import MeasuredServing
+from podsim.errors import LabError
 from podsim.serving.step_cost import StepCost
 
 Floats = NDArray[np.float64]

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from podsim.acceptance.thresholds import Figure, check, threshold_of, unmeasured
+from podsim.answers.acceptance import Check, Curve
+from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.lab.collective_job import collective_job
@@ -17,8 +19,6 @@ from podsim.lab.record import read_run, run_of
 from podsim.network.bus import bus_factor
 from podsim.network.nccl import Members, bus_bandwidth, collective_seconds
 from podsim.options.measure_options import MeasureCollectiveOptions
-from podsim.answers.acceptance import Check, Curve
-from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
 
 JUDGED = 16 << 20
 """B from which on a message is judged"""

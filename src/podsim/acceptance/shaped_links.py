@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from podsim.answers.lab import Emulated, MeasuredCollectives
+from podsim.answers.trained import MeasuredDdp
 from podsim.lab.links import MTU
 from podsim.network.collectives import Table
 from podsim.network.play_links import Links, make_links
-from podsim.answers.lab import Emulated, MeasuredCollectives
-from podsim.answers.trained import MeasuredDdp
 from podsim.simulation.rank_ops import RankOps
 from podsim.simulation.shaped_play import IDLE, Buckets, Processors, play_shaped
 

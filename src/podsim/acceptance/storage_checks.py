@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from podsim.acceptance.thresholds import MORE, Figure, check, threshold_of, unmeasured
+from podsim.answers.acceptance import Check
+from podsim.answers.storage import FioMeasured
 from podsim.errors import LabError, PodsimError
 from podsim.lab.disk import (
     FIO,
@@ -24,8 +26,6 @@ from podsim.lab.disk import (
     tool,
 )
 from podsim.lab.processes import needs_linux
-from podsim.answers.acceptance import Check
-from podsim.answers.storage import FioMeasured
 from podsim.storage.catalog import load_storage
 from podsim.storage.fio import Job, fio_row
 from podsim.storage.fio_results import read_fio

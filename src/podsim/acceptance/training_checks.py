@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from podsim.acceptance.thresholds import THRESHOLDS, Figure, check, threshold_of
+from podsim.answers.acceptance import Check, Curve
 from podsim.lab.disk import scratch
 from podsim.lab.ranks import Task, run_here
 from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
-from podsim.answers.acceptance import Check, Curve
 
 Note = Callable[[str], None]
 

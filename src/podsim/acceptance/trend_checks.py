@@ -8,9 +8,9 @@ from statistics import median
 from typing import Any
 
 from podsim.acceptance.thresholds import THRESHOLDS, Figure, check
+from podsim.answers.acceptance import Check, Part
 from podsim.errors import LabError
 from podsim.foreign_files import finite, read_json, read_text
-from podsim.answers.acceptance import Check, Part
 from podsim.version import check_release
 
 _MOST = 16 << 20

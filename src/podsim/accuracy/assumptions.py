@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from podsim.accuracy.bands import operand_bits, residuals
-from podsim.hardware.cluster import Cluster
 from podsim.answers.prediction import Allowance, Prediction
+from podsim.hardware.cluster import Cluster
 from podsim.schedules import SCHEDULES
 from podsim.training.plan import Plan
 from podsim.training.rules import ABILITIES, lacking_titles

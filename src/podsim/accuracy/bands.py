@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from podsim.answers.prediction import Band, Prediction
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.answers.prediction import Band, Prediction
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 

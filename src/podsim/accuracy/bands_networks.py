@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.accuracy.bands import ENOUGH
+from podsim.answers.prediction import Band
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.op_graph import OpGraph
-from podsim.answers.prediction import Band
 
 FILE = "residuals_networks.csv"
 

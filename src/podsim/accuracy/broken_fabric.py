@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from podsim.accuracy.price_collectives import Call, call_seconds
+from podsim.answers.fabric_verdict import Explanation, FabricVerdict
 from podsim.hardware.nvlink import slot_link
 from podsim.network.collective_settings import CollectiveSettings, setting_words
-from podsim.answers.fabric_verdict import Explanation, FabricVerdict
 
 _SHOWN = 4
 """The number of explanations that are given."""

@@ -15,9 +15,9 @@ from functools import lru_cache
 
 from podsim.accuracy.measured_runs import cell_text, read_cluster, read_count
 from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
+from podsim.answers.comparison import BROKEN
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.settings_text import read_environment, read_launch, read_network_class, read_release
-from podsim.answers.comparison import BROKEN
 
 CANONICAL = ("cluster", "launch", "nccl", "sharp", "in_switch", "algo", "proto", "reason")
 """Columns that `canonical_cells` fills."""

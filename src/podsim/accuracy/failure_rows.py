@@ -7,13 +7,13 @@ from importlib.resources import files
 from typing import Any
 
 from podsim.accuracy.score import assess
+from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.fleet.jobs import Job, jobs_of
 from podsim.fleet.operations import Operations
 from podsim.fleet.policies import find_policy
 from podsim.fleet.queue import Machine, run_queue
 from podsim.fleet.reliability import best_interval_seconds
 from podsim.fleet.reliability_rates import load_study, recovery
-from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.units import parse_quantity
 
 TABLE = "failures"

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.accuracy.bands import Residual, operand_bits, residuals, run_features
+from podsim.answers.prediction import Allowance, Band, NearestRun, Prediction
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.answers.prediction import Allowance, Band, NearestRun, Prediction
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from podsim.accuracy.bands import ENOUGH, band_limits, residuals
 from podsim.accuracy.measured_reach import scaled_prediction
+from podsim.answers.prediction import Band, Correction, Prediction
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.answers.prediction import Band, Correction, Prediction
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
 from podsim.units import format_quantity, parse_quantity

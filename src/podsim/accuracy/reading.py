@@ -20,9 +20,9 @@ from podsim.accuracy.cell_words import RATE_EXAMPLES, read_number, read_rate_uni
 from podsim.accuracy.row_remarks import counted_cells
 from podsim.accuracy.table_columns import KINDS, Kind, is_blank
 from podsim.accuracy.tables import Row, Rows, make_row
+from podsim.answers.comparison import BROKEN, ROLES
 from podsim.errors import TableError
 from podsim.foreign_files import read_text
-from podsim.answers.comparison import BROKEN, ROLES
 
 LIMIT = 64_000_000
 """B. The largest size of the file, packed and unpacked."""

@@ -27,12 +27,12 @@ from podsim.accuracy.registry_change import (
     kernel_origin,
 )
 from podsim.accuracy.tables import TABLES, Row, Rows, load, measurement, named_table
+from podsim.answers.comparison import ROLES
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_constants import load_fabric
 from podsim.network.nccl_group import fabric_name
-from podsim.answers.comparison import ROLES
 from podsim.training.software import Software, holds, load_software
 
 Floats = NDArray[np.float64]

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.accuracy.tables import Row, Rows, find_kind, measurement
-from podsim.errors import TableError
 from podsim.answers.comparison import (
     BROKEN,
     QUANTITIES,
@@ -27,6 +26,7 @@ from podsim.answers.comparison import (
     Measurement,
     Score,
 )
+from podsim.errors import TableError
 
 Floats = NDArray[np.float64]
 FEWEST_PLANS = 5

@@ -10,10 +10,10 @@ import numpy as np
 from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.own_words import find_node
 from podsim.accuracy.tables import Row, load
+from podsim.answers.minutes import TargetRun
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, target_seconds
-from podsim.answers.minutes import TargetRun
 
 _REACH = 2.0
 """factor. How far from the published batches a batch is chosen."""

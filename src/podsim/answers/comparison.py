@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from podsim.errors import TableError, unknown_name
 from podsim.answers.fabric_verdict import FabricVerdict
 from podsim.answers.shown import Shown
+from podsim.errors import TableError, unknown_name
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podsim.answers.acceptance import Acceptance
 from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.options.output_options import VerifyOutput
@@ -12,7 +13,6 @@ from podsim.report.acceptance_tables import acceptance_report
 from podsim.report.browser import print_pdf
 from podsim.report.junit import junit_text
 from podsim.report.pages import acceptance_page
-from podsim.answers.acceptance import Acceptance
 from podsim.whole_files import write_whole
 
 

@@ -10,11 +10,11 @@ from typing import Any
 from podsim.cli.command import answer_json
 from podsim.errors import PodsimError
 from podsim.options.output_options import JsonOutput, ValidateOutput
+from podsim.questions.operate.validate import UNKNOWN, validate
 from podsim.report.calibration_tables import calibration_report, sensitivity_report
 from podsim.report.comparisons import render
 from podsim.report.pages import accuracy_page, page
 from podsim.report.screen import report_text
-from podsim.questions.operate.validate import UNKNOWN, validate
 from podsim.whole_files import write_whole
 
 _WIDTH = 140

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from podsim.accuracy.cell_words import RATE_EXAMPLES, read_rate_unit
 from podsim.accuracy.table_columns import KINDS, Kind
-from podsim.errors import TableError, unknown_name
 from podsim.answers.comparison import BROKEN, QUANTITIES, Measurement
+from podsim.errors import TableError, unknown_name
 
 __all__ = [
     "NAMED",
