@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from podsim.answers.sweep import Sweep
 from podsim.report.collectives import log_report, sweep_report
 from podsim.report.plot_collectives import sweep_image
 from podsim.report.plots import plot_png, plot_svg
 from podsim.report.screen import Report
-from podsim.answers.sweep import Sweep
 
 
 def collective_rows(answer: Any) -> Any:

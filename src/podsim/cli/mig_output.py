@@ -10,10 +10,10 @@ from podsim.cli.command import Charts, print_answer
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.profiles import slicing_of
 from podsim.options.output_options import DrawOutput, MigPlanOutput, Output
+from podsim.questions.machine.mig_plan import save_plan
 from podsim.report.mig_drawing import mig_image
 from podsim.report.mig_tables import configs_report, layout_report, plan_report, states_report
 from podsim.report.theme import titled_figure
-from podsim.questions.machine.mig_plan import save_plan
 from podsim.whole_files import write_whole
 
 

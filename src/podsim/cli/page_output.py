@@ -14,6 +14,17 @@ import click
 from markupsafe import Markup
 
 from podsim import __version__
+from podsim.answers.acceptance import Acceptance
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
+from podsim.answers.prediction import PlanResult, Prediction
+from podsim.answers.queued import PackResult, QueueResult
+from podsim.answers.runs import Goodput
+from podsim.answers.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
+from podsim.answers.scheduled import ScheduleSheet
+from podsim.answers.simulated import SimulatedStep
+from podsim.answers.storage import FioRun
+from podsim.answers.study import StudyResult
+from podsim.answers.sweep import Sweep
 from podsim.cli.command import Charts
 from podsim.errors import PodsimError
 from podsim.hardware.fabrics.describe import Drawing
@@ -32,17 +43,6 @@ from podsim.report.report_page import report_page
 from podsim.report.screen import Report
 from podsim.report.theme import titled_figure
 from podsim.report.views import has_figure, image_of
-from podsim.answers.acceptance import Acceptance
-from podsim.answers.exchanged import ExchangeRun, Tradeoff
-from podsim.answers.prediction import PlanResult, Prediction
-from podsim.answers.queued import PackResult, QueueResult
-from podsim.answers.runs import Goodput
-from podsim.answers.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss
-from podsim.answers.scheduled import ScheduleSheet
-from podsim.answers.simulated import SimulatedStep
-from podsim.answers.storage import FioRun
-from podsim.answers.study import StudyResult
-from podsim.answers.sweep import Sweep
 from podsim.timeline.gantt import gantt_image
 from podsim.timeline.link_plots import links_image
 from podsim.whole_files import write_whole

@@ -6,17 +6,17 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
-from podsim.cli.command import print_answer
-from podsim.cli.late_import import load
-from podsim.options.output_options import FioOutput, GlanceOutput, Output
-from podsim.quoting import visible
-from podsim.report.screen import Report
 from podsim.answers.compared_server import ComparedServer
 from podsim.answers.graphs import GraphCost
 from podsim.answers.lab import ComparedCollectives
 from podsim.answers.launched import PlanRead, Recipe
 from podsim.answers.served_real import ComparedServing
 from podsim.answers.trained import ComparedDdp, ComparedTraining
+from podsim.cli.command import print_answer
+from podsim.cli.late_import import load
+from podsim.options.output_options import FioOutput, GlanceOutput, Output
+from podsim.quoting import visible
+from podsim.report.screen import Report
 
 
 def show_graph(cost: Any, output: Output, options: Mapping[str, Any]) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
+from podsim.answers.scheduled import ScheduleComparison, ScheduleSheet
+from podsim.answers.simulated import SimulatedStep
 from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.options.output_options import ScheduleOutput, SimulateOutput, WorkersOutput
+from podsim.questions.train.schedule import torch_csv
 from podsim.report.pages import schedule_page
 from podsim.report.plot_schedule import schedule_image
 from podsim.report.plot_workers import tradeoff_image
@@ -21,14 +25,10 @@ from podsim.report.worker_tables import (
     tradeoff_report,
     tradeoff_rows,
 )
-from podsim.answers.exchanged import ExchangeRun, Tradeoff
-from podsim.answers.scheduled import ScheduleComparison, ScheduleSheet
-from podsim.answers.simulated import SimulatedStep
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.link_plots import plot_links
 from podsim.timeline.timelines import write_timeline
-from podsim.questions.train.schedule import torch_csv
 from podsim.whole_files import write_whole
 
 

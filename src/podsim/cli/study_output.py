@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podsim.answers.study import StudyResult
 from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.options.question import wrong_choices
@@ -13,7 +14,6 @@ from podsim.report.plot_study import read_axes, study_image
 from podsim.report.plots import load_matplotlib
 from podsim.report.study_files import write_parquet, write_workbook
 from podsim.report.study_tables import flat_rows, study_report
-from podsim.answers.study import StudyResult
 from podsim.whole_files import write_whole
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podsim.answers.trained import MeasuredTraining
+from podsim.answers.trained_precisions import TrainedPrecisions
 from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.lab.options import no_folder
 from podsim.options.output_options import TrainOutput
+from podsim.questions.learn.train import read_trained
 from podsim.report.plot_losses import loss_image
 from podsim.report.precision_tables import precisions_report
 from podsim.report.training_tables import training_report
 from podsim.report.views import image_of
-from podsim.answers.trained import MeasuredTraining
-from podsim.answers.trained_precisions import TrainedPrecisions
 from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
 from podsim.timeline.trained_timeline import trained_timeline
-from podsim.questions.learn.train import read_trained
 from podsim.whole_files import write_whole
 
 

@@ -12,10 +12,10 @@ from functools import cache
 from importlib.resources import files
 from math import isfinite
 
+from podsim.answers.queued import ContainerStart
 from podsim.errors import PodsimError
 from podsim.fleet.queue import Machine
 from podsim.hardware.cluster import Cluster
-from podsim.answers.queued import ContainerStart
 from podsim.units import format_quantity, parse_quantity
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.answers.runs import LOSSES, IntervalPoint, Quantiles
 from podsim.fleet.reliability import (
     LongRun,
     best_interval_seconds,
@@ -15,7 +16,6 @@ from podsim.fleet.reliability import (
     steady_restart_seconds,
 )
 from podsim.fleet.reliability_runs import RunSamples
-from podsim.answers.runs import LOSSES, IntervalPoint, Quantiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

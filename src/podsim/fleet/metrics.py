@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.fleet.queue import Schedule
-from podsim.fleet.queue_state import Floats
 from podsim.answers.queued import QueueRun, UserRow
 from podsim.answers.timeline import Counter, Lane, Timeline
+from podsim.fleet.queue import Schedule
+from podsim.fleet.queue_state import Floats
 
 _SHORT = 10.0
 """s. The smallest length in slowdowns (Feitelson and Rudolph 1998)."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.answers.expense import Offer, Trade, TradePoint
 from podsim.fleet.power import BUSY_PARTS, cluster_power
 from podsim.hardware.cluster import Cluster
-from podsim.answers.expense import Offer, Trade, TradePoint
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array

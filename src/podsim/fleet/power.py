@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from podsim.answers.expense import LoadPower
 from podsim.errors import CatalogError, ClusterError, PodsimError
 from podsim.fleet.power_catalog import figures
 from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.mig.mig_host import host_of
-from podsim.answers.expense import LoadPower
 
 BUSY_PARTS = ("compute", "memory", "optimizer")
 """The parts of a step in which the GPU draws its limit."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
 
+from podsim.answers.expense import Offer
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
 from podsim.fleet.power import load_power
 from podsim.fleet.power_catalog import PriceEntry, figures, prices
 from podsim.hardware.cluster import Cluster
-from podsim.answers.expense import Offer
 
 HOUR, YEAR, KWH = 3600.0, 365.0 * 86400.0, 3.6e6
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from math import isqrt
 
+from podsim.answers.expense import Benchmark
 from podsim.fleet.power import capped_speed, cluster_power
 from podsim.fleet.power_catalog import figures
 from podsim.hardware.cluster import Cluster
-from podsim.answers.expense import Benchmark
 
 
 def grid(gpus: int) -> tuple[int, int]:

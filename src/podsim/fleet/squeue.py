@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.queued import JobStart
 from podsim.errors import TableError
 from podsim.fleet.csv_rows import Row, read_text, rows_of
 from podsim.fleet.jobs import Job, jobs_of
@@ -21,7 +22,6 @@ from podsim.fleet.operations import Operations, Span
 from podsim.fleet.policies import find_policy
 from podsim.fleet.queue import Machine, run_queue
 from podsim.fleet.sacct import elapsed_seconds
-from podsim.answers.queued import JobStart
 
 _GPUS = re.compile(r"gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d{1,9})(?!\d)")
 _HOST = re.compile(r"([^,\[\]]+)(?:\[([\d,\-]+)\])?([^,\[\]]*)")

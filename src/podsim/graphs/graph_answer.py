@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from podsim.answers.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.graph_memory import graph_memory
@@ -15,7 +16,6 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.options.graph_options import GraphOptions
-from podsim.answers.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 
+from podsim.answers.graphs import Cut, GraphMemory
 from podsim.errors import PlanError, unknown_name
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.parts import Gpu
-from podsim.answers.graphs import Cut, GraphMemory
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from podsim.answers.graphs import PlacedTable, TablePlacement
 from podsim.embeddings.lookup_cost import KINDS, TIERS, TableMachine, Tier
 from podsim.embeddings.placement import Layout, place_tables, whole_tables
 from podsim.embeddings.tables import TableSet
@@ -26,7 +27,6 @@ from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
 from podsim.kernels.elementwise import memory_seconds
-from podsim.answers.graphs import PlacedTable, TablePlacement
 from podsim.training.plan_values import Array
 from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software

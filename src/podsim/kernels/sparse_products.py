@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podsim.answers.prediction import SparseGain
 from podsim.errors import PlanError
 from podsim.hardware.parts import PRECISIONS, Gpu
-from podsim.answers.prediction import SparseGain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from podsim.answers.lab_storage import MeasuredCheckpoint, MeasuredCheckpoints
 from podsim.lab import usage
 from podsim.lab.places import Place, drive_bytes, drop, flush
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires, load_part
-from podsim.answers.lab_storage import MeasuredCheckpoint, MeasuredCheckpoints
 
 SLOW_DISK = "PODSIM_SLOW_DISK"
 """environment variable that slows the writing of a rank by a factor, to see whether podsim why tells"""

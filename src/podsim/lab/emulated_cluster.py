@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from podsim.answers.lab import Emulated
 from podsim.errors import LabError
 from podsim.lab import links
 from podsim.lab.checkpoint_io import SLOW_DISK
@@ -33,7 +34,6 @@ from podsim.lab.processes import (
 )
 from podsim.lab.record import plain
 from podsim.lab.wires import load_torch
-from podsim.answers.lab import Emulated
 
 PORT = 29500
 """where rank 0 listens: in a namespace of its own, no port is ever taken"""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from podsim.answers.lab import Emulated
 from podsim.errors import ClusterError, LabError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.lab import usage
 from podsim.lab.links import burst_bytes
 from podsim.lab.record import emulated_of
-from podsim.answers.lab import Emulated
 
 EMULATED = "PODSIM_EMULATED"
 """environment variable that tells a rank its shaped links: the JSON of Emulated"""

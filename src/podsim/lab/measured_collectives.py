@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
 from podsim.lab import usage
 from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
@@ -22,7 +23,6 @@ from podsim.lab.wires import Board, Wires
 from podsim.lab.work import Work, measure_work
 from podsim.network.collectives.program import Program, programs
 from podsim.network.collectives.table import Table
-from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
 
 FLOAT = 4
 

@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.lab import Emulated
+from podsim.answers.telemetry import DEPTHS, PortRow, Telemetry
 from podsim.lab import links
 from podsim.lab.namespaces import configure, enter, tool_path
 from podsim.lab.record import write_run
-from podsim.answers.lab import Emulated
-from podsim.answers.telemetry import DEPTHS, PortRow, Telemetry
 
 BINS = 96
 _TICK = 0.004

@@ -6,13 +6,13 @@ import os
 import time
 from typing import Any
 
+from podsim.answers.lab import MeasuredPair, MeasuredRanks
 from podsim.lab import usage
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.host_rates import timed
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires
-from podsim.answers.lab import MeasuredPair, MeasuredRanks
 
 PRODUCT = 512
 """rows and columns of the products on processors; on GPUs sixteen times as many"""

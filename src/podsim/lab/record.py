@@ -17,13 +17,13 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from podsim.errors import LabError, unknown_name
-from podsim.foreign_files import finite, read_start, read_text
 from podsim.answers.lab import Emulated, MeasuredCollectives, MeasuredRanks
 from podsim.answers.lab_storage import MeasuredCheckpoints, MeasuredLoader
 from podsim.answers.served_real import MeasuredServing
 from podsim.answers.telemetry import Telemetry
 from podsim.answers.trained import MeasuredDdp, MeasuredTables, MeasuredTraining
+from podsim.errors import LabError, unknown_name
+from podsim.foreign_files import finite, read_start, read_text
 from podsim.version import check_format
 from podsim.whole_files import write_whole
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from podsim.answers.launched import Recipe
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.launching import (
     accelerate,
@@ -26,7 +27,6 @@ from podsim.launching.job import Context, Job, Reading, effective, plainest, ref
 from podsim.launching.key_table import KeyedTool, cannot, read_keyed, table_of
 from podsim.launching.megatron_model import model_notes
 from podsim.launching.plan_comment import add_comment, comment_of
-from podsim.answers.launched import Recipe
 from podsim.safe_yaml import yaml_text
 from podsim.training.plan import Plan
 

@@ -20,8 +20,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.errors import PodsimError
 from podsim.answers.trained import MeasuredTraining
+from podsim.errors import PodsimError
 
 Floats: TypeAlias = NDArray[np.float64]
 _BLOCKS = 8

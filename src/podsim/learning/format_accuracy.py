@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.number_formats import FormatAccuracy
 from podsim.learning.number_format import NumberFormat
 from podsim.learning.number_format_blocks import BlockFormat
-from podsim.answers.number_formats import FormatAccuracy
 
 _PAIRS = Path(__file__).with_name("format_pairs.csv")
 _LICENCES = {

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.scaling_answers import FittedRange
 from podsim.errors import PodsimError, unknown_name
 from podsim.foreign_files import finite, read_text
 from podsim.learning.loss_law import NAMES, LossLaw
-from podsim.answers.scaling_answers import FittedRange
 from podsim.version import check_format
 from podsim.whole_files import write_whole
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podsim.answers.shown import Shown
 from podsim.hardware.mig.best import Wish
 from podsim.hardware.mig.change import Change
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.measured_slices import SliceCase, SliceScore
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.parts import Gpu
-from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)

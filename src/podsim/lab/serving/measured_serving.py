@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.answers.served_real import MeasuredRequest, MeasuredServing
 from podsim.errors import LabError
 from podsim.lab import usage
 from podsim.lab.serving.load_generator import SentRequest, Server, send_requests
 from podsim.lab.serving.served_run import SentLoad, ServerJob, ServerRun, run_server
 from podsim.lab.wires import load_torch
-from podsim.answers.served_real import MeasuredRequest, MeasuredServing
 
 Draw = Callable[[float, int, int], SentLoad]
 """gives requests at (1/s, number, seed); infinity: without times"""

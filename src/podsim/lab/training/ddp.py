@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from podsim.answers.lab import Emulated
+from podsim.answers.trained import MeasuredDdp, MeasuredPass
 from podsim.lab import usage
 from podsim.lab.measured_collectives import message_seconds
 from podsim.lab.ranks import Note, Task
@@ -19,8 +21,6 @@ from podsim.lab.record import plain
 from podsim.lab.training.sums import Sums, hook_of
 from podsim.lab.wires import Board, Wires, load_torch
 from podsim.network.collectives.table import Table
-from podsim.answers.lab import Emulated
-from podsim.answers.trained import MeasuredDdp, MeasuredPass
 
 SMALLEST = 1 << 20
 """B of the first bucket that DistributedDataParallel closes, by default; a layer above it is a bucket of its own"""

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from podsim.answers.trained import MeasuredTraining
 from podsim.lab.training.train_job import Training
 from podsim.learning.batch_rules import warmed_rate
-from podsim.answers.trained import MeasuredTraining
 
 
 class MetricsLog:

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from podsim.network.collectives.table import Table
 from podsim.answers.lab import Emulated
+from podsim.network.collectives.table import Table
 from podsim.schedules.actions import ScheduleTable
 from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer

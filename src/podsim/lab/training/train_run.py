@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from podsim.answers.trained import WARM, MeasuredTraining, TrainedStep
 from podsim.errors import LabError
 from podsim.lab import usage
 from podsim.lab.measured_collectives import device_name, message_seconds
@@ -28,7 +29,6 @@ from podsim.lab.training.train_job import Training
 from podsim.lab.training.training_state import Keeper
 from podsim.lab.wires import Board, Wires
 from podsim.learning.batch_noise import noise_text
-from podsim.answers.trained import WARM, MeasuredTraining, TrainedStep
 
 PARTS = (
     "torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.distributed.optim",
