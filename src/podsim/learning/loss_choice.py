@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from podsim.answers.scaling_answers import HeldOut
 from podsim.errors import PodsimError
 from podsim.learning.loss_fit import FORMS, fit_law
 from podsim.learning.loss_law import LossLaw
 from podsim.learning.loss_runs import Runs
-from podsim.answers.scaling_answers import HeldOut
 
 _CUTS = (0.8, 0.65)
 """share. The parts of compute from below that a form is fitted to, to foretell the rest."""

@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.scaling_answers import FittedRange
 from podsim.axes import Shaped
 from podsim.errors import PodsimError
 from podsim.learning.loss_law import REPEAT, LossLaw, constants_of, repeated
 from podsim.learning.loss_runs import Runs
-from podsim.answers.scaling_answers import FittedRange
 
 Array: TypeAlias = NDArray[np.float64]
 

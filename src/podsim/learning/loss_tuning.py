@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.learning.loss_runs import Runs
 from podsim.answers.scaling_answers import TunedPower, Tuning
+from podsim.learning.loss_runs import Runs
 
 Array: TypeAlias = NDArray[np.float64]
 

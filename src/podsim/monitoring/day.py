@@ -16,14 +16,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.prediction import Prediction
+from podsim.answers.queued import QueueRun
+from podsim.answers.timeline import Timeline
 from podsim.fleet.operations import Span
 from podsim.fleet.power import busy_share
 from podsim.hardware.cluster import Cluster
 from podsim.monitoring.day_faults import WORDS, Fault, Stay, fault_kinds
 from podsim.network.bus import bus_factor
-from podsim.answers.prediction import Prediction
-from podsim.answers.queued import QueueRun
-from podsim.answers.timeline import Timeline
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

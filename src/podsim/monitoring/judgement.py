@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.diagnosis import Diagnosis, Finding
 from podsim.monitoring.day import Floats
 from podsim.monitoring.exposition import Series
 from podsim.monitoring.panels import Key, grid_of, make_panel
 from podsim.monitoring.symptoms import TESTS, Metrics, Symptom, symptoms
-from podsim.answers.diagnosis import Diagnosis, Finding
 
 _JOBS = ("podsim_job_mfu_ratio", "podsim_job_predicted_mfu_ratio")
 _PACE = "podsim_replay_speed"

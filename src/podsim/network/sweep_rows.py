@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from podsim.answers.sweep import AlgorithmRow, Timed
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, fabric_of
@@ -24,7 +25,6 @@ from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES
 from podsim.network.switch_trees import switch_trees
 from podsim.network.table_cost import link_cost
 from podsim.network.torus_cost import RINGS
-from podsim.answers.sweep import AlgorithmRow, Timed
 
 _SWITCHES_ADD = ("hopper", "blackwell")
 """architectures whose NVSwitches reduce (NVLS)"""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from podsim.answers.served import Figure, FigureList, FigureName
 from podsim.options.mlperf_options import FigureOptions
 from podsim.options.question import question
-from podsim.answers.served import Figure, FigureList, FigureName
 from podsim.serving.white_paper import figure as made
 
 _FIGURES = (

@@ -6,6 +6,14 @@ import math
 
 import numpy as np
 
+from podsim.answers.number_formats import (
+    FormatCode,
+    FormatGpu,
+    FormatRow,
+    FormatSheet,
+    FormatTable,
+    FormatTrade,
+)
 from podsim.errors import CatalogError, PodsimError
 from podsim.hardware.catalog import load_gpu, names
 from podsim.hardware.cluster import load_cluster
@@ -16,14 +24,6 @@ from podsim.learning.number_format_blocks import BLOCK_FORMATS, BlockFormat, any
 from podsim.learning.rounding import Overflow, encode, round_to
 from podsim.options.format_options import FormatOptions
 from podsim.options.question import question
-from podsim.answers.number_formats import (
-    FormatCode,
-    FormatGpu,
-    FormatRow,
-    FormatSheet,
-    FormatTable,
-    FormatTrade,
-)
 from podsim.questions.learn.format_trade import format_trade
 
 _MULTIPLIED = {

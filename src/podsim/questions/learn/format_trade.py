@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from podsim.answers.number_formats import FormatAccuracy, FormatTrade, FormatTradeRow
 from podsim.errors import CatalogError, NoFitError, PlanError, PodsimError
 from podsim.hardware.parts import PRECISIONS, matmul_peak
 from podsim.learning.format_accuracy import all_accuracy
 from podsim.learning.number_format_recipes import RECIPES, read_recipe
 from podsim.options.format_options import FormatOptions
-from podsim.answers.number_formats import FormatAccuracy, FormatTrade, FormatTradeRow
-from podsim.training.job_inputs import read_inputs
 from podsim.questions.train.plan import plan
+from podsim.training.job_inputs import read_inputs
 
 _PHASES = ("training", "retrained", "inference")
 

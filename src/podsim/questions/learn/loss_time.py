@@ -6,14 +6,14 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
+from podsim.answers.exchanged import ExchangeRun, LossTime
 from podsim.errors import PodsimError
 from podsim.learning.loss_catalog import OWN, find_law
 from podsim.learning.staleness import LossCurve, curve_of, own_curve, staleness_law
 from podsim.options.step_options import WorkersOptions
-from podsim.answers.exchanged import ExchangeRun, LossTime
-from podsim.units import format_quantity
 from podsim.questions.learn.scale_loss import network_size
 from podsim.questions.learn.train import read_trained
+from podsim.units import format_quantity
 
 _IN_STEP = ("bsp", "ps")
 

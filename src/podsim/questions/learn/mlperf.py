@@ -8,12 +8,12 @@ import numpy as np
 
 from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.target_runs import Submission, fastest_run, submissions, target_run
+from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetRun
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, benchmarks_of, find_benchmark, round_number
 from podsim.options.mlperf_options import MlperfOptions
 from podsim.options.question import question
-from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetRun
 
 _LARGEST = 1e12
 

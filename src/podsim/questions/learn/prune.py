@@ -6,6 +6,7 @@ import math
 import re
 from pathlib import Path
 
+from podsim.answers.pruned import Pruned, PrunedTensor
 from podsim.errors import PodsimError
 from podsim.learning.sparsity_files import (
     Choice,
@@ -22,7 +23,6 @@ from podsim.learning.sparsity_files import (
 from podsim.learning.tensor_files import TensorEntry, TensorFile, read_tensor_file, write_tensor_file
 from podsim.options.prune_options import PruneOptions
 from podsim.options.question import question, wrong_choices
-from podsim.answers.pruned import Pruned, PrunedTensor
 
 _PART = re.compile(r"-\d+-of-\d+\.")
 """in the name of a file that is one of several"""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.scaling_answers import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
 from podsim.errors import PodsimError
 from podsim.learning.loss_catalog import find_law, write_law
 from podsim.learning.loss_choice import choose_form, hold_out
@@ -19,7 +20,6 @@ from podsim.learning.loss_table import RunTable, mixed_lines, read_runs
 from podsim.learning.loss_tuning import tune
 from podsim.options.question import question, wrong_choices
 from podsim.options.scale_options import ScaleFitOptions
-from podsim.answers.scaling_answers import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
 from podsim.units import parse_quantity
 
 _ALONG, _LINES = 41, 4

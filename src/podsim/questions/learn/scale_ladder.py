@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.scaling_answers import LadderRun, ScaleLadder
+from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError, PodsimError
 from podsim.lab.ranks import started_rank
 from podsim.learning.loss_catalog import write_law
@@ -18,8 +20,6 @@ from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_runs import Runs
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLadderOptions
-from podsim.answers.scaling_answers import LadderRun, ScaleLadder
-from podsim.answers.trained import MeasuredTraining
 from podsim.questions.learn.train import read_trained, train
 from podsim.whole_files import write_whole
 from podsim.workload.catalog import load_model

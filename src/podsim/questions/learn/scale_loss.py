@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.scaling_answers import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
 from podsim.errors import PodsimError, UnitError
 from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions
-from podsim.answers.scaling_answers import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
-from podsim.units import format_quantity
 from podsim.questions.learn.scale_fit import advised, loss_points
+from podsim.units import format_quantity
 from podsim.workload.catalog import load_model, load_specification
 
 _UNTRAINED = 10.4

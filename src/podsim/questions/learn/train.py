@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError, PodsimError
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.ranks import run_task, started_rank
@@ -18,7 +19,6 @@ from podsim.lab.training.train_run import task_of
 from podsim.launching.plan_file import with_plan
 from podsim.options.measure_options import TrainOptions
 from podsim.options.question import question
-from podsim.answers.trained import MeasuredTraining
 
 _BOUNDS = (
     ("steps", 1, 1e7), ("warmup", 0, 1e7), ("local_steps", 1, 1e6), ("prune_at", 0, 1e7), ("test_samples", 0, 100_000),

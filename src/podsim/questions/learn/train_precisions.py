@@ -9,14 +9,14 @@ from dataclasses import fields, replace
 from statistics import fmean, stdev
 from typing import Any
 
+from podsim.answers.trained import MeasuredTraining
+from podsim.answers.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
 from podsim.errors import PodsimError
 from podsim.lab.ranks import started_rank
 from podsim.launching.plan_file import with_plan
 from podsim.learning.number_format_recipes import read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
 from podsim.options.question import question
-from podsim.answers.trained import MeasuredTraining
-from podsim.answers.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
 from podsim.questions.learn.train import train
 
 _MOST_RUNS = 100

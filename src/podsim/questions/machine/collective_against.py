@@ -14,6 +14,7 @@ from podsim.accuracy.nccl_tests import read_log_text
 from podsim.accuracy.price_collectives import Call, call_seconds, decade, make_call, read_call
 from podsim.accuracy.score import Priced, compare_priced
 from podsim.accuracy.tables import Row, Rows
+from podsim.answers.comparison import Comparison
 from podsim.errors import ClusterError, TableError
 from podsim.foreign_files import finite, read_text
 from podsim.hardware.cluster import Cluster
@@ -21,7 +22,6 @@ from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl import choice
 from podsim.network.settings_text import read_log_settings
 from podsim.network.sizes import NCCL_NAMES, collective_name
-from podsim.answers.comparison import Comparison
 from podsim.questions.machine.fabric import given_cluster
 
 _MOST = 64 << 20

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.sweep import RoutedFlows, RoutingRow
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.cluster_names import enough_nodes
@@ -15,7 +16,6 @@ from podsim.hardware.overrides import ROUTINGS
 from podsim.network.flow import max_min_rates
 from podsim.options.machine_options import FlowsOptions
 from podsim.options.question import question
-from podsim.answers.sweep import RoutedFlows, RoutingRow
 from podsim.questions.machine.fabric import given_cluster
 
 _MOST_SEEDS = 10_000

@@ -17,6 +17,7 @@ from podsim.accuracy.price_engines import (
     numbers_of,
 )
 from podsim.accuracy.tables import Row, load
+from podsim.answers.kernel_time import KernelTime, NearestKernel
 from podsim.errors import PlanError, PodsimError
 from podsim.fitting import Floats
 from podsim.hardware.catalog import load_gpu
@@ -28,7 +29,6 @@ from podsim.kernels.engine_work import attention_work, experts_work, gemm_work, 
 from podsim.kernels.gemm import gemm_seconds, gemm_source, operand_bytes
 from podsim.options.kernel_options import KernelOptions
 from podsim.options.question import question, wrong_choices
-from podsim.answers.kernel_time import KernelTime, NearestKernel
 
 _LAWS = {
     "attention": "prefill", "decode": "decode", "mla": "mla-prefill", "mla-decode": "mla-decode", "moe": "moe",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from podsim.answers.expense import Bill, BillRow, Expense, Offer, PowerReport
+from podsim.answers.prediction import Prediction
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.fleet.power import busy_share, capped_speed, cluster_power, count_switches, load_power, make_node
 from podsim.fleet.power_catalog import figures
@@ -13,8 +15,6 @@ from podsim.fleet.power_hpl import hpl
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.fleet_options import CostOptions, PowerOptions
 from podsim.options.question import question
-from podsim.answers.expense import Bill, BillRow, Expense, Offer, PowerReport
-from podsim.answers.prediction import Prediction
 from podsim.units import parse_quantity
 
 LOADS = ("idle", "training", "peak")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from podsim.answers.storage import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
 from podsim.errors import StorageError
 from podsim.options.question import question
 from podsim.options.storage_options import (
@@ -13,7 +14,6 @@ from podsim.options.storage_options import (
     StorageMdtestOptions,
     StorageShowOptions,
 )
-from podsim.answers.storage import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
 from podsim.storage.catalog import load_storage, storage_names
 from podsim.storage.fail import fail_row
 from podsim.storage.fio import Job, fio_rows

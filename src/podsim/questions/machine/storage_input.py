@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from podsim.answers.storage import EpochRow, InputRun, StageRow
 from podsim.errors import PodsimError, StorageError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.question import options_of, question
 from podsim.options.storage_options import StorageInputOptions
-from podsim.answers.storage import EpochRow, InputRun, StageRow
 from podsim.storage.cache import SHUFFLES, cache_of
 from podsim.storage.catalog import load_storage
 from podsim.storage.input_pipeline import Setting, data_bytes, epoch_rows, most_accelerators, samples_of

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from podsim.answers.storage import Need, SizeRun
 from podsim.errors import CatalogError, PodsimError, StorageError, unknown_name
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.question import question
 from podsim.options.storage_options import StorageSizeOptions
-from podsim.answers.storage import Need, SizeRun
 from podsim.storage.cache import SHUFFLES, cache_of
 from podsim.storage.catalog import load_storage, storage_names
 from podsim.storage.long_runs import read_tokens

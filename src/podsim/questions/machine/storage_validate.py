@@ -8,12 +8,12 @@ from statistics import median
 from podsim.accuracy.score import assess
 from podsim.answers.comparison import ComparedRow, Comparison, Verdict
 from podsim.answers.shown import Shown
+from podsim.questions.machine.storage import storage_fio
+from podsim.questions.machine.storage_input import storage_input
 from podsim.storage.mlperf_storage import Result, at_limit, by_utilisation, results, unhindered
 from podsim.storage.published import published_systems
 from podsim.storage.training import published_times
 from podsim.storage.workloads import load_workload
-from podsim.questions.machine.storage import storage_fio
-from podsim.questions.machine.storage_input import storage_input
 
 _MARGIN = 0.05
 """utilisation above what a result must reach from which on its system was clearly not the limit"""

@@ -11,13 +11,6 @@ from podsim.acceptance.compare_ddp import compare_ddp
 from podsim.acceptance.compare_serving import compare_serving
 from podsim.acceptance.compare_storage import compare_storage
 from podsim.acceptance.compare_training import compare_training
-from podsim.errors import LabError
-from podsim.lab.record import read_run
-from podsim.launching.plan_file import read_plan_file, with_plan
-from podsim.network.collectives import Table
-from podsim.options.measure_options import CompareOptions
-from podsim.options.question import question
-from podsim.options.serving_options import ServeOptions
 from podsim.answers.compared_server import ComparedServer
 from podsim.answers.lab import ComparedCollectives, MeasuredRanks
 from podsim.answers.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
@@ -31,9 +24,16 @@ from podsim.answers.trained import (
     MeasuredTables,
     MeasuredTraining,
 )
-from podsim.serving.deployments.deployments import read_serving_plan
+from podsim.errors import LabError
+from podsim.lab.record import read_run
+from podsim.launching.plan_file import read_plan_file, with_plan
+from podsim.network.collectives import Table
+from podsim.options.measure_options import CompareOptions
+from podsim.options.question import question
+from podsim.options.serving_options import ServeOptions
 from podsim.questions.machine.collective import collective
 from podsim.questions.serve.serve_measured import is_benchmark_file, serve_measured
+from podsim.serving.deployments.deployments import read_serving_plan
 
 
 def _with_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:

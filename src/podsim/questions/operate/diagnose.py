@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from podsim.answers.diagnosis import Diagnosis
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.monitoring.exposition import read_metrics
@@ -11,7 +12,6 @@ from podsim.monitoring.judgement import judge, metric_names
 from podsim.monitoring.prometheus_api import read_prometheus
 from podsim.options.monitoring_options import DiagnoseOptions
 from podsim.options.question import question
-from podsim.answers.diagnosis import Diagnosis
 from podsim.questions.operate.exporter import read_duration, read_moment
 
 _STEPS = 240

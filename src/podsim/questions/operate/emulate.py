@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from podsim.answers.lab import Emulated
 from podsim.errors import PodsimError
 from podsim.lab.emulated_cluster import perform
 from podsim.lab.emulated_links import EMULATED, emulated_cluster
 from podsim.lab.port_counters import Injected
 from podsim.options.measure_options import EmulateOptions
 from podsim.options.question import question
-from podsim.answers.lab import Emulated
 
 
 @question(EmulateOptions)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.prediction import Prediction
+from podsim.answers.trained import ComparedTraining, MeasuredTraining
 from podsim.errors import NoFitError, PlanError, PodsimError
 from podsim.fleet.operations import read_span
 from podsim.hardware.cluster import load_cluster
@@ -27,13 +29,11 @@ from podsim.monitoring.metric_server import make_server
 from podsim.monitoring.training_source import TrainingSource, begin_of
 from podsim.options.monitoring_options import ExporterOptions
 from podsim.options.question import question, wrong_choices
-from podsim.quoting import visible
-from podsim.answers.prediction import Prediction
-from podsim.answers.trained import ComparedTraining, MeasuredTraining
-from podsim.units import parse_quantity
 from podsim.questions.operate.compare import compare
-from podsim.questions.train.plan import plan
 from podsim.questions.operate.queue import queue
+from podsim.questions.train.plan import plan
+from podsim.quoting import visible
+from podsim.units import parse_quantity
 from podsim.whole_files import write_files, write_pieces
 
 _MOST_SAMPLES = 50_000_000

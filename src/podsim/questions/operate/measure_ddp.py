@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from podsim.answers.trained import MeasuredDdp
 from podsim.errors import PodsimError
 from podsim.lab.collective_job import ranks_of, sum_table
 from podsim.lab.emulated_links import emulated_links
@@ -13,7 +14,6 @@ from podsim.lab.record import keep_run
 from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
 from podsim.options.measure_options import MeasureDdpOptions
 from podsim.options.question import question
-from podsim.answers.trained import MeasuredDdp
 from podsim.units import parse_quantity
 
 MOST_LAYERS, MOST_STEPS = 1000, 100_000
