@@ -16,6 +16,7 @@ from podsim.acceptance.host_entry import entry_of
 from podsim.acceptance.host_result import features_of, host_result
 from podsim.acceptance.storage_checks import Disk, measure_disk
 from podsim.acceptance.training_checks import measure_images
+from podsim.answers.host import MeasuredHost
 from podsim.errors import LabError, PodsimError
 from podsim.lab.host_rates import Measuring, measure_ranks
 from podsim.lab.host_steps import small_steps
@@ -26,7 +27,6 @@ from podsim.lab.usage import cores, now_text
 from podsim.lab.wires import gpus_here, load_torch
 from podsim.options.measure_options import MeasureHostOptions
 from podsim.options.question import question
-from podsim.answers.host import MeasuredHost
 from podsim.storage.fio_results import read_block
 from podsim.whole_files import write_whole
 

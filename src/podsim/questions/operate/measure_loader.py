@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from podsim.answers.lab_storage import MeasuredLoader
 from podsim.errors import LabError, PodsimError, UnitError, unknown_name
 from podsim.lab.loader import LoaderJob
 from podsim.lab.loader import measure_loader as run
@@ -16,7 +17,6 @@ from podsim.lab.samples import CACHES, make_samples
 from podsim.lab.small_model import MODELS
 from podsim.options.measure_options import MeasureLoaderOptions
 from podsim.options.question import question
-from podsim.answers.lab_storage import MeasuredLoader
 from podsim.units import parse_quantity
 
 _MAKE = re.compile(r"\s*([0-9]{1,9})\s*x\s*(.+?)\s*")

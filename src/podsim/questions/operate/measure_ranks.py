@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from podsim.answers.lab import MeasuredRanks
 from podsim.errors import PodsimError
 from podsim.lab.collective_job import ranks_of
 from podsim.lab.options import no_folder, outside, unknown_backend
@@ -12,7 +13,6 @@ from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureRanksOptions
 from podsim.options.question import question
-from podsim.answers.lab import MeasuredRanks
 from podsim.units import parse_quantity
 
 

@@ -7,6 +7,7 @@ from math import inf, isfinite
 
 import numpy as np
 
+from podsim.answers.served_real import MeasuredServing
 from podsim.errors import LabError, PodsimError
 from podsim.lab.options import no_folder, outside
 from podsim.lab.record import write_run
@@ -15,10 +16,9 @@ from podsim.lab.serving.measured_serving import ServingMeasurement, measure_serv
 from podsim.lab.serving.served_run import SentLoad, ServerJob
 from podsim.options.measure_options import MeasureServingOptions
 from podsim.options.question import question
-from podsim.answers.served_real import MeasuredServing
+from podsim.questions.serve.load_inputs import read_rate
 from podsim.serving.load.request_streams import RequestStream, draw_requests
 from podsim.units import parse_quantity
-from podsim.questions.serve.load_inputs import read_rate
 from podsim.workload.specification import Transformer, resolve
 
 _VOCAB = 512

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.trained import MeasuredTables
 from podsim.embeddings.hit_rates import hit_rate
 from podsim.embeddings.table_files import SUFFIXES, read_tables
 from podsim.embeddings.tables import TableSet, table_sets
@@ -24,7 +25,6 @@ from podsim.lab.sparse.click_files import read_clicks
 from podsim.lab.sparse.sparse_train import SparseJob, checkpoint_step, task_of
 from podsim.options.measure_options import MeasureTablesOptions
 from podsim.options.question import question
-from podsim.answers.trained import MeasuredTables
 from podsim.units import format_quantity
 from podsim.whole_files import scratch_folder
 

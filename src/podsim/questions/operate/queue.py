@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.queued import ContainerStart, PackResult, PackRow, QueueResult
 from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.arrivals import Arrivals, draw_jobs
 from podsim.fleet.containers import container_start, storage_rate
@@ -30,7 +31,6 @@ from podsim.fleet.traces import DATA, read_jobs
 from podsim.hardware.cluster import load_cluster
 from podsim.options.fleet_options import PackOptions, QueueOptions
 from podsim.options.question import question
-from podsim.answers.queued import ContainerStart, PackResult, PackRow, QueueResult
 from podsim.storage.checkpoints_stores import load_store
 from podsim.units import parse_quantity
 

@@ -15,16 +15,16 @@ from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
 from podsim.accuracy.score import assess
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
+from podsim.answers.comparison import Comparison, Verdict
+from podsim.answers.shown import Shown
 from podsim.errors import PodsimError
 from podsim.foreign_files import read_start
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
-from podsim.answers.comparison import Comparison, Verdict
-from podsim.answers.shown import Shown
+from podsim.questions.serve.serve_measured import is_benchmark_file, measured_comparisons
+from podsim.questions.train.measured_rows import read_measured
 from podsim.serving.serving_rows import TABLE as SERVING
 from podsim.serving.serving_rows import is_serving_table, packaged_serving, read_serving
-from podsim.questions.train.measured_rows import read_measured
-from podsim.questions.serve.serve_measured import is_benchmark_file, measured_comparisons
 
 FAILURES = "failures"
 """The table of published times between failures."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from podsim.acceptance.machine_checks import Findings, Machine, add_checks, disturbed, machine_text
 from podsim.acceptance.thresholds import thresholds_of
 from podsim.acceptance.trend_checks import read_earlier, trend_checks, trend_parts
+from podsim.answers.acceptance import Acceptance
 from podsim.errors import PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.lab.inventory import read_inventory
@@ -16,9 +17,8 @@ from podsim.lab.ranks import MOST_RANKS
 from podsim.lab.usage import clocks, now_text, others_since
 from podsim.options.measure_options import VerifyOptions
 from podsim.options.question import question
-from podsim.answers.acceptance import Acceptance
-from podsim.storage.fio_results import read_block
 from podsim.questions.machine.storage_input import storage_input
+from podsim.storage.fio_results import read_block
 
 GROUPS = ("inventory", "health", "storage", "metadata", "network", "ranks", "training")
 _GROUP_OF = {"fio": "storage", "mdtest": "metadata", "run": "network", "pairs": "ranks", "health": "health"}

@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.acceptance.port_faults import faults_of
+from podsim.answers.telemetry import Contention, Explained, Fault, PortRow, Telemetry
+from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.lab.record import is_run, read_run
 from podsim.options.measure_options import WhyOptions
 from podsim.options.question import question
 from podsim.options.step_options import SimulateOptions
-from podsim.answers.telemetry import Contention, Explained, Fault, PortRow, Telemetry
-from podsim.answers.trained import MeasuredTraining
+from podsim.questions.train.simulate import play_setting
 from podsim.simulation.lower_links import Trouble
 from podsim.timeline.counter_files import read_counters
 from podsim.training.plan import Setting, read_plan
 from podsim.units import format_quantity
-from podsim.questions.train.simulate import play_setting
 
 Floats: TypeAlias = NDArray[np.float64]
 _MOST = 3

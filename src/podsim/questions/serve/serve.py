@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podsim.errors import PodsimError
-from podsim.hardware.catalog import find, load_system
-from podsim.options.question import question
-from podsim.options.serving_options import ServeOptions
 from podsim.answers.best_serving import BestServing
 from podsim.answers.compared_server import ComparedServer
 from podsim.answers.scenario_run import EnsembleRun, ScenarioRun, StreamRun
 from podsim.answers.served import Figure, Served
 from podsim.answers.served_load import ServedLoad
-from podsim.serving.deployments.deployments import with_serving_plan
-from podsim.serving.language_setup import is_language_engine
-from podsim.serving.white_paper import figure
+from podsim.errors import PodsimError
+from podsim.hardware.catalog import find, load_system
+from podsim.options.question import question
+from podsim.options.serving_options import ServeOptions
 from podsim.questions.serve.load_inputs import is_under_load, with_lengths
 from podsim.questions.serve.serve_best import serve_best
 from podsim.questions.serve.serve_launch import with_files
@@ -24,6 +21,9 @@ from podsim.questions.serve.serve_measured import serve_measured
 from podsim.questions.serve.serve_network import serve_network
 from podsim.questions.serve.serve_static import serve_static
 from podsim.questions.serve.serving_kind import check_language, check_network, is_network
+from podsim.serving.deployments.deployments import with_serving_plan
+from podsim.serving.language_setup import is_language_engine
+from podsim.serving.white_paper import figure
 
 _OTHER_FORMATS = ("fp32", "tf32")
 """number formats that no engine of language models runs"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from podsim.answers.served import Served
 from podsim.errors import (
     ModelError,
     NoFitError,
@@ -15,7 +16,7 @@ from podsim.errors import (
 from podsim.hardware.mig.measured_slices import interference
 from podsim.hardware.parts import Gpu
 from podsim.options.serving_options import ServeOptions
-from podsim.answers.served import Served
+from podsim.questions.serve.serve_captured import is_graph, serve_captured
 from podsim.serving.encoder_decoder import has_encoder
 from podsim.serving.engines import engine_names, load_engine
 from podsim.serving.inference_passes import check
@@ -25,7 +26,6 @@ from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.serving_notes import serving_assumptions, serving_warnings
 from podsim.serving.triton import write_config
 from podsim.units import parse_quantity
-from podsim.questions.serve.serve_captured import is_graph, serve_captured
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import CONVOLUTIONAL, ConvNet
 from podsim.workload.model import Model

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.best_serving import BestServing, ServingWay
+from podsim.answers.expense import Offer
 from podsim.errors import CatalogError, PodsimError, UnitError, unknown_name
 from podsim.fleet.power_cost import find_offer, list_offers, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.serving_options import ServeOptions
-from podsim.answers.best_serving import BestServing, ServingWay
-from podsim.answers.expense import Offer
+from podsim.questions.serve.load_inputs import read_rate
 from podsim.serving.benchmark_files import read_requests
 from podsim.serving.best_layouts import Choices
 from podsim.serving.best_search import Objective
@@ -30,7 +31,6 @@ from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS, ServingPl
 from podsim.serving.steady_load import workload_of
 from podsim.serving.trace_file import Progress
 from podsim.units import parse_quantity
-from podsim.questions.serve.load_inputs import read_rate
 from podsim.workload.catalog import load_model
 
 _REQUESTS, _LEAST = 5000, 1500

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.served import Served, ServedBatch
 from podsim.errors import ModelError, PodsimError
 from podsim.foreign_files import read_start
 from podsim.graphs.inference import (
@@ -25,12 +26,11 @@ from podsim.graphs.served_graph import ServedGraph, file_graph, packaged_graph, 
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.options.serving_options import ServeOptions
-from podsim.answers.served import Served, ServedBatch
+from podsim.questions.train.capture import any_batch, captured_for_any
 from podsim.serving.embedding_tables import Tables, make_tables
 from podsim.serving.kernels import runs_on
 from podsim.training.shapes import element_bytes
 from podsim.units import parse_quantity
-from podsim.questions.train.capture import any_batch, captured_for_any
 
 _ENGINE = "tensorrt"
 _RUNTIME = 5e8

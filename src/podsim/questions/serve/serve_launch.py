@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from podsim.errors import PodsimError
-from podsim.options.serving_options import ServeOptions
 from podsim.answers.best_serving import BestServing
 from podsim.answers.served import Served
 from podsim.answers.served_load import ServedLoad
+from podsim.errors import PodsimError
+from podsim.options.serving_options import ServeOptions
 from podsim.serving.deployments.deployment import Deployment
 from podsim.serving.deployments.deployments import read_targets, write_deployment
 from podsim.serving.language_engines import engine_family

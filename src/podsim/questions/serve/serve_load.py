@@ -8,8 +8,9 @@ from math import inf
 
 import numpy as np
 
-from podsim.options.serving_options import ServeOptions
 from podsim.answers.served_load import LoadPoint, ServedLoad
+from podsim.options.serving_options import ServeOptions
+from podsim.questions.serve.load_inputs import LoadInputs, fitted_pool, read_load, requests_of
 from podsim.serving.language_notes import plan_words
 from podsim.serving.load.load_answer import (
     bottleneck,
@@ -29,7 +30,6 @@ from podsim.serving.load.load_statistics import (
 )
 from podsim.serving.load.replica_pool import SCHEDULERS
 from podsim.serving.load.request_table import RequestTable
-from podsim.questions.serve.load_inputs import LoadInputs, fitted_pool, read_load, requests_of
 
 _POINTS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 """shares of the saturated rate at which the curve is drawn"""

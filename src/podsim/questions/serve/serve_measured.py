@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from podsim.accuracy.price_engines import engine_gpu
-from podsim.errors import PodsimError
-from podsim.foreign_files import read_start
-from podsim.options.serving_options import ServeOptions
 from podsim.answers.benchmarked import LATENCIES, RATES, ServerBenchmark
 from podsim.answers.compared_server import ComparedFigure, ComparedRun, ComparedServer
 from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.answers.served_load import ServedLoad
-from podsim.serving.benchmark_files import is_benchmark, read_benchmarks
-from podsim.serving.serving_plan import WEIGHT_FORMATS
+from podsim.errors import PodsimError
+from podsim.foreign_files import read_start
+from podsim.options.serving_options import ServeOptions
 from podsim.questions.serve.serve_load import serve_load
 from podsim.questions.serve.serve_scenario import serve_scenario
 from podsim.questions.serve.serve_static import serve_static
 from podsim.questions.serve.serving_kind import is_network
+from podsim.serving.benchmark_files import is_benchmark, read_benchmarks
+from podsim.serving.serving_plan import WEIGHT_FORMATS
 
 _REQUESTS = (500, 5000)
 """the fewest and the most requests of a simulation"""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from podsim.answers.scenario_run import EnsembleRun, ScenarioRun, StreamRun
+from podsim.answers.served import Served
 from podsim.errors import PodsimError
 from podsim.options.question import wrong_choices
 from podsim.options.serving_options import ServeOptions
-from podsim.answers.scenario_run import EnsembleRun, ScenarioRun, StreamRun
-from podsim.answers.served import Served
 from podsim.questions.serve.serve_batches import serve_batches
 from podsim.questions.serve.serve_ensemble import serve_ensemble
 from podsim.questions.serve.serve_scenario import serve_scenario

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from podsim.answers.scenario_run import ScenarioRun
+from podsim.answers.served import Served
 from podsim.errors import PodsimError
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.options.serving_options import ServeOptions
-from podsim.answers.scenario_run import ScenarioRun
-from podsim.answers.served import Served
+from podsim.questions.serve.load_inputs import read_rate
+from podsim.questions.serve.serve_batches import read_limit, serve_batches
 from podsim.serving.scenarios import Ask, Benchmark, benchmark_of, scenario_run
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.units import format_quantity, parse_quantity
-from podsim.questions.serve.load_inputs import read_rate
-from podsim.questions.serve.serve_batches import read_limit, serve_batches
 
 BATCHES = "1,2,4,8,12,16,24,32,48,64,96,128,192,256,384,512,768,1024,2048"
 """batches whose seconds a scenario interpolates"""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from podsim.answers.served import Served, ServedBatch
 from podsim.errors import NoFitError
 from podsim.hardware.mig.measured_slices import interference
 from podsim.options.serving_options import ServeOptions
-from podsim.answers.served import Served, ServedBatch
+from podsim.questions.serve.serve_batches import read_batches, read_limit
 from podsim.serving.language_notes import language_assumptions, language_warnings, plan_words
 from podsim.serving.language_setup import LanguageSetup, read_language_setup
 from podsim.serving.replica_memory import sequence_bytes, token_bytes, usable_bytes, weight_bytes
 from podsim.serving.static_batches import StaticRequest, largest_batch, static_row
 from podsim.serving.step_laws import Passes, make_passes
 from podsim.serving.triton import write_config
-from podsim.questions.serve.serve_batches import read_batches, read_limit
 
 
 def serve_static(options: ServeOptions) -> Served:

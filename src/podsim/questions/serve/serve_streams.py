@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from podsim.answers.scenario_run import StreamRun
+from podsim.answers.served import Served
 from podsim.errors import PodsimError
 from podsim.graphs.networks import networks
 from podsim.hardware.parts import Gpu
 from podsim.options.serving_options import ServeOptions
-from podsim.answers.scenario_run import StreamRun
-from podsim.answers.served import Served
+from podsim.questions.serve.serve_batches import read_limit
+from podsim.questions.serve.serve_captured import graph_of_options, is_graph
+from podsim.questions.serve.serve_scenario import batches_of, read_delay, read_percentile
 from podsim.serving.batch_queue import BatchServer
 from podsim.serving.media_units import Video, decoded_streams, media_units, read_video, tracker_seconds
 from podsim.serving.scenarios import Ask, queue_server
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.streams import Streams, carried_streams, run_streams, stream_points
 from podsim.units import format_quantity, parse_quantity
-from podsim.questions.serve.serve_batches import read_limit
-from podsim.questions.serve.serve_captured import graph_of_options, is_graph
-from podsim.questions.serve.serve_scenario import batches_of, read_delay, read_percentile
 
 _LIMIT = {"speech": 0.3, "video": 0.1}
 """s. The limit where none is given: Riva's 300 ms, three frames of video."""

@@ -9,9 +9,9 @@ from podsim.options.load_options import LoadOptions
 from podsim.options.question import options_of
 from podsim.options.scenario_options import ScenarioOptions
 from podsim.options.serving_options import ServeOptions
+from podsim.questions.serve.serve_captured import is_graph
 from podsim.serving.language_layers import is_language_model
 from podsim.serving.language_setup import model_keys
-from podsim.questions.serve.serve_captured import is_graph
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import CONVOLUTIONAL
 

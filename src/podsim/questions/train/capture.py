@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from podsim.answers.graphs import Captured
 from podsim.errors import ModelError, unknown_name
 from podsim.graphs.capturing import capture_module, load_torch, make_module, torch_flops
 from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
@@ -16,7 +17,6 @@ from podsim.graphs.op_graph_batch import BATCHES, for_any_batch
 from podsim.graphs.op_graph_json import to_value, write_value
 from podsim.options.graph_options import CaptureOptions
 from podsim.options.question import question
-from podsim.answers.graphs import Captured
 
 _LARGEST = 1 << 20
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from podsim.answers.graphs import TraceFile, Traces
 from podsim.errors import TraceError
 from podsim.graphs.chakra_mend import Mended, read_chakra, write_chakra
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, TraceGraph, critical_seconds
@@ -17,7 +18,6 @@ from podsim.network.collectives.lookup import table_of
 from podsim.network.nccl import Members, collective_seconds
 from podsim.options.graph_options import ChakraOptions
 from podsim.options.question import question
-from podsim.answers.graphs import TraceFile, Traces
 from podsim.simulation.trace_play import Collective, play_traces
 from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
 

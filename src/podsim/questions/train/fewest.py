@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from podsim.answers.study import NO_ANSWER, NO_FIT, TOO_SLOW, StudyRow
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.options.question import options_of, question
 from podsim.options.study_options import FewestOptions
-from podsim.answers.study import NO_ANSWER, NO_FIT, TOO_SLOW, StudyRow
-from podsim.training.job_inputs import split_overrides
 from podsim.questions.train.study_rows import options_of_settings, plan_row
+from podsim.training.job_inputs import split_overrides
 
 Test: TypeAlias = Callable[[int], bool]
 _DAY = 86400.0

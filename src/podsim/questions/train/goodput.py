@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.runs import Goodput
 from podsim.errors import PodsimError
 from podsim.fleet.goodput_figures import (
     efficiency_curve,
@@ -34,7 +35,7 @@ from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, RunSamples, simula
 from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import GoodputOptions
 from podsim.options.question import question
-from podsim.answers.runs import Goodput
+from podsim.questions.train.plan import best_job
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import (
     Asked,
@@ -46,7 +47,6 @@ from podsim.storage.long_runs import (
     read_with,
     steps_of,
 )
-from podsim.questions.train.plan import best_job
 
 _DAY = 86400.0
 _TIMES = ("step", "interval", "mtbf", "restart", "found")

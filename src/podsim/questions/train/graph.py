@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
+from podsim.answers.graphs import GraphCost
 from podsim.embeddings.table_files import read_tables
 from podsim.errors import ClusterError, ModelError, NoFitError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
@@ -31,13 +32,12 @@ from podsim.kernels.sparse_products import check_sparse, gain_note, saved_second
 from podsim.network.nccl import send_seconds
 from podsim.options.graph_options import GraphOptions
 from podsim.options.question import question
-from podsim.answers.graphs import GraphCost
+from podsim.questions.train.capture import any_batch, at_samples, captured
 from podsim.timeline.timelines import write_timeline
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import default_precision, software_of
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
-from podsim.questions.train.capture import any_batch, at_samples, captured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from podsim.options.question import question
-from podsim.options.study_options import JobsOptions
 from podsim.answers.job_chain import ChainedJob, JobChain
 from podsim.answers.study import StudyRow
-from podsim.studies.study_file import Point, read_study
+from podsim.options.question import question
+from podsim.options.study_options import JobsOptions
 from podsim.questions.train.study_rows import plan_row, predict_row
+from podsim.studies.study_file import Point, read_study
 
 
 @question(JobsOptions)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podsim.answers.graphs import GraphCost
+from podsim.answers.minutes import TargetPlan
+from podsim.answers.prediction import PlanResult
 from podsim.errors import PodsimError
 from podsim.graphs.recommender import tables_of
 from podsim.hardware.cluster import load_cluster
 from podsim.options.graph_options import GraphOptions
 from podsim.options.plan_options import PredictOptions, TargetOptions
 from podsim.options.question import options_of
-from podsim.answers.graphs import GraphCost
-from podsim.answers.minutes import TargetPlan
-from podsim.answers.prediction import PlanResult
-from podsim.training.job_inputs import split_overrides
 from podsim.questions.train.graph import graph
 from podsim.questions.train.plan import plan_or_target
+from podsim.training.job_inputs import split_overrides
 
 _SAMPLES, _IMPRESSIONS = 32, 4096
 """samples of a step on a GPU where no batch is given, and those of a network with embedding tables"""

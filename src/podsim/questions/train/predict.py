@@ -14,12 +14,14 @@ from podsim.accuracy.measured_reach import (
     within_reach,
 )
 from podsim.accuracy.own_step import corrected, own_correction, read_measured
+from podsim.answers.prediction import Correction, Prediction
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import question
-from podsim.answers.prediction import Correction, Prediction
+from podsim.questions.train.sparse_step import with_sparsity
+from podsim.questions.train.whole_run import plan_command, read_length, with_expense, with_run
 from podsim.training.expert_load import dropped_share
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.op_reports import op_reports
@@ -27,8 +29,6 @@ from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import law_seconds, predict_with_gains
 from podsim.training.software import load_software
 from podsim.training.weight_streaming import streamed_prediction
-from podsim.questions.train.sparse_step import with_sparsity
-from podsim.questions.train.whole_run import plan_command, read_length, with_expense, with_run
 from podsim.workload.model import Model
 
 

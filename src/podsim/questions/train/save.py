@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from podsim.answers.launched import Recipe
+from podsim.answers.prediction import PlanResult
 from podsim.errors import PodsimError, unknown_name
 from podsim.foreign_files import read_text, read_toml
 from podsim.hardware.cluster import Cluster
@@ -16,8 +18,6 @@ from podsim.options.plan_options import SearchOptions
 from podsim.options.question import options_of
 from podsim.quoting import toml_text
 from podsim.report.plain_data import plain_value, to_csv, to_json
-from podsim.answers.launched import Recipe
-from podsim.answers.prediction import PlanResult
 from podsim.training.plan import Plan
 from podsim.version import __version__, check_release
 from podsim.whole_files import write_files

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from podsim.answers.scheduled import ScheduleComparison, ScheduleRow, ScheduleSheet
 from podsim.errors import ScheduleError, TableError
 from podsim.foreign_files import read_text
 from podsim.options.question import question
 from podsim.options.step_options import ScheduleOptions
-from podsim.answers.scheduled import ScheduleComparison, ScheduleRow, ScheduleSheet
 from podsim.schedules import (
     SCHEDULES,
     ScheduleTable,
