@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+from podsim.answers.acceptance import Acceptance, Check, Part
 from podsim.report.columns import Column, Table, quantity_text
 from podsim.report.screen import Block, Rows
-from podsim.answers.acceptance import Acceptance, Check, Part
 
 _VERDICTS = (
     "ok", "differs", "wrong result", "falls short", "above the limit", "not run", "remark", "no expectation",

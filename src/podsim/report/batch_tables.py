@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.batch_sizes import BatchAdvice, BatchRow
 from podsim.report.columns import Column, Table, percent
 from podsim.report.screen import Block, Paragraph, Rows, bold
-from podsim.answers.batch_sizes import BatchAdvice, BatchRow
 
 _RULES = {"linear": "linear in the batch", "sqrt": "with the root of the batch"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from podsim.answers.best_serving import BestServing, FrontPoint, ServingWay
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
-from podsim.answers.best_serving import BestServing, FrontPoint, ServingWay
 from podsim.units import format_quantity
 
 _OTHERS = 3

@@ -12,13 +12,13 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
-from podsim.report.screen import Block, Paragraph, Rows, bold, raw
 from podsim.answers.comparison import ClassScore, Comparison
 from podsim.answers.fabric_verdict import FabricVerdict
 from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
 from podsim.answers.sweep import RoutedFlows, Sweep
 from podsim.answers.trained import MeasuredDdp
+from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
+from podsim.report.screen import Block, Paragraph, Rows, bold, raw
 from podsim.units import format_quantity
 
 _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}

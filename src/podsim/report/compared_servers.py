@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.compared_server import ComparedFigure, ComparedServer
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, items
-from podsim.answers.compared_server import ComparedFigure, ComparedServer
 from podsim.units import format_quantity
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from podsim.answers.comparison import ClassScore, ComparedRow, Comparison, Score, Verdict
 from podsim.report.columns import Column, Table, percent, quantity_text, ratio, signed_percent
 from podsim.report.screen import Block, Rows, bold, report_text
-from podsim.answers.comparison import ClassScore, ComparedRow, Comparison, Score, Verdict
 
 _MANY = 60
 """The number of rows not expressed from which they are listed by reason."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from podsim.answers.diagnosis import Diagnosis, Finding
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Rows
-from podsim.answers.diagnosis import Diagnosis, Finding
 
 
 def _moment(seconds: float) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.expense import Bill, Expense, Offer, PowerReport, Trade, TradePoint
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
-from podsim.answers.expense import Bill, Expense, Offer, PowerReport, Trade, TradePoint
 from podsim.units import format_quantity
 
 HOUR = 3600.0

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
-from podsim.report.screen import Block, Paragraph, Rows, bold, dim, facts, raw
 from podsim.answers.number_formats import (
     FormatAccuracy,
     FormatGpu,
@@ -16,6 +14,8 @@ from podsim.answers.number_formats import (
     FormatTable,
     FormatTrade,
 )
+from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim, facts, raw
 
 
 def number_text(value: float | None) -> str:

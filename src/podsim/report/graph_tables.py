@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from podsim.report.columns import BAR, Column, Table, short_seconds
-from podsim.report.screen import Block, Paragraph, Rows, bold, dim
 from podsim.answers.graphs import (
     Captured,
     Cut,
@@ -17,6 +15,8 @@ from podsim.answers.graphs import (
     TraceFile,
     Traces,
 )
+from podsim.report.columns import BAR, Column, Table, short_seconds
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim
 from podsim.units import format_quantity
 
 _SHOWN = 12

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.job_chain import JobChain
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold
-from podsim.answers.job_chain import JobChain
 from podsim.units import format_quantity
 
 _DAY = 86400.0

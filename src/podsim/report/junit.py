@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as Xml
 
-from podsim.quoting import visible_lines
 from podsim.answers.acceptance import Acceptance, Check, Part
+from podsim.quoting import visible_lines
 
 _FAILED = ("differs", "wrong result", "falls short", "above the limit")
 _SKIPPED = ("not run", "no expectation", "cannot tell here")

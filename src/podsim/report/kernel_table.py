@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.kernel_time import KernelTime
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Rows, bold
-from podsim.answers.kernel_time import KernelTime
 from podsim.units import format_quantity
 
 _NEAREST = Table(

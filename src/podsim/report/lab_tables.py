@@ -6,6 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from podsim.answers.host import MeasuredHost, MeasuredKernel
+from podsim.answers.lab import ComparedCollectives, MeasuredRanks
+from podsim.answers.lab_storage import (
+    ComparedStorage,
+    MeasuredCheckpoint,
+    MeasuredCheckpoints,
+    MeasuredLoader,
+)
 from podsim.report.columns import (
     Column,
     Table,
@@ -16,14 +24,6 @@ from podsim.report.columns import (
     size_text,
 )
 from podsim.report.screen import Block, Paragraph, Rows
-from podsim.answers.host import MeasuredHost, MeasuredKernel
-from podsim.answers.lab import ComparedCollectives, MeasuredRanks
-from podsim.answers.lab_storage import (
-    ComparedStorage,
-    MeasuredCheckpoint,
-    MeasuredCheckpoints,
-    MeasuredLoader,
-)
 from podsim.units import format_quantity
 
 _DISK = {

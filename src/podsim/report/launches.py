@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.launched import PlanRead, Recipe
 from podsim.report.predictions import layout, prediction_report
 from podsim.report.screen import Block, Paragraph, raw
-from podsim.answers.launched import PlanRead, Recipe
 
 
 def launch_report(launch: PlanRead | Recipe) -> Iterator[Block]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.served_load import LatencyRow, ServedLoad
 from podsim.report.columns import FACTS, Column, Table, duration, quantity_text, short_seconds
 from podsim.report.screen import Block, Rows, bold, items, warnings
-from podsim.answers.served_load import LatencyRow, ServedLoad
 
 _FACTS = Table(columns=(FACTS.columns[0], Column("", "1", wrap=True)))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetPlan, TargetRun
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
-from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetPlan, TargetRun
 
 
 def minutes_report(table: MinutesTable) -> Iterator[Block]:

@@ -11,6 +11,9 @@ from typing import Any
 
 import podsim.report.acceptance_tables as acceptance_columns
 import podsim.report.comparisons as comparison_tables
+from podsim.answers.acceptance import Acceptance
+from podsim.answers.comparison import Comparison, Verdict
+from podsim.answers.scheduled import ScheduleSheet
 from podsim.report.acceptance_tables import verdict_line
 from podsim.report.columns import Column, Table
 from podsim.report.comparisons import (
@@ -26,9 +29,6 @@ from podsim.report.plot_schedule import schedule_image
 from podsim.report.plots import error_line, plot_svg
 from podsim.report.schedules import bubble_text, title
 from podsim.report.theme import inline_svg, render_page
-from podsim.answers.acceptance import Acceptance
-from podsim.answers.comparison import Comparison, Verdict
-from podsim.answers.scheduled import ScheduleSheet
 
 ORIGINS = {
     "published": "published by the tool's authors",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from podsim.answers.acceptance import Check, Curve
 from podsim.report.columns import quantity_text, size_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.answers.acceptance import Check, Curve
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

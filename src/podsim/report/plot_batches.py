@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.answers.batch_sizes import BatchAdvice
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

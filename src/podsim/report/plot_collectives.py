@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from podsim.answers.sweep import Sweep
 from podsim.report.collectives import own_name
 from podsim.report.columns import size_text
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.answers.sweep import Sweep
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.answers.number_formats import FormatRow, FormatSheet, FormatTable, FormatTrade
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

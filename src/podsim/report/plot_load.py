@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from podsim.answers.served_load import ServedLoad
 from podsim.report.plot_serving import blank_figure
 from podsim.report.plots import BLUE, MUTED, STYLE, load_matplotlib
-from podsim.answers.served_load import ServedLoad
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

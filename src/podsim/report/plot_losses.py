@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from podsim.answers.trained import MeasuredTraining
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.training_tables import run_name
-from podsim.answers.trained import MeasuredTraining
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

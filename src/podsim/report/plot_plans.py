@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from podsim.answers.prediction import PARTS, PlanResult, Prediction
 from podsim.report.columns import quantity_text
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib
-from podsim.answers.prediction import PARTS, PlanResult, Prediction
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

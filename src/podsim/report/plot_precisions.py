@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.answers.trained_precisions import PrecisionCurve, TrainedPrecisions
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,9 +6,9 @@ from functools import partial
 
 from markupsafe import Markup
 
+from podsim.answers.prediction import PARTS, PlanResult, Prediction
 from podsim.report.charts import Point, bar_chart, point_chart
 from podsim.report.predictions import layout
-from podsim.answers.prediction import PARTS, PlanResult, Prediction
 from podsim.units import format_quantity
 
 _seconds = partial(format_quantity, unit="s", digits=3)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from math import prod
 from typing import NamedTuple
 
+from podsim.answers.sharding import HandMade, Sharded, ShardedOp
 from podsim.errors import PodsimError, unknown_name
 from podsim.graphs.graph_cost import OPTIMIZERS
 from podsim.graphs.networks import is_captured
@@ -14,7 +15,7 @@ from podsim.graphs.op_graph_json import check_batch
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.graph_options import ShardOptions
 from podsim.options.question import question
-from podsim.answers.sharding import HandMade, Sharded, ShardedOp
+from podsim.questions.train.graph import captured_graph
 from podsim.sharding.dimension_graph import DimensionGraph
 from podsim.sharding.hand_made import hand_made
 from podsim.sharding.layer_graph import layer_graph
@@ -28,7 +29,6 @@ from podsim.training.memory import usable_bytes
 from podsim.training.plan import default_precision, software_of
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
-from podsim.questions.train.graph import captured_graph
 from podsim.workload.model import Model
 
 _SAMPLES = 64

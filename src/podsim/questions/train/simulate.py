@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from podsim.answers.simulated import SimulatedStep
 from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.networks import networks
@@ -15,7 +16,6 @@ from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import FiledPlanOptions
 from podsim.options.question import options_of, question, wrong_choices
 from podsim.options.step_options import SimulateOptions
-from podsim.answers.simulated import SimulatedStep
 from podsim.simulation.events import play
 from podsim.simulation.export import trace_graphs
 from podsim.simulation.failed_steps import Failing, failing_step, read_failure

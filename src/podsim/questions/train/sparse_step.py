@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from podsim.answers.prediction import Prediction
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.sparse_products import check_sparse, gain_note, saved_seconds, sparse_gain
-from podsim.answers.prediction import Prediction
 from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan
 from podsim.workload.model import Model

@@ -9,16 +9,16 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
 from podsim.errors import PodsimError
 from podsim.options.question import question
 from podsim.options.study_options import StudyOptions
+from podsim.questions.train.fewest import fewest_row
+from podsim.questions.train.study_rows import plan_row, predict_row, scale_row, target_row
 from podsim.report.plain_data import plain_value
-from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
 from podsim.studies.answer_store import open_store
 from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study
-from podsim.questions.train.fewest import fewest_row
-from podsim.questions.train.study_rows import plan_row, predict_row, scale_row, target_row
 
 Progress: TypeAlias = Callable[[int, int], None]
 _ROWS = {

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from podsim.answers.prediction import Prediction
+from podsim.answers.study import FITS, NO_ANSWER, NO_FIT, StudyRow
 from podsim.bugs import bug_line
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.options.plan_options import TargetOptions
-from podsim.answers.prediction import Prediction
-from podsim.answers.study import FITS, NO_ANSWER, NO_FIT, StudyRow
-from podsim.training.job_inputs import split_overrides
+from podsim.questions.learn.scale_best import scale_best
 from podsim.questions.train.plan import plan
 from podsim.questions.train.plan_target import plan_target
 from podsim.questions.train.predict import predict
-from podsim.questions.learn.scale_best import scale_best
 from podsim.questions.train.whole_run import with_expense
+from podsim.training.job_inputs import split_overrides
 
 
 def plan_row(settings: Mapping[str, Any]) -> StudyRow:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from podsim.answers.prediction import Prediction, TrainingTime
 from podsim.errors import ClusterError, NoFitError, PodsimError
 from podsim.fleet.power_cost import list_offers, read_site
 from podsim.hardware.cluster import Cluster
@@ -22,11 +23,10 @@ from podsim.options.plan_options import (
     TrainedFields,
 )
 from podsim.options.question import options_of
-from podsim.answers.prediction import Prediction, TrainingTime
+from podsim.questions.machine.power import expense_of
 from podsim.storage.long_runs import Job, read_tokens, training_time
 from podsim.training.plan import Plan, following
 from podsim.units import format_quantity, parse_quantity
-from podsim.questions.machine.power import expense_of
 from podsim.workload.model import Model
 
 TOKENS_PER_PARAMETER = 20

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.errors import PodsimError
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import options_of, question, values_of, wrong_choices
 from podsim.options.step_options import WorkersOptions
-from podsim.answers.exchanged import ExchangeRun, Tradeoff
+from podsim.questions.learn.loss_time import loss_time, read_target
 from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan
-from podsim.questions.learn.loss_time import loss_time, read_target
 
 OUTER = ("local", "diloco")
 """exchanges of weights after some steps"""
