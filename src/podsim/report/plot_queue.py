@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.report.queue_tables import wait_text
 from podsim.answers.queued import PackResult, QueueResult, QueueRun
 from podsim.answers.timeline import Timeline
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.queue_tables import wait_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.report.scale_tables import count_text, equation
 from podsim.answers.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
 from podsim.answers.shown import Shown
+from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.scale_tables import count_text, equation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from podsim.answers.scheduled import ScheduledAction, ScheduleSheet
 from podsim.errors import PodsimError
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.schedules import bubble_text, groups, title
-from podsim.answers.scheduled import ScheduledAction, ScheduleSheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

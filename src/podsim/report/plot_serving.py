@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.answers.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
 from podsim.answers.served import Served, ServedBatch
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from podsim.answers.storage import FioRun
 from podsim.report.columns import size_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.answers.storage import FioRun
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from podsim.answers.study import FITS, StudyResult, StudyRow
 from podsim.errors import PodsimError, unknown_name
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.study_tables import FIGURES, row_name, shown_rows
-from podsim.answers.study import FITS, StudyResult, StudyRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

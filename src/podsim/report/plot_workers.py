@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.worker_tables import bound_name
-from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

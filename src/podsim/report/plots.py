@@ -11,10 +11,10 @@ from functools import partial
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
+from podsim.answers.comparison import ROLES, ComparedRow, Comparison
 from podsim.errors import PodsimError, TableError
 from podsim.quoting import visible, visible_lines
 from podsim.report.columns import percent, quantity_text
-from podsim.answers.comparison import ROLES, ComparedRow, Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.report.columns import Column, Table, percent, short_seconds
-from podsim.report.screen import Block, Paragraph, Rows, bold, dim
 from podsim.answers.trained import MeasuredTraining
 from podsim.answers.trained_precisions import TrainedPrecisions
+from podsim.report.columns import Column, Table, percent, short_seconds
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim
 
 _SEEDS = Table(
     indent=0,

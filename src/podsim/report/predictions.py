@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from podsim.report.columns import BAR, Column, Table, days, duration
-from podsim.report.expenses import expense_report, trade_report
-from podsim.report.graph_tables import graph_report
-from podsim.report.minutes_tables import target_report
-from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, raw, warnings
 from podsim.answers.graphs import GraphCost
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import (
@@ -21,6 +16,11 @@ from podsim.answers.prediction import (
     StageMemory,
     TrainingTime,
 )
+from podsim.report.columns import BAR, Column, Table, days, duration
+from podsim.report.expenses import expense_report, trade_report
+from podsim.report.graph_tables import graph_report
+from podsim.report.minutes_tables import target_report
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, raw, warnings
 from podsim.units import format_quantity
 
 _DAY = 86400.0

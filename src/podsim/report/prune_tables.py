@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.pruned import Pruned, PrunedTensor
 from podsim.report.columns import Column, Table, percent
 from podsim.report.screen import Block, Paragraph, Rows, bold
-from podsim.answers.pruned import Pruned, PrunedTensor
 from podsim.units import format_quantity
 
 _SHOWN = 14

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+from podsim.answers.queued import ContainerStart, JobStart, PackResult, QueueResult, QueueRun
 from podsim.report.columns import Column, Table, quantity_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.answers.queued import ContainerStart, JobStart, PackResult, QueueResult, QueueRun
 
 _HEAVY = ("jct", "timeline", "users")
 _USERS = 8

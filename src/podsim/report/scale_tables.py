@@ -7,9 +7,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from podsim.report.columns import Column, Table, days
-from podsim.report.predictions import cluster_name, layout
-from podsim.report.screen import Block, Paragraph, Rows, bold, facts, items
 from podsim.answers.scaling_answers import (
     LawAdvice,
     LossConstants,
@@ -20,6 +17,9 @@ from podsim.answers.scaling_answers import (
     ScaleLoss,
     Tuning,
 )
+from podsim.report.columns import Column, Table, days
+from podsim.report.predictions import cluster_name, layout
+from podsim.report.screen import Block, Paragraph, Rows, bold, facts, items
 from podsim.units import format_quantity
 
 _SYMBOLS = {

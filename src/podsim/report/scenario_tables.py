@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from podsim.answers.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, items, warnings
-from podsim.answers.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
 from podsim.units import format_quantity
 
 _LOADS = Table(

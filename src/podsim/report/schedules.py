@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from podsim.answers.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
 from podsim.report.columns import Column, Table, percent
 from podsim.report.screen import Block, Line, Rows, bold, dim
-from podsim.answers.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
 
 LETTERS = {"forward": "F", "backward": "B", "input": "I", "weight": "W"}
 _MEANT = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}

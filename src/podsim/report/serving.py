@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.served import Figure, FigureList, FigureRow, Served, ServedBatch
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, warnings
-from podsim.answers.served import Figure, FigureList, FigureRow, Served, ServedBatch
 from podsim.units import format_quantity
 
 _UNIT = {"encoder": "sequences/s", "generator": "requests/s", "images": "images/s", "samples": "samples/s"}

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from podsim.answers.served_real import ComparedServing, ComparedServingRow, MeasuredServing
 from podsim.report.columns import Column, Table, percent, quantity_text, short_seconds, signed_percent
 from podsim.report.screen import Block, Rows, dim
-from podsim.answers.served_real import ComparedServing, ComparedServingRow, MeasuredServing
 
 
 def measured_report(run: MeasuredServing) -> Iterator[Block]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.sharding import Sharded
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold
-from podsim.answers.sharding import Sharded
 from podsim.units import format_quantity
 
 _OPS = Table(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podsim.answers.measured import MeasuredStep, StepComparison, StepRow
 from podsim.report.columns import Column, Table, percent, signed_percent
 from podsim.report.screen import Block, Paragraph, Rows, bold, show, warnings
-from podsim.answers.measured import MeasuredStep, StepComparison, StepRow
 from podsim.units import format_quantity
 
 

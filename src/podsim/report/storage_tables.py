@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
-from podsim.report.screen import Block, Paragraph, Rows, bold, facts, raw
 from podsim.answers.storage import (
     EpochRow,
     FailRun,
@@ -18,6 +16,8 @@ from podsim.answers.storage import (
     StorageSheet,
     TrainingTime,
 )
+from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
+from podsim.report.screen import Block, Paragraph, Rows, bold, facts, raw
 from podsim.units import format_quantity
 
 _CONFIRMED = {

@@ -7,10 +7,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from podsim.answers.study import StudyResult
 from podsim.errors import PodsimError
 from podsim.quoting import cell_text, visible, whole
 from podsim.report.study_tables import UNITS, flat_rows
-from podsim.answers.study import StudyResult
 from podsim.whole_files import write_whole
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from podsim.answers.study import FITS, StudyResult, StudyRow
 from podsim.report.columns import Column, Table, duration
 from podsim.report.predictions import layout
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.answers.study import FITS, StudyResult, StudyRow
 from podsim.units import format_quantity
 
 _MOST_ROWS = 25

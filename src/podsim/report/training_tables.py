@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podsim.report.collectives import links_text
-from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
-from podsim.report.precision_tables import precision_report
-from podsim.report.screen import Block, Paragraph, Rows, raw
-from podsim.report.trained_texts import accuracy_text
 from podsim.answers.trained import (
     ComparedDdp,
     ComparedTraining,
@@ -17,6 +12,11 @@ from podsim.answers.trained import (
     MeasuredTables,
     MeasuredTraining,
 )
+from podsim.report.collectives import links_text
+from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
+from podsim.report.precision_tables import precision_report
+from podsim.report.screen import Block, Paragraph, Rows, raw
+from podsim.report.trained_texts import accuracy_text
 from podsim.units import format_quantity
 
 _EXCHANGES = {"ps": "a parameter server, in step", "async": "a parameter server, nobody waits"}

@@ -7,12 +7,12 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, NamedTuple
 
+from podsim.answers.shown import Shown
 from podsim.errors import PodsimError
 from podsim.report.plain_data import flat_lines, plain_value
 from podsim.report.plots import figure_image
 from podsim.report.screen import report_lines
 from podsim.report.screen_html import report_html
-from podsim.answers.shown import Shown
 
 _WIDTH = 88
 _LINES = 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.report.screen import Block, Paragraph, bold
 from podsim.answers.telemetry import Contention, Explained, Fault
+from podsim.report.screen import Block, Paragraph, bold
 from podsim.units import format_quantity
 
 _FAULTS, _WINDOWS = 3, 2

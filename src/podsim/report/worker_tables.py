@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.report.columns import BAR, Column, Table, percent
 from podsim.report.plain_data import plain_value
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
 
 _BINS = 10

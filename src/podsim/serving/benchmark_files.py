@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.benchmarked import ServerBenchmark
 from podsim.errors import TableError
 from podsim.foreign_files import csv_lines, read_start, read_text
-from podsim.answers.benchmarked import ServerBenchmark
 from podsim.serving.benchmark_forms import (
     FORMS,
     Table,

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from podsim.errors import NoFitError, PlanError
-from podsim.hardware.cluster import Cluster
 from podsim.answers.best_serving import BestServing, FrontPoint, ServingWay
 from podsim.answers.expense import Offer
+from podsim.errors import NoFitError, PlanError
+from podsim.hardware.cluster import Cluster
 from podsim.serving.best_layouts import Choices, Layout, fitting_layouts, plans_of
 from podsim.serving.best_search import (
     Candidates,

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from podsim.answers.served import Served, ServedBatch
 from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.kernels.power_clock import borrowed_clock
-from podsim.answers.served import Served, ServedBatch
 from podsim.serving.encoder_decoder import (
     decoder_part,
     decoder_step,

@@ -12,10 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from podsim.accuracy.score import assess
+from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.errors import PodsimError, TableError
 from podsim.foreign_files import csv_table, read_text
 from podsim.options.serving_options import ServeOptions
-from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.serving.language_setup import read_language_setup
 from podsim.serving.static_batches import StaticRequest, static_row
 from podsim.serving.step_laws import make_passes

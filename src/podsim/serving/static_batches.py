@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.answers.served import ServedBatch
 from podsim.fitting import Floats
 from podsim.kernels.gemm import peak_of
-from podsim.answers.served import ServedBatch
 from podsim.serving.replica_memory import (
     cache_bytes,
     fixed_bytes,

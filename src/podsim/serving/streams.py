@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from podsim.answers.scenario_run import LoadPoint
 from podsim.errors import NoFitError
 from podsim.fitting import Floats
-from podsim.answers.scenario_run import LoadPoint
 from podsim.serving.batch_queue import BatchServer, QueueRun, simulate_queue
 from podsim.serving.scenarios import load_point
 from podsim.units import format_quantity
