@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
-from podsim.errors import PodsimError
 from podsim.answers.served import Served
+from podsim.errors import PodsimError
 from podsim.whole_files import write_files
 
 _ENCODER = ("input_ids", "segment_ids", "input_mask")

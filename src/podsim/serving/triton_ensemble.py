@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from podsim.errors import PodsimError
 from podsim.answers.served import Served
+from podsim.errors import PodsimError
 from podsim.serving.ensemble_file import EnsembleSpec, StepSpec
 from podsim.serving.triton import config_text
 from podsim.whole_files import write_files

@@ -9,10 +9,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, TypeAlias
 
+from podsim.answers.served import Figure, FigureRow
 from podsim.errors import CatalogError
 from podsim.hardware.catalog import load_gpu, load_system
 from podsim.hardware.mig.measured_slices import interference
-from podsim.answers.served import Figure, FigureRow
 from podsim.serving.engines import load_engine
 from podsim.serving.latencies import REVISIONS, latency_rows
 from podsim.serving.latency import Task, rows_of

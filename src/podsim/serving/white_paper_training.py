@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from podsim.accuracy.price_networks import NetworkCosts, NetworkRun
+from podsim.answers.served import Figure, FigureRow
 from podsim.graphs.graph_memory import graph_memory
 from podsim.graphs.networks import load_network
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.answers.served import Figure, FigureRow
 from podsim.training.software import load_software
 
 _LEAST = 0.25

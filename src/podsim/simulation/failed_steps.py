@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from podsim.errors import PodsimError, SimulationError
-from podsim.fleet.reliability_rates import recovery
 from podsim.answers.failed import FailedStep
 from podsim.answers.simulated import SimulatedStep
+from podsim.errors import PodsimError, SimulationError
+from podsim.fleet.reliability_rates import recovery
 from podsim.simulation.lower_links import Trouble
 from podsim.training.plan import Setting
 

@@ -13,9 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.failed import Standing
 from podsim.errors import SimulationError
 from podsim.native import c_function
-from podsim.answers.failed import Standing
 from podsim.simulation.events import Ops, Played, Transfers, play
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.pieces import Stream

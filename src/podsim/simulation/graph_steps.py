@@ -16,10 +16,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.timeline import Lane, Timeline
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.graph_step import ReplicasStep, bucket_sizes
 from podsim.graphs.op_graph import OpGraph, nets_of
-from podsim.answers.timeline import Lane, Timeline
 from podsim.simulation.events import Ops, Played, Streams, play
 from podsim.training.software import Software
 

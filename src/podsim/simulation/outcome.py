@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.hardware.cluster import Cluster
 from podsim.answers.simulated import CriticalOps, LinkUse, SimulatedStep
 from podsim.answers.timeline import Counter, Lane, Timeline
+from podsim.hardware.cluster import Cluster
 from podsim.schedules import Work
 from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.telemetry import DEPTHS, PortRow, Telemetry
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, fabric_of
 from podsim.hardware.fabrics.wiring import ServerWiring
-from podsim.answers.telemetry import DEPTHS, PortRow, Telemetry
 from podsim.simulation.events import Played
 from podsim.simulation.lower import Lowered
 from podsim.simulation.lower_links import Trouble

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podsim.hardware.cluster import Cluster
 from podsim.answers.prediction import Ranked
+from podsim.hardware.cluster import Cluster
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from podsim.answers.timeline import Lane, Timeline
 from podsim.errors import TraceError
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, TraceGraph
 from podsim.network.collectives import Table
 from podsim.network.play_links import Fabric
-from podsim.answers.timeline import Lane, Timeline
 from podsim.simulation.events import play
 from podsim.simulation.rank_ops import RankOps
 

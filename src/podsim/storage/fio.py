@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.errors import StorageError, unknown_name
 from podsim.answers.storage import FioRow
+from podsim.errors import StorageError, unknown_name
 from podsim.storage.storage_links import Stream, access, link_of, share, storage_links
 from podsim.storage.storage_parts import SMALL, StorageSystem
 

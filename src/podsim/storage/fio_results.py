@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from podsim.answers.storage import FioMeasured
 from podsim.errors import PodsimError, TableError, UnitError
 from podsim.foreign_files import finite, read_json, read_text
-from podsim.answers.storage import FioMeasured
 
 _LIMIT = 64_000_000
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,6})?)([kmg]?)(?:i?b)?", re.IGNORECASE | re.ASCII)

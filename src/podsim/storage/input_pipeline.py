@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from podsim.answers.storage import EpochRow
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Link
-from podsim.answers.storage import EpochRow
 from podsim.storage.cache import Cache, hits
 from podsim.storage.fio import idle_latency
 from podsim.storage.speed import Step

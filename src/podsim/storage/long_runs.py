@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from podsim.answers.prediction import Prediction, TrainingTime
+from podsim.answers.runs import CheckpointTime
 from podsim.errors import NoFitError, PodsimError
 from podsim.fleet.reliability import LongRun, best_interval_seconds, blocked_share, expected_seconds
 from podsim.fleet.reliability_rates import has_study, node_rate, recovery
@@ -14,8 +16,6 @@ from podsim.fleet.reliability_runs import HORIZON
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
 from podsim.report.columns import duration
-from podsim.answers.prediction import Prediction, TrainingTime
-from podsim.answers.runs import CheckpointTime
 from podsim.training.plan import Plan
 from podsim.units import format_quantity, parse_quantity
 from podsim.workload.model import Model

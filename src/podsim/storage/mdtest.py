@@ -17,8 +17,8 @@ Stops being true: separate metadata servers, and directories with locks (mdtest 
 
 from __future__ import annotations
 
-from podsim.errors import StorageError
 from podsim.answers.storage import MdtestRow
+from podsim.errors import StorageError
 from podsim.storage.fio import idle_latency
 from podsim.storage.storage_links import Stream, access, link_of, share, storage_links
 from podsim.storage.storage_parts import SMALL, StorageSystem

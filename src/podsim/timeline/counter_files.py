@@ -22,9 +22,9 @@ from pathlib import Path
 from pickletools import genops
 from typing import Any
 
+from podsim.answers.telemetry import PortRow, Telemetry
 from podsim.errors import TimelineError
 from podsim.foreign_files import finite, read_bytes, read_json
-from podsim.answers.telemetry import PortRow, Telemetry
 from podsim.timeline.kineto_kinds import COLLECTIVES, kind_of
 from podsim.timeline.kineto_read import read_profile
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.report.plots import BLUE, MUTED
 from podsim.answers.timeline import Counter, Timeline
+from podsim.report.plots import BLUE, MUTED
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

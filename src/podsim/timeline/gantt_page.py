@@ -9,10 +9,10 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from podsim.answers.timeline import Timeline
 from podsim.errors import TimelineError
 from podsim.quoting import script_json
 from podsim.report.theme import render_page
-from podsim.answers.timeline import Timeline
 from podsim.timeline.gantt import length_text
 from podsim.timeline.kind_colours import colours
 from podsim.timeline.trace_rows import label, rows_of

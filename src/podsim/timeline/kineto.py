@@ -17,9 +17,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.errors import TimelineError
 from podsim.answers.measured import KindTime, MeasuredStep
 from podsim.answers.timeline import Lane, Timeline
+from podsim.errors import TimelineError
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES, kind_of, parallelism_of
 from podsim.timeline.kineto_read import Profile, Work, read_profile
 from podsim.timeline.spans import covered_seconds, uncovered_seconds

@@ -8,10 +8,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.errors import TimelineError, unknown_name
 from podsim.answers.measured import MeasuredStep, StepComparison, StepRow
 from podsim.answers.simulated import SimulatedStep
 from podsim.answers.timeline import Timeline
+from podsim.errors import TimelineError, unknown_name
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES
 from podsim.timeline.spans import covered_seconds, uncovered_seconds
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from podsim.answers.simulated import LinkUse, SimulatedStep
 from podsim.errors import TimelineError
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.simulation import (
@@ -17,7 +18,6 @@ from podsim.report.simulation import (
     use_over_time,
     utilisation,
 )
-from podsim.answers.simulated import LinkUse, SimulatedStep
 from podsim.timeline.gantt import time_unit
 from podsim.timeline.kind_colours import colours
 from podsim.timeline.timelines import suffix_of

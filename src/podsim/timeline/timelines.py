@@ -6,8 +6,8 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 
-from podsim.errors import TimelineError
 from podsim.answers.timeline import Timeline
+from podsim.errors import TimelineError
 from podsim.timeline.trace import chrome_text, read_chrome
 from podsim.timeline.trace_perfetto import packets
 from podsim.timeline.trace_perfetto_read import read_perfetto

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.foreign_files import finite
 from podsim.answers.timeline import Counter, Timeline
+from podsim.foreign_files import finite
 from podsim.timeline.trace_collect import Collected
 from podsim.timeline.trace_events import read_events
 from podsim.timeline.trace_perfetto import processes_of

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.errors import TimelineError
 from podsim.foreign_files import finite
-from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.timeline.trace_rows import read_label
 
 

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.errors import TimelineError
 from podsim.answers.timeline import Counter, Timeline
+from podsim.errors import TimelineError
 from podsim.timeline.protobuf import bytes_field, message_field, number_field
 from podsim.timeline.trace_rows import Rows, label, nanoseconds, rows_of
 from podsim.timeline.wire import Block, constant, doubles, integers, join_rows, message_blocks, select_rows

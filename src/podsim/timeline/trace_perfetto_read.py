@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from podsim.errors import TimelineError, TraceError
 from podsim.answers.timeline import Timeline
+from podsim.errors import TimelineError, TraceError
 from podsim.timeline.protobuf import fields, signed_integer, varint_at
 from podsim.timeline.trace_collect import Collected
 from podsim.timeline.trace_events import read_file

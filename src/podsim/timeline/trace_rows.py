@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.errors import TimelineError
 from podsim.answers.timeline import Lane, Timeline
+from podsim.errors import TimelineError
 
 Ints: TypeAlias = NDArray[np.int64]
 _LABEL = re.compile(r"(.*?)(?: \((\d+) alike\))?(?: \(row (\d+)\))?\Z", re.DOTALL)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.errors import TimelineError
 from podsim.answers.timeline import Lane, Timeline
 from podsim.answers.trained import MeasuredTraining
+from podsim.errors import TimelineError
 
 
 def trained_timeline(run: MeasuredTraining) -> Timeline:

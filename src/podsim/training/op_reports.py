@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from podsim.answers.prediction import OpReport
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.kernels.gemm import gemm_source, peak_of
-from podsim.answers.prediction import OpReport
 from podsim.training.layers import items_of, op_times
 from podsim.training.plan import Plan
 from podsim.training.shapes import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from functools import lru_cache
 
+from podsim.answers.prediction import Prediction, StageMemory
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
-from podsim.answers.prediction import Prediction, StageMemory
 from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, on_clusters, prepare
 from podsim.training.memory import KINDS, usable_bytes
 from podsim.training.plan import Plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.hardware.cluster import Cluster
 from podsim.answers.prediction import PARTS, Prediction
+from podsim.hardware.cluster import Cluster
 from podsim.training.memory import usable_bytes
 from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult

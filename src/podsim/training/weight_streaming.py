@@ -19,10 +19,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from podsim.answers.prediction import Band, Prediction, StageMemory
 from podsim.errors import ClusterError, PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.answers.prediction import Band, Prediction, StageMemory
 from podsim.training.memory import KINDS, activation_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute

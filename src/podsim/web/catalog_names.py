@@ -6,8 +6,8 @@ from typing import Any
 
 from podsim.options.machine_options import NoOptions
 from podsim.options.question import question
-from podsim.training.software import software_names
 from podsim.questions.machine.show import clusters, models
+from podsim.training.software import software_names
 
 
 @question(NoOptions)

@@ -55,15 +55,18 @@ _FILES = (
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType({
     "predict": Question(
-        verb="questions.train.predict:predict", options="options.plan_options:PredictOptions", is_quick=True, uploads=_MODEL,
+        verb="questions.train.predict:predict",
+        options="options.plan_options:PredictOptions", is_quick=True, uploads=_MODEL,
         about="Step time and memory of one plan: podsim predict.",
     ),
     "plan": Question(
-        verb="questions.train.plan:plan", options="options.plan_options:SearchOptions", has_progress=True, uploads=_MODEL,
+        verb="questions.train.plan:plan",
+        options="options.plan_options:SearchOptions", has_progress=True, uploads=_MODEL,
         about="The best plans among every legal one: podsim plan.",
     ),
     "launch": Question(
-        verb="questions.train.launch:launch", options="options.plan_options:LaunchOptions", is_quick=True, uploads=_MODEL,
+        verb="questions.train.launch:launch",
+        options="options.plan_options:LaunchOptions", is_quick=True, uploads=_MODEL,
         about="The file that starts a plan: podsim launch.",
     ),
     "defaults": Question(
@@ -80,11 +83,13 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType({
         uploads=(*_MODEL, "against"), about="A played step with its spans: podsim simulate.",
     ),
     "schedule": Question(
-        verb="questions.train.schedule:schedule", options="options.step_options:ScheduleOptions", is_quick=True,
+        verb="questions.train.schedule:schedule",
+        options="options.step_options:ScheduleOptions", is_quick=True,
         about="A pipeline schedule, action by action: podsim schedule.",
     ),
     "collective": Question(
-        verb="questions.machine.collective:collective", options="options.machine_options:CollectiveOptions", is_quick=True,
+        verb="questions.machine.collective:collective",
+        options="options.machine_options:CollectiveOptions", is_quick=True,
         about="The time of a collective by size: podsim collective.",
     ),
     "rounds": Question(
@@ -100,19 +105,23 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType({
         about="The measured runs that stand behind predictions, each with its error.",
     ),
     "goodput": Question(
-        verb="questions.train.goodput:goodput", options="options.fleet_options:GoodputOptions", uploads=_MODEL,
+        verb="questions.train.goodput:goodput",
+        options="options.fleet_options:GoodputOptions", uploads=_MODEL,
         about="The days of a run with failures: podsim goodput.",
     ),
     "scale": Question(
-        verb="questions.learn.scale_best:scale_best", options="options.scale_options:ScaleBestOptions", has_progress=True,
+        verb="questions.learn.scale_best:scale_best",
+        options="options.scale_options:ScaleBestOptions", has_progress=True,
         data="report.scale_tables:fit_data", about="The network that learns most in some days: podsim scale best.",
     ),
     "queue": Question(
-        verb="questions.operate.queue:queue", options="options.fleet_options:QueueOptions", has_progress=True, uploads=("trace",),
+        verb="questions.operate.queue:queue",
+        options="options.fleet_options:QueueOptions", has_progress=True, uploads=("trace",),
         data="report.queue_tables:plain_result", about="Jobs through a queue: podsim queue.",
     ),
     "mig": Question(
-        verb="questions.machine.mig:mig_layouts", options="options.machine_options:MigLayoutsOptions", is_quick=True,
+        verb="questions.machine.mig:mig_layouts",
+        options="options.machine_options:MigLayoutsOptions", is_quick=True,
         about="The layouts of MIG instances on a GPU: podsim mig layouts.",
     ),
     "fabric": Question(
