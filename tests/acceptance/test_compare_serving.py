@@ -7,8 +7,8 @@ import pytest
 
 from podsim.acceptance.compare_serving import compare_serving
 from podsim.acceptance.measured_steps import measured_cost, nonnegative_least_squares
-from podsim.errors import LabError
 from podsim.answers.served_real import MeasuredRequest, MeasuredServing
+from podsim.errors import LabError
 from podsim.serving.load.load_run import run_load
 from podsim.serving.load.replica_pool import ReplicaKind, ReplicaPool
 from podsim.serving.load.request_table import RequestTable

@@ -14,10 +14,10 @@ from podsim.acceptance.rank_checks import rank_checks
 from podsim.acceptance.storage_checks import remarked
 from podsim.acceptance.thresholds import THRESHOLDS, Figure, check
 from podsim.acceptance.trend_checks import read_earlier, trend_checks, trend_parts
-from podsim.errors import LabError
-from podsim.report.junit import junit_text
 from podsim.answers.acceptance import Acceptance, Part
 from podsim.answers.lab import MeasuredPair, MeasuredRanks
+from podsim.errors import LabError
+from podsim.report.junit import junit_text
 
 GPU = """GPU 00000000:{slot}:00.0
     Product Name                          : NVIDIA A100-SXM4-80GB

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import podsim
+from podsim.answers.telemetry import Telemetry
 from podsim.errors import PodsimError
 from podsim.lab import port_counters
 from podsim.lab.namespaces import unable
 from podsim.lab.record import read_run
+from podsim.questions.operate.emulate import emulate
 from podsim.report.screen import report_text
 from podsim.report.why_tables import why_report
-from podsim.answers.telemetry import Telemetry
 from podsim.timeline.counter_files import read_counters
-from podsim.questions.operate.emulate import emulate
 
 PLAN = {"model": "gpt-1.7b", "on": "dgx-a100:2", "tp": 4, "pp": 1, "batch": 32}
 

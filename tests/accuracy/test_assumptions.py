@@ -8,8 +8,8 @@ import pytest
 
 import podsim
 from podsim.accuracy.assumptions import assumptions, warnings
-from podsim.hardware.cluster import load_cluster
 from podsim.answers.prediction import Prediction
+from podsim.hardware.cluster import load_cluster
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
 

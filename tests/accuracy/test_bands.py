@@ -11,8 +11,8 @@ from reference.residuals import measure_residuals
 
 from podsim.accuracy.bands import ENOUGH, band_of, residuals, run_band, run_weights
 from podsim.accuracy.tables import load
-from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.answers.prediction import Prediction
+from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.workload.catalog import load_model

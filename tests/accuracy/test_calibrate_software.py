@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from podsim.accuracy.calibrate_software import CONSTANTS, SYSTEM_CONSTANTS
-from podsim.training.software import load_software, software_entries, software_names
 from podsim.questions.operate.calibrate import calibrate
+from podsim.training.software import load_software, software_entries, software_names
 
 TRANSFORMERS = (
     "megatron-2021",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.errors import TableError
 from podsim.answers.comparison import ComparedRow, Comparison, Measurement
+from podsim.errors import TableError
 
 
 def row(id: str, predicted: float, measured: float, role: str = "test") -> ComparedRow:

@@ -22,8 +22,8 @@ from podsim.accuracy.score import (
     skill,
     sweep_tau,
 )
-from podsim.errors import TableError
 from podsim.answers.comparison import ComparedRow, Comparison
+from podsim.errors import TableError
 
 positive = st.floats(1e-6, 1e6)
 few = st.integers(0, 5).map(float)

@@ -11,8 +11,8 @@ import pytest
 import podsim.accuracy.tables as package
 from podsim.accuracy.table_columns import KINDS
 from podsim.accuracy.tables import NAMED, UNRESOLVED, find_kind, load, measurement, named_table, names
-from podsim.errors import TableError
 from podsim.answers.comparison import BROKEN, QUANTITIES, ROLES
+from podsim.errors import TableError
 
 COUNTS = {"llm": 1328, "vision": 5977, "mlperf": 79, "kernels": 16321, "collectives": 6300}
 

@@ -66,7 +66,7 @@ def test_the_law_of_a_step_is_short() -> None:
 
 
 def test_file_names_are_unique() -> None:
-    """A question of verbs/ may share the name of the noun that it asks about."""
+    """A question of `questions/` may share the name of the noun that it asks about."""
     files = [path for path, _ in house.modules().values() if path.parent.name != "verbs"]
     counts = Counter(path.name for path in files if path.name != "__init__.py")
     assert not [name for name, count in counts.items() if count > 1]

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import podsim
+from podsim.answers.expense import PowerReport
 from podsim.cli import app
 from podsim.errors import CatalogError, PlanError, PodsimError
 from podsim.fleet.plan_lots import front, gpu_counts
@@ -24,7 +25,6 @@ from podsim.fleet.power_cost import HOUR, KWH
 from podsim.fleet.power_hpl import grid, hpl
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
-from podsim.answers.expense import PowerReport
 
 Run = Callable[..., Result]
 DGX = "dgx-a100-80gb"

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from podsim.errors import CatalogError, LabError, StorageError
-from podsim.lab.record import KINDS, Run, read_run, write_run
 from podsim.answers.lab_storage import (
     ComparedStorage,
     MeasuredCheckpoint,
@@ -19,8 +17,10 @@ from podsim.answers.lab_storage import (
     MeasuredEpoch,
     MeasuredLoader,
 )
-from podsim.storage.catalog import load_storage
+from podsim.errors import CatalogError, LabError, StorageError
+from podsim.lab.record import KINDS, Run, read_run, write_run
 from podsim.questions.operate.compare import compare
+from podsim.storage.catalog import load_storage
 
 DISK = """
 inherits = "local-nvme"

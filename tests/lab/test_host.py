@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from podsim.answers.host import MeasuredHost
 from podsim.errors import LabError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.lab.host_rates import COLLECTIVES, LINEARS, Measuring, measure_ranks
 from podsim.lab.ranks import Note, Task, run_here
 from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
 from podsim.lab.wires import Wires
-from podsim.answers.host import MeasuredHost
 from podsim.questions.operate.measure_host import measure_host
 from podsim.questions.train.predict import predict
 

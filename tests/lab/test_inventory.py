@@ -10,10 +10,10 @@ import pytest
 from made_machines import ENCRYPTING, NAMES, dgx_a100, port, write
 
 from podsim.acceptance.inventory_checks import inventory_parts
+from podsim.answers.acceptance import Part
 from podsim.hardware.catalog import load_system
 from podsim.lab.inventory import closeness, read_inventory
 from podsim.lab.inventory_tools import Answers, ask, ask_machine, encrypting, gpu_names, no_answers
-from podsim.answers.acceptance import Part
 
 TOLD = Answers(gpus=gpu_names(NAMES), no_gpus="", drives=encrypting(ENCRYPTING), no_drives="")
 SYSTEM = load_system("dgx-a100-80gb")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from podsim import PodsimError, scale_loss, workers
-from podsim.learning.staleness import curve_of, measured_growth, own_curve, staleness_law
 from podsim.answers.exchanged import ExchangeRun, Tradeoff
+from podsim.learning.staleness import curve_of, measured_growth, own_curve, staleness_law
 
 CASE = {"compute": 0.2, "gradients": "500MB", "workers": 4, "bandwidth": "25GB/s", "steps": 96}
 

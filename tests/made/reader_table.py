@@ -37,6 +37,10 @@ from podsim.acceptance.network_checks import read_network
 from podsim.acceptance.thresholds import THRESHOLDS, Figure, check
 from podsim.acceptance.trend_checks import read_earlier, trend_checks, trend_parts
 from podsim.accuracy.nccl_tests import read_any
+from podsim.answers.acceptance import Part
+from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
+from podsim.answers.telemetry import PortRow, Telemetry
+from podsim.answers.trained import MeasuredTraining, TrainedStep
 from podsim.embeddings.table_files import read_tables
 from podsim.errors import PodsimError
 from podsim.fleet.openb import read_nodes
@@ -67,10 +71,18 @@ from podsim.monitoring.exposition import read_metrics
 from podsim.network.collectives.lookup import table_of
 from podsim.network.collectives.msccl import to_msccl
 from podsim.network.collectives.rings import ring_all_reduce
-from podsim.answers.acceptance import Part
-from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
-from podsim.answers.telemetry import PortRow, Telemetry
-from podsim.answers.trained import MeasuredTraining, TrainedStep
+from podsim.questions.learn.large_batch import scale_batch
+from podsim.questions.learn.prune import prune
+from podsim.questions.machine.collective_against import against_log
+from podsim.questions.machine.fabric import read_server
+from podsim.questions.machine.mig import mig_check, mig_state
+from podsim.questions.operate.queue import queue
+from podsim.questions.operate.validate import validate
+from podsim.questions.operate.why import why
+from podsim.questions.train.chakra import chakra
+from podsim.questions.train.launch import launch
+from podsim.questions.train.save import read_experiment
+from podsim.questions.train.schedule import schedule
 from podsim.schedules import build, to_csv
 from podsim.serving.benchmark_files import read_benchmarks, read_requests
 from podsim.serving.deployments.deployments import read_serving_plan
@@ -82,18 +94,6 @@ from podsim.studies.study_file import read_study
 from podsim.timeline.counter_files import read_counters
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.timelines import read_timeline, write_timeline
-from podsim.questions.train.chakra import chakra
-from podsim.questions.machine.collective_against import against_log
-from podsim.questions.machine.fabric import read_server
-from podsim.questions.learn.large_batch import scale_batch
-from podsim.questions.train.launch import launch
-from podsim.questions.machine.mig import mig_check, mig_state
-from podsim.questions.learn.prune import prune
-from podsim.questions.operate.queue import queue
-from podsim.questions.train.save import read_experiment
-from podsim.questions.train.schedule import schedule
-from podsim.questions.operate.validate import validate
-from podsim.questions.operate.why import why
 from podsim.web.questions import read_request
 from podsim.workload.catalog import load_model
 

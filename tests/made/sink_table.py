@@ -28,6 +28,9 @@ import yaml
 from made_launches import known_cluster, known_model
 
 import podsim
+from podsim.answers.acceptance import Acceptance, Check, Part
+from podsim.answers.study import StudyResult, StudyRow
+from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.bugs import bug_report
 from podsim.cli import app
 from podsim.errors import PodsimError
@@ -44,6 +47,7 @@ from podsim.monitoring.exposition import Family, label_text, metric_text, read_m
 from podsim.monitoring.prometheus_api import read_prometheus
 from podsim.network.collectives.msccl import to_msccl
 from podsim.network.collectives.rings import ring_all_reduce
+from podsim.questions.machine.mig_plan import save_plan
 from podsim.quoting import cell_text, from_cell, toml_text, visible, whole
 from podsim.report.columns import markdown_text
 from podsim.report.fabric_svg import fabric_svg
@@ -55,9 +59,6 @@ from podsim.report.report_page import report_page
 from podsim.report.screen import report_text
 from podsim.report.study_files import write_parquet, write_workbook
 from podsim.report.study_tables import study_report
-from podsim.answers.acceptance import Acceptance, Check, Part
-from podsim.answers.study import StudyResult, StudyRow
-from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.serving.deployments.deployment import Deployment
 from podsim.serving.deployments.deployments import write_deployment
 from podsim.serving.serving_plan import ServingPlan
@@ -67,7 +68,6 @@ from podsim.timeline.gantt_page import gantt_page
 from podsim.timeline.timelines import read_timeline, write_timeline
 from podsim.timeline.trace import chrome_text
 from podsim.training.plan import Plan
-from podsim.questions.machine.mig_plan import save_plan
 from podsim.web.sessions import Sessions
 
 MARK = "marked"

@@ -12,9 +12,9 @@ from podsim.accuracy.calibration import Drift
 from podsim.accuracy.tables import training_rows
 from podsim.errors import CatalogError, PodsimError, TableError
 from podsim.kernels.constants import load_constants
+from podsim.questions.operate.calibrate import calibrate
 from podsim.report.calibration_tables import calibration_report
 from podsim.report.screen import report_text
-from podsim.questions.operate.calibrate import calibrate
 
 pytest.importorskip("scipy")
 ROWS = training_rows()

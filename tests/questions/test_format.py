@@ -7,8 +7,8 @@ import math
 import pytest
 
 import podsim
-from podsim.errors import PodsimError
 from podsim.answers.number_formats import FormatCode, FormatSheet, FormatTable, FormatTrade
+from podsim.errors import PodsimError
 
 
 def codes(name: str, numbers: str) -> tuple[FormatCode, ...]:

@@ -10,15 +10,15 @@ import pytest
 from click.testing import Result
 
 from podsim.accuracy.nccl_tests import gpu_name
-from podsim.errors import LabError, TableError
-from podsim.lab.record import write_run
 from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
 from podsim.answers.trained import MeasuredDdp, MeasuredTraining, TrainedStep
-from podsim.questions.operate.calibrate import calibrate
+from podsim.errors import LabError, TableError
+from podsim.lab.record import write_run
 from podsim.questions.machine.collective import collective
+from podsim.questions.operate.calibrate import calibrate
+from podsim.questions.operate.validate import validate
 from podsim.questions.train.measured_rows import read_measured
 from podsim.questions.train.predict import predict
-from podsim.questions.operate.validate import validate
 
 SIZES = [1 << power for power in range(10, 31)]
 SLOWER = 1.25

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import podsim
-from podsim.errors import PodsimError
-from podsim.learning.benchmarks import convergence_law, find_benchmark
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult
+from podsim.errors import PodsimError
+from podsim.learning.benchmarks import convergence_law, find_benchmark
 from podsim.questions.train.plan import plan_or_target
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from podsim.answers.graphs import GraphCost, TablePlacement
 from podsim.cli import app
 from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.networks import networks
-from podsim.answers.graphs import GraphCost, TablePlacement
 from podsim.questions.train.graph import graph
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from podsim.errors import ScheduleError
 from podsim.answers.scheduled import ScheduleComparison, ScheduleSheet
-from podsim.schedules import SCHEDULES, build, to_csv
+from podsim.errors import ScheduleError
 from podsim.questions.train.schedule import schedule, torch_csv
+from podsim.schedules import SCHEDULES, build, to_csv
 
 Run = Callable[..., Result]
 

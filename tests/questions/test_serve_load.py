@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import podsim
-from podsim.errors import PodsimError
 from podsim.answers.served_load import ServedLoad
+from podsim.errors import PodsimError
 
 
 def _served(**options: Any) -> ServedLoad:

@@ -11,10 +11,10 @@ from reference.golden import differences, losses, recorded_accuracy, recorded_pr
 
 from podsim.accuracy.bars import BARS, Bar, verdicts
 from podsim.accuracy.tables import TABLES, load
-from podsim.errors import PodsimError, TableError
-from podsim.report import accuracy_page
 from podsim.answers.comparison import ComparedRow, Comparison
+from podsim.errors import PodsimError, TableError
 from podsim.questions.operate.validate import UNKNOWN, Validation, compare_rows, validate
+from podsim.report import accuracy_page
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"

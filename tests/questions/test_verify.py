@@ -12,13 +12,13 @@ import pytest
 from click.testing import Result
 
 from podsim.acceptance.thresholds import SAME, THRESHOLDS, Figure, check, unmeasured
-from podsim.errors import PodsimError, StorageError
-from podsim.lab.record import write_run
-from podsim.report.browser import print_pdf
-from podsim.report.pages import acceptance_page
 from podsim.answers.acceptance import Acceptance
 from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
+from podsim.errors import PodsimError, StorageError
+from podsim.lab.record import write_run
 from podsim.questions.operate.verify import verify_machine
+from podsim.report.browser import print_pdf
+from podsim.report.pages import acceptance_page
 
 Run = Callable[..., Result]
 DATA = Path(__file__).parents[1] / "storage" / "data"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.hardware.cluster import load_cluster
 from podsim.network.nccl import Members, collective_seconds
-from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.questions.train.predict import predict
 from podsim.questions.train.workers import workers
 

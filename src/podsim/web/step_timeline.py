@@ -11,13 +11,13 @@ from typing import Any
 from podsim.errors import PodsimError
 from podsim.options.question import option, question
 from podsim.options.step_options import SimulateOptions
+from podsim.questions.train.simulate import simulate
 from podsim.report.plain_data import plain_value
 from podsim.report.simulation import simulated_data
 from podsim.timeline.gantt_page import gantt_data
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.timelines import write_timeline
-from podsim.questions.train.simulate import simulate
 
 _MOST_SPANS = 400_000
 """spans that a browser draws fluently"""

@@ -17,7 +17,12 @@ _WAITING = 200
 """questions that may wait for a worker"""
 _AGAIN = 1.0
 """s. The pause before a worker that could not start is tried again."""
-_PRELOADED = ["podsim.web.answering", "podsim.questions.train.predict", "podsim.questions.train.plan", "podsim.questions.train.simulate"]
+_PRELOADED = [
+    "podsim.web.answering",
+    "podsim.questions.train.predict",
+    "podsim.questions.train.plan",
+    "podsim.questions.train.simulate",
+]
 """what a process imports once, of which every worker is a fork"""
 
 

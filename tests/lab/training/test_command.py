@@ -14,14 +14,14 @@ import pytest
 from click.testing import Result
 
 from podsim.acceptance.compare_ddp import step_seconds
+from podsim.answers.lab import Emulated
+from podsim.answers.trained import MeasuredDdp, MeasuredPass, MeasuredTraining
 from podsim.errors import LabError
 from podsim.lab.record import read_run, write_run
 from podsim.lab.training.batches import batches_of
 from podsim.lab.training.gpt import gpt, pieces
-from podsim.answers.lab import Emulated
-from podsim.answers.trained import MeasuredDdp, MeasuredPass, MeasuredTraining
-from podsim.questions.operate.compare import compare
 from podsim.questions.learn.train import train
+from podsim.questions.operate.compare import compare
 from podsim.workload.catalog import load_model, load_specification
 from podsim.workload.specification import resolve
 

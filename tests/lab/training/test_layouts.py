@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from podsim.errors import PlanError
 from podsim.answers.trained import MeasuredTraining
+from podsim.errors import PlanError
 from podsim.questions.learn.train import train
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
