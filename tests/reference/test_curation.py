@@ -11,8 +11,8 @@ import pytest
 from podsim.accuracy.recipes import find_recipe, names, recipes
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.graphs.networks import networks
-from podsim.training.software import load_software
 from podsim.questions.train.graph import FUSIONS
+from podsim.training.software import load_software
 from reference import curate
 
 CURATED = [kind for kind in KINDS if not kind.packaged]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from podsim.answers.comparison import Comparison
 from podsim.report import accuracy_page, published_errors, render
 from podsim.report.columns import percent, quantity_text, ratio, signed_percent
-from podsim.answers.comparison import Comparison
 
 GOLDEN = Path(__file__).parent / "golden"
 

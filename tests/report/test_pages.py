@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 from made_timelines import simulated
 
 import podsim
-from podsim.report.pages import acceptance_page, page, schedule_page
 from podsim.answers.acceptance import Acceptance, Check, Curve, Part, Threshold
 from podsim.answers.comparison import Comparison, Verdict
 from podsim.answers.scheduled import ScheduleSheet
+from podsim.report.pages import acceptance_page, page, schedule_page
 from podsim.timeline.gantt_page import gantt_page
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

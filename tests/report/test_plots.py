@@ -11,9 +11,9 @@ from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
+from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.errors import PodsimError, TableError
 from podsim.report import plot, plot_png, plot_svg
-from podsim.answers.comparison import ComparedRow, Comparison
 
 
 def many(count: int, classes: int) -> Comparison:

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 import podsim
+from podsim.answers.runs import Goodput, Quantiles
 from podsim.report.columns import duration
 from podsim.report.plot_runs import goodput_image
 from podsim.report.run_tables import checkpoint_report, goodput_report
 from podsim.report.screen import report_text
-from podsim.answers.runs import Goodput, Quantiles
 
 LIMIT = {"tp": "2", "micro_batch": "2"}
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from made_timelines import simulated
 from matplotlib.text import Text
 
+from podsim.answers.simulated import LinkUse
 from podsim.errors import TimelineError
 from podsim.report import print_simulated, simulated_data, simulated_text
 from podsim.report.plain_data import to_csv, to_json
@@ -27,7 +28,6 @@ from podsim.report.simulation import (
     use_over_time,
     utilisation,
 )
-from podsim.answers.simulated import LinkUse
 from podsim.timeline import plot_links
 from podsim.timeline.link_plots import links_figure, links_image
 

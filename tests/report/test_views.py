@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 import podsim
+from podsim.answers.shown import Shown
 from podsim.cli import app
 from podsim.errors import PodsimError
 from podsim.report.views import VIEWS
-from podsim.answers.shown import Shown
 
 NODE = "dgx-a100-80gb"
 PAIR = {"common": {"model": "gpt2", "on": NODE}, "grid": {"tp": [1, 2]}}

@@ -7,6 +7,8 @@ import pytest
 
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
+from podsim.questions.train.plan import plan as plan_verb
+from podsim.questions.train.predict import predict as predict_verb
 from podsim.schedules import SCHEDULES, build, held
 from podsim.schedules import weight_copies as table_copies
 from podsim.training.memory import KINDS, micro_batches_in_flight, weight_copies
@@ -15,8 +17,6 @@ from podsim.training.plan_values import SCHEDULE_CODES, Schedule
 from podsim.training.predict import predict_plan
 from podsim.training.rules import RULES, facts
 from podsim.training.search import search
-from podsim.questions.train.plan import plan as plan_verb
-from podsim.questions.train.predict import predict as predict_verb
 from podsim.workload.model import Model
 
 GRID = [(p, v, m) for p in (1, 2, 3, 4, 6, 8) for v in (1, 2, 3) for m in (1, 2, 3, 4, 6, 8, 12, 16, 24)]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from podsim.errors import TableError
 from podsim.answers.benchmarked import ServerBenchmark
+from podsim.errors import TableError
 from podsim.serving.benchmark_files import is_benchmark, read_benchmarks, read_requests
 
 VLLM: dict[str, Any] = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from podsim import serve
-from podsim.errors import NoFitError, PodsimError
 from podsim.answers.best_serving import BestServing
+from podsim.errors import NoFitError, PodsimError
 from podsim.serving.best_search import Objective
 from podsim.serving.load.load_run import run_load
 from podsim.serving.load.load_statistics import measure_run

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import podsim
-from podsim.errors import NoFitError, PodsimError
 from podsim.answers.scenario_run import EnsembleRun
+from podsim.errors import NoFitError, PodsimError
 from podsim.serving.batch_queue import BatchServer, poisson_gaps, simulate_queue
 from podsim.serving.ensembles import Step, run_ensemble
 

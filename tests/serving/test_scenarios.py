@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import podsim
+from podsim.answers.scenario_run import ScenarioRun
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.mig.measured_slices import mig_rows
-from podsim.answers.scenario_run import ScenarioRun
 
 _PLACES = {"A100-40GB": "a100-40gb", "A100-80GB": "a100-80gb", "8x A100-80GB": "8xa100-80gb"}
 _MODELS = {"resnet50": "resnet-50", "bert-99": "bert-large"}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import podsim
+from podsim.answers.compared_server import ComparedServer
 from podsim.errors import PodsimError
 from podsim.options.serving_options import ServeOptions
-from podsim.answers.compared_server import ComparedServer
 from podsim.questions.serve.serve_load import serve_load
 
 RUN: dict[str, Any] = {

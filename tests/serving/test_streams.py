@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import podsim
+from podsim.answers.scenario_run import StreamRun
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.catalog import load_gpu, names
-from podsim.answers.scenario_run import StreamRun
 from podsim.serving.batch_queue import BatchServer
 from podsim.serving.media_units import decoded_streams, media_units, read_video, tracker_seconds
 from podsim.serving.streams import Streams, carried_streams, stream_arrivals

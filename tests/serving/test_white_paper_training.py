@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import podsim
-from podsim.errors import CatalogError
 from podsim.answers.served import Figure, FigureList
+from podsim.errors import CatalogError
 from podsim.serving.white_paper import FIGURES
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from podsim.errors import PodsimError
 from podsim.graphs.networks import load_network
+from podsim.questions.train.predict import predict
+from podsim.questions.train.shard import shard
 from podsim.sharding.dimension_graph import NONE, DimensionGraph, link
 from podsim.sharding.exchanges import Exchange, convert
 from podsim.sharding.layer_graph import layer_graph
 from podsim.sharding.mesh import Mesh
 from podsim.sharding.op_dimensions import dimension_graph
 from podsim.training.software import load_software
-from podsim.questions.train.predict import predict
-from podsim.questions.train.shard import shard
 from podsim.workload.catalog import load_model
 
 MESH = Mesh(sizes={"data": 4, "tensor": 8})

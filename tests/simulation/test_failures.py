@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from podsim.errors import PodsimError, SimulationError
+from podsim.questions.train.simulate import simulate
 from podsim.simulation.events import play
 from podsim.simulation.failures import stop
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
 from podsim.training.plan import Plan
-from podsim.questions.train.simulate import simulate
 
 PLANS = {
     "pipeline": Plan(tp=2, pp=4, dp=2, global_batch=16),

@@ -6,11 +6,11 @@ import pytest
 
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import load_cluster
+from podsim.questions.train.simulate import simulate
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
 from podsim.training.plan import Plan
-from podsim.questions.train.simulate import simulate
 
 PLANS = [
     Plan(tp=2, pp=4, dp=4, global_batch=32), Plan(tp=2, pp=1, dp=16, zero=3, global_batch=32),

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import lognorm
 
+from podsim.answers.exchanged import ExchangeRun
 from podsim.errors import SimulationError
 from podsim.network.collectives import summary
 from podsim.network.collectives.direct import parameter_server_all_reduce
-from podsim.answers.exchanged import ExchangeRun
 from podsim.simulation.events import play
 from podsim.simulation.workers import Exchange, lower_all_reduce, lower_servers
 from podsim.simulation.workers_outcome import RunInputs, play_all_reduce, play_servers, staleness_of

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from podsim.errors import StorageError
 from podsim.hardware.catalog import load_system
+from podsim.questions.machine.storage_input import storage_input
 from podsim.storage.cache import Cache, cache_of, hits
 from podsim.storage.mlperf_storage import at_limit, by_utilisation, fit_host, results, unhindered
 from podsim.storage.speed import epochs_to_target, evaluation_share, start_epochs
 from podsim.storage.workloads import load_workload
-from podsim.questions.machine.storage_input import storage_input
 
 
 @pytest.mark.parametrize(("nodes", "minutes"), [(1, 41), (2, 22), (4, 12)])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.storage.cache import Cache
-from podsim.storage.sizing import read_needed
 from podsim.questions.machine.storage_input import storage_input
 from podsim.questions.machine.storage_size import storage_size
+from podsim.storage.cache import Cache
+from podsim.storage.sizing import read_needed
 
 MEMORY = Cache(kind="page", size=512e9, read=1e12, write=1e12)
 

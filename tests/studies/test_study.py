@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 import podsim
+from podsim.answers.study import StudyRow
 from podsim.cli import app
 from podsim.errors import PodsimError
 from podsim.report.plot_study import front, study_charts
 from podsim.report.study_files import write_parquet, write_workbook
-from podsim.answers.study import StudyRow
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "study.md"
 NODE = "dgx-a100-80gb"

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from made_timelines import pipeline
 from matplotlib.text import Text
 
-from podsim.errors import PodsimError, TimelineError
 from podsim.answers.timeline import Counter, Lane, Timeline
+from podsim.errors import PodsimError, TimelineError
 from podsim.timeline import write_timeline
 from podsim.timeline.gantt import gantt_figure, gantt_image, length_text, time_unit
 from podsim.timeline.gantt_counters import counter_steps, make_panels

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from made_profiles import ADAM, FLASH, GELU, GEMM, NORM, REDUCE, events, profile, write
 from made_timelines import pipeline, simulated
 
+from podsim.answers.measured import MeasuredStep
+from podsim.answers.simulated import SimulatedStep
+from podsim.answers.timeline import Lane, Timeline
 from podsim.errors import TimelineError
 from podsim.report.plain_data import to_csv, to_json
 from podsim.report.screen import report_text
 from podsim.report.step_tables import against_report, measured_report, print_against, print_measured
-from podsim.answers.measured import MeasuredStep
-from podsim.answers.simulated import SimulatedStep
-from podsim.answers.timeline import Lane, Timeline
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.kineto_kinds import kind_of, parallelism_of

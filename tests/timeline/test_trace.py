@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_timelines import pipeline
 
-from podsim.errors import TimelineError
 from podsim.answers.timeline import Counter, Lane, Timeline
+from podsim.errors import TimelineError
 from podsim.timeline import read_timeline, write_timeline
 from podsim.timeline.protobuf import varint
 from podsim.timeline.trace_rows import label, read_label, rows_of

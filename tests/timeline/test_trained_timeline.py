@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from podsim.answers.trained import MeasuredTraining, TrainedStep
 from podsim.errors import TimelineError
 from podsim.lab.training.metrics_log import MetricsLog
 from podsim.lab.training.setup import training_run
 from podsim.options.measure_options import TrainOptions
-from podsim.answers.trained import MeasuredTraining, TrainedStep
 from podsim.timeline.trained_timeline import trained_timeline
 
 SPANS = (

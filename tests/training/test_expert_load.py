@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from podsim.errors import PlanError
-from podsim.training.expert_load import dropped_share, expert_loads
 from podsim.questions.train.predict import predict
+from podsim.training.expert_load import dropped_share, expert_loads
 
 MIXTRAL = {"on": "dgx-h100:8", "gpus": 64, "ep": 8, "zero": 1, "batch": 64, "sequence": 4096}
 

@@ -10,8 +10,8 @@ from plan_laws import LAWS
 from random_plans import FIXED, Scene, legal
 from soak_plans import tries
 
-from podsim.training.plan import Plan
 from podsim.questions.train.predict import predict
+from podsim.training.plan import Plan
 from podsim.workload.catalog import load_specification
 from podsim.workload.specification import Transformer
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from podsim.answers.prediction import PARTS
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.answers.prediction import PARTS
 from podsim.training.contenders import Contenders, least_layout_seconds
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES
