@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from podsim.errors import ModelError
+from podsim.graphs.module_capture import captured_for_any
 from podsim.graphs.networks import Network, networks
 from podsim.graphs.op_graph_json import read_value, to_text, write_value
-from podsim.questions.train.capture import captured_for_any
 
 ROOT = Path(__file__).parents[1]
 MODULES = ROOT / "examples" / "modules"

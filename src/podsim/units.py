@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 
-from podsim.errors import UnitError
+from podsim.errors import PodsimError, UnitError
 
 _PREFIX = {
     "": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
@@ -92,3 +93,19 @@ def format_quantity(number: float, unit: str, *, digits: int = 4) -> str:
     steps = _SMALL if unit == "s" else _STEPS
     factor, prefix = next((step for step in steps if size >= step[0] * 0.99995), steps[-1])
     return f"{number / factor:.{digits}g} {prefix}{unit}".strip()
+
+
+def read_duration(text: str, what: str) -> float:
+    """s of a duration, as 90s, 5min or 8h; 5m is Prometheus's 5 minutes."""
+    return parse_quantity(f"{text}in" if re.fullmatch(r"\d+m", text.strip()) else text, "s", what=what)
+
+
+def read_moment(text: str, what: str) -> float:
+    """s since 1970 of a date or a moment; UTC if it names no zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise PodsimError(
+            f"{what}={text[:40]!r}: expected a date, as 2026-01-31 or 2026-01-31T08:00"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

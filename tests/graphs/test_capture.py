@@ -13,8 +13,8 @@ import pytest
 from podsim.errors import ModelError, PodsimError
 from podsim.graphs.capturing import capture_module, load_torch, make_module, torch_flops
 from podsim.graphs.fusion import fuse
+from podsim.graphs.module_capture import captured
 from podsim.graphs.op_graph_json import to_text, to_value
-from podsim.questions.train.capture import captured
 
 MODULES = Path(__file__).parents[2] / "examples" / "modules"
 RESNET = f"{MODULES / 'resnet50.py'}:training"

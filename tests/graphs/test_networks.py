@@ -68,7 +68,7 @@ SHORT = (
 )
 def test_a_module_captures_to_what_is_packaged(name: str) -> None:
     pytest.importorskip("torch")
-    from podsim.questions.train.capture import at_samples, captured
+    from podsim.graphs.module_capture import at_samples, captured
 
     one = networks()[name]
     found, _ = captured(str(MODULES / one.module), at_samples(one.inputs, 6), count=False)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from podsim.answers.expense import Bill, BillRow, Expense, Offer, PowerReport
-from podsim.answers.prediction import Prediction
+from podsim.answers.expense import Bill, BillRow, PowerReport
 from podsim.errors import PlanError, PodsimError, unknown_name
-from podsim.fleet.power import busy_share, capped_speed, cluster_power, count_switches, load_power, make_node
+from podsim.fleet.expense import assumptions_of
+from podsim.fleet.power import capped_speed, count_switches, load_power, make_node
 from podsim.fleet.power_catalog import figures
-from podsim.fleet.power_cost import HOUR, Site, find_offer, list_offers, read_site
+from podsim.fleet.power_cost import HOUR, find_offer, list_offers, read_site
 from podsim.fleet.power_hpl import hpl
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.fleet_options import CostOptions, PowerOptions
@@ -89,50 +89,9 @@ def cost(options: CostOptions) -> Bill:
     energy, plain = drawn.site / part.gpus * seconds, part.gpu.power * seconds
     return Bill(
         cluster=part.name, gpu_time=seconds, plain_energy=plain, plain_carbon=plain * site.carbon, energy=energy,
-        carbon=energy * site.carbon, load=options.load, assumptions=_told(site, offers),
+        carbon=energy * site.carbon, load=options.load, assumptions=assumptions_of(site, offers),
         rows=tuple(BillRow(offer=o, low=o.low * seconds, high=o.high * seconds) for o in offers),
     )  # fmt: skip
-
-
-def expense_of(
-    prediction: Prediction,
-    cluster: Cluster,
-    *,
-    price: str = "",
-    tokens: float | None = None,
-    pue: float | None = None,
-    carbon: float | None = None,
-    within: Cluster | None = None,
-) -> Expense:
-    """Energy and money of a predicted plan: of a run over a number of tokens, or of one step.
-
-    A run takes the days that it is expected to, with failures, and draws its mean power in all of them.
-    `within` is a larger cluster whose switches are shared.
-    """
-    site = read_site(pue, carbon, None)
-    step = prediction.step_time * prediction.tokens_per_second
-    if tokens is not None and not step <= tokens <= 1e18:
-        raise PodsimError(f"tokens={tokens:g}: a run trains {step:g} (one step) to 1e18 tokens")
-    run = prediction.training
-    duration = prediction.step_time if tokens is None else tokens / prediction.tokens_per_second
-    if run is not None and run.tokens == tokens:
-        duration = run.expected
-    watts = cluster_power(cluster, busy_share(prediction.parts), within=within)
-    offer = find_offer(price, cluster, site) if price else None
-    hours = duration * prediction.gpus
-    energy = watts * duration * site.pue
-    return Expense(
-        duration=duration, gpus=prediction.gpus, power=watts, energy=energy, carbon=energy * site.carbon, offer=offer,
-        low=offer.low * hours if offer else 0.0, high=offer.high * hours if offer else 0.0,
-        tokens=step if tokens is None else tokens,
-        assumptions=_told(site, [offer] if offer else []),
-    )  # fmt: skip
-
-
-def _told(site: Site, offers: Sequence[Offer]) -> tuple[str, ...]:
-    """What was assumed of a site, of its electricity only where an owned machine pays for it."""
-    owned = any(offer.kind.startswith("owned") for offer in offers)
-    return tuple(text for text in site.assumptions if owned or not text.startswith("electricity"))
 
 
 def _part(cluster: str, gpus: int | None, overrides: Mapping[str, str] | None) -> Cluster:

@@ -12,7 +12,7 @@ from podsim.monitoring.judgement import judge, metric_names
 from podsim.monitoring.prometheus_api import read_prometheus
 from podsim.options.monitoring_options import DiagnoseOptions
 from podsim.options.question import question
-from podsim.questions.operate.exporter import read_duration, read_moment
+from podsim.units import read_duration, read_moment
 
 _STEPS = 240
 """The number of times that a server is asked for at most."""

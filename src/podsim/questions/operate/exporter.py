@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -33,7 +31,7 @@ from podsim.questions.operate.compare import compare
 from podsim.questions.operate.queue import queue
 from podsim.questions.train.plan import plan
 from podsim.quoting import visible
-from podsim.units import parse_quantity
+from podsim.units import read_duration, read_moment
 from podsim.whole_files import write_files, write_pieces
 
 _MOST_SAMPLES = 50_000_000
@@ -153,22 +151,6 @@ def _best_plan(model: str, on: str, size: int) -> Prediction:
             f"model={model}: no plan on {gpus} GPUs of {on}, as a job has; take a smaller model:"
             f" --model bert-large ({str(problem)[:160]})"
         ) from None
-
-
-def read_duration(text: str, what: str) -> float:
-    """s of a duration, as 90s, 5min or 8h; 5m is Prometheus's 5 minutes."""
-    return parse_quantity(f"{text}in" if re.fullmatch(r"\d+m", text.strip()) else text, "s", what=what)
-
-
-def read_moment(text: str, what: str) -> float:
-    """s since 1970 of a date or a moment; UTC if it names no zone."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise PodsimError(
-            f"{what}={text[:40]!r}: expected a date, as 2026-01-31 or 2026-01-31T08:00"
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _begin(options: ExporterOptions) -> float:

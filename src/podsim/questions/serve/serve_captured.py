@@ -21,12 +21,12 @@ from podsim.graphs.inference import (
     load_serving,
     served_work,
 )
+from podsim.graphs.module_capture import any_batch, captured_for_any
 from podsim.graphs.networks import is_captured
 from podsim.graphs.served_graph import ServedGraph, file_graph, packaged_graph, value_graph
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.train.capture import any_batch, captured_for_any
 from podsim.serving.embedding_tables import Tables, make_tables
 from podsim.serving.kernels import runs_on
 from podsim.training.shapes import element_bytes

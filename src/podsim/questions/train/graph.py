@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
 from podsim.answers.graphs import GraphCost
 from podsim.embeddings.table_files import read_tables
-from podsim.errors import ClusterError, ModelError, NoFitError, PodsimError, unknown_name
+from podsim.errors import ClusterError, NoFitError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
@@ -21,9 +21,8 @@ from podsim.graphs.graph_cost import OpCosts, graph_costs, sparse_costs, update_
 from podsim.graphs.graph_step import Reduction, replicas_step
 from podsim.graphs.graph_trace import step_trace
 from podsim.graphs.loading import fed_step, loader_of_software, loading_seconds
-from podsim.graphs.networks import load_network, networks
+from podsim.graphs.networks import networks
 from podsim.graphs.op_graph import OpGraph, nets_of
-from podsim.graphs.op_graph_json import check_batch, read_graph
 from podsim.graphs.recommender import Recommender, TableStep, table_step, tables_of
 from podsim.hardware.catalog import find, load_gpu
 from podsim.hardware.cluster import Cluster, load_cluster
@@ -32,7 +31,6 @@ from podsim.kernels.sparse_products import check_sparse, gain_note, saved_second
 from podsim.network.nccl import send_seconds
 from podsim.options.graph_options import GraphOptions
 from podsim.options.question import question
-from podsim.questions.train.capture import any_batch, at_samples, captured
 from podsim.timeline.timelines import write_timeline
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import default_precision, software_of
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from podsim.graphs.graph_cut import Division
+from podsim.graphs.module_capture import captured_graph
 
 LAYOUTS = ("channels-last", "channels-first")
 """of tensors with channels: NHWC, NCHW"""
@@ -211,27 +210,3 @@ def _machine(
         None,
         1,
     )
-
-
-def captured_graph(file: str, shapes: Sequence[str], batch: int | None) -> OpGraph:
-    """The graph of a name, a file or a module, for a batch. Raises PodsimError for anything unusable."""
-    if batch is not None:
-        check_batch(batch)
-    if ".py:" in file:
-        if any_batch(shapes) == (batch is None):
-            said = (
-                "say which: --batch 32"
-                if batch is None
-                else "is for --input with B for the samples: Bx3x224x224"
-            )
-            raise ModelError(f"--batch: {said}")
-        return captured(file, at_samples(shapes, batch or 1), count=False)[0]
-    if shapes:
-        raise ModelError(f"--input: the inputs of {file[-80:]} are in the graph; it is for FILE.py:FUNCTION")
-    if file.endswith(".py"):
-        raise ModelError(f"{file[-120:]}: name the function that gives the module: {file[-120:]}:FUNCTION")
-    if Path(file).suffix or "/" in file:
-        return read_graph(Path(file), batch)
-    if batch is None and file in networks():
-        raise ModelError(f"{file}: say how many samples a step has: --batch 32")
-    return load_network(file, batch or 1)

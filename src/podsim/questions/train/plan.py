@@ -15,6 +15,7 @@ from podsim.accuracy.own_step import own_correction, read_measured
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.errors import NoFitError, PlanError, PodsimError
+from podsim.fleet.expense import with_expense
 from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.plan_options import PlanOptions, ReplayOptions, SearchOptions, TargetOptions
@@ -22,7 +23,7 @@ from podsim.options.question import question, values_of, wrong_choices
 from podsim.questions.train.plan_trade import Case, Progress, weigh
 from podsim.questions.train.predict import describe
 from podsim.questions.train.save import check_saving, read_experiment, save_plans, texts_of_tools
-from podsim.questions.train.whole_run import plan_command, read_length, with_expense, with_run
+from podsim.questions.train.whole_run import plan_command, read_length, with_run
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import Job, read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs, refuse_tables

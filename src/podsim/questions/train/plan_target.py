@@ -11,13 +11,13 @@ from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.target_runs import fastest_run, target_run
 from podsim.answers.minutes import TargetChoice, TargetPlan, TargetRun
 from podsim.errors import ClusterError, NoFitError, PlanError, PodsimError
+from podsim.fleet.expense import usual_price
 from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmark
 from podsim.options.plan_options import TargetOptions
 from podsim.options.question import options_of
 from podsim.questions.train.plan_trade import Progress
-from podsim.questions.train.whole_run import usual_price
 
 _MOST = 4096
 """GPUs tried of a system whose number of nodes is left open"""

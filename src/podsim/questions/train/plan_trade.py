@@ -19,11 +19,11 @@ from podsim.accuracy.measured_reach import stated_seconds
 from podsim.answers.expense import Offer, Trade
 from podsim.answers.prediction import Correction, Prediction, Ranked
 from podsim.errors import NoFitError, PlanError
+from podsim.fleet.expense import expense_of
 from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, make_trade
 from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
-from podsim.questions.machine.power import expense_of
 from podsim.questions.train.predict import describe
 from podsim.training.plan import Plan
 from podsim.training.search import SearchResult, search

@@ -16,12 +16,13 @@ from podsim.accuracy.measured_reach import (
 from podsim.accuracy.own_step import corrected, own_correction, read_measured
 from podsim.answers.prediction import Correction, Prediction
 from podsim.errors import PodsimError
+from podsim.fleet.expense import with_expense
 from podsim.hardware.cluster import Cluster
 from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import question
 from podsim.questions.train.sparse_step import with_sparsity
-from podsim.questions.train.whole_run import plan_command, read_length, with_expense, with_run
+from podsim.questions.train.whole_run import plan_command, read_length, with_run
 from podsim.training.expert_load import dropped_share
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.op_reports import op_reports

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from podsim.answers.sharding import HandMade, Sharded, ShardedOp
 from podsim.errors import PodsimError, unknown_name
 from podsim.graphs.graph_cost import OPTIMIZERS
+from podsim.graphs.module_capture import captured_graph
 from podsim.graphs.networks import is_captured
 from podsim.graphs.op_graph_json import check_batch
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.graph_options import ShardOptions
 from podsim.options.question import question
-from podsim.questions.train.graph import captured_graph
 from podsim.sharding.dimension_graph import DimensionGraph
 from podsim.sharding.hand_made import hand_made
 from podsim.sharding.layer_graph import layer_graph

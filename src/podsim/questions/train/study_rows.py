@@ -10,13 +10,13 @@ from podsim.answers.prediction import Prediction
 from podsim.answers.study import FITS, NO_ANSWER, NO_FIT, StudyRow
 from podsim.bugs import bug_line
 from podsim.errors import NoFitError, PodsimError
+from podsim.fleet.expense import with_expense
 from podsim.hardware.cluster import load_cluster
 from podsim.options.plan_options import TargetOptions
 from podsim.questions.learn.scale_best import scale_best
 from podsim.questions.train.plan import plan
 from podsim.questions.train.plan_target import plan_target
 from podsim.questions.train.predict import predict
-from podsim.questions.train.whole_run import with_expense
 from podsim.training.job_inputs import split_overrides
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from podsim.answers.prediction import Prediction, TrainingTime
 from podsim.errors import ClusterError, NoFitError, PodsimError
-from podsim.fleet.power_cost import list_offers, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import (
     LayoutFields,
@@ -23,7 +22,6 @@ from podsim.options.plan_options import (
     TrainedFields,
 )
 from podsim.options.question import options_of
-from podsim.questions.machine.power import expense_of
 from podsim.storage.long_runs import Job, read_tokens, training_time
 from podsim.training.plan import Plan, following
 from podsim.units import format_quantity, parse_quantity
@@ -113,41 +111,6 @@ def _run_of_days(job: Job, seconds: float) -> TrainingTime:
         run = training_time(job, tokens)
         tokens *= seconds / run.expected
     return training_time(job, tokens)
-
-
-def with_expense(
-    prediction: Prediction,
-    cluster: Cluster,
-    *,
-    price: str = "",
-    pue: float | None = None,
-    carbon: float | None = None,
-) -> Prediction:
-    """The prediction with energy and money of its run with failures, at the price asked for or the market's.
-
-    Without a request, what cannot be priced or powered is left out.
-    """
-    is_asked = bool(price) or pue is not None or carbon is not None
-    run = prediction.training
-    if run is None and not is_asked:
-        return prediction
-    part = cluster.subset(prediction.gpus)
-    try:
-        expense = expense_of(
-            prediction, part, price=price or usual_price(part), tokens=run.tokens if run else None, pue=pue, carbon=carbon
-        )  # fmt: skip
-    except PodsimError:
-        if is_asked:
-            raise
-        return prediction
-    return replace(prediction, expense=expense)
-
-
-def usual_price(cluster: Cluster) -> str:
-    """The market price of a cluster's GPU, or else the first of the catalog; "" if it has none."""
-    offers = list_offers(cluster, read_site(None, None, None))
-    names = [offer.name for offer in offers if offer.provider == "market"] or [offer.name for offer in offers]
-    return names[0] if names else ""
 
 
 def plan_command(options: PlanOptions | SearchOptions, plan: Plan, cluster: Cluster) -> str:
