@@ -31,7 +31,7 @@ from podsim.network.collectives import Table
 from podsim.options.measure_options import CompareOptions
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.machine.collective import collective
+from podsim.questions.asking import ask
 from podsim.questions.serve.serve_measured import is_benchmark_file, serve_measured
 from podsim.serving.deployments.deployments import read_serving_plan
 
@@ -92,8 +92,8 @@ def compare(
     def seconds_on(size: float, table: Table | None) -> float:
         """Seconds of the run's collective on the cluster: a table played on its links, or what NCCL would choose."""
         played = {"algo": table, "simulate": True} if table is not None else {}
-        sweep = collective(
-            run.collective, on=options.on, sizes=f"{size:.0f}", ranks=run.ranks, overrides=options.overrides,
+        sweep = ask(
+            "collective", run.collective, on=options.on, sizes=f"{size:.0f}", ranks=run.ranks, overrides=options.overrides,
             **played,
         )  # fmt: skip
         assert isinstance(sweep, Sweep)

@@ -27,9 +27,7 @@ from podsim.monitoring.metric_server import make_server
 from podsim.monitoring.training_source import TrainingSource, begin_of
 from podsim.options.monitoring_options import ExporterOptions
 from podsim.options.question import question, wrong_choices
-from podsim.questions.operate.compare import compare
-from podsim.questions.operate.queue import queue
-from podsim.questions.train.plan import plan
+from podsim.questions.asking import ask
 from podsim.quoting import visible
 from podsim.units import read_duration, read_moment
 from podsim.whole_files import write_files, write_pieces
@@ -93,7 +91,7 @@ def _training_source(path: Path) -> TrainingSource:
     if not isinstance(run, MeasuredTraining) or not run.rows:
         raise PodsimError(f"{path.name}: it is no training run with steps; podsim train --save writes one")
     try:
-        compared = compare(path)
+        compared = ask("compare", path)
     except PodsimError:
         compared = None
     predicted = compared.predicted if isinstance(compared, ComparedTraining) else None
@@ -110,8 +108,8 @@ def day_source(options: ExporterOptions) -> DaySource:
     start, length = (read_duration(getattr(options, name), name) for name in ("start", "length"))
     if not 60 <= length <= 366 * 86400:
         raise PodsimError(f"length={options.length}; 1 minute to 366 days")
-    run = queue(
-        options.source, on=options.on, policy=(options.policy,), where=options.where, seed=options.seed,
+    run = ask(
+        "queue", options.source, on=options.on, policy=(options.policy,), where=options.where, seed=options.seed,
         drain=options.drain, maintenance=options.maintenance,
     ).runs[0]  # fmt: skip
     drains, maintenance = (
@@ -145,12 +143,13 @@ def _best_plan(model: str, on: str, size: int) -> Prediction:
     """The best plan on the largest power of two of GPUs that a job of this size has."""
     gpus = 1 << (size.bit_length() - 1)
     try:
-        return plan(model, on=on, gpus=gpus).ranked[0].prediction
+        best: Prediction = ask("plan", model, on=on, gpus=gpus).ranked[0].prediction
     except (PlanError, NoFitError) as problem:
         raise PodsimError(
             f"model={model}: no plan on {gpus} GPUs of {on}, as a job has; take a smaller model:"
             f" --model bert-large ({str(problem)[:160]})"
         ) from None
+    return best
 
 
 def _begin(options: ExporterOptions) -> float:

@@ -17,7 +17,7 @@ from podsim.lab.ranks import MOST_RANKS
 from podsim.lab.usage import clocks, now_text, others_since
 from podsim.options.measure_options import VerifyOptions
 from podsim.options.question import question
-from podsim.questions.machine.storage_input import storage_input
+from podsim.questions.asking import ask
 from podsim.storage.fio_results import read_block
 
 GROUPS = ("inventory", "health", "storage", "metadata", "network", "ranks", "training")
@@ -98,7 +98,7 @@ def _check(options: VerifyOptions, size: int) -> None:
 def _images(cluster: Cluster, client: str) -> tuple[float | None, str]:
     """(images a second of each GPU of a node, what says so); None and why, where no run on such nodes is known."""
     try:
-        prediction = storage_input("resnet50", on="local-nvme", client=client)
+        prediction = ask("storage_input", "resnet50", on="local-nvme", client=client)
     except PodsimError as problem:
         return None, str(problem)[:160]
     command = (
