@@ -93,8 +93,8 @@ def compare(
         """Seconds of the run's collective on the cluster: a table played on its links, or what NCCL would choose."""
         played = {"algo": table, "simulate": True} if table is not None else {}
         sweep = ask(
-            "collective", run.collective, on=options.on, sizes=f"{size:.0f}", ranks=run.ranks, overrides=options.overrides,
-            **played,
+            "collective", run.collective, on=options.on, sizes=f"{size:.0f}", ranks=run.ranks,
+            overrides=options.overrides, **played,
         )  # fmt: skip
         assert isinstance(sweep, Sweep)
         return sweep.rows[0].seconds
