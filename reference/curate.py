@@ -1,144 +1,58 @@
-"""Writes the tables that podsim ships from the raw ones: python -m reference.curate [--check].
+"""Rows in a source's words -> rows that podsim reads: python reference/curate.py KIND IN OUT.csv, from the root.
 
-A row keeps what its source says in columns for readers; how podsim runs it is worked out here, once, by the readers of
-each table's prose, and stored in canonical columns. With --check nothing is written, and the exit status is 1 if a
-shipped table differs from what would be.
+IN is a CSV, plain or gzip. Every row comes out in its order with its id. One that cannot be read says why in `reason`.
+Then: podsim validate --rows OUT.csv
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
-import io
-import re
 import sys
-import tomllib
-from collections.abc import Mapping
-from functools import cache
+from importlib import import_module
 from pathlib import Path
 
-import podsim.accuracy.tables as shipped
-from podsim.accuracy.collective_cells import canonical_cells, kernel_collective
-from podsim.accuracy.kernel_cells import kernel_cells
-from podsim.accuracy.measured_runs import NotExpressible
-from podsim.accuracy.network_cells import network_cells
-from podsim.accuracy.price_collectives import read_call
-from podsim.accuracy.price_minutes import minutes_cells
-from podsim.accuracy.row_remarks import counted_cells
-from podsim.accuracy.table_columns import KINDS, Kind
-from podsim.errors import PodsimError
-from reference import prose_training
+sys.path[:] = [
+    str(Path(__file__).parents[1]),
+    *(each for each in sys.path if Path(each) != Path(__file__).parent),
+]
 
-HERE = Path(__file__).parent
-SHIPPED = Path(shipped.__path__[0])
+from reference.csv_rows import csv_text, read_csv  # noqa: E402 - the root is not on the path of a script
+
+KINDS = {
+    "training": "reference.prose_training:curated",
+}
+"""Kind of rows -> MODULE:FUNCTION, from raw rows (cells as text by column) to canonical ones, as many and in order."""
 
 
-_SAMPLED = {"gemm": 3000}
-"""The most packaged rows of one raw table of kernels, by operation: the constants of products are fitted to them."""
-_OTHERS = 240
-_COLLECTED = "github:ai-dynamo/aiconfigurator @ 095f58a, {}"
-
-
-def raw_rows(kind: str) -> list[dict[str, str]]:
-    """Rows of a raw table as their sources word them; of kernels of engines, an even sample of each file."""
-    if kind == "engines":
-        return [
-            row for path in sorted((HERE / "raw" / "kernels").glob("*.csv.gz")) for row in sampled_rows(path)
-        ]
-    with gzip.open(HERE / "raw" / f"{kind}.csv.gz", "rt", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def sampled_rows(path: Path) -> list[dict[str, str]]:
-    """An even sample of a raw table of kernels, as large as _SAMPLED says; ids are the file and the line."""
-    stem = path.name.removesuffix(".csv.gz")
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    most = _SAMPLED.get(rows[0].get("op_name", ""), _OTHERS) if rows else 0
-    step = max(1.0, len(rows) / max(most, 1))
-    picked = [int(step * at) for at in range(min(len(rows), most))]
-    source = _COLLECTED.format(stem)
-    return [{**rows[at], "id": f"{stem}/{at + 2}", "source": source, "reason": ""} for at in picked]
-
-
-@cache
-def _memberships() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    return tomllib.loads((HERE / "membership.toml").read_text("utf-8"))
-
-
-def parts_of(kind: str, row: Mapping[str, str], id: str) -> str:
-    """The named parts that a raw row is in, as words."""
-    return " ".join(
-        slug
-        for slug, rule in _memberships().items()
-        if rule["of"] == kind
-        and id.startswith(rule.get("prefix", ""))
-        and all(re.match(pattern, row[column]) for column, pattern in dict(rule.get("where", {})).items())
+def curated(kind: str, path: Path) -> list[dict[str, str]]:
+    """The canonical rows of a file; KeyError for a kind that is not of KINDS."""
+    module, _, function = KINDS[kind].partition(":")
+    raw = read_csv(path)
+    rows: list[dict[str, str]] = getattr(import_module(module), function)(raw)
+    assert [row.get("id") for row in rows] == [row.get("id") for row in raw], (
+        f"{kind}: rows lost their order or ids"
     )
-
-
-def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
-    """The shipped cells of a raw row."""
-    cells = {**row, "tables": parts_of(kind.name, row, row["id"])}
-    if kind.name == "llm":
-        cells |= counted_cells(row) | prose_training.canonical(row)
-    elif kind.name in ("vision", "mlperf"):
-        cells |= _network_columns(kind.name, row)
-    elif kind.name == "minutes":
-        cells |= minutes_cells(row)
-    elif kind.name == "kernels":
-        cells = dict.fromkeys(kind.columns, "") | cells
-        is_collective = row["op"].startswith("nccl ")
-        cells |= kernel_cells(row) | (kernel_collective(row) if is_collective else {})
-    elif kind.name == "collectives":
-        cells |= _collective(row)
-    return {
-        column: cells.get(column, "") if kind.name == "engines" else cells[column] for column in kind.columns
-    }
-
-
-def _collective(row: Mapping[str, str]) -> dict[str, str]:
-    """The canonical cells of a row of collectives, with the reason why it has no prediction."""
-    cells = canonical_cells(row)
-    call = cells["reason"] or read_call({**row, **cells})
-    return cells | {"reason": call if isinstance(call, str) else ""}
-
-
-def _network_columns(table: str, row: Mapping[str, str]) -> dict[str, str]:
-    """The columns that say how podsim runs a row of captured networks, or the reason why it cannot."""
-    blank = dict.fromkeys(("network", "cluster", "plan", "reason"), "")
-    try:
-        return blank | network_cells(table, row)
-    except (PodsimError, NotExpressible) as problem:
-        return blank | {"reason": str(problem)}
-
-
-def table_text(kind: Kind) -> str:
-    """The shipped table of a kind, as CSV."""
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, list(kind.columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(canonical(kind, row) for row in raw_rows(kind.name))
-    return out.getvalue()
+    return rows
 
 
 def main() -> int:
-    """Write or check every table; 0 if the shipped ones agree."""
+    """Write the canonical rows of a file; 2 if it cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("kind", choices=sorted(KINDS), help="what the rows are")
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit status 1 if a table differs"
+        "table", metavar="IN", type=Path, help="the rows in their source's words, .csv or .csv.gz"
     )
-    check = parser.parse_args().check
-    differ = 0
-    for kind in (kind for kind in KINDS if not kind.packaged):
-        path, text = SHIPPED / f"{kind.name}.csv.gz", table_text(kind)
-        same = path.is_file() and gzip.decompress(path.read_bytes()).decode("utf-8") == text
-        if not (same or check):
-            path.write_bytes(gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
-        differ += not same
-        print(f"{kind.name}: {'agrees' if same else 'DIFFERS' if check else 'written'}")
-    return 1 if check and differ else 0
+    parser.add_argument("out", metavar="OUT.csv", type=Path, help="the file to write")
+    given = parser.parse_args()
+    try:
+        rows = curated(given.kind, given.table)
+    except (OSError, UnicodeDecodeError) as problem:
+        print(f"{given.table}: {problem}", file=sys.stderr)
+        return 2
+    given.out.write_text(csv_text(rows), "utf-8")
+    reasons = sum(bool(row.get("reason")) for row in rows)
+    print(f"{given.out}: {len(rows)} rows, {reasons} with a reason why podsim cannot predict them")
+    return 0
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from podsim.accuracy.price_inference import InferenceCosts, InferenceRun, read_i
 from podsim.accuracy.tables import find_kind, make_row, measurement
 from podsim.errors import PodsimError
 from podsim.graphs.inference import FILE, PRODUCTS, gpu_family, load_serving, served_batch
-from reference.curate import raw_rows
+from reference.packaged import raw_rows
 
 Floats = NDArray[np.float64]
 

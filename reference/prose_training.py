@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from podsim.accuracy.measured_runs import NotExpressible, write_settings
 from podsim.accuracy.own_rows import own_training_run, stated_row
+from podsim.accuracy.row_remarks import counted_cells
+from podsim.accuracy.tables import find_kind
 from podsim.errors import PodsimError
 from podsim.training.plan import Plan
+from reference.csv_rows import each_row
 
 COLUMNS = ("network", "cluster", "plan", "scope", "chosen", "implied", "reason")
+
+
+def curated(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The canonical rows of rows of llm_training."""
+    columns = [column for column in find_kind("llm").columns if column != "tables"]
+    return each_row(rows, columns, lambda row: {**counted_cells(row), **canonical(row)})
 
 
 def canonical(row: Mapping[str, str]) -> dict[str, str]:

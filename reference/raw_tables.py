@@ -5,7 +5,7 @@ thing is added: a row whose source is blank, or says only that its repository wa
 "unresolved: " and what is known of it, and so is never a validation target. Behind them come the rows of the file of the
 same name in reference/published, if there is one: runs of publications that the collected tables do not hold. The tables
 of kernels/, one a GPU, kind and engine, are checked and copied as they are. Nothing is written with --check; the exit
-status is 1 if a table differs. Then: python -m reference.curate.
+status is 1 if a table differs. Then: python -m reference.packaged.
 """
 
 from __future__ import annotations

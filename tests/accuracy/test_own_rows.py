@@ -362,7 +362,7 @@ def test_a_file_keeps_its_other_rows(tmp_path: Path) -> None:
 
 
 def test_packaged_rows_are_raw_rows_read_by_the_same_reader() -> None:
-    from reference.curate import raw_rows
+    from reference.packaged import raw_rows
 
     raw = {row["id"]: row for row in raw_rows("llm")}
     for id in ("TT-0013", "BLOOM-0086", "MBB-0008", "KORTL-0003", "DGXC-0264", "NEMOH100-0005"):

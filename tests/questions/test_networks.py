@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from reference.curate import raw_rows
+from reference.packaged import raw_rows
 
 import podsim
 from podsim.accuracy.calibrate_software import fit_software

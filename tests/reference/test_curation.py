@@ -13,7 +13,7 @@ from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.graphs.networks import networks
 from podsim.questions.train.graph import FUSIONS
 from podsim.training.software import load_software
-from reference import curate
+from reference import packaged
 
 CURATED = [kind for kind in KINDS if not kind.packaged]
 
@@ -21,13 +21,13 @@ CURATED = [kind for kind in KINDS if not kind.packaged]
 @pytest.mark.parametrize("kind", CURATED, ids=lambda kind: kind.name)
 def test_shipped_tables_are_current(kind: Kind) -> None:
     """But for plans that a search chose: a changed law may choose others, and a stored plan stays."""
-    packed = (curate.SHIPPED / f"{kind.name}.csv.gz").read_bytes()
+    packed = (packaged.SHIPPED / f"{kind.name}.csv.gz").read_bytes()
     shipped = list(csv.DictReader(io.StringIO(gzip.decompress(packed).decode("utf-8"))))
-    made = [curate.canonical(kind, row) for row in curate.raw_rows(kind.name)]
+    made = [packaged.canonical(kind, row) for row in packaged.raw_rows(kind.name)]
     differ = [
         row["id"] for row, now in zip(shipped, made, strict=True) if row != now and not row.get("chosen")
     ]
-    assert not differ, f"{len(differ)} rows differ: {differ[:10]}; python -m reference.curate"
+    assert not differ, f"{len(differ)} rows differ: {differ[:10]}; python -m reference.packaged"
 
 
 def test_every_recipe_names_what_there_is() -> None:
@@ -43,7 +43,7 @@ def test_every_recipe_names_what_there_is() -> None:
 
 def test_every_recipe_is_the_first_that_fits_some_row() -> None:
     """An entry that no row of the tables meets is dead, or stands behind a wider one."""
-    used = {id(find_recipe(kind, row)) for kind in ("vision", "mlperf") for row in curate.raw_rows(kind)}
+    used = {id(find_recipe(kind, row)) for kind in ("vision", "mlperf") for row in packaged.raw_rows(kind)}
     dead = [
         (recipe.table, recipe.model, dict(recipe.where)) for recipe in recipes() if id(recipe) not in used
     ]
@@ -52,14 +52,14 @@ def test_every_recipe_is_the_first_that_fits_some_row() -> None:
 
 def test_every_training_row_of_a_network_has_a_recipe_or_a_reason() -> None:
     for kind in ("vision", "mlperf"):
-        trained = [row for row in curate.raw_rows(kind) if row.get("task", "train") == "train"]
+        trained = [row for row in packaged.raw_rows(kind) if row.get("task", "train") == "train"]
         assert all(find_recipe(kind, row) for row in trained)
 
 
 def test_every_part_has_rows() -> None:
-    rules = curate._memberships()
-    raw = {kind.name: curate.raw_rows(kind.name) for kind in CURATED}
+    rules = packaged._memberships()
+    raw = {kind.name: packaged.raw_rows(kind.name) for kind in CURATED}
     for slug, rule in rules.items():
         assert any(
-            slug in curate.parts_of(rule["of"], row, row["id"]).split() for row in raw[str(rule["of"])]
+            slug in packaged.parts_of(rule["of"], row, row["id"]).split() for row in raw[str(rule["of"])]
         )
