@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from podsim.accuracy.stated_prediction import describe
 from podsim.hardware.cluster import load_cluster
-from podsim.questions.train.predict import describe
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.training.search import search

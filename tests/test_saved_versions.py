@@ -18,9 +18,9 @@ from podsim.graphs.op_graph_json import read_value
 from podsim.lab.checkpoint_files import MANIFEST, begin, commit, opened
 from podsim.lab.record import read_run
 from podsim.lab.sparse.sparse_train import checkpoint_step
+from podsim.launching.experiment_file import read_experiment
 from podsim.launching.plan_file import read_plan_file
 from podsim.learning.loss_catalog import find_law, law_text, read_law
-from podsim.questions.train.save import read_experiment
 from podsim.studies.answer_store import open_store, point_key
 
 Case = tuple[Callable[[Path, Any], Path], Callable[[Path], Any], Any, Any]

@@ -61,6 +61,7 @@ from podsim.lab.sparse.row_store import RowStore
 from podsim.lab.sparse.row_store import Shard as TableShard
 from podsim.lab.sparse.sparse_train import checkpoint_step
 from podsim.lab.training.shards import Shard, shapes_of, write_shards
+from podsim.launching.experiment_file import read_experiment
 from podsim.launching.plan_file import read_plan_file
 from podsim.launching.tools import TOOLS
 from podsim.learning.loss_catalog import find_law, law_text, read_law
@@ -81,7 +82,6 @@ from podsim.questions.operate.validate import validate
 from podsim.questions.operate.why import why
 from podsim.questions.train.chakra import chakra
 from podsim.questions.train.launch import launch
-from podsim.questions.train.save import read_experiment
 from podsim.questions.train.schedule import schedule
 from podsim.schedules import build, to_csv
 from podsim.serving.benchmark_files import read_benchmarks, read_requests

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from podsim.acceptance.measured_rows import read_measured
 from podsim.accuracy.nccl_tests import gpu_name
 from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
 from podsim.answers.trained import MeasuredDdp, MeasuredTraining, TrainedStep
@@ -17,7 +18,6 @@ from podsim.lab.record import write_run
 from podsim.questions.machine.collective import collective
 from podsim.questions.operate.calibrate import calibrate
 from podsim.questions.operate.validate import validate
-from podsim.questions.train.measured_rows import read_measured
 from podsim.questions.train.predict import predict
 
 SIZES = [1 << power for power in range(10, 31)]

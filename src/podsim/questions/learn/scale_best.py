@@ -25,7 +25,7 @@ from podsim.options.question import question
 from podsim.options.scale_options import ScaleBestOptions
 from podsim.questions.learn.scale_loss import network_size, range_notes, read_count, repetition_notes
 from podsim.questions.train.plan import plan
-from podsim.questions.train.whole_run import DAY, RunLength, read_days, with_run
+from podsim.storage.run_length import DAY, RunLength, read_days, with_run
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan, precision_of
 from podsim.workload.generated_shape import Shape, catalog_shapes, shape_near

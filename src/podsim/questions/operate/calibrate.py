@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from podsim.acceptance.measured_rows import read_measured
 from podsim.accuracy.calibration import DRIFT, Calibration, calibrate_software, calibrate_tables
 from podsim.accuracy.tables import load
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import CalibrateOptions
 from podsim.options.question import question
-from podsim.questions.train.measured_rows import read_measured
 from podsim.whole_files import write_files
 
 

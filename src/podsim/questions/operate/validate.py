@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from podsim.acceptance.measured_rows import read_measured
 from podsim.accuracy.bars import verdicts, worse_figures
 from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
@@ -22,7 +23,6 @@ from podsim.foreign_files import read_start
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
 from podsim.questions.serve.serve_measured import is_benchmark_file, measured_comparisons
-from podsim.questions.train.measured_rows import read_measured
 from podsim.serving.serving_rows import TABLE as SERVING
 from podsim.serving.serving_rows import is_serving_table, packaged_serving, read_serving
 

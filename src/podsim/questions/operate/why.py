@@ -20,8 +20,8 @@ from podsim.lab.record import is_run, read_run
 from podsim.options.measure_options import WhyOptions
 from podsim.options.question import question
 from podsim.options.step_options import SimulateOptions
-from podsim.questions.train.simulate import play_setting
 from podsim.simulation.lower_links import Trouble
+from podsim.simulation.played_plan import play_setting
 from podsim.timeline.counter_files import read_counters
 from podsim.training.plan import Setting, read_plan
 from podsim.units import format_quantity

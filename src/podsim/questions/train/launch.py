@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from podsim.accuracy.stated_prediction import describe
 from podsim.answers.launched import PlanRead, Recipe
 from podsim.errors import NoFitError, PlanError, PodsimError, unknown_name
 from podsim.foreign_files import read_text, shown
@@ -16,7 +17,6 @@ from podsim.launching.plan_file import with_plan
 from podsim.launching.tools import LARGEST, TOOLS, emit, read
 from podsim.options.plan_options import LaunchOptions
 from podsim.options.question import options_of, question
-from podsim.questions.train.predict import describe
 from podsim.training.job_inputs import read_sequence, split_overrides
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import predict_plan

@@ -12,20 +12,21 @@ from typing import Any
 from podsim.accuracy.assumptions import changed
 from podsim.accuracy.measured_reach import calibrated_software, stated_seconds
 from podsim.accuracy.own_step import own_correction, read_measured
+from podsim.accuracy.stated_prediction import describe
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.errors import NoFitError, PlanError, PodsimError
 from podsim.fleet.expense import with_expense
+from podsim.launching.experiment_file import check_saving, read_experiment, save_plans, texts_of_tools
+from podsim.launching.plan_command import plan_command
 from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.plan_options import PlanOptions, ReplayOptions, SearchOptions, TargetOptions
 from podsim.options.question import question, values_of, wrong_choices
-from podsim.questions.train.plan_trade import Case, Progress, weigh
-from podsim.questions.train.predict import describe
-from podsim.questions.train.save import check_saving, read_experiment, save_plans, texts_of_tools
-from podsim.questions.train.whole_run import plan_command, read_length, with_run
+from podsim.runs.plan_trade import Case, Progress, weigh
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import Job, read_tokens
+from podsim.storage.run_length import read_length, with_run
 from podsim.training.job_inputs import batch_of, read_inputs, refuse_tables
 from podsim.training.plan import Plan, precision_of, read_plan, software_of
 from podsim.training.search import SearchResult, search
@@ -76,7 +77,7 @@ def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) 
     """
     refuse_tables(options, options.model)
     if options.to_target:
-        from podsim.questions.train.plan_target import (
+        from podsim.runs.plan_target import (
             plan_target,  # it costs networks of all kinds, which no other plan needs
         )
 

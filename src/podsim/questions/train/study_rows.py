@@ -15,8 +15,8 @@ from podsim.hardware.cluster import load_cluster
 from podsim.options.plan_options import TargetOptions
 from podsim.questions.learn.scale_best import scale_best
 from podsim.questions.train.plan import plan
-from podsim.questions.train.plan_target import plan_target
 from podsim.questions.train.predict import predict
+from podsim.runs.plan_target import plan_target
 from podsim.training.job_inputs import split_overrides
 
 

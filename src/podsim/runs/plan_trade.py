@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from podsim.accuracy.measured_reach import stated_seconds
+from podsim.accuracy.stated_prediction import describe
 from podsim.answers.expense import Offer, Trade
 from podsim.answers.prediction import Correction, Prediction, Ranked
 from podsim.errors import NoFitError, PlanError
@@ -24,7 +25,6 @@ from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, mak
 from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
-from podsim.questions.train.predict import describe
 from podsim.training.plan import Plan
 from podsim.training.search import SearchResult, search
 from podsim.training.search_space import read_limits
