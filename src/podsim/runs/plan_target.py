@@ -17,7 +17,7 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmark
 from podsim.options.plan_options import TargetOptions
 from podsim.options.question import options_of
-from podsim.runs.plan_trade import Progress
+from podsim.runs.search_case import Progress
 
 _MOST = 4096
 """GPUs tried of a system whose number of nodes is left open"""

@@ -8,58 +8,29 @@ Axes: X parts of a step, P plans.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import time
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from podsim.accuracy.measured_reach import stated_seconds
 from podsim.accuracy.stated_prediction import describe
-from podsim.answers.expense import Offer, Trade
-from podsim.answers.prediction import Correction, Prediction, Ranked
+from podsim.answers.expense import Offer
+from podsim.answers.prediction import PlanResult, Prediction, Ranked
 from podsim.errors import NoFitError, PlanError
 from podsim.fleet.expense import expense_of
 from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, make_trade
 from podsim.fleet.power_cost import find_offer, read_site
-from podsim.hardware.cluster import Cluster
-from podsim.options.plan_options import SearchOptions
-from podsim.training.plan import Plan
+from podsim.runs.search_case import Case, Progress
 from podsim.training.search import SearchResult, search
 from podsim.training.search_space import read_limits
-from podsim.workload.model import Model
-
-Progress: TypeAlias = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """The subject of a search: a model, its part of a cluster, the fixed fields of its plans, and the options."""
-
-    model: Model
-    cluster: Cluster
-    fixed: Plan
-    options: SearchOptions
-    default_batch: bool
-    correction: Correction | None = None
-    """The correction by a measured step of the user."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Weighed:
-    """Plans of every number of GPUs, weighed."""
-
-    ranked: tuple[Ranked, ...]
-    trade: Trade
-    evaluated: int
-    fitting: int
-    cut: dict[str, int]
-    complete: bool
-
-
-def weigh(case: Case, progress: Progress | None) -> Weighed:
+def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:
     """The best plans by cost or energy, each layout once, and the fronts; NoFitError where no plan fits on any number."""
+    started = time.perf_counter()
     model, cluster, options = case.model, case.cluster, case.options
     gpus = cluster.gpus
     site = read_site(options.pue, None, None)
@@ -91,10 +62,12 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
     if not lots:
         raise NoFitError([f"no plan on {gpus} GPUs or fewer fits the memory or is legal", *refused[:3]])
     trade = make_trade(lots, offer)
-    return Weighed(
-        ranked=_ranked(case, lots, offer), trade=trade,
+    return PlanResult(
+        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(case.fixed.global_batch),
+        sequence=model.sequence, ranked=_ranked(case, lots, offer), pareto=(), trade=trade,
         evaluated=sum(result.evaluated for result in found_all), fitting=sum(result.fitting for result in found_all),
-        cut=_summed(found_all), complete=all(result.complete for result in found_all),
+        cut=_summed(found_all), seconds=time.perf_counter() - started,
+        complete=all(result.complete for result in found_all), arguments={},
     )  # fmt: skip
 
 

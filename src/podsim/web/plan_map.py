@@ -12,8 +12,7 @@ from podsim.axes import Shaped
 from podsim.errors import PlanError
 from podsim.options.plan_options import LayoutFields, SearchOptions
 from podsim.options.question import option, options_of, question
-from podsim.questions.train.plan import read_case
-from podsim.runs.plan_trade import Case, Progress
+from podsim.runs.search_case import Case, Progress, read_case
 from podsim.training.memory import usable_bytes
 from podsim.training.search import SearchResult, search
 from podsim.training.search_space import read_limits

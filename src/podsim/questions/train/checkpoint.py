@@ -6,7 +6,7 @@ from podsim.answers.runs import CheckpointTime
 from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import CheckpointOptions
 from podsim.options.question import question
-from podsim.questions.train.plan import best_job
+from podsim.runs.best_job import best_job
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import Asked, checkpoint_time, read_with
 

@@ -35,7 +35,7 @@ from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, RunSamples, simula
 from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import GoodputOptions
 from podsim.options.question import question
-from podsim.questions.train.plan import best_job
+from podsim.runs.best_job import best_job
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import (
     Asked,

@@ -1,0 +1,211 @@
+"""The best plans of a search, ranked, each with its reason and its whole run: days with failures, energy, money."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from math import isclose
+from typing import Any
+
+from podsim.accuracy.assumptions import changed
+from podsim.accuracy.measured_reach import calibrated_software, stated_seconds
+from podsim.accuracy.own_step import own_correction, read_measured
+from podsim.accuracy.stated_prediction import describe
+from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranked
+from podsim.errors import NoFitError, PlanError
+from podsim.fleet.expense import with_expense
+from podsim.launching.plan_command import plan_command
+from podsim.options.plan_options import SearchOptions
+from podsim.runs.plan_trade import weighed_plans
+from podsim.runs.search_case import TRADES, Case, Progress, read_case
+from podsim.simulation.refine import refine_ranking
+from podsim.storage.run_length import read_length, with_run
+from podsim.training.plan import Plan
+from podsim.training.search import SearchResult, search
+from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
+from podsim.training.search_space import read_limits, spelled
+from podsim.training.weight_streaming import streamed_plans
+
+_ORDERS: dict[str, Callable[[Prediction], tuple[float, float]]] = {
+    "time": lambda each: (each.step_time, each.memory),
+    "memory": lambda each: (each.memory, each.step_time),
+}
+
+
+def find_plans(options: SearchOptions, progress: Progress | None = None) -> tuple[Case, PlanResult]:
+    """What was searched, and its best plans with their reasons; raises what `podsim.plan` raises.
+
+    `progress` is called with (evaluated, all) combinations; Ctrl-C gives the best so far.
+    """
+    case, notes = read_case(options)
+    if options.measured:
+        case = _corrected_case(case, progress)
+    if case.cluster.gpu.streams_weights:
+        result = _streamed(case)
+    else:
+        result = (weighed_plans if options.objective in TRADES else _searched)(case, progress)
+    return case, replace(result, arguments=_arguments(case), notes=notes)
+
+
+def with_whole_runs(case: Case, result: PlanResult) -> PlanResult:
+    """The plans with their commands, the days of their runs with failures, their energy and their money."""
+    options, length = case.options, read_length(case.options, case.model)
+    full = []
+    for each in result.ranked:
+        prediction = changed(each.prediction, options.overrides)
+        laid = Plan(**dict(prediction.plan))  # type: ignore[arg-type]
+        prediction = replace(prediction, command=plan_command(options, laid, case.cluster))
+        part = case.cluster.subset(prediction.gpus)
+        prediction = with_run(prediction, case.model, part, laid, length)
+        if options.objective not in TRADES:  # there, energy and money are those of a step
+            prediction = with_expense(
+                prediction, part, price=str(options.price), pue=options.pue, carbon=options.carbon
+            )
+        full.append(replace(each, prediction=prediction))
+    return replace(result, ranked=tuple(full))
+
+
+def _corrected_case(case: Case, progress: Progress | None) -> Case:
+    """The case with the software that explains a measured step best, and with the correction by that step."""
+    options, cluster = case.options, case.cluster
+    seconds, fields = read_measured(options.measured)
+    wanted = read_limits({**(options.limit or {}), **fields}, cluster.gpus)
+    result = search(
+        case.model,
+        cluster,
+        case.fixed,
+        gpus=cluster.gpus,
+        wanted=wanted,
+        progress=progress,
+        jobs=options.jobs,
+    )
+    if result.order.size == 0:
+        raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
+    plan = result.plan(int(fastest_plans(result)[0]))
+    names = {case.fixed.software}
+    if not options.software:
+        names |= set(calibrated_software(cluster.gpu.architecture))
+    correction = own_correction(case.model, cluster, plan, seconds, sorted(names))
+    return replace(case, fixed=case.fixed.having({"software": correction.software}), correction=correction)
+
+
+def _arguments(case: Case) -> dict[str, Any]:
+    """The content of an experiment file: the options, and the values that followed from them."""
+    options, fixed = case.options, case.fixed
+    asked = {
+        name: value
+        for name, value in (
+            ("tokens", options.tokens),
+            ("simulate", options.simulate),
+            ("train", "" if options.train == "full" else options.train),
+            ("measured", options.measured),
+            ("price", options.price),
+            ("days", options.days),
+        )
+        if value
+    } | ({} if options.pue is None else {"pue": options.pue})
+    return {
+        "model": str(options.model), "on": str(options.on), "gpus": case.cluster.gpus,
+        "batch": int(fixed.global_batch), "sequence": case.model.sequence, "precision": fixed.precision,
+        "optimizer_precision": options.optimizer_precision, "software": fixed.software,
+        **{name: value for name in ("capacity_factor", "imbalance") if (value := getattr(options, name))},
+        "objective": options.objective, "top": options.top, "limit": spelled(options.limit),
+        "overrides": dict(options.overrides or {}), **asked,
+    }  # fmt: skip
+
+
+def _searched(case: Case, progress: Progress | None) -> PlanResult:
+    """The result of a search by time or memory."""
+    model, cluster, fixed = case.model, case.cluster, case.fixed
+    gpus = cluster.gpus
+    started = time.perf_counter()
+    result = search(
+        model,
+        cluster,
+        fixed,
+        gpus=gpus,
+        wanted=read_limits(case.options.limit, gpus),
+        progress=progress,
+        jobs=case.options.jobs,
+    )
+    taken = time.perf_counter() - started
+    if result.order.size == 0:
+        raise NoFitError([no_plan_fits(result, cluster, gpus)])
+    law = result.seconds_of(result.pareto)
+    own = case.correction
+    stated = stated_seconds(model, cluster, fixed, law) if own is None else law * own.factor
+    return PlanResult(
+        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
+        ranked=_ranking(case, result),
+        pareto=tuple(
+            ParetoPoint(step_time=seconds, memory=result.memory(i), plan=result.plan(i).describe())
+            for i, seconds in zip(result.pareto.tolist(), stated.tolist(), strict=True)
+        ),
+        evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=taken,
+        complete=result.complete, arguments={},
+    )  # fmt: skip
+
+
+def _streamed(case: Case) -> PlanResult:
+    """The result of a search on wafers: data parallel over all systems, with every micro-batch and recomputation."""
+    model, cluster, started = case.model, case.cluster, time.perf_counter()
+    if case.options.objective in TRADES:
+        raise PlanError(
+            [
+                f"objective={case.options.objective}: wafers are searched by time or memory; every plan takes all systems"
+            ]
+        )
+    plans = streamed_plans(model, cluster, case.fixed, read_limits(case.options.limit, cluster.gpus))
+    law = [describe(model, cluster, plan, default_batch=case.default_batch) for plan in plans]
+    order = sorted((each for each in law if each.fits), key=_ORDERS[case.options.objective])
+    if not order:
+        least = min(law, key=lambda each: each.memory)
+        raise NoFitError(
+            [
+                f"{least.memory / 1e9:.1f} GB at least on a wafer of {least.memory_limit / 1e9:.1f} GB: take more systems"
+            ]
+        )
+    front = [each for at, each in enumerate(order) if all(each.memory < best.memory for best in order[:at])]
+    ranked = tuple(
+        Ranked(rank=index + 1, prediction=each, reason=ranking_reason(each, order[0], index))
+        for index, each in enumerate(order[: case.options.top])
+    )
+    return PlanResult(
+        model=model.name, cluster=cluster.name, gpus=cluster.gpus, batch=int(case.fixed.global_batch),
+        sequence=model.sequence, ranked=ranked,
+        pareto=tuple(ParetoPoint(step_time=e.step_time, memory=e.memory, plan=e.plan) for e in front),
+        evaluated=len(law), fitting=len(order), cut={}, seconds=time.perf_counter() - started, complete=True,
+        arguments={},
+    )  # fmt: skip
+
+
+def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
+    """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
+    model, cluster, options = case.model, case.cluster, case.options
+    order = fastest_plans(result) if options.objective == "time" else result.pareto[::-1]
+    predictions: list[Prediction] = []
+    positions = first_of_each_layout(result, order.tolist(), options.top)
+    for position in positions:
+        prediction = describe(
+            model, cluster, result.plan(position), detail="" if predictions else options.detail,
+            default_batch=case.default_batch, correction=case.correction,
+        )  # fmt: skip
+        assert isclose(prediction.law_time, result.seconds(position), rel_tol=1e-6), (
+            prediction.plan,
+            result.seconds(position),
+        )
+        assert isclose(prediction.memory, result.memory(position), rel_tol=1e-6), (
+            prediction.plan,
+            result.memory(position),
+        )
+        predictions.append(prediction)
+    ranked = tuple(
+        Ranked(
+            rank=index + 1, prediction=prediction, reason=ranking_reason(prediction, predictions[0], index)
+        )
+        for index, prediction in enumerate(predictions)
+    )
+    if not options.simulate:
+        return ranked
+    return refine_ranking(model, cluster, ranked, [result.plan(position) for position in positions])

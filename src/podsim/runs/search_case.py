@@ -1,0 +1,73 @@
+"""What a search for plans is about: a model, its part of a cluster, and what no search chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from podsim.answers.prediction import Correction
+from podsim.errors import PlanError
+from podsim.hardware.cluster import Cluster
+from podsim.options.plan_options import SearchOptions
+from podsim.options.question import wrong_choices
+from podsim.storage.long_runs import read_tokens
+from podsim.training.job_inputs import batch_of, read_inputs
+from podsim.training.plan import Plan, precision_of, software_of
+from podsim.workload.model import Model
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The subject of a search: a model, its part of a cluster, the fixed fields of its plans, and the options."""
+
+    model: Model
+    cluster: Cluster
+    fixed: Plan
+    options: SearchOptions
+    default_batch: bool
+    correction: Correction | None = None
+    """The correction by a measured step of the user."""
+
+
+TRADES = ("cost", "energy")
+
+
+def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
+    """What is searched, and what was taken where the user left it open: model, cluster, fields that no search chooses."""
+    tokens = None if options.tokens is None else read_tokens(options.tokens)
+    options = replace(options, price=str(options.price), tokens=tokens)
+    _check(options)
+    network, cluster, count, notes = read_inputs(
+        options.model, options.on, options.gpus, options.sequence, options.overrides, options.train
+    )
+    software = software_of(options.software, cluster.gpu)
+    sequences, default = batch_of(options.batch, network.sequence, count)
+    fixed = Plan(
+        global_batch=sequences, precision=precision_of(options.precision, cluster),
+        optimizer_precision=options.optimizer_precision, software=software, sequence=network.sequence,
+        capacity_factor=options.capacity_factor, imbalance=options.imbalance,
+        flash=cluster.gpu.has_fused_attention,
+    ).check(network, cluster)  # fmt: skip
+    case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
+    return case, notes
+
+
+def _check(options: SearchOptions) -> None:
+    """Raise PlanError with all that is wrong of the options that name no model and no cluster."""
+    objective, top, price = options.objective, options.top, options.price
+    problems = wrong_choices(options, "objective", "detail")
+    if not isinstance(top, int) or not 1 <= top <= 1000:
+        problems.append(f"top={top}: between 1 and 1000 plans can be shown")
+    if not isinstance(options.jobs, int) or not 0 <= options.jobs <= 1024:
+        problems.append(f"jobs={options.jobs}: a search has 1 to 1024 threads, or 0 for one a processor")
+    if objective == "cost" and not price:
+        problems.append(
+            "objective=cost needs a price: a name that `podsim cost` lists, or USD for a GPU and an hour"
+        )
+    if objective in TRADES and (options.simulate or options.measured):
+        problems.append(f"simulate and measured go with objective time or memory, not with {objective}")
+    if problems:
+        raise PlanError(problems)
