@@ -55,7 +55,7 @@ CRAFTED = {
 """aliases of YAML (43 million texts), entities of XML (3 GB), gzip and zip that become 1 GiB and 640 MiB, no files"""
 SOME = {
     "mig-parted": ("aliases",), "launch file of kubernetes": ("aliases",), "topology xml": ("entities", "gzip"),
-    "msccl": ("entities",), "chrome trace": ("gzip", "deep", "infinity", "zero", "pipe"),
+    "chrome trace": ("gzip", "deep", "infinity", "zero", "pipe"),
     "chakra trace": ("gzip", "zero"),
     "part of tables": ("zip", "pipe", "zero"), "jobs of a queue": ("superscript", "digits", "pipe"),
     "fio": ("infinity", "loop"),

@@ -151,10 +151,10 @@ def test_who_used_the_cores_and_what_went_wrong_is_not_compared(tmp_path: Path) 
 
 def test_the_library_is_a_ring_and_other_things_are_not_known(tmp_path: Path) -> None:
     kept = tmp_path / "run.jsonl"
-    write_run(kept, _run(_row(algorithm="library"), _row(algorithm="mine.xml")))
+    write_run(kept, _run(_row(algorithm="library"), _row(algorithm="mine.py:good")))
     found = compare(kept)
     assert [row.algorithm for row in found.rows] == ["library"]
-    assert list(found.not_predicted) == ["mine.xml of 4,194,304 B"]
+    assert list(found.not_predicted) == ["mine.py:good of 4,194,304 B"]
     write_run(kept, _run(_row(algorithm="library"), collective="broadcast"))
     assert "is not modelled" in next(iter(compare(kept).not_predicted.values()))
 

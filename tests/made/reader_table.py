@@ -69,9 +69,6 @@ from podsim.learning.loss_table import read_runs
 from podsim.learning.tensor_files import write_tensor_file
 from podsim.monitoring import prometheus_api
 from podsim.monitoring.exposition import read_metrics
-from podsim.network.collectives.lookup import table_of
-from podsim.network.collectives.msccl import to_msccl
-from podsim.network.collectives.rings import ring_all_reduce
 from podsim.questions.learn.large_batch import scale_batch
 from podsim.questions.learn.prune import prune
 from podsim.questions.machine.collective_against import against_log
@@ -455,8 +452,6 @@ def _machines() -> Iterator[Reader]:
     yield Reader("trend file", "v.json", _trends, _json(_VERIFIED))
     yield Reader("exposition", "m.txt", read_metrics, _METRICS)
     yield Reader("prometheus reply", "r.json", _prometheus, _json(_SERIES))
-    for name, size in (("msccl", 2), ("msccl of four", 4)):
-        yield Reader(name, "a.xml", partial(_algorithm, size), (to_msccl(ring_all_reduce(size)),))
     yield Reader("schedule csv", "s.csv", lambda path: schedule(str(path)), (to_csv(build("1f1b", 2, 1, 4)),))
 
 
@@ -616,10 +611,6 @@ def _slurm(path: Path, other: str, is_queue: bool) -> object:
     beside.write_text(other, "utf-8")
     first, second = (path, beside) if is_queue else (beside, path)
     return queue(squeue=str(first), sinfo=str(second))
-
-
-def _algorithm(ranks: int, path: Path) -> object:
-    return table_of(str(path), "all-reduce", 1, ranks)
 
 
 def _trends(path: Path) -> object:

@@ -45,8 +45,6 @@ from podsim.launching.job import Job
 from podsim.launching.tools import TOOLS, emit
 from podsim.monitoring.exposition import Family, label_text, metric_text, read_metrics
 from podsim.monitoring.prometheus_api import read_prometheus
-from podsim.network.collectives.msccl import to_msccl
-from podsim.network.collectives.rings import ring_all_reduce
 from podsim.questions.machine.mig_plan import save_plan
 from podsim.quoting import cell_text, from_cell, toml_text, visible, whole
 from podsim.report.columns import markdown_text
@@ -453,10 +451,6 @@ def _drawing(text: str, folder: Path) -> None:
     assert [each.tag for each in made.iter()] == [each.tag for each in plain.iter()]
 
 
-def _msccl(text: str, folder: Path) -> None:
-    assert Xml.fromstring(to_msccl(replace(ring_all_reduce(2), name=text))).get("name") == visible(text)
-
-
 def _perfetto(text: str, folder: Path) -> None:
     write_timeline(_timeline(text), folder / "step.pftrace")
     assert read_timeline(folder / "step.pftrace").names == (whole(text).replace("\ud800", "?"),)
@@ -552,7 +546,7 @@ SINKS: dict[str, Callable[[str, Path], None]] = {
     "sbatch directive": _directive, "sbatch": _sbatch, "vllm": _server_script("vllm", "vllm"),
     "pods of a server": _server_manifest, "triton": _triton, "mig-parted": _parted, "pods of slices": _slices,
     "csv": _csv, "trace": _trace, "prometheus": _labels, "toml": _toml, "json": _json, "sql": _sql, "bug": _bug,
-    "drawing": _drawing, "msccl": _msccl, "perfetto": _perfetto, "markdown": _markdown,
+    "drawing": _drawing, "perfetto": _perfetto, "markdown": _markdown,
     "url": _url, "url of prometheus": _prometheus_url, "uploaded file": _uploaded,
 }  # fmt: skip
 """what takes one text, in a folder of its own"""

@@ -405,5 +405,5 @@ def test_large_tables_are_estimated_before_they_are_built():
 
 
 def test_a_file_that_is_not_there_is_no_table():
-    with pytest.raises(TableError, match=r"missing\.xml"):
-        lookup.table_of("missing.xml", "all-reduce", 1, 4)
+    with pytest.raises(TableError, match=r"missing\.py"):
+        lookup.table_of("missing.py:build", "all-reduce", 1, 4)

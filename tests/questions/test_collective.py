@@ -18,7 +18,6 @@ from podsim.answers.sweep import Sweep
 from podsim.errors import PodsimError
 from podsim.network.collectives import ALGORITHMS
 from podsim.network.collectives.lookup import ON_TORI
-from podsim.network.collectives.msccl import to_msccl
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.questions.machine.collective_against import json_as_log
 from podsim.report.collectives import nccl_tests_text
@@ -270,7 +269,6 @@ def test_plots(podsim: Run, tmp_path: Path, kind: str) -> None:
 
 
 def test_tables_of_the_user(podsim: Run, tmp_path: Path) -> None:
-    (tmp_path / "ring.xml").write_text(to_msccl(ring_all_reduce(8)))
     (tmp_path / "mine.py").write_text(
         "from podsim.network.collectives import make_table\n"
         "from podsim.network.collectives.rings import ring_all_reduce as good\n"
@@ -282,9 +280,8 @@ def test_tables_of_the_user(podsim: Run, tmp_path: Path) -> None:
     )
     asked = ("collective", "all-reduce", *NODE, "--sizes", "1G", "--csv", "--algo")
     by_name = list(csv.DictReader(io.StringIO(podsim(*asked, "ring").stdout)))
-    for algo in (f"{tmp_path}/ring.xml", f"{tmp_path}/mine.py:good"):
-        made = list(csv.DictReader(io.StringIO(podsim(*asked, algo).stdout)))
-        assert float(made[0]["seconds"]) == pytest.approx(float(by_name[0]["seconds"]))
+    made = list(csv.DictReader(io.StringIO(podsim(*asked, f"{tmp_path}/mine.py:good").stdout)))
+    assert float(made[0]["seconds"]) == pytest.approx(float(by_name[0]["seconds"]))
     for function, words in {
         "bad": "bad", "wrong": "Table", "few": "2 ranks", "broken": "ZeroDivisionError", "absent": "no function",
     }.items():  # fmt: skip
@@ -353,7 +350,7 @@ def test_files_that_are_no_topology(podsim: Run, tmp_path: Path, text: str) -> N
         (["all-reduce", *NODE, "--ranks", "9"], ["ranks=9", "8"]),
         (["all-reduce", "--on", "dgx-a100-80gb:4", "--ranks", "12"], ["8 or 16"]),
         (["all-reduce", *NODE, "--algo", "spiral"], ["spiral", "hierarchical", "nccl"]),
-        (["all-reduce", *NODE, "--algo", "absent.xml"], ["absent.xml"]),
+        (["all-reduce", *NODE, "--algo", "absent.py:mine"], ["absent.py"]),
         (["all-reduce", *NODE, "--algo", "absent.py:f"], ["absent.py"]),
         (["all-reduce", *NODE, "--algo", "in-network"], ["adds"]),
         (["all-to-all", "--on", "selene", "--algo", "hierarchical"], ["fewer --ranks"]),

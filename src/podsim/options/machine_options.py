@@ -41,7 +41,7 @@ class CollectiveOptions:
     sizes: Any = option("", "FIRST:LAST:FACTOR (or +STEP), as nccl-tests counts; default to 16G, doubling.")
     algo: Any = option(
         "nccl",
-        "nccl, an algorithm (ring, tree, in-network, …), FILE.xml of MSCCL, FILE.py:FUNCTION. With --proto, --nccl or "
+        "nccl, an algorithm (ring, tree, in-network, …), FILE.py:FUNCTION. With --proto, --nccl or "
         "another of NCCL's settings: NCCL held to it.",
     )
     proto: str = option("", "Hold NCCL to ll, ll128 or simple; default its choice.")

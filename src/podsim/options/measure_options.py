@@ -37,7 +37,7 @@ class MeasureCollectiveOptions(RanksOptions):
         argument=True,
     )
     local: int | None = option(None, "Ranks of a server; default up to 8.")
-    algo: str = option("all", "all, library, or names with commas: ring,tree,FILE.xml,FILE.py:FUNCTION.")
+    algo: str = option("all", "all, library, or names with commas: ring,tree,FILE.py:FUNCTION.")
     sizes: str = option("64K:1M:4", "FIRST:LAST:FACTOR (or +STEP), as nccl-tests.")
     iters: int = option(20, "Calls that are timed, one after the other.")
     warmup: int = option(1, "Calls before; the first is checked.")
@@ -70,9 +70,7 @@ class MeasureDdpOptions(RanksOptions):
         read=factors("rank", "3=1.5"),
     )
     overlap: bool = option(True, "Add gradients up during the backward pass.")
-    all_reduce: str = option(
-        "library", "Collective that adds them up: library, ring, FILE.xml, FILE.py:FUNCTION."
-    )
+    all_reduce: str = option("library", "Collective that adds them up: library, ring, FILE.py:FUNCTION.")
     steps: int = option(5, "Steps that are timed.")
 
 
@@ -188,7 +186,7 @@ class TrainOptions(RanksOptions):
     sequence: int | None = like(TrainedFields, "sequence")
     overrides: Mapping[str, str] | None = overrides_option("model.layers=4")
     all_reduce: str = option(
-        "library", "Collective that adds gradients up: library, ring, tree, FILE.xml, FILE.py:FUNCTION."
+        "library", "Collective that adds gradients up: library, ring, tree, FILE.py:FUNCTION."
     )
     precision: str = option(
         "fp32",

@@ -1,4 +1,4 @@
-"""Collectives as tables of transfers: algorithms, proofs, costs, and exchange with MSCCL."""
+"""Collectives as tables of transfers: algorithms, proofs and costs."""
 
 from podsim.network.collectives.algorithms import ALGORITHMS, Algorithm
 from podsim.network.collectives.cost import Summary, cost, lower_bound, summary

@@ -11,13 +11,13 @@ from typing import Any
 from podsim.errors import PodsimError, TableError, unknown_name
 from podsim.foreign_files import read_text
 from podsim.network.collectives import ALGORITHMS, Table, hierarchical, prove, rings, tori
-from podsim.network.collectives.msccl import from_msccl
 
 MOST_TRANSFERS = 4_000_000
 """rows of a table that are built for a comparison"""
 _MOST_ASKED = 16_000_000
 """rows of a table that is asked for by name: some 8 GB"""
-_MOST_TEXT = 1 << 20
+_MOST_TEXT = 64 << 20
+"""characters of a user's file"""
 _SMALL = (128, 256)
 """The numbers of ranks whose tables serve to estimate larger ones."""
 
@@ -87,13 +87,11 @@ def table_of(
 ) -> Table:
     """The table of an algorithm by name ("ring", "double-tree"), of a file, or given; a user's table is proved first.
 
-    Files: MSCCL's FILE.xml, and FILE.py:FUNCTION, a function of the number of ranks. Raises PodsimError for an
-    unknown name, naming all, and TableError for a table that does not do what its collective promises.
+    A file is FILE.py:FUNCTION, a function of the number of ranks. Raises PodsimError for an unknown name, naming all,
+    and TableError for a table that does not do what its collective promises.
     """
     if not isinstance(algo, str):
         return _check_proof(algo, collective, nodes * local)
-    if algo.lower().endswith(".xml"):
-        return _check_proof(_read_xml(algo), collective, nodes * local)
     if ".py:" in algo:
         return _check_proof(_read_python(algo, nodes * local), collective, nodes * local)
     known = _builders(collective, axes)
@@ -115,23 +113,15 @@ def table_of(
         )
     raise PodsimError(
         f"{unknown_name(f'algorithm of {collective}', algo[:80], ('nccl', *known))}; "
-        "FILE.xml (MSCCL) and FILE.py:FUNCTION are read, too"
+        "FILE.py:FUNCTION is read, too"
     )
-
-
-def _text(path: str) -> str:
-    return read_text(path, most=64 * _MOST_TEXT, error=TableError, is_lenient=True)
-
-
-def _read_xml(path: str) -> Table:
-    return from_msccl(_text(path))
 
 
 def _read_python(reference: str, ranks: int) -> Table:
     """The table of a user's function for the number of ranks."""
     path, _, function = reference.rpartition(":")
     names: dict[str, Any] = {"__name__": "podsim_user_table", "__file__": path}
-    source = _text(path)
+    source = read_text(path, most=_MOST_TEXT, error=TableError, is_lenient=True)
     try:
         exec(compile(source, path, "exec"), names)
         build = names.get(function)
