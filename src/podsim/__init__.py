@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from podsim.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from podsim.answers.job_chain import JobChain as JobChain
     from podsim.answers.prediction import PlanResult as PlanResult
     from podsim.answers.prediction import Prediction as Prediction
     from podsim.answers.served import Figure as Figure
@@ -83,7 +82,6 @@ if TYPE_CHECKING:
     from podsim.questions.train.fewest import fewest_gpus as fewest_gpus
     from podsim.questions.train.goodput import goodput as goodput
     from podsim.questions.train.graph import graph as graph
-    from podsim.questions.train.jobs import jobs as jobs
     from podsim.questions.train.launch import launch as launch
     from podsim.questions.train.plan import plan as plan
     from podsim.questions.train.plan import replay as replay
@@ -111,7 +109,6 @@ _PUBLIC = {
     "Prediction": "answers.prediction",
     "Served": "answers.served",
     "SimulatedStep": "answers.simulated",
-    "JobChain": "answers.job_chain",
     "StudyResult": "answers.study",
     "StudyRow": "answers.study",
     "calibrate": "questions.operate.calibrate",
@@ -178,7 +175,6 @@ _PUBLIC = {
     "storage_show": "questions.machine.storage",
     "storage_size": "questions.machine.storage_size",
     "storage_validate": "questions.machine.storage_validate",
-    "jobs": "questions.train.jobs",
     "study": "questions.train.study",
     "train": "questions.learn.train",
     "train_precisions": "questions.learn.train_precisions",

@@ -110,10 +110,9 @@ def test_tools_that_train_in_full_refuse() -> None:
 def test_jobs_follow_each_other() -> None:
     common = {"model": "gpt2", "on": "dgx-h100", "gpus": 8, "batch": 64, "question": "predict"}
     designs = [{"name": "first", "tokens": "1G"}, {"name": "second", "tokens": "100M", "train": "lora:4"}]
-    asked = {"common": {key: value for key, value in common.items() if key != "question"}, "design": designs}
-    chain = podsim.jobs({**asked, "question": "predict"})
+    chain = podsim.study({"order": "sequential", "question": "predict", "common": common, "design": designs})
     first, second = chain.rows
     assert first.start == 0.0
     assert second.start == first.end
-    assert chain.seconds == second.end
+    assert chain.duration == second.end
     assert math.isclose(chain.cost or 0.0, (first.cost or 0.0) + (second.cost or 0.0))

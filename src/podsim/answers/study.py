@@ -73,6 +73,10 @@ class StudyRow(Shown):
     """nat. The loss that the network reaches, for the question of the best one."""
     bottleneck: str = ""
     """The bottleneck of the step."""
+    start: float | None = None
+    """s. The start of the job after that of the first, in a sequential study."""
+    end: float | None = None
+    """s. The end of the job, with failures, after the start of the first, in a sequential study."""
     tried: Mapping[str, float | None] = field(default_factory=dict)
     """s. The duration of the run by the number of GPUs tried, for the question of the fewest; None: no plan."""
 
@@ -99,3 +103,14 @@ class StudyResult(Shown):
     """Whether every design has its row; False if it was interrupted."""
     store: str = ""
     """The file of the answers; empty for none."""
+    is_sequential: bool = False
+    """Whether each design is a job that starts when the one before it has ended."""
+    duration: float | None = None
+    """s. The duration of all jobs of a sequential study, with failures; None if a job has no answer."""
+    cost: float | None = None
+    """USD. The money of all jobs of a sequential study; None if a job has none."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether a design fits; of a sequential study, whether every job does."""
+        return (all if self.is_sequential else any)(row.status == FITS for row in self.rows)

@@ -34,16 +34,6 @@ class StudyOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobsOptions:
-    """Jobs that follow each other."""
-
-    jobs: Any = option(
-        MISSING, "A TOML file as of `podsim study`, whose designs run one after the other.", kind=Path, argument=True,
-        metavar="FILE",
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
 class FewestOptions(SearchOptions):
     """A search for the fewest GPUs."""
 

@@ -66,6 +66,7 @@ UNITS = {
     "training": "s", "work": "s", "cost": "USD", "cost_high": "USD", "energy": "J", "carbon": "kg", "power": "W",
     "step_time": "s", "tokens_per_second": "1/s", "mfu": "share", "memory": "B", "memory_limit": "B",
     "tokens": "count", "loss": "nat", "gpus": "count", "band_low": "share", "band_high": "share",
+    "start": "s", "end": "s",
 }  # fmt: skip
 """the units of the columns of `flat_rows`"""
 _SHOWN = ("GPUs", "days", "loss", "money", "energy", "MFU", "memory", "step")
@@ -104,9 +105,13 @@ def study_report(result: StudyResult) -> Iterator[Block]:
             if len(result.rows) <= _MOST_ROWS
             else f"; the first {len(rows)} by {_order(result)}, --csv has all"
         )
-        yield dim(f"* the best of a column; percentages are differences to the first row{chosen}")
+        if not result.is_sequential:
+            yield dim(f"* the best of a column; percentages are differences to the first row{chosen}")
         if len(rows) <= _MOST_REASONS + 2:
             yield from _unmeasured(rows)
+    if result.duration is not None:
+        money = "" if result.cost is None else f", ${result.cost:,.0f}"
+        yield bold(f"All jobs: {_days(result.duration)} days{money}, with failures.")
     yield from _failures(result)
 
 
@@ -138,6 +143,9 @@ def _table(result: StudyResult, rows: Sequence[StudyRow]) -> Table:
     columns = [] if len({_design(row) for row in rows}) == 1 < len(rows) else [Column("design", _design)]
     hidden = ("gpus", "on") if all(row.name for row in rows) else ("gpus",)
     columns += [_setting_column(name, rows) for name in result.varied if name not in hidden]
+    if result.is_sequential:
+        columns += [] if "tokens" in result.varied else [Column("tokens", "", _in(""))]
+        columns += [Column(title, name, _days) for title, name in (("from day", "start"), ("to day", "end"))]
     for number, title in enumerate(_SHOWN):
         if title == "GPUs" and "gpus" in result.common:
             continue
@@ -149,6 +157,10 @@ def _table(result: StudyResult, rows: Sequence[StudyRow]) -> Table:
     columns.append(Column("", lambda row: "" if row.status == FITS else row.status, optional=True))
     columns.append(Column("plan", lambda row: _plan_text(row).partition(", ")[0], drop=1))
     return Table(columns=tuple(columns), indent=0)
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds / _DAY:,.1f}" if seconds >= _DAY else f"{seconds / _DAY:.2g}"
 
 
 def _measured(row: StudyRow) -> str:
@@ -187,7 +199,8 @@ def _cell(figure: Figure, rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]
         value for row in rows if row.status == FITS and (value := getattr(row, figure.field)) is not None
     ]
     best = (max if figure.is_high_better else min)(values, default=None)
-    is_marked, first = len(set(values)) > 1, getattr(rows[0], figure.field)
+    is_marked = rows[0].start is None and len(set(values)) > 1  # jobs that follow each other have no best one
+    first = getattr(rows[0], figure.field)
     is_compared = is_marked and figure.title in _COMPARED
 
     def cell(row: StudyRow) -> str:

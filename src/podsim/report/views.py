@@ -62,7 +62,6 @@ VIEWS: Mapping[str, View] = {
     "FormatTrade": View("format_tables:format_report", "rows", "plot_formats:format_figure"),
     "GraphCost": View("graph_tables:graph_report", "ops"),
     "InputRun": View("storage_tables:input_report", "stages"),
-    "JobChain": View("job_tables:jobs_report", "rows"),
     "KernelTime": View("kernel_table:kernel_report", "nearest"),
     "LawReport": View("mig_tables:law_report", "scores"),
     "LayoutSheet": View("mig_tables:layout_report", "slices"),

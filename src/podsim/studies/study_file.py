@@ -12,7 +12,8 @@ network.bandwidth = ["200Gb/s", "400Gb/s"]
 name = "H100"
 on = "dgx-h100:32"
 
-With `equal = "power"` and `amount = "2 MW"` every design takes what that buys (`equal_share.py`).
+With `equal = "power"` and `amount = "2 MW"` every design takes what that buys (`equal_share.py`). With
+`order = "sequential"` the designs are jobs: each starts when the one before it has ended.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from podsim.options.study_options import FewestOptions
 from podsim.studies.equal_share import equal_gpus, read_amount
 
 QUESTIONS = ("plan", "predict", "fewest", "scale", "target")
+ORDERS = ("side by side", "sequential")
 MOST_POINTS = 200_000
 _LARGEST = 1 << 20
 """B of the largest study file read"""
 _LONGEST = 4_000
 """characters of a line: the parser's memory grows as the square of the parts of a dotted key"""
-_KEYS = ("title", "question", "days", "equal", "amount", "common", "grid", "design")
+_KEYS = ("title", "question", "days", "order", "equal", "amount", "common", "grid", "design")
 _LAYOUT = frozenset((*options_of(LayoutFields), "plan"))
 _TABLES = ("set", "limit")
 _OUTPUT = frozenset(("save", "launch", "detail", "top", "overrides"))
@@ -70,6 +72,8 @@ class Study:
 
     title: str
     points: tuple[Point, ...]
+    is_sequential: bool = False
+    """Whether each design is a job that starts when the one before it has ended."""
 
 
 def read_study(study: str | Path | Mapping[str, Any], days: float | None = None) -> Study:
@@ -113,6 +117,9 @@ def _study(raw: Mapping[str, Any], title: str, shown: str, days: float | None) -
     question = raw.get("question", "")
     if question not in ("", *QUESTIONS):
         problems.append(unknown_name("question", str(question), QUESTIONS))
+    order = raw.get("order", ORDERS[0])
+    if order not in ORDERS:
+        problems.append(unknown_name("order", str(order), ORDERS))
     _raise(shown, problems)
     size = len(flat) * prod(len(values) for values in grid.values())
     if not 1 <= size <= MOST_POINTS:
@@ -122,7 +129,7 @@ def _study(raw: Mapping[str, Any], title: str, shown: str, days: float | None) -
     if "equal" in raw or "amount" in raw:
         points = _of_equal_size(points, str(raw.get("equal", "")), raw.get("amount"))
     _raise(shown, list(dict.fromkeys(text for point in points for text in _wrong_settings(point))))
-    return Study(title=str(raw.get("title", title))[:200], points=points)
+    return Study(title=str(raw.get("title", title))[:200], points=points, is_sequential=order == "sequential")
 
 
 def _flat(table: Mapping[str, Any]) -> dict[str, Any]:

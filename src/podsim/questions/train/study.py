@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -64,12 +64,26 @@ def study(
         raise KeyboardInterrupt
     _check(asked, rows)
     varied = _varied(asked.points)
-    return StudyResult(
+    result = StudyResult(
         title=asked.title, rows=tuple(rows[number] for number in sorted(rows)), varied=varied,
         common={k: v for k, v in asked.points[0].settings.items() if k not in varied}, computed=computed,
         reused=len(rows) - computed, seconds=time.perf_counter() - started, complete=is_complete,
-        store=str(store or ""),
+        store=str(store or ""), is_sequential=asked.is_sequential,
     )  # fmt: skip
+    return _one_after_another(result) if asked.is_sequential and is_complete else result
+
+
+def _one_after_another(result: StudyResult) -> StudyResult:
+    """The study with the start and end of each job; a job after one without an answer has no start."""
+    now: float | None = 0.0
+    rows = []
+    for row in result.rows:
+        end = None if now is None or row.training is None else now + row.training
+        rows.append(replace(row, start=now, end=end))
+        now = end
+    costs = [row.cost for row in rows if row.cost is not None]
+    cost = sum(costs) if len(costs) == len(rows) else None
+    return replace(result, rows=tuple(rows), duration=now, cost=cost)
 
 
 def _rows(asked: Study, options: StudyOptions, store: Path | None) -> Iterator[tuple[int, StudyRow, bool]]:
