@@ -12,7 +12,7 @@ import podsim
 from podsim.answers.compared_server import ComparedServer
 from podsim.errors import PodsimError
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.serve_load import serve_load
+from podsim.serving.load.simulated_server import serve_load
 
 RUN: dict[str, Any] = {
     "backend": "vllm", "model_id": "meta-llama/Llama-3.1-8B-Instruct", "request_rate": 4.0, "duration": 100.0,

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import MISSING, dataclass, field, replace
 from functools import cache, wraps
+from importlib import import_module
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
@@ -227,17 +228,18 @@ Answer = TypeVar("Answer")
 More = ParamSpec("More")
 
 
-Fill: TypeAlias = "Callable[[type, dict[str, Any]], dict[str, Any]]"
-"""gives the values of a group's options from those that the user gave, one of which names a file with more"""
+PLAN_FILE = "podsim.launching.plan_file:with_plan"
+"""what completes the options of a question about a training plan"""
 
 
 def question(
-    group: type[Group], *, fill: Fill | None = None
+    group: type[Group], *, fill: str = ""
 ) -> Callable[[Callable[Concatenate[Group, More], Answer]], Callable[..., Answer]]:
     """Make a function of a group of options one of their names, as `podsim.predict("gpt2", on="dgx-a100", tp=8)`.
 
     Its signature and its help show the options. Keywords that are not options, such as `progress`, stay as they are.
-    `fill` completes the options if `plan` names a file that holds more of them.
+    If `plan` names a file that holds more of the options, the function that `fill` names (MODULE:FUNCTION, loaded when
+    it is needed) gives their values from the group and from those that the user gave.
     """
 
     def made(answer: Callable[Concatenate[Group, More], Answer]) -> Callable[..., Answer]:
@@ -251,8 +253,9 @@ def question(
             except TypeError as error:
                 raise TypeError(f"{answer.__name__}(): {error}{_hint(named, shown)}") from None
             said = {name: value for name, value in given.items() if name in options}
-            if fill is not None and said.get("plan"):
-                said = fill(group, said)
+            if fill and said.get("plan"):
+                module, _, function = fill.partition(":")
+                said = getattr(import_module(module), function)(group, said)
             return answer(
                 group(**said), **{name: value for name, value in given.items() if name not in options}
             )  # type: ignore[call-arg]

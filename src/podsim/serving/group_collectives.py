@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.accuracy.price_engines import engine_sum
 from podsim.fitting import Floats
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.engine_constants import engine_file
 from podsim.kernels.engine_run import EngineRun
-from podsim.kernels.engine_sums import sums_seconds
+from podsim.kernels.engine_sums import EngineSum, sums_seconds
+from podsim.network.bus import bus_factor
 from podsim.network.nccl import Members, collective_seconds
 from podsim.network.nccl import send_seconds as nccl_send_seconds
 from podsim.serving.serving_plan import ServingPlan
@@ -31,7 +31,9 @@ def sum_seconds(cluster: Cluster, ranks: int, run: EngineRun, sizes: Floats) -> 
     """
     gpu = cluster.gpu
     if run.kernel and 1 < ranks <= cluster.gpus_per_node and has_own_sum(cluster):
-        return sums_seconds(gpu, run, engine_sum(np.full_like(sizes, ranks), sizes))
+        all_ranks = np.full_like(sizes, ranks)
+        buffers = EngineSum(ranks=all_ranks, bytes=sizes, bus=bus_factor("all_reduce", all_ranks))
+        return sums_seconds(gpu, run, buffers)
     return _group_seconds(cluster, "all_reduce", sizes, ranks)
 
 

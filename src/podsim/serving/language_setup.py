@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from podsim.errors import PlanError
+from podsim.graphs.networks import is_graph
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.gemm import peak_of
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.checkpoint_format import checkpoint_format
 from podsim.serving.engines import engine_names
 from podsim.serving.language_engines import LanguageEngine, language_engine_names, load_language_engine
-from podsim.serving.language_layers import check_language_model
+from podsim.serving.language_layers import check_language_model, is_language_model
 from podsim.serving.plan_rules import check_limits, check_plan, fewest_gpus
 from podsim.serving.serving_gpus import read_serving_cluster
 from podsim.serving.serving_plan import OWN_DRAFTS, WEIGHT_FORMATS, ServingPlan
 from podsim.workload.catalog import load_model
+from podsim.workload.convolution import CONVOLUTIONAL
 from podsim.workload.model import Model
 
 TOKENS = 512
@@ -63,6 +65,14 @@ def prefill_plan(plan: ServingPlan, tensor: int | None) -> ServingPlan:
 def is_language_engine(name: str) -> bool:
     """Whether a name is not that of an engine of other models."""
     return name not in engine_names()
+
+
+def is_network(options: ServeOptions) -> bool:
+    """Whether the model writes no text, token after token: an ensemble, a captured network, images, an encoder."""
+    model = options.model
+    if model.endswith(".toml") or is_graph(model) or model.lower() in CONVOLUTIONAL:
+        return True
+    return not is_language_model(load_model(model, model_keys(options.overrides)))
 
 
 def read_language_setup(options: ServeOptions, sequences: int = _ROOM, length: int = 0) -> LanguageSetup:

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from podsim.embeddings.tables import TableSet, table_sets
 from podsim.errors import ModelError, unknown_name
+from podsim.foreign_files import read_start
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch, graph_of, read_value
 from podsim.units import parse_quantity
 
-__all__ = ["Network", "is_captured", "load_network", "networks"]
+__all__ = ["Network", "is_captured", "is_graph", "load_network", "networks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,3 +112,18 @@ def _folder() -> Path:
 def is_captured(model: object) -> bool:
     """Whether a name is that of a captured network."""
     return isinstance(model, str) and model.lower() in networks()
+
+
+def is_graph(model: str) -> bool:
+    """Whether a model is a captured network: by name, as a file of `podsim capture`, or as a module."""
+    return (
+        is_captured(model) or ".py:" in model or model.endswith((".json.gz", ".py")) or _is_graph_file(model)
+    )
+
+
+def _is_graph_file(model: str) -> bool:
+    """Whether a JSON file is a graph, not the configuration of a transformer."""
+    path = Path(model)
+    if path.suffix != ".json":
+        return False
+    return b'"podsim_graph"' in read_start(path)

@@ -237,3 +237,11 @@ def interference() -> dict[str, float]:
         for (gpu, model, name), value in rows.items()
         if name.endswith(busy) and not model.endswith(".9") and (gpu, model, name.removesuffix(busy)) in rows
     }
+
+
+def neighbour_share(gpu: str, instances: int) -> float:
+    """share. The speed that busy neighbours cost an instance of a GPU: the mean measured with six, in proportion."""
+    if "/" not in gpu or instances == 1:
+        return 0.0
+    measured = interference()
+    return sum(measured.values()) / len(measured) * min((instances - 1) / 6, 1.0)

@@ -16,9 +16,8 @@ from podsim.lab.training.metrics_log import MetricsLog
 from podsim.lab.training.setup import training_run_of
 from podsim.lab.training.train_job import Training
 from podsim.lab.training.train_run import task_of
-from podsim.launching.plan_file import with_plan
 from podsim.options.measure_options import TrainOptions
-from podsim.options.question import question
+from podsim.options.question import PLAN_FILE, question
 
 _BOUNDS = (
     ("steps", 1, 1e7), ("warmup", 0, 1e7), ("local_steps", 1, 1e6), ("prune_at", 0, 1e7), ("test_samples", 0, 100_000),
@@ -27,7 +26,7 @@ _BOUNDS = (
 )  # fmt: skip
 
 
-@question(TrainOptions, fill=with_plan)
+@question(TrainOptions, fill=PLAN_FILE)
 def train(
     options: TrainOptions, *, progress: Callable[[int, int], None] = lambda done, steps: None
 ) -> MeasuredTraining | None:

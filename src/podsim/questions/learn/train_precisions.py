@@ -13,10 +13,9 @@ from podsim.answers.trained import MeasuredTraining
 from podsim.answers.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
 from podsim.errors import PodsimError
 from podsim.lab.ranks import started_rank
-from podsim.launching.plan_file import with_plan
 from podsim.learning.number_format_recipes import read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
-from podsim.options.question import question
+from podsim.options.question import PLAN_FILE, question
 from podsim.questions.learn.train import train
 
 _MOST_RUNS = 100
@@ -33,7 +32,7 @@ def train_all(
     return (train_precisions if several else train)(progress=progress, **given)
 
 
-@question(TrainOptions, fill=with_plan)
+@question(TrainOptions, fill=PLAN_FILE)
 def train_precisions(
     options: TrainOptions, *, progress: Progress = lambda done, steps: None
 ) -> TrainedPrecisions:

@@ -32,16 +32,16 @@ from podsim.options.measure_options import CompareOptions
 from podsim.options.question import question
 from podsim.options.serving_options import ServeOptions
 from podsim.questions.asking import ask
-from podsim.questions.serve.serve_measured import is_benchmark_file, serve_measured
 from podsim.serving.deployments.deployments import read_serving_plan
+from podsim.serving.measured_server import is_benchmark_file, serve_measured
 
 
-def _with_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:
+def with_training_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:
     """The options with those of a training plan; that of a server is read with its run."""
     return dict(said) if is_benchmark_file(Path(str(said["run"]))) else with_plan(group, said)
 
 
-@question(CompareOptions, fill=_with_plan)
+@question(CompareOptions, fill="podsim.questions.operate.compare:with_training_plan")
 def compare(
     options: CompareOptions,
 ) -> (

@@ -16,8 +16,7 @@ from podsim.lab.serving.measured_serving import ServingMeasurement, measure_serv
 from podsim.lab.serving.served_run import SentLoad, ServerJob
 from podsim.options.measure_options import MeasureServingOptions
 from podsim.options.question import question
-from podsim.questions.serve.load_inputs import read_rate
-from podsim.serving.load.request_streams import RequestStream, draw_requests
+from podsim.serving.load.request_streams import RequestStream, draw_requests, read_rate
 from podsim.units import parse_quantity
 from podsim.workload.specification import Transformer, resolve
 

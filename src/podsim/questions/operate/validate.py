@@ -22,7 +22,7 @@ from podsim.errors import PodsimError
 from podsim.foreign_files import read_start
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
-from podsim.questions.serve.serve_measured import is_benchmark_file, measured_comparisons
+from podsim.serving.measured_server import is_benchmark_file, measured_comparisons
 from podsim.serving.serving_rows import TABLE as SERVING
 from podsim.serving.serving_rows import is_serving_table, packaged_serving, read_serving
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from podsim.answers.runs import CheckpointTime
-from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import CheckpointOptions
-from podsim.options.question import question
+from podsim.options.question import PLAN_FILE, question
 from podsim.runs.best_job import best_job
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import Asked, checkpoint_time, read_with
 
 
-@question(CheckpointOptions, fill=with_plan)
+@question(CheckpointOptions, fill=PLAN_FILE)
 def checkpoint(options: CheckpointOptions) -> CheckpointTime:
     """Size and times of a checkpoint of the best plan of a model on a cluster.
 

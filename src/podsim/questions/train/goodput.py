@@ -32,9 +32,8 @@ from podsim.fleet.reliability import (
 )
 from podsim.fleet.reliability_rates import recovery
 from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, RunSamples, simulate_runs
-from podsim.launching.plan_file import with_plan
 from podsim.options.fleet_options import GoodputOptions
-from podsim.options.question import question
+from podsim.options.question import PLAN_FILE, question
 from podsim.runs.best_job import best_job
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import (
@@ -52,7 +51,7 @@ _DAY = 86400.0
 _TIMES = ("step", "interval", "mtbf", "restart", "found")
 
 
-@question(GoodputOptions, fill=with_plan)
+@question(GoodputOptions, fill=PLAN_FILE)
 def goodput(options: GoodputOptions) -> Goodput:
     """Days to train some tokens with failures: closed forms, and simulated runs.
 

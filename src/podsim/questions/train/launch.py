@@ -13,10 +13,9 @@ from podsim.foreign_files import read_text, shown
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.launching.fine_tuning import default_tool
 from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading, is_started
-from podsim.launching.plan_file import with_plan
 from podsim.launching.tools import LARGEST, TOOLS, emit, read
 from podsim.options.plan_options import LaunchOptions
-from podsim.options.question import options_of, question
+from podsim.options.question import PLAN_FILE, options_of, question
 from podsim.training.job_inputs import read_sequence, split_overrides
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import predict_plan
@@ -27,7 +26,7 @@ from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build
 
 
-@question(LaunchOptions, fill=with_plan)
+@question(LaunchOptions, fill=PLAN_FILE)
 def launch(options: LaunchOptions) -> Recipe | PlanRead:
     """What starts a plan of a model on a cluster with a tool; or, with `read`, the plan of a file that others run.
 

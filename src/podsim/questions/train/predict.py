@@ -10,16 +10,15 @@ from podsim.accuracy.stated_prediction import describe
 from podsim.answers.prediction import Prediction
 from podsim.fleet.expense import with_expense
 from podsim.launching.plan_command import plan_command
-from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import PredictOptions
-from podsim.options.question import question
+from podsim.options.question import PLAN_FILE, question
 from podsim.storage.run_length import read_length, with_run
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import read_plan
 from podsim.training.sparse_step import with_sparsity
 
 
-@question(PredictOptions, fill=with_plan)
+@question(PredictOptions, fill=PLAN_FILE)
 def predict(options: PredictOptions) -> Prediction:
     """Predict one plan of a model on a cluster.
 

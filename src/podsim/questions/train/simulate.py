@@ -9,9 +9,8 @@ from podsim.answers.simulated import SimulatedStep
 from podsim.errors import PodsimError
 from podsim.graphs.networks import networks
 from podsim.lab.record import write_run
-from podsim.launching.plan_file import with_plan
 from podsim.options.plan_options import FiledPlanOptions
-from podsim.options.question import options_of, question, wrong_choices
+from podsim.options.question import PLAN_FILE, options_of, question, wrong_choices
 from podsim.options.step_options import SimulateOptions
 from podsim.simulation.failed_steps import read_failure
 from podsim.simulation.lower_links import Trouble
@@ -20,7 +19,7 @@ from podsim.simulation.shares import shares
 from podsim.training.plan import read_plan
 
 
-@question(SimulateOptions, fill=with_plan)
+@question(SimulateOptions, fill=PLAN_FILE)
 def simulate(options: SimulateOptions) -> SimulatedStep:
     """Play one step of a plan: ops on every rank's streams and adapters, a timeline, the critical path.
 

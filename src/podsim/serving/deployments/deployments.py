@@ -13,18 +13,26 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from podsim.answers.best_serving import BestServing
+from podsim.answers.served import Served
+from podsim.answers.served_load import ServedLoad
 from podsim.errors import PodsimError, unknown_name
 from podsim.foreign_files import read_text
 from podsim.launching.shell import commands
 from podsim.options.question import options_of
+from podsim.options.serving_options import ServeOptions
 from podsim.safe_yaml import YamlError, read_documents
 from podsim.serving.deployments.deployment import Deployment, DeploymentFiles
 from podsim.serving.deployments.engine_flags import read_server
 from podsim.serving.deployments.server_kubernetes import server_manifests
 from podsim.serving.deployments.server_scripts import server_script
 from podsim.serving.deployments.server_triton import triton_repository
+from podsim.serving.language_engines import engine_family
+from podsim.serving.language_setup import is_language_engine, model_keys, prefill_plan, read_language_setup
+from podsim.serving.serving_gpus import read_serving_cluster
 from podsim.serving.serving_plan import ServingPlan
 from podsim.whole_files import write_files
+from podsim.workload.catalog import load_model
 
 LARGEST = 1 << 20
 """B of the largest file that is read"""
@@ -44,6 +52,8 @@ _OPTIONS = {
     "prefix_share": "prefix",
 }  # fmt: skip
 """field of a serving plan -> the option of `podsim serve`"""
+_TARGET = {"tensorrt-llm": "trtllm"}
+"""engine -> the target that is written where the user names none, if it has another name"""
 
 
 def read_targets(text: str) -> tuple[str, ...]:
@@ -99,6 +109,56 @@ def _changed_fields(plan: ServingPlan) -> dict[str, Any]:
     """The fields of a plan that are not their defaults."""
     plain = asdict(ServingPlan(engine=""))
     return {name: value for name, value in asdict(plan).items() if value != plain[name]}
+
+
+def with_files(
+    answer: Served | ServedLoad | BestServing, options: ServeOptions
+) -> Served | ServedLoad | BestServing:
+    """An answer, with the files that start it written and named among its notes.
+
+    Raises PodsimError where a target cannot run its plan, or the answer has none.
+    """
+    plan, prefill = _best_plans(answer) if isinstance(answer, BestServing) else _own_plans(options)
+    plan = replace(plan, engine=engine_family(plan.engine))
+    prefill = replace(prefill, engine=plan.engine) if prefill else None
+    deployment = Deployment(
+        model=load_model(options.model, model_keys(options.overrides)), plan=plan, prefill=prefill,
+        cluster=read_serving_cluster(options.on, options.overrides), longest=_longest(answer),
+        names={"model": str(options.model), "on": str(options.on)},
+    )  # fmt: skip
+    targets = read_targets(options.launch) or (_TARGET.get(plan.engine, plan.engine),)
+    paths, notes = write_deployment(deployment, targets, Path(options.save or deployment.name))
+    lines = (f"written: {', '.join(paths)}", *notes)
+    if isinstance(answer, BestServing):
+        return replace(answer, notes=(*answer.notes, *lines))
+    return replace(answer, assumptions=(*answer.assumptions, *lines))
+
+
+def _longest(answer: Served | ServedLoad | BestServing) -> int:
+    """count. The most tokens of a sequence; 0 where the answer does not say."""
+    return answer.tokens + answer.output if isinstance(answer, Served) else getattr(answer, "longest", 0)
+
+
+def _best_plans(answer: BestServing) -> tuple[ServingPlan, ServingPlan | None]:
+    """The plan of the best way, and that of its pool for prompts."""
+    if answer.best is None:
+        raise PodsimError("--launch and --save: no way keeps the limits, so nothing is written")
+    plan: dict[str, Any] = dict(answer.best.plan)
+    prefill: dict[str, Any] = dict(answer.best.prefill or {})
+    return ServingPlan(**plan), ServingPlan(**prefill) if prefill else None
+
+
+def _own_plans(options: ServeOptions) -> tuple[ServingPlan, ServingPlan | None]:
+    """The plan that the user's options give, and that of a pool for prompts."""
+    if not is_language_engine(options.engine):
+        raise PodsimError(f"--launch and --save: {options.engine} starts no server of language models")
+    plan = read_language_setup(options).plan
+    first, mark, last = options.disaggregate.partition(":")
+    if not (mark and first.isdecimal() and last.isdecimal()):
+        return plan, None
+    return replace(plan, replicas=int(last)), replace(
+        prefill_plan(plan, options.prefill_tp), replicas=int(first)
+    )
 
 
 def with_serving_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, UnitError
 from podsim.serving.load.request_table import LONGEST, MOST, Floats, Ints, RequestTable
 from podsim.units import parse_quantity
 
 ARRIVALS = "poisson, even, gamma:CV, bursts:ON:OFF (mean times, as bursts:10s:30s)"
 LENGTHS = "512, uniform:LOW:HIGH, lognormal:MEAN:CV, exponential:MEAN"
+_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_RATE = re.compile(
+    r"\s*([^/]+?)\s*(?:req(?:uests)?|rps|qps)?\s*(?:/\s*(s|sec|second|min|h))?\s*", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,3 +123,17 @@ def _number(text: str, unit: str, what: str, low: float, high: float) -> float:
     if not low <= value <= high:
         raise PodsimError(f"{what} {text[:40]!r}: {low:g} to {high:,.0f} makes sense here")
     return value
+
+
+def read_rate(text: str) -> float:
+    """1/s. A rate such as 20/s, 20, 1200/min. Raises UnitError for anything else."""
+    match = _RATE.fullmatch(str(text))
+    if match is None:
+        raise UnitError(
+            f"rate={str(text)[:40]!r}: expected requests a second or minute, such as 20/s or 300/min"
+        )
+    unit = (match[2] or "s").lower()
+    rate = parse_quantity(match[1], what="rate") / _UNITS.get(unit, 1.0)
+    if not 1e-6 <= rate <= 1e7:
+        raise UnitError(f"rate={str(text)[:40]!r}: a server gets 0.000001/s to 10,000,000/s, such as 20/s")
+    return rate

@@ -10,7 +10,6 @@ import numpy as np
 
 from podsim.answers.served import Served, ServedBatch
 from podsim.errors import ModelError, PodsimError
-from podsim.foreign_files import read_start
 from podsim.graphs.inference import (
     PRODUCTS,
     Engine,
@@ -54,21 +53,6 @@ class CapturedTask:
     """s. The time within which a request must be answered."""
     portion: float = 1.0
     """share. The part of a sample that a request holds: a chunk of speech."""
-
-
-def is_graph(model: str) -> bool:
-    """Whether a model is a captured network: by name, as a file of `podsim capture`, or as a module."""
-    return (
-        is_captured(model) or ".py:" in model or model.endswith((".json.gz", ".py")) or _is_graph_file(model)
-    )
-
-
-def _is_graph_file(model: str) -> bool:
-    """Whether a JSON file is a graph, not the configuration of a transformer."""
-    path = Path(model)
-    if path.suffix != ".json":
-        return False
-    return b'"podsim_graph"' in read_start(path)
 
 
 def graph_of_options(options: ServeOptions) -> ServedGraph:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -11,15 +10,13 @@ import numpy as np
 
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
 from podsim.hardware.cluster import Cluster
-from podsim.options.load_options import LoadOptions
-from podsim.options.question import options_of
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.benchmark_files import read_requests
 from podsim.serving.language_notes import plan_words
 from podsim.serving.language_setup import LanguageSetup, prefill_plan, read_language_setup
 from podsim.serving.load.load_layout import ReplicaOptions, for_requests, replica_kind
 from podsim.serving.load.replica_pool import SCHEDULERS, Autoscaling, ReplicaKind, ReplicaPool
-from podsim.serving.load.request_streams import RequestStream, draw_requests
+from podsim.serving.load.request_streams import RequestStream, draw_requests, read_rate
 from podsim.serving.load.request_table import MOST, RequestTable
 from podsim.serving.load.server_state import ROUTINGS
 from podsim.serving.plan_rules import check_plan
@@ -30,10 +27,6 @@ REQUESTS = 20_000
 """requests of a stream where the user gives no number"""
 _ROOM = 64
 """sequences for which a plan that the user leaves open has room"""
-_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_RATE = re.compile(
-    r"\s*([^/]+?)\s*(?:req(?:uests)?|rps|qps)?\s*(?:/\s*(s|sec|second|min|h))?\s*", re.IGNORECASE
-)
 _STATIC = ("batch", "latency", "triton", "prefix")
 """options of static batches"""
 _LIMITS = ("ttft", "tpot", "e2e")
@@ -65,38 +58,6 @@ class LoadInputs:
         return self.setups[0]
 
 
-def is_under_load(options: ServeOptions) -> bool:
-    """Whether requests arrive, so that a server is simulated."""
-    return bool(options.rate or options.load or options.trace or options.clients is not None)
-
-
-def with_lengths(options: ServeOptions) -> ServeOptions:
-    """The options of a static batch, whose sequences all have the same tokens.
-
-    Raises PodsimError for what only requests that arrive have.
-    """
-    if not is_under_load(options):
-        idle = [
-            known.flag or f"--{name.replace('_', '-')}"
-            for name, known in options_of(LoadOptions).items()
-            if name not in ("input_tokens", "output_tokens") and getattr(options, name) != known.default
-        ]
-        if idle:
-            raise PodsimError(
-                f"{', '.join(idle)}: of a server that requests arrive at; add --rate 20/s, --load 80%, --clients 16"
-            )
-    names = {"tokens": options.input_tokens, "output": options.output_tokens}
-    given = {name: text for name, text in names.items() if text}
-    wrong = [f"{name}: {text[:40]!r}" for name, text in given.items() if not text.isdecimal()]
-    if wrong:
-        raise PodsimError(
-            f"{', '.join(wrong)}: a distribution of lengths needs requests that arrive, as --rate 20/s"
-        )
-    made = replace(options, input_tokens="", output_tokens="")
-    tokens, output = (int(given[name][:9]) if name in given else getattr(options, name) for name in names)
-    return replace(made, tokens=tokens, output=output)
-
-
 def read_load(options: ServeOptions, progress: Progress | None = None) -> LoadInputs:
     """All that a simulation needs. Raises PodsimError for anything unusable, NoFitError for models that do not fit."""
     given = [
@@ -126,20 +87,6 @@ def read_load(options: ServeOptions, progress: Progress | None = None) -> LoadIn
         think=_seconds(options.think, "think"), share=_load_share(options.load), slo=read_slo(options.slo), notes=notes,
         price=options.price, is_streamed=options.stream,
     )  # fmt: skip
-
-
-def read_rate(text: str) -> float:
-    """1/s. A rate such as 20/s, 20, 1200/min. Raises UnitError for anything else."""
-    match = _RATE.fullmatch(str(text))
-    if match is None:
-        raise UnitError(
-            f"rate={str(text)[:40]!r}: expected requests a second or minute, such as 20/s or 300/min"
-        )
-    unit = (match[2] or "s").lower()
-    rate = parse_quantity(match[1], what="rate") / _UNITS.get(unit, 1.0)
-    if not 1e-6 <= rate <= 1e7:
-        raise UnitError(f"rate={str(text)[:40]!r}: a server gets 0.000001/s to 10,000,000/s, such as 20/s")
-    return rate
 
 
 def read_slo(text: str) -> dict[str, float]:

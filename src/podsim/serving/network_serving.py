@@ -7,10 +7,10 @@ from podsim.answers.served import Served
 from podsim.errors import PodsimError
 from podsim.options.question import wrong_choices
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.serve_batches import serve_batches
-from podsim.questions.serve.serve_ensemble import serve_ensemble
-from podsim.questions.serve.serve_scenario import serve_scenario
-from podsim.questions.serve.serve_streams import serve_streams
+from podsim.serving.media_streams import serve_streams
+from podsim.serving.network_batches import serve_batches
+from podsim.serving.network_scenario import serve_scenario
+from podsim.serving.served_ensemble import serve_ensemble
 
 _STREAMS = ("context", "tracker")
 """options that only streams read"""

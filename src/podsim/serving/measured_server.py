@@ -15,11 +15,11 @@ from podsim.answers.served_load import ServedLoad
 from podsim.errors import PodsimError
 from podsim.foreign_files import read_start
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.serve_load import serve_load
-from podsim.questions.serve.serve_scenario import serve_scenario
-from podsim.questions.serve.serve_static import serve_static
-from podsim.questions.serve.serving_kind import is_network
 from podsim.serving.benchmark_files import is_benchmark, read_benchmarks
+from podsim.serving.language_batches import serve_static
+from podsim.serving.language_setup import is_network
+from podsim.serving.load.simulated_server import serve_load
+from podsim.serving.network_scenario import serve_scenario
 from podsim.serving.serving_plan import WEIGHT_FORMATS
 
 _REQUESTS = (500, 5000)

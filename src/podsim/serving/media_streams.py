@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from podsim.answers.scenario_run import StreamRun
 from podsim.answers.served import Served
 from podsim.errors import PodsimError
-from podsim.graphs.networks import networks
+from podsim.graphs.networks import is_graph, networks
 from podsim.hardware.parts import Gpu
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.serve_batches import read_limit
-from podsim.questions.serve.serve_captured import graph_of_options, is_graph
-from podsim.questions.serve.serve_scenario import batches_of, read_delay, read_percentile
 from podsim.serving.batch_queue import BatchServer
+from podsim.serving.captured_batches import graph_of_options
 from podsim.serving.media_units import Video, decoded_streams, media_units, read_video, tracker_seconds
+from podsim.serving.network_batches import read_limit
+from podsim.serving.network_scenario import batches_of, read_delay, read_percentile
 from podsim.serving.scenarios import Ask, queue_server
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.streams import Streams, carried_streams, run_streams, stream_points

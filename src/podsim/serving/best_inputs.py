@@ -15,7 +15,6 @@ from podsim.errors import CatalogError, PodsimError, UnitError, unknown_name
 from podsim.fleet.power_cost import find_offer, list_offers, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.load_inputs import read_rate
 from podsim.serving.benchmark_files import read_requests
 from podsim.serving.best_layouts import Choices
 from podsim.serving.best_search import Objective
@@ -24,7 +23,7 @@ from podsim.serving.deployments.deployments import TRITON_ENGINES, read_targets,
 from podsim.serving.language_engines import engine_family, language_engine_names, load_language_engine
 from podsim.serving.language_layers import check_language_model
 from podsim.serving.language_setup import OUTPUT, TOKENS, model_keys, prefill_plan, read_format
-from podsim.serving.load.request_streams import RequestStream, draw_lengths, draw_requests
+from podsim.serving.load.request_streams import RequestStream, draw_lengths, draw_requests, read_rate
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.serving_gpus import read_serving_cluster
 from podsim.serving.serving_plan import CACHE_FORMATS, WEIGHT_FORMATS, ServingPlan

@@ -10,7 +10,6 @@ import numpy as np
 
 from podsim.answers.served_load import LoadPoint, ServedLoad
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.load_inputs import LoadInputs, fitted_pool, read_load, requests_of
 from podsim.serving.language_notes import plan_words
 from podsim.serving.load.load_answer import (
     bottleneck,
@@ -21,6 +20,7 @@ from podsim.serving.load.load_answer import (
     load_point,
     measure_use,
 )
+from podsim.serving.load.load_inputs import LoadInputs, fitted_pool, read_load, requests_of
 from podsim.serving.load.load_run import ClosedLoop, LoadRun, run_load
 from podsim.serving.load.load_statistics import (
     Measures,

@@ -13,10 +13,11 @@ from podsim.errors import (
     PodsimError,
     UnitError,
 )
-from podsim.hardware.mig.measured_slices import interference
+from podsim.graphs.networks import is_graph
+from podsim.hardware.mig.measured_slices import neighbour_share
 from podsim.hardware.parts import Gpu
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.serve_captured import is_graph, serve_captured
+from podsim.serving.captured_batches import serve_captured
 from podsim.serving.encoder_decoder import has_encoder
 from podsim.serving.engines import engine_names, load_engine
 from podsim.serving.inference_passes import check
@@ -43,7 +44,7 @@ def serve_batches(options: ServeOptions, portion: float = 1.0) -> Served:
     """
     chip, each, gpus = read_serving_gpu(options.on, options.overrides)
     limit = read_limit(options.latency)
-    cost, batches = _neighbours(chip, each), read_batches(options.batch)
+    cost, batches = neighbour_share(chip.name, each), read_batches(options.batch)
     if is_graph(options.model) and options.model.lower() not in CONVOLUTIONAL:
         answer, floor = (
             serve_captured(options, chip, batches, limit, gpus=each * gpus, neighbours=cost, portion=portion), 0.0,
@@ -159,12 +160,3 @@ def read_limit(latency: str) -> float | None:
     if not 0 < seconds <= 86_400:
         raise UnitError(f"latency: {seconds:g} s is out of reach; expected up to a day, such as 10 ms")
     return seconds
-
-
-def _neighbours(chip: Gpu, each: int) -> float:
-    """Share of speed that busy neighbours cost an instance: the mean measured with six, in proportion."""
-    if "/" not in chip.name or each == 1:
-        return 0.0
-
-    measured = interference()
-    return sum(measured.values()) / len(measured) * (each - 1) / 6

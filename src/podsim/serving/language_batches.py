@@ -7,11 +7,11 @@ from pathlib import Path
 
 from podsim.answers.served import Served, ServedBatch
 from podsim.errors import NoFitError
-from podsim.hardware.mig.measured_slices import interference
+from podsim.hardware.mig.measured_slices import neighbour_share
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.serve_batches import read_batches, read_limit
 from podsim.serving.language_notes import language_assumptions, language_warnings, plan_words
 from podsim.serving.language_setup import LanguageSetup, read_language_setup
+from podsim.serving.network_batches import read_batches, read_limit
 from podsim.serving.replica_memory import sequence_bytes, token_bytes, usable_bytes, weight_bytes
 from podsim.serving.static_batches import StaticRequest, largest_batch, static_row
 from podsim.serving.step_laws import Passes, make_passes
@@ -44,7 +44,7 @@ def _served(setup: LanguageSetup, passes: Passes, request: StaticRequest, batche
     if request.limit is not None and usable:
         usable.append(_last_in_time(passes, request, usable[-1].batch, min(max(batches), largest)))
     best = max(usable, key=lambda row: row.throughput, default=None)
-    neighbours = _neighbours(setup)
+    neighbours = neighbour_share(gpu.name, plan.replicas)
     shown = best or rows[-1]
     gpus = f"{plan.gpus} x {gpu.name}" if plan.gpus > 1 else gpu.name
     return Served(
@@ -70,16 +70,6 @@ def _last_in_time(passes: Passes, request: StaticRequest, low: int, high: int) -
         else:
             high = middle - 1
     return largest
-
-
-def _neighbours(setup: LanguageSetup) -> float:
-    """Share of speed that busy neighbours cost an instance of a GPU: the mean measured with six, in proportion."""
-    gpu = setup.cluster.gpu
-    each = setup.plan.replicas
-    if "/" not in gpu.name or each == 1:
-        return 0.0
-    measured = interference()
-    return sum(measured.values()) / len(measured) * min((each - 1) / 6, 1.0)
 
 
 def _too_many(answer: Served) -> str:

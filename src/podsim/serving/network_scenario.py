@@ -9,8 +9,8 @@ from podsim.answers.served import Served
 from podsim.errors import PodsimError
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.load_inputs import read_rate
-from podsim.questions.serve.serve_batches import read_limit, serve_batches
+from podsim.serving.load.request_streams import read_rate
+from podsim.serving.network_batches import read_limit, serve_batches
 from podsim.serving.scenarios import Ask, Benchmark, benchmark_of, scenario_run
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.units import format_quantity, parse_quantity

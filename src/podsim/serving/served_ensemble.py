@@ -12,12 +12,12 @@ from podsim.answers.scenario_run import EnsembleRun, EnsembleStep, LoadPoint
 from podsim.answers.served import Served
 from podsim.errors import NoFitError
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.serve.load_inputs import read_rate
-from podsim.questions.serve.serve_batches import read_limit
-from podsim.questions.serve.serve_scenario import batches_of, read_percentile
 from podsim.serving.batch_queue import BatchServer, poisson_gaps
 from podsim.serving.ensemble_file import EnsembleSpec, StepSpec, read_ensemble
 from podsim.serving.ensembles import EnsembleTimes, Step, run_ensemble
+from podsim.serving.load.request_streams import read_rate
+from podsim.serving.network_batches import read_limit
+from podsim.serving.network_scenario import batches_of, read_percentile
 from podsim.serving.scenarios import Ask, queue_server
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.triton_ensemble import write_ensemble
