@@ -175,20 +175,6 @@ def torchtitan(folder: Path) -> Parser:
     return parse, {table: _names(getattr(job_config, name)) for table, name in tables.items()}
 
 
-def torchtitan_python(folder: Path) -> Parser:
-    """Its dataclasses and models, as its trainer builds them."""
-    from torchtitan.components.quantization import float8
-    from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig
-
-    float8.has_cuda_capability = lambda *version: True
-
-    def parse(file: Path) -> None:
-        _module(file).podsim_train()
-
-    tables = {"training": TrainingConfig, "parallelism": ParallelismConfig, "compile": CompileConfig}
-    return parse, {name: _names(kind) for name, kind in tables.items()}
-
-
 def nemo(folder: Path) -> Parser:
     """Megatron-Bridge's container, and the checks of Megatron-Core's configurations."""
     from megatron.bridge.models.mla_provider import MLAModelProvider
@@ -254,7 +240,7 @@ def kubernetes(folder: Path) -> Parser:
 
 PARSERS: dict[str, Callable[[Path], Parser]] = {
     "accelerate": accelerate, "axolotl": axolotl, "maxtext": maxtext, "deepspeed": deepspeed, "torchtitan": torchtitan,
-    "torchtitan-python": torchtitan_python, "nemo": nemo, "torchrun": torchrun, "slurm": slurm, "kubernetes": kubernetes,
+    "nemo": nemo, "torchrun": torchrun, "slurm": slurm, "kubernetes": kubernetes,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Files of accelerate, axolotl, MaxText, Megatron-Bridge and torchtitan as people have them, old spellings included."""
+"""Files of accelerate, axolotl, MaxText and Megatron-Bridge as people have them, old spellings included."""
 
 from __future__ import annotations
 
@@ -80,7 +80,6 @@ FILES = {
     "accelerate": FSDP1,
     "axolotl": AXOLOTL,
     "maxtext": MAXTEXT,
-    "torchtitan-python": TITAN,
     "nemo": BRIDGE,
 }
 MEANT = {
@@ -95,14 +94,6 @@ MEANT = {
         "recompute": "full",
     },
     "maxtext": {"dp": 8, "tp": 2, "zero": 3, "micro_batch": 8, "precision": "fp8", "recompute": "selective"},
-    "torchtitan-python": {
-        "dp": 8,
-        "tp": 2,
-        "zero": 3,
-        "micro_batch": 2,
-        "sequence": 8192,
-        "recompute": "full",
-    },
     "nemo": {
         "tp": 4,
         "pp": 4,
@@ -135,7 +126,6 @@ def test_a_file_of_others_is_understood(tool: str) -> None:
         ("axolotl", "tensor_parallel_size: two", "must be a number above 0"),
         ("axolotl", "deepspeed: ds.json", "read the DeepSpeed file itself"),
         ("maxtext", "dtype: int4", "may be bfloat16"),
-        ("torchtitan-python", "    config.training.enable_cpu_offload = True", "keeps everything"),
         ("nemo", "    cfg.model.tensor_model_parallel_size = 'four'", "no whole number"),
     ],
 )
@@ -150,11 +140,18 @@ def test_what_no_plan_has_is_refused(tool: str, line: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a: &a [*a]", "from torchtitan import x\n" + "f(" * 3000, "base_model: 1\nmicro_batch_size: [\n"]
+    "text",
+    ["a: &a [*a]", "from megatron.bridge import x\n" + "f(" * 3000, "base_model: 1\nmicro_batch_size: [\n"],
 )
 def test_broken_files_are_errors(text: str) -> None:
     with pytest.raises(PodsimError):
         read(text)
+
+
+@pytest.mark.parametrize("tool", ["", "torchtitan"])
+def test_torchtitans_python_is_refused_with_what_works(tool: str) -> None:
+    with pytest.raises(PodsimError, match="give its TOML file, or its command"):
+        read(TITAN, tool=tool)
 
 
 NASTY = "x\"\n$(touch /tmp/owned)\n'; rm -rf ~ #"

@@ -19,7 +19,7 @@ from made_launches import written
 
 from podsim.launching import bridge
 from podsim.launching.key_table import flat_keys
-from podsim.launching.python_config import read_paths
+from podsim.launching.python_recipe import read_paths
 from podsim.safe_yaml import read_documents
 
 KEYS: dict[str, dict[str, list[str]]] = json.loads(
@@ -30,7 +30,7 @@ COUNT = 10
 
 def _paths(tool: str, text: str) -> Iterator[str]:
     """The paths of the keys of a file."""
-    if tool in ("torchtitan-python", "nemo"):
+    if tool == "nemo":
         yield from (path for path in read_paths(text) if "." in path)
     elif tool == "torchtitan":
         yield from flat_keys(tomllib.loads(text))

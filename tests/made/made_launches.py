@@ -19,7 +19,7 @@ from podsim.workload.model import Model
 
 MODELS = ("llama-3.1-8b", "llama-3.1-8b", "llama-3.1-405b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3")
 TITAN = ("llama-3.1-8b", "llama-3.1-8b", "llama-3.1-405b", "deepseek-v3")
-KNOWN = {"torchtitan": TITAN, "torchtitan-python": TITAN}
+KNOWN = {"torchtitan": TITAN}
 """models that a tool of few models has"""
 
 

@@ -13,7 +13,7 @@ from podsim.launching import megatron
 from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import GIVE_GPUS, Context, Job, Reading
 from podsim.launching.megatron_model import model_notes, read_model
-from podsim.launching.python_config import Expression, call_text, read_paths
+from podsim.launching.python_recipe import Expression, call_text, read_paths
 
 _CLASSES = {
     "model": "GPTModelProvider", "train": "TrainingConfig", "optimizer": "OptimizerConfig",

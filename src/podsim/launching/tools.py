@@ -19,7 +19,6 @@ from podsim.launching import (
     megatron,
     slurm,
     titan,
-    titan_python,
 )
 from podsim.launching import command_line as command
 from podsim.launching.fine_tuning import tuning_notes
@@ -59,11 +58,6 @@ def _megatron(job: Job) -> str:
 def _titan(job: Job) -> str:
     refuse("torchtitan", titan.cannot(job))
     return titan.toml(job)
-
-
-def _titan_python(job: Job) -> str:
-    refuse("torchtitan", titan_python.cannot(job))
-    return titan_python.source(job)
 
 
 def _bridge(job: Job) -> str:
@@ -111,8 +105,6 @@ TOOLS: dict[str, Tool] = {
              unsaid=("software", "gpus")),
         Tool(name="torchtitan", file="train.toml", eras=titan.ERAS, write=_titan,
              notes=lambda job: [*_started(job), *titan.notes(job)], read=titan.read_toml),
-        Tool(name="torchtitan-python", file="config_registry.py", eras=titan.ERAS, write=_titan_python,
-             notes=titan_python.notes, read=titan_python.read_python),
         Tool(name="nemo", file="recipe.py", eras=megatron.ERAS, write=_bridge, notes=bridge.notes,
              read=bridge.read_recipe, trains=("full", "lora"), unsaid=("software", "gpus")),
         Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes,
@@ -231,19 +223,22 @@ def guess(text: str) -> str:
     start = text.lstrip()
     lines = [line.strip() for line in text.splitlines()]
     keys = {line.partition(":")[0] for line in text.splitlines() if not line[:1].isspace()}
-    words = [line.split() for line in lines if line.startswith(("from ", "import "))]
-    packages = [line[1] for line in words if len(line) > 1]
     looks = {
         "deepspeed": start.startswith(("{", "[{")) or (start[:1] == '"' and start[:3] != '"""'),
         "slurm": any(line.startswith("#SBATCH") for line in lines),
         "kubernetes": any(line.replace(" ", "").replace('"', "") == "kind:PyTorchJob" for line in lines),
-        "torchtitan-python": any(package.startswith("torchtitan") for package in packages),
-        "nemo": any(package.startswith("megatron.bridge") for package in packages),
+        "nemo": _imports(text, "megatron.bridge"),
         **{tool: len(keys & marks) > 1 for tool, marks in _MARKS.items()},
         "torchtitan": any(line in ("[parallelism]", "[training]", "[model]", "[job]") for line in lines),
         "torchrun": "torchrun" in text or "torch.distributed" in text or ".py" in text,
     }
     return next((tool for tool, is_likely in looks.items() if is_likely), DEFAULT)
+
+
+def _imports(text: str, package: str) -> bool:
+    """Whether a text is Python that imports a package."""
+    lines = (line.split() for line in text.splitlines() if line.lstrip().startswith(("from ", "import ")))
+    return any(words[1].startswith(package) for words in lines if len(words) > 1)
 
 
 def read(
@@ -260,6 +255,10 @@ def read(
         raise PodsimError(f"{len(text):,} characters are too many; at most {LARGEST:,}")
     if not text.strip():
         raise PodsimError("it is empty; expected a command, an sbatch script, TOML, JSON or YAML")
+    if _imports(text, "torchtitan"):
+        raise PodsimError(
+            "torchtitan's configurations in Python are not read; give its TOML file, or its command of torchrun"
+        )
     kind = tool or guess(text)
     said = comment_of(text)
     made = TOOLS[kind]

@@ -289,8 +289,7 @@ class LaunchOptions(FiledPlanOptions):
     on: str = like(JobOptions, "on", "Cluster, as for predict.", default="")
     tool: str = option(
         "",
-        "megatron (default), nemo, torchtitan, torchtitan-python, deepspeed, accelerate, axolotl, maxtext, torchrun, "
-        "slurm or kubernetes.",
+        "megatron (default), nemo, torchtitan, deepspeed, accelerate, axolotl, maxtext, torchrun, slurm or kubernetes.",
         flag="--for",
     )
     read: str = option("", "Instead: read the plan of this file, or of standard input (-).")

@@ -35,8 +35,6 @@ def _value_text(value: Any, indent: int) -> str:
         return str(value)
     if isinstance(value, tuple):
         return call_text(value[0], value[1], indent=indent)
-    if isinstance(value, list) and any(isinstance(each, tuple) for each in value):
-        return f"[{', '.join(_value_text(each, indent) for each in value)}]"
     return ascii(value)
 
 
@@ -94,14 +92,6 @@ def _paths(value: ast.expr, above: str, depth: int) -> Iterator[tuple[str, Any]]
         for keyword in value.keywords:
             if keyword.arg:
                 yield from _paths(keyword.value, f"{above}.{keyword.arg}".lstrip("."), depth + 1)
-    elif isinstance(value, ast.List) and any(isinstance(each, ast.Call) for each in value.elts):
-        names = [ast.unparse(each.func) for each in value.elts if isinstance(each, ast.Call)]
-        yield above, names
-        for each in value.elts:
-            if isinstance(each, ast.Call):
-                name = ast.unparse(each.func).replace(".", "_")
-                for path, inner in _paths(each, name, depth + 1):
-                    yield f"{above}.{path}", inner
     else:
         try:
             yield above, ast.literal_eval(value)
