@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podsim.hardware.cluster import Cluster
-from podsim.options.plan_options import (
-    LayoutFields,
-    PlanOptions,
-    SearchOptions,
-    TrainedFields,
-)
+from podsim.options.plan_options import LayoutFields, PlanOptions, SearchOptions, TrainedFields
 from podsim.options.question import options_of
 from podsim.training.plan import Plan, following
 

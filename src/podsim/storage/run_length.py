@@ -12,10 +12,7 @@ from typing import NamedTuple
 from podsim.answers.prediction import Prediction, TrainingTime
 from podsim.errors import ClusterError, NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.options.plan_options import (
-    PredictOptions,
-    SearchOptions,
-)
+from podsim.options.plan_options import PredictOptions, SearchOptions
 from podsim.storage.long_runs import Job, read_tokens, training_time
 from podsim.training.plan import Plan
 from podsim.units import format_quantity, parse_quantity

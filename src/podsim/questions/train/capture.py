@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from podsim.answers.graphs import Captured
-from podsim.graphs.module_capture import (
-    any_batch,
-    at_samples,
-    captured,
-    captured_for_any,
-)
+from podsim.graphs.module_capture import any_batch, at_samples, captured, captured_for_any
 from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
 from podsim.graphs.op_graph_batch import BATCHES
 from podsim.graphs.op_graph_json import to_value, write_value

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
-
-from podsim.answers.study import NO_ANSWER, NO_FIT, TOO_SLOW, StudyRow
+from podsim.answers.study import NO_FIT, StudyRow
 from podsim.errors import PodsimError
-from podsim.hardware.cluster import load_cluster
 from podsim.options.question import options_of, question
 from podsim.options.study_options import FewestOptions
-from podsim.questions.train.study_rows import options_of_settings, plan_row
-from podsim.training.job_inputs import split_overrides
-
-Test: TypeAlias = Callable[[int], bool]
-_DAY = 86400.0
-_MOST_GPUS = 16_384
-"""GPUs tried of a system whose number of nodes is left open"""
-_SLACK = 0.06
-"""share of GPUs below a bisection's answer that are tried one by one: time need not fall with every GPU"""
+from podsim.questions.asking import ask
+from podsim.studies.fewest import fewest_row
 
 
 @question(FewestOptions)
@@ -35,89 +22,7 @@ def fewest_gpus(options: FewestOptions) -> StudyRow:
     }
     for table, name in (("set", "overrides"), ("limit", "limit")):
         settings |= {f"{table}.{key}": value for key, value in (settings.pop(name, None) or {}).items()}
-    row = fewest_row(settings)
+    row = fewest_row(settings, ask)
     if not row.cluster and row.status != NO_FIT:
         raise PodsimError(row.reason)
     return row
-
-
-def fewest_row(settings: Mapping[str, Any]) -> StudyRow:
-    """The row of the fewest GPUs within `days`; its status says why there is none.
-
-    Numbers of GPUs double until one is enough, bisection follows, and then every number a little below is tried, as
-    time does not fall with every GPU: degrees must divide batch, heads and layers.
-    """
-    limit = float(settings["days"]) * _DAY
-    rest = {key: value for key, value in settings.items() if key not in ("days", "gpus")}
-    tried: dict[int, StudyRow] = {}
-
-    def is_enough(count: int) -> bool:
-        if count not in tried:
-            tried[count] = plan_row({**rest, "gpus": count})
-        seconds = tried[count].training
-        return seconds is not None and seconds <= limit
-
-    try:
-        counts = _counts(settings)
-        least = _least(counts, is_enough, lambda count: tried[count].training is not None)
-    except PodsimError as error:
-        return StudyRow(name="", question="fewest", settings=settings, status=NO_ANSWER, reason=str(error))
-    best = tried[least] if least else _fastest(tried, settings["days"])
-    times = {str(count): tried[count].training for count in sorted(tried)}
-    return replace(best, question="fewest", settings=settings, tried=times)
-
-
-def _least(counts: Sequence[int], is_enough: Test, has_plan: Test) -> int:
-    """The least number of GPUs that is enough; 0 if none is."""
-    low, high = 0, 0
-    for count in _doubling(counts):
-        if is_enough(count):
-            high = count
-            break
-        low = count
-    if not high:
-        return 0
-    between = [count for count in counts if low < count < high]
-    while between:
-        middle = len(between) // 2
-        upper = itertools.dropwhile(lambda count: not (is_enough(count) or has_plan(count)), between[middle:])
-        count = next(upper, 0)
-        if not count or is_enough(count):
-            high = count or high
-            between = between[:middle]
-        else:
-            between = between[between.index(count) + 1 :]
-    below = (count for count in counts if high * (1 - _SLACK) <= count < high)
-    return next(filter(is_enough, below), high)
-
-
-def _doubling(counts: Sequence[int]) -> Iterator[int]:
-    """Numbers of which each is at least twice the one before, and the last."""
-    last = 0
-    for count in counts:
-        if count >= 2 * last or count == counts[-1]:
-            yield count
-            last = count
-
-
-def _counts(settings: Mapping[str, Any]) -> list[int]:
-    """The numbers of GPUs that a job may get: equal parts of a node or of trays, then whole nodes."""
-    _, for_cluster = split_overrides(options_of_settings(settings).get("overrides"))
-    cluster = load_cluster(settings["on"], for_cluster)
-    per, tray = cluster.gpus_per_node, cluster.gpus_per_node // cluster.system.trays
-    most = int(settings.get("gpus") or (cluster.gpus if cluster.nodes > 1 else _MOST_GPUS))
-    inside = [count for count in range(1, per) if (tray % count if count < tray else count % tray) == 0]
-    return [count for count in (*inside, *range(per, most + 1, per)) if count <= most]
-
-
-def _fastest(tried: Mapping[int, StudyRow], days: float) -> StudyRow:
-    """The row of the fastest plan, where none is fast enough; else why there is none."""
-    rows = [row for row in tried.values() if row.training is not None]
-    if not rows:
-        return tried[max(tried)]
-    row = min(rows, key=lambda row: row.training or 0.0)
-    reason = (
-        f"up to {max(tried):,} GPUs do not train it in {days:g} days; the fastest, {row.gpus:,}, needs "
-        f"{(row.training or 0.0) / _DAY:,.1f}"
-    )
-    return replace(row, status=TOO_SLOW, reason=reason)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from podsim.answers.graphs import GraphCost
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult
 from podsim.errors import PodsimError
 from podsim.launching.experiment_file import check_saving, read_experiment, save_plans, texts_of_tools
 from podsim.options.plan_options import ReplayOptions, SearchOptions, TargetOptions
 from podsim.options.question import question, values_of
+from podsim.questions.asking import ask
 from podsim.runs.best_plans import find_plans, with_whole_runs
 from podsim.runs.search_case import Progress
 from podsim.training.job_inputs import refuse_tables
@@ -49,6 +53,17 @@ def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) 
     if options.round:
         raise PodsimError("round: a round of MLPerf Training goes with --to-target")
     return plan(**values_of(options, TargetOptions, SearchOptions), progress=progress)
+
+
+def planned_network(options: Mapping[str, Any]) -> GraphCost | PlanResult | TargetPlan:
+    """The best placement of a recommender's tables over the GPUs, with its step; what `plan` says of other networks."""
+    from podsim.graphs.recommender import tables_of
+    from podsim.graphs.replicated_network import graph_options
+
+    if options["to_target"] or (tables_of(str(options["model"]).lower()) is None and not options["tables"]):
+        return plan_or_target(**options)
+    cost: GraphCost = ask("graph", **graph_options({**options, "placement": options["placement"] or "best"}))
+    return cost
 
 
 @question(ReplayOptions)

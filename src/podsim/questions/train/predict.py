@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from podsim.accuracy.assumptions import changed
 from podsim.accuracy.own_step import own_correction, read_measured
 from podsim.accuracy.stated_prediction import describe
+from podsim.answers.graphs import GraphCost
 from podsim.answers.prediction import Prediction
 from podsim.fleet.expense import with_expense
 from podsim.launching.plan_command import plan_command
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import PLAN_FILE, question
+from podsim.questions.asking import ask
 from podsim.storage.run_length import read_length, with_run
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import read_plan
@@ -54,3 +58,13 @@ def predict(options: PredictOptions) -> Prediction:
     return with_expense(
         prediction, setting.cluster, price=str(options.price), pue=options.pue, carbon=options.carbon
     )
+
+
+def predicted_network(options: Mapping[str, Any]) -> GraphCost:
+    """The training step of a captured network, replicated over the GPUs. Raises what `podsim.graph` raises."""
+    from podsim.graphs.replicated_network import (
+        graph_options,  # no other plan needs networks and their tables
+    )
+
+    cost: GraphCost = ask("graph", **graph_options(options))
+    return cost

@@ -13,21 +13,15 @@ from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
 from podsim.errors import PodsimError
 from podsim.options.question import question
 from podsim.options.study_options import StudyOptions
-from podsim.questions.train.fewest import fewest_row
-from podsim.questions.train.study_rows import plan_row, predict_row, scale_row, target_row
+from podsim.questions.asking import ask
 from podsim.report.plain_data import plain_value
 from podsim.studies.answer_store import open_store
+from podsim.studies.fewest import fewest_row
+from podsim.studies.rows import study_row
 from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study
 
 Progress: TypeAlias = Callable[[int, int], None]
-_ROWS = {
-    "plan": plan_row,
-    "predict": predict_row,
-    "fewest": fewest_row,
-    "scale": scale_row,
-    "target": target_row,
-}
 
 
 @question(StudyOptions)
@@ -95,7 +89,10 @@ def _rows(asked: Study, options: StudyOptions, store: Path | None) -> Iterator[t
 
 def ask_chunk(questions: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Answer]:
     """Plain answers to (question, settings), in any process."""
-    return [plain_value(_ROWS[question](settings)) for question, settings in questions]
+    return [
+        plain_value(fewest_row(settings, ask) if question == "fewest" else study_row(question, settings, ask))
+        for question, settings in questions
+    ]
 
 
 def _named(point: Point, answer: Answer) -> StudyRow:

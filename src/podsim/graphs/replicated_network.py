@@ -1,21 +1,16 @@
-"""What `podsim predict` answers for a captured network, such as resnet50 or dlrm."""
+"""What a training step of a captured network, such as resnet50 or dlrm, is asked with: a replica on every GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from podsim.answers.graphs import GraphCost
-from podsim.answers.minutes import TargetPlan
-from podsim.answers.prediction import PlanResult
 from podsim.errors import PodsimError
 from podsim.graphs.recommender import tables_of
 from podsim.hardware.cluster import load_cluster
 from podsim.options.graph_options import GraphOptions
 from podsim.options.plan_options import PredictOptions, TargetOptions
 from podsim.options.question import options_of
-from podsim.questions.train.graph import graph
-from podsim.questions.train.plan import plan_or_target
 from podsim.training.job_inputs import split_overrides
 
 _SAMPLES, _IMPRESSIONS = 32, 4096
@@ -24,8 +19,8 @@ _TABLES = ("tables", "placement", "servers")
 _SHARED = ("on", "gpus", "precision", "software", "detail", "sparse", *_TABLES)
 
 
-def predicted_network(options: Mapping[str, Any]) -> GraphCost:
-    """The training step of a captured network, replicated over the GPUs; its batch is that of all of them together.
+def graph_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `podsim.graph` for those of `predict` or `plan`; the batch is that of all GPUs together.
 
     Raises PodsimError for options that say how a transformer is laid out, and for a batch that the GPUs do not divide.
     """
@@ -49,14 +44,7 @@ def predicted_network(options: Mapping[str, Any]) -> GraphCost:
         "software": shared.get("software") or options_of(GraphOptions)["software"].default,
         "gpus": gpus,
     }
-    return graph(name, batch=batch, overrides=overrides, **(shared | changes))
-
-
-def planned_network(options: Mapping[str, Any]) -> GraphCost | PlanResult | TargetPlan:
-    """The best placement of a recommender's tables over the GPUs, with its step; what `plan` says of other networks."""
-    if options["to_target"] or (tables_of(str(options["model"]).lower()) is None and not options["tables"]):
-        return plan_or_target(**options)
-    return predicted_network({**options, "placement": options["placement"] or "best"})
+    return {"file": name, "batch": batch, "overrides": overrides, **shared, **changes}
 
 
 def _batch(text: object, gpus: int, usual: int) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from podsim.answers.prediction import Prediction
 from podsim.answers.study import FITS, NO_ANSWER, NO_FIT, StudyRow
@@ -13,31 +13,27 @@ from podsim.errors import NoFitError, PodsimError
 from podsim.fleet.expense import with_expense
 from podsim.hardware.cluster import load_cluster
 from podsim.options.plan_options import TargetOptions
-from podsim.questions.learn.scale_best import scale_best
-from podsim.questions.train.plan import plan
-from podsim.questions.train.predict import predict
 from podsim.runs.plan_target import plan_target
 from podsim.training.job_inputs import split_overrides
 
-
-def plan_row(settings: Mapping[str, Any]) -> StudyRow:
-    """The row of the best plan; its status says why there is none."""
-    return _row("plan", settings, _planned)
+Ask: TypeAlias = Callable[..., Any]
 
 
-def predict_row(settings: Mapping[str, Any]) -> StudyRow:
-    """The row of one plan."""
-    return _row("predict", settings, _predicted)
+def study_row(question: str, settings: Mapping[str, Any], ask: Ask) -> StudyRow:
+    """The row of one design: the best plan, one plan, the network that learns most in some days, or a benchmark.
 
-
-def scale_row(settings: Mapping[str, Any]) -> StudyRow:
-    """The row of the network that learns most in some days, and its loss."""
-    return _row("scale", settings, _learned)
-
-
-def target_row(settings: Mapping[str, Any]) -> StudyRow:
-    """The row of a benchmark that is taken to its target."""
-    return _row("target", settings, _reached)
+    `ask(name, **options)` asks a public function of podsim. The status says why there is no answer: a mistake, or a
+    bug, of one design leaves the others alone.
+    """
+    row = StudyRow(name="", question=question, settings=settings, status=NO_ANSWER)
+    try:
+        return _ANSWERED[question](row, options_of_settings(settings), ask)
+    except NoFitError as error:
+        return replace(row, status=NO_FIT, reason=str(error))
+    except PodsimError as error:
+        return replace(row, reason=str(error))
+    except Exception as error:
+        return replace(row, reason=bug_line(error))
 
 
 def options_of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,36 +53,23 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _row(question: str, settings: Mapping[str, Any], ask: Any) -> StudyRow:
-    """The row of an answer; a mistake, or a bug, of one design leaves the others alone."""
-    row = StudyRow(name="", question=question, settings=settings, status=NO_ANSWER)
-    try:
-        return ask(row, options_of_settings(settings))  # type: ignore[no-any-return]
-    except NoFitError as error:
-        return replace(row, status=NO_FIT, reason=str(error))
-    except PodsimError as error:
-        return replace(row, reason=str(error))
-    except Exception as error:
-        return replace(row, reason=bug_line(error))
-
-
-def _planned(row: StudyRow, options: dict[str, Any]) -> StudyRow:
+def _planned(row: StudyRow, options: dict[str, Any], ask: Ask) -> StudyRow:
     carbon = options.pop("carbon", None)
-    prediction = plan(**options, top=1).ranked[0].prediction
+    prediction: Prediction = ask("plan", **options, top=1).ranked[0].prediction
     run, expense = prediction.training, prediction.expense
     if carbon is not None or (run and (expense is None or expense.tokens != run.tokens)):  # that of a step
         _, for_cluster = split_overrides(options.get("overrides"))
         part = load_cluster(options["on"], for_cluster, prediction.gpus)
         price = str(options.get("price", ""))
         prediction = with_expense(prediction, part, price=price, pue=options.get("pue"), carbon=carbon)
-    return _filled(row, prediction)
+    return _with_figures(row, prediction)
 
 
-def _predicted(row: StudyRow, options: dict[str, Any]) -> StudyRow:
-    return _filled(row, predict(**options))
+def _predicted(row: StudyRow, options: dict[str, Any], ask: Ask) -> StudyRow:
+    return _with_figures(row, ask("predict", **options))
 
 
-def _reached(row: StudyRow, options: dict[str, Any]) -> StudyRow:
+def _to_target(row: StudyRow, options: dict[str, Any], _: Ask) -> StudyRow:
     answer = plan_target(
         TargetOptions(**{**options, "price": str(options.get("price", "")), "to_target": True})
     )
@@ -99,12 +82,12 @@ def _reached(row: StudyRow, options: dict[str, Any]) -> StudyRow:
     )  # fmt: skip
 
 
-def _learned(row: StudyRow, options: dict[str, Any]) -> StudyRow:
-    answer = scale_best(**options)
-    return replace(_filled(row, answer.prediction), loss=answer.loss)
+def _learned(row: StudyRow, options: dict[str, Any], ask: Ask) -> StudyRow:
+    answer = ask("scale_best", **options)
+    return replace(_with_figures(row, answer.prediction), loss=answer.loss)
 
 
-def _filled(row: StudyRow, prediction: Prediction) -> StudyRow:
+def _with_figures(row: StudyRow, prediction: Prediction) -> StudyRow:
     """The row with the figures of a prediction; money and energy count the days with failures."""
     band, run, expense = prediction.band, prediction.training, prediction.expense
     need = f"needs {prediction.memory / 1e9:.1f} of {prediction.memory_limit / 1e9:.1f} GB"
@@ -124,3 +107,9 @@ def _filled(row: StudyRow, prediction: Prediction) -> StudyRow:
     if expense.offer is None:
         return row
     return replace(row, price=expense.offer.name, cost=expense.low, cost_high=expense.high)
+
+
+_ANSWERED: Mapping[str, Callable[[StudyRow, dict[str, Any], Ask], StudyRow]] = {
+    "plan": _planned, "predict": _predicted, "scale": _learned, "target": _to_target,
+}  # fmt: skip
+"""What answers each question of a study but `fewest`."""
