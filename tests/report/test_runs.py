@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 import podsim
-from podsim.answers.runs import Goodput, Quantiles
+from podsim.answers.quantiles import Quantiles
+from podsim.answers.runs import Goodput
 from podsim.report.columns import duration
 from podsim.report.plot_runs import goodput_image
 from podsim.report.run_tables import checkpoint_report, goodput_report

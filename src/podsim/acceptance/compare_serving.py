@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from podsim.acceptance.comparable import COMPARABLE, errors_of
 from podsim.acceptance.measured_steps import measured_cost
+from podsim.answers.quantiles import quantile
 from podsim.answers.served_real import ComparedServing, ComparedServingRow, MeasuredRequest, MeasuredServing
 from podsim.errors import LabError
 from podsim.serving.load.load_run import run_load
@@ -78,7 +79,7 @@ def _values(sent: Floats, first: Floats, done: Floats, tokens: NDArray[np.int64]
     several = tokens > 1
     each = (done - first)[several] / (tokens[several] - 1)
     times = (first - sent, done - sent, each if len(each) else np.zeros(1))
-    return [rate, *(float(np.percentile(values, share)) for values in times for share in (50, 99))]
+    return [rate, *(quantile(values, percent / 100) for values in times for percent in (50, 99))]
 
 
 def _measured(requests: list[MeasuredRequest]) -> list[float]:

@@ -13,13 +13,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.quantiles import quantile
 from podsim.answers.served_real import MeasuredServing
 from podsim.errors import LabError
 from podsim.serving.step_cost import StepCost
 
 Floats = NDArray[np.float64]
-_SLOWEST = 99.0
-"""percentile of the steps' time per computed token beyond which a step was interrupted, and is left out"""
+_SLOWEST = 0.99
+"""quantile of the steps' time per computed token beyond which a step was interrupted, and is left out"""
 _ROUNDS = 20_000
 _LEAST = 100
 """steps that a fit needs"""
@@ -75,7 +76,7 @@ def _fitted(rows: list[Floats], knots: Floats) -> Floats:
         weights = 1 / seconds[kept]
         fitted = nonnegative_least_squares(features[kept] * weights[:, None], np.ones(int(kept.sum())))
         ratio = seconds / np.maximum(features @ fitted, 1e-12)
-        kept = ratio <= max(np.percentile(ratio, _SLOWEST), 2.0)
+        kept = ratio <= max(quantile(ratio, _SLOWEST), 2.0)
     return fitted
 
 

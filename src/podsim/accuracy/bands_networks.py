@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from podsim.accuracy.bands import ENOUGH
 from podsim.answers.prediction import Band
+from podsim.answers.quantiles import quantile
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.op_graph import OpGraph
 
@@ -155,4 +156,4 @@ def _quantile(ratios: NDArray[np.float64], level: float) -> float:
     """The level's quantile of a new row, from n known ones: rank level x (n + 1), within the range seen."""
     count = ratios.size
     rank = (level * (count + 1) - 1) / (count - 1)
-    return float(np.quantile(ratios, min(max(rank, 0.0), 1.0)))
+    return quantile(ratios, min(max(rank, 0.0), 1.0))

@@ -26,6 +26,7 @@ from podsim.answers.comparison import (
     Measurement,
     Score,
 )
+from podsim.answers.quantiles import quantile
 from podsim.errors import TableError
 
 Floats = NDArray[np.float64]
@@ -263,7 +264,7 @@ def score(comparison: Comparison, *, role: str, constant: float | None = None, b
         mae=float(np.average(size, weights=weights)),
         median=float(np.median(size)),
         bias=float(np.average(errors, weights=weights)),
-        p95=float(np.percentile(size, 95)),
+        p95=quantile(size, 0.95),
         worst_id=rows[worst].id,
         worst_error=float(errors[worst]),
         classes=_classes(rows),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.answers.quantiles import Quantiles
 from podsim.answers.shown import Shown
 
 LOSSES = {
@@ -70,20 +71,6 @@ class CheckpointTime(Shown):
     mtbf: float
     """s. The mean time between failures of the job, for the best interval."""
     assumptions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quantiles:
-    """A quantity over the simulated runs."""
-
-    low: float
-    """SI. The 5th percentile."""
-    median: float
-    """SI. The median."""
-    mean: float
-    """SI. The mean over the runs that finish."""
-    high: float
-    """SI. The 95th percentile; infinite if too few runs finish."""
 
 
 @dataclass(frozen=True, kw_only=True)

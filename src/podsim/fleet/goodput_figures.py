@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.answers.runs import LOSSES, IntervalPoint, Quantiles
+from podsim.answers.runs import LOSSES, IntervalPoint
 from podsim.fleet.reliability import (
     LongRun,
     best_interval_seconds,
@@ -16,10 +15,6 @@ from podsim.fleet.reliability import (
     steady_restart_seconds,
 )
 from podsim.fleet.reliability_runs import RunSamples
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _BINS = 40
 
@@ -48,26 +43,13 @@ def efficiency_curve(run: LongRun, blocked: float) -> tuple[IntervalPoint, ...]:
     return tuple(IntervalPoint(interval=t, efficiency=run_efficiency(run, t, blocked)) for t in wanted)
 
 
-def make_quantiles(values: NDArray[np.float64]) -> Quantiles:
-    """5 %, 50 %, 95 % (a value that was drawn, so that infinite ones do no harm), and the mean of the finite ones."""
-    low, median, high = np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf").tolist()
-    finite = values[np.isfinite(values)]
-    return Quantiles(
-        low=low, median=median, mean=float(finite.mean()) if finite.size else math.inf, high=high
-    )
-
-
-def goodput_quantiles(run: LongRun, samples: RunSamples) -> Quantiles:
-    """Quantiles of the share of training in the time of a run."""
-    return make_quantiles(run.work / samples.seconds)
-
-
 def make_histogram(samples: RunSamples) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Edges and counts of the runs that end, but for the longest hundredth; one bin where all take the same time."""
     ended = samples.seconds[np.isfinite(samples.seconds)]
     if not ended.size:
         return (), ()
-    low, high = float(ended.min()), float(np.quantile(ended, 0.99, method="inverted_cdf"))
+    kept = np.sort(ended)[: math.ceil(0.99 * ended.size)]
+    low, high = float(kept[0]), float(kept[-1])
     if high <= low * (1.0 + 1e-9):
         return (low, low), (int(ended.size),)
     counts, edges = np.histogram(ended, bins=_BINS, range=(low, high))

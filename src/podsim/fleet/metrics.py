@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.quantiles import quantile
 from podsim.answers.queued import QueueRun, UserRow
 from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.fleet.queue import Schedule
@@ -31,9 +32,9 @@ def make_run(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
         schedule, jct, wait, np.bincount(schedule.span_job, held, len(jobs)).astype(np.float64)
     )
     return QueueRun(
-        policy=schedule.policy.name, says=schedule.policy.says, jct_mean=_mean(jct), jct_p50=_percentile(jct, 50),
-        jct_p99=_percentile(jct, 99), wait_mean=_mean(wait), wait_p50=_percentile(wait, 50),
-        wait_p99=_percentile(wait, 99), makespan=makespan,
+        policy=schedule.policy.name, says=schedule.policy.says, jct_mean=_mean(jct), jct_p50=_quantile(jct, 0.5),
+        jct_p99=_quantile(jct, 0.99), wait_mean=_mean(wait), wait_p50=_quantile(wait, 0.5),
+        wait_p99=_quantile(wait, 0.99), makespan=makespan,
         utilisation=_utilisation(schedule, total), wasted=_share(min(schedule.spent, total), total),
         scattered=_share(schedule.scattered, room), preemptions=int(len(length) - len(jobs)) - schedule.failed,
         across=_share(float(held[far].sum()), total), fairness=fairness, late=schedule.late, users=users, jct=jct,
@@ -60,8 +61,8 @@ def _mean(values: Floats) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def _percentile(values: Floats, percent: float) -> float:
-    return float(np.percentile(values, percent)) if len(values) else 0.0
+def _quantile(values: Floats, share: float) -> float:
+    return quantile(values, share) if len(values) else 0.0
 
 
 def _integers(size: Floats) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from podsim.answers.number_formats import FormatAccuracy
+from podsim.answers.quantiles import quantile
 from podsim.learning.number_format import NumberFormat
 from podsim.learning.number_format_blocks import BlockFormat
 
@@ -38,7 +39,7 @@ def all_accuracy() -> tuple[FormatAccuracy, ...]:
     return tuple(
         FormatAccuracy(
             format=name, baseline=baseline, phase=phase, count=len(changes), median=float(np.median(changes)),
-            size=float(np.median(np.abs(changes))), p90=float(np.quantile(np.abs(changes), 0.9)), source=source,
+            size=float(np.median(np.abs(changes))), p90=quantile(np.abs(changes), 0.9), source=source,
             licence=_LICENCES.get(source, "figures cited"),
         )
         for (name, baseline, phase, source), changes in sorted(groups.items(), key=lambda item: -len(item[1]))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from podsim.answers.quantiles import quantile
 from podsim.answers.scaling_answers import HeldOut
 from podsim.errors import PodsimError
 from podsim.learning.loss_fit import FORMS, fit_law
@@ -22,7 +23,7 @@ _USUAL = "coupled"
 def hold_out(runs: Runs, form: str, *, share: float, bootstraps: int) -> HeldOut | None:
     """The errors on the top share of compute of a law fitted to the rest; None where too few runs would be left."""
     compute = runs.compute
-    is_large = compute > np.quantile(compute, 1 - share)
+    is_large = compute > quantile(compute, 1 - share)
     if not is_large.any():
         return None
     try:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
+from podsim.answers.quantiles import quantile
 from podsim.answers.served_real import ComparedServing, ComparedServingRow, MeasuredServing
 from podsim.report.columns import Column, Table, percent, quantity_text, short_seconds, signed_percent
 from podsim.report.screen import Block, Rows, dim
@@ -43,8 +42,10 @@ def _line(run: MeasuredServing, number: int) -> tuple[str | float, ...]:
     rate = f"{run.rates[number]:,.4g} /s" if run.rates[number] else "-"
     if not rows:
         return (load, rate, 0, 0.0, 0.0, 0.0, 0.0, 0.0, run.others[number])
-    first = np.percentile([row.first - row.sent for row in rows], (50, 99)).tolist()
-    end = np.percentile([row.done - row.sent for row in rows], (50, 99)).tolist()
+    first, end = (
+        [quantile([getattr(row, name) - row.sent for row in rows], share) for share in (0.5, 0.99)]
+        for name in ("first", "done")
+    )
     span = max(row.done for row in rows) - min(row.sent for row in rows)
     tokens = sum(row.tokens for row in rows) / max(span, 1e-9)
     return (load, rate, len(rows), tokens, *first, *end, run.others[number])

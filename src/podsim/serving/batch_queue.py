@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from podsim.answers.quantiles import quantile
 from podsim.fitting import Floats
 
 _SEED = 20260
@@ -83,7 +84,7 @@ class QueueRun:
 
     def percentile(self, share: float) -> float:
         """s. The latency that a share of the requests does not exceed."""
-        return float(np.quantile(self.latency, share, method="higher"))
+        return quantile(self.latency, share)
 
 
 def poisson_gaps(requests: int, seed: int = _SEED) -> Floats:

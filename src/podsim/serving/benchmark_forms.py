@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from podsim.answers.benchmarked import ServerBenchmark
+from podsim.answers.quantiles import percentiles
 
 Table: TypeAlias = Mapping[str, Any]
 
@@ -242,11 +243,11 @@ def read_trtllm(table: Table, id: str) -> ServerBenchmark:
         "ttft_mean": 1e-3 * first_number(stream, "avg_ttft_ms"),
         "tpot_mean": 1e-3 * first_number(stream, "avg_tpot_ms"),
     }
-    for kind, percentiles in (
+    for kind, given in (
         ("e2e", _table(speed, "request_latency_percentiles_ms")), ("ttft", _table(stream, "ttft_percentiles")),
         ("tpot", _table(stream, "tpot_percentiles")),
     ):  # fmt: skip
-        figures |= statistics({"unit": "ms", **percentiles}, kind)
+        figures |= statistics({"unit": "ms", **given}, kind)
     return ServerBenchmark(
         id=id, tool="trtllm-bench", engine="tensorrt-llm", model=_text(engine, "model", "model_path"),
         version=_text(engine, "version"), gpu=_text(_table(table, "machine"), "name"), layout=_layout(world),
@@ -260,13 +261,8 @@ def read_trtllm(table: Table, id: str) -> ServerBenchmark:
 
 def percentile_figures(kind: str, seconds: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float]:
     """Mean and percentiles of measured times, s."""
-    if not len(seconds):
-        return {}
-    shares = (50, 90, 95, 99)
-    values = np.percentile(seconds, shares).tolist()
-    return {f"{kind}_mean": float(np.mean(seconds))} | {
-        f"{kind}_p{share}": value for share, value in zip(shares, values, strict=True)
-    }
+    figures = percentiles(seconds) if len(seconds) else {}
+    return {f"{kind}_{name}": value for name, value in figures.items()}
 
 
 FORMS: tuple[tuple[tuple[str, ...], Callable[[Table, str], ServerBenchmark]], ...] = (

@@ -11,6 +11,7 @@ import numpy as np
 
 from podsim.answers.best_serving import BestServing, ServingWay
 from podsim.answers.expense import Offer
+from podsim.answers.quantiles import PERCENTILES
 from podsim.errors import CatalogError, PodsimError, UnitError, unknown_name
 from podsim.fleet.power_cost import find_offer, list_offers, read_site
 from podsim.hardware.cluster import Cluster
@@ -34,7 +35,6 @@ from podsim.workload.catalog import load_model
 
 _REQUESTS, _LEAST = 5000, 1500
 """requests of a simulation: the most, and the fewest where answers are long"""
-_PERCENTILES = (50, 90, 95, 99)
 _EIGHT_BITS = ("fp8", "fp8_block", "mxfp8", "nvfp4")
 """formats of weights with which caches in fp8 are tried, too"""
 
@@ -64,7 +64,7 @@ def _objective(options: ServeOptions) -> Objective:
         if not 0 < limits[name] <= 86_400:
             raise UnitError(f"{name}: {text[:40]!r} is out of reach; expected up to a day, such as 500ms")
     percentile = 99 if options.percentile is None else options.percentile
-    if percentile not in _PERCENTILES:
+    if percentile not in PERCENTILES:
         raise PodsimError(f"percentile={percentile:g}: one of 50, 90, 95, 99")
     infinite = float("inf")
     return Objective(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from podsim.answers.quantiles import PERCENTILES, percentiles
 from podsim.fitting import Floats
 from podsim.hardware.cluster import Cluster
 from podsim.serving.best_layouts import Layout
@@ -17,7 +18,6 @@ from podsim.serving.load.replica_pool import ReplicaKind, ReplicaPool
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.serving_plan import ServingPlan
 
-PERCENTILES = (50, 90, 95, 99)
 _MOST_REPLICAS = 8
 """replicas of a pool that are simulated of more"""
 _UNEVEN = 0.02
@@ -114,9 +114,7 @@ def simulate_way(
 def _statistics(seconds: Floats) -> dict[str, float]:
     if not len(seconds):
         return dict.fromkeys(("mean", *(f"p{share}" for share in PERCENTILES)), float("inf"))
-    values = np.percentile(seconds, PERCENTILES).tolist()
-    named = {f"p{share}": value for share, value in zip(PERCENTILES, values, strict=True)}
-    return {"mean": float(seconds.mean()), **named}
+    return percentiles(seconds)
 
 
 def _limits(run: LoadRun) -> tuple[str, ...]:

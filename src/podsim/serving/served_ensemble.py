@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.quantiles import quantile
 from podsim.answers.scenario_run import EnsembleRun, EnsembleStep, LoadPoint
 from podsim.answers.served import Served
 from podsim.errors import NoFitError
@@ -68,13 +69,13 @@ def serve_ensemble(options: ServeOptions) -> EnsembleRun:
             [f"{spec.name}: {rate:,.4g} requests/s are more than its {ensemble.capacity:,.4g}/s"]
         )
     run = ensemble.run(rate)
-    latency = float(np.quantile(run.latency, percentile))
+    latency = quantile(run.latency, percentile)
     if options.triton is not None:
         write_ensemble(spec, served, options.triton)
     return EnsembleRun(
         model=spec.name, gpu=chip.name, instances=each * gpus, percentile=percentile, limit=limit, rate=rate,
         capacity=ensemble.capacity, bottleneck=_bottleneck(ensemble), lone=lone,
-        p50=float(np.quantile(run.latency, 0.5)), latency=latency, steps=_rows(ensemble, spec, run, rate),
+        p50=quantile(run.latency, 0.5), latency=latency, steps=_rows(ensemble, spec, run, rate),
         points=tuple(_point(ensemble.run(rate * share), rate, share) for share in _LOADS),
         is_in_time=limit is None or latency <= limit, assumptions=_assumptions(served),
         warnings=tuple(dict.fromkeys(text for answer in served.values() for text in answer.warnings)),
@@ -115,7 +116,7 @@ def _largest(ensemble: _Ensemble, limit: float | None, percentile: float, lone: 
             f"{format_quantity(limit, 's')}; give a longer --latency or faster GPUs"
         ])  # fmt: skip
     return _bisected(
-        lambda rate: float(np.quantile(ensemble.run(rate).latency, percentile)) <= limit, ensemble.capacity
+        lambda rate: quantile(ensemble.run(rate).latency, percentile) <= limit, ensemble.capacity
     )
 
 
@@ -156,7 +157,7 @@ def _rows(
 
 
 def _point(run: EnsembleTimes, rate: float, share: float) -> LoadPoint:
-    p50, p90, p99 = (float(np.quantile(run.latency, each)) for each in (0.5, 0.9, 0.99))
+    p50, p90, p99 = (quantile(run.latency, each) for each in (0.5, 0.9, 0.99))
     batch = float(run.batches.max())
     return LoadPoint(rate=rate * share, share=share, p50=p50, p90=p90, p99=p99, batch=batch, busy=run.busy)
 

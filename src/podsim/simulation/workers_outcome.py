@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.exchanged import ExchangeRun
+from podsim.answers.quantiles import quantile
 from podsim.answers.simulated import LinkUse
 from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.simulation.events import Played, play
@@ -144,7 +145,7 @@ def _run(
         samples_per_second=None if settings.samples is None else steps * workers * settings.samples,
         idle=float(idle_W.mean()), moving=float(moving_W.mean()), waiting=float(share[WAIT].mean()),
         idle_each=tuple(idle_W.tolist()), staleness=float(stale.mean()) if len(stale) else 0.0,
-        staleness_p99=float(np.quantile(stale, 0.99, method="inverted_cdf")) if len(stale) else 0.0,
+        staleness_p99=quantile(stale, 0.99) if len(stale) else 0.0,
         staleness_most=int(stale.max(initial=0)), histogram=tuple(np.bincount(stale).tolist()),
         ahead=int(ahead[moments.read <= seconds].max(initial=0)), links=links,
         timeline=_timeline(spans, seconds, () if exchange and exchange.beside else links),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.quantiles import quantile
 from podsim.answers.scaling_answers import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
 from podsim.errors import PodsimError
 from podsim.learning.loss_catalog import find_law, write_law
@@ -165,9 +166,11 @@ def _constants(law: LossLaw) -> tuple[ConstantRange, ...]:
     """The constants with the ranges of their bootstraps."""
     drawn = [constants_of(np.array(draw)) for draw in law.draws] or [dict(law.constants)]
     return tuple(
-        ConstantRange(name=name, value=law.constants[name], low=float(low), high=float(high))
+        ConstantRange(
+            name=name, value=law.constants[name], low=quantile(values, 0.1), high=quantile(values, 0.9)
+        )
         for name in NAMES
-        for low, high in [np.quantile([each[name] for each in drawn], (0.1, 0.9))]
+        for values in [[each[name] for each in drawn]]
     )
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.quantiles import Quantiles
 from podsim.answers.runs import Goodput
 from podsim.errors import PodsimError
 from podsim.fleet.goodput_figures import (
     efficiency_curve,
-    goodput_quantiles,
     make_histogram,
-    make_quantiles,
     mean_losses,
     run_efficiency,
 )
@@ -135,8 +134,8 @@ def _result(
         best=float(best_interval_seconds(run.stall, run.mtbf)), efficiency=run_efficiency(run, run.interval, blocked),
         first_order=first_order_efficiency(1, 1.0 / run.mtbf, run.restart, run.interval, run.stall), blocked=blocked,
         work=run.work, failure_free=failure_free_seconds(run), expected=_expected(run),
-        seconds=make_quantiles(samples.seconds), effective=goodput_quantiles(run, samples),
-        interruptions=make_quantiles(samples.failures.astype(float)), unfinished=samples.unfinished,
+        seconds=Quantiles.of(samples.seconds), effective=Quantiles.of(run.work / samples.seconds),
+        interruptions=Quantiles.of(samples.failures.astype(float)), unfinished=samples.unfinished,
         losses=mean_losses(run, samples), curve=points, edges=edges, counts=counts, runs=samples.seconds.size, seed=seed,
         warnings=_warnings(run, samples), assumptions=_assumptions(run, source),
     )  # fmt: skip

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from podsim.answers.quantiles import quantile
 from podsim.answers.served_load import LatencyRow, LoadPoint
 from podsim.fleet.power import load_power
 from podsim.fleet.power_cost import HOUR, find_offer, list_offers, read_site
@@ -18,7 +20,6 @@ from podsim.serving.load.load_statistics import (
     estimate,
     gap_percentile,
     measure_run,
-    percentile,
 )
 from podsim.serving.load.request_table import Floats
 from podsim.serving.load.server_state import gap_edges
@@ -58,8 +59,8 @@ def _row(name: str, values: Floats) -> LatencyRow:
         return LatencyRow(
             name=name, mean=0.0, mean_half=0.0, p50=0.0, p90=0.0, p95=0.0, p99=0.0, p99_half=0.0
         )
-    mean, tail = estimate(values), estimate(values, percentile(99))
-    p50, p90, p95 = (float(each) for each in np.percentile(values, (50, 90, 95)))
+    mean, tail = estimate(values), estimate(values, partial(quantile, share=0.99))
+    p50, p90, p95 = (quantile(values, share) for share in (0.5, 0.9, 0.95))
     halves = [each.half if np.isfinite(each.half) else 0.0 for each in (mean, tail)]
     return LatencyRow(
         name=name,
@@ -80,8 +81,8 @@ def load_point(run: LoadRun, rate: float) -> LoadPoint:
     each = measures.each_token if len(measures.each_token) else np.zeros(1)
     return LoadPoint(
         rate=rate, answered=measures.answered_rate, first_token=float(np.median(first)),
-        first_token_p99=float(np.percentile(first, 99)), each_token=float(np.median(each)),
-        end_to_end=float(np.median(end)), end_to_end_p99=float(np.percentile(end, 99)),
+        first_token_p99=quantile(first, 0.99), each_token=float(np.median(each)),
+        end_to_end=float(np.median(end)), end_to_end_p99=quantile(end, 0.99),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.answers.quantiles import quantile
 from podsim.serving.load.load_run import LoadRun
 from podsim.serving.load.request_table import Floats
 from podsim.serving.load.server_state import GROUPS, gap_edges
@@ -18,7 +19,6 @@ _FEW = 20
 """answers while others arrive, below which rates are those of all of a run"""
 _MSER = 5
 """values of a batch of MSER-5"""
-PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +64,6 @@ def estimate(
     return Estimate(value=value, half=float(_QUANTILE * error))
 
 
-def percentile(share: float) -> Callable[[Floats], float]:
-    """A figure for `estimate`."""
-    return lambda values: float(np.percentile(values, share))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Measures:
     """The requests of the steady part of a run, in the order of their arrival."""
@@ -99,7 +94,7 @@ def measure_run(run: LoadRun) -> Measures:
     if not len(answered):
         return _measures(run, slice(0, count))
     # the 99th percentile of a stable queue is short; of an overloaded one there is no steady part to keep
-    last = run.arrival[-1] - np.percentile(latency[answered], 99)
+    last = run.arrival[-1] - quantile(latency[answered], 0.99)
     end = max(int(np.searchsorted(run.arrival, last)), count - count // 10)
     cut = warm_up(latency[answered[answered < end]])
     start = int(answered[cut]) if cut < len(answered) else 0
