@@ -7,10 +7,12 @@ Fan 1996 (The American Statistician 50(4)), the default of numpy. A median is th
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 PERCENTILES = (50, 90, 95, 99)
 """The percentiles that answers name p50, p90, p95 and p99."""
@@ -18,13 +20,13 @@ _LARGEST = 1e300
 """SI. What stands for infinity while values are interpolated."""
 
 
-def quantile(values: ArrayLike, share: float) -> float:
+def quantile(values: Sequence[float] | NDArray[Any], share: float) -> float:
     """The quantile of a share from 0 to 1, in the unit of the values; infinite if it lies beside an infinite value."""
     between = float(np.quantile(np.minimum(values, _LARGEST), share))
     return between if between < _LARGEST**0.9 else math.inf
 
 
-def percentiles(values: ArrayLike) -> dict[str, float]:
+def percentiles(values: Sequence[float] | NDArray[Any]) -> dict[str, float]:
     """The mean of values, and their percentiles by the names of `PERCENTILES`."""
     named = {f"p{percent}": quantile(values, percent / 100) for percent in PERCENTILES}
     return {"mean": float(np.mean(values)), **named}
