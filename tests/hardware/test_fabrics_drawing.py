@@ -7,7 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.fabrics import BUILDERS, describe, fabric_of, node_fabric
+from podsim.hardware.fabrics import BUILDERS, fabric_of, node_fabric
+from podsim.hardware.fabrics.describe import describe
 from podsim.hardware.topology_xml import parse_topology
 from podsim.report.fabric_svg import fabric_svg
 from podsim.report.fabric_text import fabric_text, ranges

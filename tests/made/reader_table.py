@@ -36,6 +36,7 @@ from podsim.acceptance.health_checks import health_parts
 from podsim.acceptance.network_checks import read_network
 from podsim.acceptance.thresholds import THRESHOLDS, Figure, check
 from podsim.acceptance.trend_checks import read_earlier, trend_checks, trend_parts
+from podsim.accuracy.nccl_comparison import against_log
 from podsim.accuracy.nccl_tests import read_any
 from podsim.answers.acceptance import Part
 from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
@@ -51,6 +52,7 @@ from podsim.foreign_files import read_start
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.op_graph_json import read_graph
 from podsim.hardware.cluster import load_cluster
+from podsim.hardware.machine_input import read_server
 from podsim.hardware.mig.commands import make_parted, parted_text
 from podsim.hardware.mig.layouts import read_layout
 from podsim.lab.checkpoint_files import MANIFEST, latest, opened, saving
@@ -71,8 +73,6 @@ from podsim.monitoring import prometheus_api
 from podsim.monitoring.exposition import read_metrics
 from podsim.questions.learn.large_batch import scale_batch
 from podsim.questions.learn.prune import prune
-from podsim.questions.machine.collective_against import against_log
-from podsim.questions.machine.fabric import read_server
 from podsim.questions.machine.mig import mig_check, mig_state
 from podsim.questions.operate.queue import queue
 from podsim.questions.operate.validate import validate

@@ -35,7 +35,8 @@ from podsim.bugs import bug_report
 from podsim.cli import app
 from podsim.errors import PodsimError
 from podsim.fleet.csv_rows import read_rows
-from podsim.hardware.fabrics import describe, fabric_of
+from podsim.hardware.fabrics import fabric_of
+from podsim.hardware.fabrics.describe import describe
 from podsim.hardware.mig.commands import Devices, kubernetes_text, parted_text, read_parted
 from podsim.kernels.constants import load_constants
 from podsim.kernels.constants_file import write_constants

@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 
 import podsim as library
+from podsim.accuracy.nccl_comparison import json_as_log
 from podsim.accuracy.nccl_tests import read_log_text
 from podsim.answers.comparison import Comparison
 from podsim.answers.sweep import Sweep
@@ -19,7 +20,6 @@ from podsim.errors import PodsimError
 from podsim.network.collectives import ALGORITHMS
 from podsim.network.collectives.lookup import ON_TORI
 from podsim.network.collectives.rings import ring_all_reduce
-from podsim.questions.machine.collective_against import json_as_log
 from podsim.report.collectives import nccl_tests_text
 
 Run = Callable[..., Result]

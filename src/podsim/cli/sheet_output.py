@@ -8,8 +8,9 @@ from typing import Any
 from podsim.errors import PodsimError
 from podsim.hardware.fabrics.describe import Drawing
 from podsim.options.output_options import ShowOutput
-from podsim.questions.machine.fabric import draw_file, fabric
+from podsim.questions.machine.fabric import fabric
 from podsim.questions.machine.show import show
+from podsim.report.fabric_svg import draw_file
 from podsim.report.fabric_text import fabric_text
 from podsim.report.screen import Paragraph, Report
 from podsim.report.sheets import sheet_report

@@ -19,7 +19,6 @@ from podsim.network.collectives.lookup import all_tables, table_of
 from podsim.network.collectives.tori import Axes
 from podsim.network.nccl import Choice, choice
 from podsim.network.nccl_table import nccl_fabric, nccl_table, reduction_shares, switch_tree_rates
-from podsim.network.play import play, prepare
 from podsim.network.play_links import Fabric as PlayedFabric
 from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES
 from podsim.network.switch_trees import switch_trees
@@ -198,6 +197,8 @@ def table_rows(
 
 def _table_player(table: Table, fabric: PlayedFabric) -> Callable[[int], float]:
     """Seconds of a table of a size in B, played on the links; the table is prepared once."""
+    from podsim.network.play import play, prepare  # only --simulate needs it
+
     ready = prepare(table, fabric, fold=True)
     return lambda size: play(ready, size).seconds
 

@@ -9,10 +9,9 @@ from podsim.options.plan_options import (
     JobOptions,
     PredictOptions,
     TrainedFields,
-    overrides_option,
     plan_file_option,
 )
-from podsim.options.question import like, option, pairs
+from podsim.options.question import like, option, overrides_option, pairs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from podsim.options.plan_options import JobOptions, TableFields, TrainedFields, overrides_option
-from podsim.options.question import like, option
+from podsim.options.plan_options import JobOptions, TableFields, TrainedFields
+from podsim.options.question import like, option, overrides_option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 
-from podsim.options.plan_options import overrides_option
-from podsim.options.question import option
+from podsim.options.question import option, overrides_option
 
 KERNELS = ("gemm", "attention", "decode", "mla", "mla-decode", "moe", "norm", "elementwise")
 

@@ -7,8 +7,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from podsim.options.plan_options import overrides_option
-from podsim.options.question import like, option
+from podsim.options.question import like, option, overrides_option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,9 @@ from podsim.options.plan_options import (
     JobOptions,
     LayoutFields,
     TrainedFields,
-    overrides_option,
     plan_file_option,
 )
-from podsim.options.question import factors, like, option
+from podsim.options.question import factors, like, option, overrides_option
 from podsim.options.step_options import SimulateOptions
 
 

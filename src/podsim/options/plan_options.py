@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from podsim.options.question import like, option, pairs
+from podsim.options.question import like, option, overrides_option, pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray  # a command's help shall not load numpy
@@ -112,12 +112,6 @@ class TrainedFields:
         kind=str,
         also=("seq", "seq-len", "seq-length", "sequence-length", "context", "context-length", "seqlen"),
     )
-
-
-def overrides_option(example: str) -> Any:
-    """The option that changes what the catalogs say, by key and value."""
-    first = example.split(",", 1)[0].strip()
-    return option(None, f"Override, as {example}. Repeatable.", flag="--set", read=pairs(first))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -300,3 +300,9 @@ def _document(answer: Callable[..., Any], options: dict[str, Option]) -> str:
     width = max(map(len, options), default=0)
     lines = [f"{name:{width}}  {known.help}" for name, known in options.items()]
     return "\n".join([cleandoc(answer.__doc__ or ""), *(["", "Options:", ""] if lines else []), *lines])
+
+
+def overrides_option(example: str) -> Any:
+    """The option that changes what the catalogs say, by key and value."""
+    first = example.split(",", 1)[0].strip()
+    return option(None, f"Override, as {example}. Repeatable.", flag="--set", read=pairs(first))

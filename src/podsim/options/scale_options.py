@@ -9,8 +9,8 @@ from typing import Any
 
 from podsim.options.measure_options import RanksOptions
 from podsim.options.output_options import PlotOutput
-from podsim.options.plan_options import JobOptions, SearchOptions, TrainedFields, overrides_option
-from podsim.options.question import like, option, pairs
+from podsim.options.plan_options import JobOptions, SearchOptions, TrainedFields
+from podsim.options.question import like, option, overrides_option, pairs
 
 FORMS = ("auto", "coupled", "additive", "kaplan")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from podsim.options.best_options import BestOptions
 from podsim.options.language_options import LanguageOptions
 from podsim.options.load_options import LoadOptions
-from podsim.options.plan_options import overrides_option
-from podsim.options.question import option
+from podsim.options.question import option, overrides_option
 from podsim.options.scenario_options import ScenarioOptions
 
 

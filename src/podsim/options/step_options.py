@@ -12,9 +12,8 @@ from podsim.options.plan_options import (
     JobOptions,
     LayoutFields,
     TrainedFields,
-    overrides_option,
 )
-from podsim.options.question import factors, like, option, servers, throttles
+from podsim.options.question import factors, like, option, overrides_option, servers, throttles
 
 EXCHANGES = ("bsp", "ps", "ssp", "async", "local", "diloco")
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from podsim.options.plan_options import overrides_option
-from podsim.options.question import like, option
+from podsim.options.question import like, option, overrides_option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
+from podsim.errors import PodsimError
 from podsim.hardware.fabrics.describe import Drawing, Layer, Net
 from podsim.quoting import visible_lines
 from podsim.report.fabric_server import server_picture
 from podsim.units import format_quantity
+from podsim.whole_files import write_whole
 
 _STYLE = """\
 text{font:13px 'DejaVu Sans',Arial,sans-serif;fill:#1f2328}
@@ -56,6 +59,13 @@ def fabric_svg(drawing: Drawing) -> str:
         f' height="{y:.0f}" role="img">\n<title>{escape(drawing.title)}</title>\n<style>{_STYLE}</style>\n'
         f'<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(body) + "\n</svg>\n"
     )
+
+
+def draw_file(drawing: Drawing, path: Path) -> None:
+    """Write the drawing as SVG; PodsimError for another suffix."""
+    if path.suffix.lower() != ".svg":
+        raise PodsimError(f"--plot {str(path)[-80:]}: the drawing is SVG; give a name that ends in .svg")
+    write_whole(path, fabric_svg(drawing))
 
 
 def _text(x: float, y: float, text: str, kind: str = "") -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podsim.hardware.fabrics import BUILDERS
-from podsim.options.plan_options import overrides_option
-from podsim.options.question import option, question
+from podsim.options.question import option, overrides_option, question
 from podsim.questions.machine.fabric import fabric
 from podsim.report.fabric_svg import fabric_svg
 from podsim.report.plain_data import plain_value

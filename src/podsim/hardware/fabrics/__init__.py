@@ -19,13 +19,12 @@ from podsim.hardware.fabrics.builders import (
     single_switch,
     weka_a100,
 )
-from podsim.hardware.fabrics.describe import Drawing, describe
 from podsim.hardware.fabrics.fabric_links import Fabric, Routing, islands
 from podsim.hardware.fabrics.node import Cable, Node, Part
 from podsim.hardware.fabrics.torus import torus, torus_fabric
 
 __all__ = [
-    "BUILDERS", "Cable", "Drawing", "Fabric", "Node", "Part", "Routing", "StorageServers", "describe", "fabric_of",
+    "BUILDERS", "Cable", "Fabric", "Node", "Part", "Routing", "StorageServers", "fabric_of",
     "folded_clos", "host_cluster", "islands", "node_fabric", "node_of", "single_switch", "torus", "torus_fabric",
     "weka_a100",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from podsim.answers.sweep import Sweep
 from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.cluster_names import enough_nodes
+from podsim.hardware.machine_input import given_cluster, read_server
 from podsim.network.collective_settings import ALGORITHMS, CollectiveSettings, setting_words
 from podsim.network.collectives import Table
 from podsim.network.setting_rules import Run, check_settings
@@ -20,7 +21,6 @@ from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
 from podsim.network.sweep_rows import SweepSetting, algorithm_rows, nccl_rows, table_rows
 from podsim.options.machine_options import CollectiveOptions
 from podsim.options.question import question
-from podsim.questions.machine.fabric import given_cluster, read_server
 
 _IN_NETWORK = ("in-network", "in network", "sharp")
 """Names of reduction in the switches between nodes."""
@@ -85,9 +85,7 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
 
 def _against_log(options: CollectiveOptions, log: Path) -> Comparison:
     """The comparison with a log; PodsimError for options that do not go with one."""
-    from podsim.questions.machine.collective_against import (
-        against_log,  # it brings the room of measured tables
-    )
+    from podsim.accuracy.nccl_comparison import against_log  # it brings the room of measured tables
 
     others = ("sizes", "topology", "simulate", "compare", "ranks")
     if unused := [name for name in others if getattr(options, name)]:

@@ -6,42 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from podsim.errors import PodsimError, TableError
-from podsim.foreign_files import read_bytes
-from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.hardware.fabrics import BUILDERS, Drawing, Fabric, describe, fabric_of, node_fabric
+from podsim.errors import PodsimError
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.fabrics import BUILDERS, fabric_of
 from podsim.hardware.fabrics.builders import CATALOG
+from podsim.hardware.fabrics.describe import Drawing, describe
 from podsim.hardware.fabrics.infrastructure import infrastructures
-from podsim.hardware.topo_text import parse_topo
-from podsim.hardware.topology_xml import parse_topology
-from podsim.report.fabric_svg import fabric_svg
-from podsim.whole_files import write_whole
-
-_MOST = 4 << 20
-
-
-def read_server(path: str | Path) -> Fabric:
-    """The fabric of the server of a file: NCCL's topology XML, or what `nvidia-smi topo -m` printed.
-
-    Raises TableError, with the line or the row and column, for a file that is neither.
-    """
-    path = Path(path)
-    data = read_bytes(path, most=_MOST, error=TableError, hint="no topology is")
-    if data.lstrip()[:1] == b"<" or path.suffix.lower() == ".xml":
-        return node_fabric(parse_topology(data, path.name))
-    return node_fabric(parse_topo(data.decode("utf-8", errors="replace"), path.name))
-
-
-def given_cluster(on: str | Cluster, overrides: Mapping[str, str] | None = None) -> Cluster:
-    """The cluster that was named, or given as a value: one with broken or slow links has no name.
-
-    Raises PodsimError for keys that would change a value, and as load_cluster does.
-    """
-    if isinstance(on, str):
-        return load_cluster(on, overrides)
-    if overrides:
-        raise PodsimError(f"{on.name}: keys change a cluster that is named; give load_cluster the overrides")
-    return on
+from podsim.hardware.machine_input import given_cluster, read_server
 
 
 def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -> Drawing:
@@ -63,10 +34,3 @@ def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -
 def _drawn(cluster: Cluster) -> Drawing:
     """The drawing of a cluster's fabric, with its networks and racks."""
     return replace(describe(fabric_of(cluster)), sizes=infrastructures(cluster))
-
-
-def draw_file(drawing: Drawing, path: Path) -> None:
-    """Write the drawing as SVG; PodsimError for another suffix."""
-    if path.suffix.lower() != ".svg":
-        raise PodsimError(f"--plot {str(path)[-80:]}: the drawing is SVG; give a name that ends in .svg")
-    write_whole(path, fabric_svg(drawing))

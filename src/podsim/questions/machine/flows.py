@@ -12,11 +12,11 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.cluster_names import enough_nodes
 from podsim.hardware.fabrics import Fabric, Routing, fabric_of
+from podsim.hardware.machine_input import given_cluster
 from podsim.hardware.overrides import ROUTINGS
 from podsim.network.flow import max_min_rates
 from podsim.options.machine_options import FlowsOptions
 from podsim.options.question import question
-from podsim.questions.machine.fabric import given_cluster
 
 _MOST_SEEDS = 10_000
 _MOST_FLOWS = 4_000_000

@@ -8,8 +8,7 @@ from statistics import median
 from podsim.accuracy.score import assess
 from podsim.answers.comparison import ComparedRow, Comparison, Verdict
 from podsim.answers.shown import Shown
-from podsim.questions.machine.storage import storage_fio
-from podsim.questions.machine.storage_input import storage_input
+from podsim.questions.asking import ask
 from podsim.storage.mlperf_storage import Result, at_limit, by_utilisation, results, unhindered
 from podsim.storage.published import published_systems
 from podsim.storage.training import published_times
@@ -79,8 +78,8 @@ def _times() -> Comparison:
     rows = []
     for row in published_times():
         nodes, batch, era = int(str(row["nodes"])), int(str(row["batch"])), str(row["era"])
-        training = storage_input(
-            str(row["workload"]), on=f"{row['system']}:{nodes}", batch=batch, era=era
+        training = ask(
+            "storage_input", str(row["workload"]), on=f"{row['system']}:{nodes}", batch=batch, era=era
         ).training
         assert training is not None
         rows.append(ComparedRow(
@@ -101,7 +100,7 @@ def _rates() -> Comparison:
     rows = []
     for system, rw, points in published_systems():
         for point in points:
-            run = storage_fio(f"{system}:{point.clients}", rw=rw)
+            run = ask("storage_fio", f"{system}:{point.clients}", rw=rw)
             last = run.rows[-1]
             predicted = last.bandwidth if point.bandwidth else last.iops * run.block
             measured = point.bandwidth or point.iops * run.block

@@ -18,11 +18,11 @@ from podsim.answers.comparison import Comparison
 from podsim.errors import ClusterError, TableError
 from podsim.foreign_files import finite, read_text
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.machine_input import given_cluster
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl import choice
 from podsim.network.settings_text import read_log_settings
 from podsim.network.sizes import NCCL_NAMES, collective_name
-from podsim.questions.machine.fabric import given_cluster
 
 _MOST = 64 << 20
 
