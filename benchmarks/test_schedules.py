@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.schedules import build, check_schedule, held, play_table, read_csv, to_csv, unit_seconds
+from podsim.schedules.check import check_schedule
+from podsim.schedules.entries import build
+from podsim.schedules.held import held
+from podsim.schedules.player import play_table, unit_seconds
+from podsim.schedules.torch_csv import read_csv, to_csv
 
 SIZE = (64, 2048)
 CHUNKS = {"1f1b": 1, "interleaved": 4, "zb-v": 2, "dualpipe": 1}

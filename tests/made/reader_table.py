@@ -80,7 +80,8 @@ from podsim.questions.operate.why import why
 from podsim.questions.train.chakra import chakra
 from podsim.questions.train.launch import launch
 from podsim.questions.train.schedule import schedule
-from podsim.schedules import build, to_csv
+from podsim.schedules.entries import build
+from podsim.schedules.torch_csv import to_csv
 from podsim.serving.benchmark_files import read_benchmarks, read_requests
 from podsim.serving.deployments.deployments import read_serving_plan
 from podsim.serving.ensemble_file import read_ensemble

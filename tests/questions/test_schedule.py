@@ -14,7 +14,8 @@ from click.testing import Result
 from podsim.answers.scheduled import ScheduleComparison, ScheduleSheet
 from podsim.errors import ScheduleError
 from podsim.questions.train.schedule import schedule, torch_csv
-from podsim.schedules import SCHEDULES, build, to_csv
+from podsim.schedules.entries import SCHEDULES, build
+from podsim.schedules.torch_csv import to_csv
 
 Run = Callable[..., Result]
 

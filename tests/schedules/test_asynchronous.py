@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from podsim.schedules import Work, build, weight_copies
+from podsim.schedules.actions import Work
+from podsim.schedules.entries import build
+from podsim.schedules.held import weight_copies
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5])

@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.schedules import (
-    SCHEDULES,
-    ScheduleTable,
-    Work,
-    bubble,
-    build,
-    idle,
-    play_table,
-    unit_seconds,
-)
+from podsim.schedules.actions import ScheduleTable, Work
+from podsim.schedules.entries import SCHEDULES, build
+from podsim.schedules.player import bubble, idle, play_table, unit_seconds
 
 SECONDS = st.integers(1, 40).map(lambda n: n / 8)
 

@@ -10,16 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import ScheduleError
-from podsim.schedules import (
-    SCHEDULES,
-    ScheduleTable,
-    build,
-    check_schedule,
-    play_table,
-    read_csv,
-    schedule_problems,
-    unit_seconds,
-)
+from podsim.schedules.actions import ScheduleTable
+from podsim.schedules.check import check_schedule, schedule_problems
+from podsim.schedules.entries import SCHEDULES, build
+from podsim.schedules.player import play_table, unit_seconds
+from podsim.schedules.torch_csv import read_csv
 
 
 def said(text: str) -> str:

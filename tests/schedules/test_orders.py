@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 
 from podsim.errors import ScheduleError
-from podsim.schedules import (
-    SCHEDULES,
-    ScheduleTable,
-    Work,
-    build,
-    check_schedule,
-    held,
-    to_csv,
-    weight_copies,
-)
-from podsim.schedules.actions import occurrence_numbers
+from podsim.schedules.actions import ScheduleTable, Work, occurrence_numbers
+from podsim.schedules.check import check_schedule
+from podsim.schedules.entries import SCHEDULES, build
+from podsim.schedules.held import held, weight_copies
+from podsim.schedules.torch_csv import to_csv
 from podsim.training.plan_values import SCHEDULE_CODES, Schedule
 
 SIZES = [

@@ -9,8 +9,9 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.questions.train.plan import plan as plan_verb
 from podsim.questions.train.predict import predict as predict_verb
-from podsim.schedules import SCHEDULES, build, held
-from podsim.schedules import weight_copies as table_copies
+from podsim.schedules.entries import SCHEDULES, build
+from podsim.schedules.held import held
+from podsim.schedules.held import weight_copies as table_copies
 from podsim.training.memory import KINDS, micro_batches_in_flight, weight_copies
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Schedule

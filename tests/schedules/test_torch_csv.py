@@ -10,15 +10,10 @@ from typing import Any
 import pytest
 
 from podsim.errors import ScheduleError
-from podsim.schedules import (
-    SCHEDULES,
-    ScheduleTable,
-    build,
-    check_schedule,
-    read_csv,
-    to_csv,
-    torch_problems,
-)
+from podsim.schedules.actions import ScheduleTable
+from podsim.schedules.check import check_schedule
+from podsim.schedules.entries import SCHEDULES, build
+from podsim.schedules.torch_csv import read_csv, to_csv, torch_problems
 
 SIZES = {"loop": (4, 2, 8), "vee": (4, 2, 9), "two ways": (4, 1, 8)}
 COLUMNS = (

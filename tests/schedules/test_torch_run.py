@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from podsim.schedules import SCHEDULES, build, to_csv, torch_problems
+from podsim.schedules.entries import SCHEDULES, build
+from podsim.schedules.torch_csv import to_csv, torch_problems
 
 P, M = 2, 6
 

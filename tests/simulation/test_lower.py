@@ -9,7 +9,8 @@ import pytest
 
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import load_cluster
-from podsim.schedules import SCHEDULES, Work
+from podsim.schedules.actions import Work
+from podsim.schedules.entries import SCHEDULES
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble

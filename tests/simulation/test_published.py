@@ -6,7 +6,7 @@ import pytest
 
 from podsim.accuracy.price_llm import training_run
 from podsim.accuracy.tables import load
-from podsim.schedules import Work
+from podsim.schedules.actions import Work
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.pieces import block_pieces

@@ -6,8 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.schedules import SCHEDULES, ScheduleTable, Work, build, play_table
+from podsim.schedules.actions import ScheduleTable, Work
+from podsim.schedules.entries import SCHEDULES, build
 from podsim.schedules.joined import SAME, Joined
+from podsim.schedules.player import play_table
 from podsim.training.pipeline import longest_paths
 
 SIZES = [

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
-from podsim.schedules import SCHEDULES, build
 from podsim.schedules.actions import Work
+from podsim.schedules.entries import SCHEDULES, build
 from podsim.training.batch import prepare
 from podsim.training.memory import KINDS, held_memory, memory_kind_bytes
 from podsim.training.memory_torch import has_chunks_apart

@@ -24,8 +24,8 @@ from podsim.lab.training.training_plan import gpt_plan
 from podsim.network.collectives import Table
 from podsim.network.collectives.algorithms import servers
 from podsim.network.collectives.rings import ring_all_gather, ring_all_reduce
-from podsim.schedules import ScheduleTable, build
-from podsim.schedules.actions import Work
+from podsim.schedules.actions import ScheduleTable, Work
+from podsim.schedules.entries import build
 from podsim.simulation.rank_ops import ELEMENT, RankOps
 from podsim.simulation.shaped_play import play_shaped
 from podsim.training.memory import weight_table

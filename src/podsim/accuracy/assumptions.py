@@ -8,7 +8,7 @@ from dataclasses import replace
 from podsim.accuracy.bands import operand_bits, residuals
 from podsim.answers.prediction import Allowance, Prediction
 from podsim.hardware.cluster import Cluster
-from podsim.schedules import SCHEDULES
+from podsim.schedules.entries import SCHEDULES
 from podsim.training.plan import Plan
 from podsim.training.rules import ABILITIES, lacking_titles
 from podsim.training.software import Software, load_software

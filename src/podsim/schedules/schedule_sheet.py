@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.answers.scheduled import ScheduledAction, ScheduleSheet
-from podsim.schedules import (
-    SCHEDULES,
-    ScheduleTable,
-    held,
-    idle,
-    play_table,
-    unit_seconds,
-    weight_copies,
-)
-from podsim.schedules.actions import updates_before
+from podsim.schedules.actions import ScheduleTable, updates_before
+from podsim.schedules.entries import SCHEDULES
+from podsim.schedules.held import held, weight_copies
+from podsim.schedules.player import idle, play_table, unit_seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

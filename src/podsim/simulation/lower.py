@@ -20,7 +20,8 @@ from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.bus import ring_share
-from podsim.schedules import ScheduleTable, build
+from podsim.schedules.actions import ScheduleTable
+from podsim.schedules.entries import build
 from podsim.simulation.drafts import Catalog, Ints
 from podsim.simulation.events import Ops, Streams
 from podsim.simulation.lower_links import (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from podsim.answers.simulated import CriticalOps, LinkUse, SimulatedStep
 from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.hardware.cluster import Cluster
-from podsim.schedules import Work
+from podsim.schedules.actions import Work
 from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.lower_links import adapter_rate

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.schedules import ScheduleTable, Work
+from podsim.schedules.actions import ScheduleTable, Work
 from podsim.simulation.drafts import Catalog, Draft, Packed, Ticket, pack
 from podsim.simulation.pairs import pair_drafts
 from podsim.simulation.pieces import BlockPieces, Piece, Stream, merge_pieces

@@ -14,7 +14,7 @@ import numpy as np
 
 from podsim.hardware.cluster import Cluster
 from podsim.network.bus import bus_factor, ring_share
-from podsim.schedules import Work
+from podsim.schedules.actions import Work
 from podsim.training.batch import PlanTables
 from podsim.training.layers import (
     PARTS,

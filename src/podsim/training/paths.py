@@ -18,8 +18,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.errors import NativeError
 from podsim.native import is_compiled, load_library
-from podsim.schedules import ScheduleTable
-from podsim.schedules.actions import Work
+from podsim.schedules.actions import ScheduleTable, Work
 from podsim.schedules.entries import build
 from podsim.schedules.joined import Joined, is_sending
 from podsim.training.layout import Paths

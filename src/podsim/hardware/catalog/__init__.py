@@ -22,7 +22,6 @@ from podsim.hardware.catalog.schema import (
     SystemEntry,
     parse_catalog,
 )
-from podsim.hardware.mig.split import slice_of
 from podsim.hardware.overrides import override_gpu
 from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, System, TorusLinks
 
@@ -97,6 +96,8 @@ def load_gpu(name: str, overrides: Mapping[str, object] | None = None) -> Gpu:
     gpu_name, slash, profile = name.partition("/")
     gpu = _load_part("gpu", gpu_name, Gpu)
     if slash:
+        from podsim.hardware.mig.split import slice_of
+
         gpu = slice_of(gpu, profile)
     return override_gpu(gpu, overrides) if overrides else gpu
 

@@ -12,8 +12,8 @@ from podsim.lab.wires import gpus_here
 from podsim.learning.batch_rules import RULE_OF, RULES, scaled_rate
 from podsim.learning.number_format_recipes import DYNAMIC, read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
-from podsim.schedules import ScheduleTable, torch_problems
-from podsim.schedules.actions import Work
+from podsim.schedules.actions import ScheduleTable, Work
+from podsim.schedules.torch_csv import torch_problems
 from podsim.training.plan import Plan
 from podsim.units import format_quantity
 from podsim.workload.specification import Transformer

@@ -21,8 +21,8 @@ from podsim.network.collectives.algorithms import servers
 from podsim.options.measure_options import TrainOptions
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import values_of
-from podsim.schedules import ScheduleTable, build
-from podsim.schedules.actions import chunk_sizes
+from podsim.schedules.actions import ScheduleTable, chunk_sizes
+from podsim.schedules.entries import build
 from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 

@@ -10,20 +10,13 @@ from podsim.errors import ScheduleError, TableError
 from podsim.foreign_files import read_text
 from podsim.options.question import question
 from podsim.options.step_options import ScheduleOptions
-from podsim.schedules import (
-    SCHEDULES,
-    ScheduleTable,
-    build,
-    check_schedule,
-    held,
-    idle,
-    play_table,
-    read_csv,
-    to_csv,
-    torch_problems,
-    weight_copies,
-)
+from podsim.schedules.actions import ScheduleTable
+from podsim.schedules.check import check_schedule
+from podsim.schedules.entries import SCHEDULES, build
+from podsim.schedules.held import held, weight_copies
+from podsim.schedules.player import idle, play_table
 from podsim.schedules.schedule_sheet import action_seconds, idle_share, schedule_sheet, step_seconds
+from podsim.schedules.torch_csv import read_csv, to_csv, torch_problems
 
 MOST_ACTIONS = 1 << 20
 """actions of a schedule that is shown"""
