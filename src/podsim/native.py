@@ -33,7 +33,6 @@ import numpy as np
 from podsim.c_compiler import CompileError, compile_library, compiler_commands, library_name
 from podsim.cache_folder import cache_folder, is_private
 from podsim.errors import NativeError
-from podsim.whole_files import scratch_folder
 
 PACKAGE = Path(__file__).parent
 Result = TypeVar("Result")
@@ -153,6 +152,8 @@ def load_library() -> ctypes.CDLL:
             return ctypes.CDLL(str(PACKAGE / name))
         except OSError:
             pass  # built for another C library, in an installation that several systems share
+    from podsim.whole_files import scratch_folder  # most installations bring the library
+
     folder = cache_folder("native")
     if folder is not None:
         path = folder / name

@@ -109,3 +109,19 @@ def read_moment(text: str, what: str) -> float:
             f"{what}={text[:40]!r}: expected a date, as 2026-01-31 or 2026-01-31T08:00"
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def duration(seconds: float) -> str:
+    """Seconds in a readable unit: 11124 as "3.09 h", 40 as "40 s", 5e6 as "57.9 d"."""
+    if not math.isfinite(seconds):
+        return "no end"
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 1.995 * size:
+            count = seconds / size
+            return f"{count:,.3g} {unit}" if count < 1000 else f"{count:,.0f} {unit}"
+    return short_seconds(seconds)
+
+
+def short_seconds(seconds: float) -> str:
+    """Seconds with three digits: 0.0123456 as "12.3 ms"."""
+    return format_quantity(seconds, "s", digits=3)

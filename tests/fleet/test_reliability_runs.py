@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
 from podsim.errors import PodsimError
-from podsim.fleet.reliability import LongRun, blocked_share, expected_seconds, failure_free_seconds
+from podsim.fleet.reliability import HORIZON, LongRun, blocked_share, expected_seconds, failure_free_seconds
 from podsim.fleet.reliability_rates import load_study, recovery, site_spread
-from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, simulate_runs
+from podsim.fleet.reliability_runs import MOST_RUNS, simulate_runs
 
 DAY, HOUR = 86400.0, 3600.0
 RUN = LongRun(work=100 * HOUR, mtbf=5 * HOUR, interval=HOUR, stall=120.0, restart=600.0)

@@ -10,10 +10,10 @@ import pytest
 import podsim
 from podsim.answers.quantiles import Quantiles
 from podsim.answers.runs import Goodput
-from podsim.report.columns import duration
 from podsim.report.plot_runs import goodput_image
 from podsim.report.run_tables import checkpoint_report, goodput_report
 from podsim.report.screen import report_text
+from podsim.units import duration
 
 LIMIT = {"tp": "2", "micro_batch": "2"}
 

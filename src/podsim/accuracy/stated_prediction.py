@@ -13,16 +13,13 @@ from podsim.accuracy.measured_reach import (
     stated_band,
     within_reach,
 )
-from podsim.accuracy.own_step import corrected
-from podsim.answers.prediction import Correction, Prediction
+from podsim.answers.prediction import Correction, OpReport, Prediction
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.training.expert_load import dropped_share
-from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan
 from podsim.training.predict import law_seconds, predict_with_gains
 from podsim.training.software import load_software
-from podsim.training.weight_streaming import streamed_prediction
 from podsim.workload.model import Model
 
 
@@ -42,6 +39,8 @@ def describe(
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
     if cluster.gpu.streams_weights:
+        from podsim.training.weight_streaming import streamed_prediction  # wafers
+
         streamed = streamed_prediction(model, cluster, plan)
         return replace(streamed, warnings=(*model.doubts, *streamed.warnings))
     law, gains = predict_with_gains(model, cluster, plan)
@@ -50,6 +49,8 @@ def describe(
         prediction = within_reach(law, measured_reach(model, cluster, plan))
         prediction = replace(prediction, band=stated_band(band, prediction), band_reason=no_band)
     else:
+        from podsim.accuracy.own_step import corrected  # by a step that the user measured
+
         prediction = corrected(law, correction, cluster.gpu.architecture)
     capacity = plan.capacity_factor
     if capacity:
@@ -63,7 +64,7 @@ def describe(
         gains=gains,
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
         warnings=(*model.doubts, *warnings(prediction, cluster, plan)),
-        ops=op_reports(model, cluster, plan) if detail == "ops" else (),
+        ops=_reports(model, cluster, plan) if detail == "ops" else (),
     )
 
 
@@ -71,3 +72,10 @@ def _software_range(model: Model, cluster: Cluster, plan: Plan) -> dict[str, flo
     """Seconds of a plan's step under each software that was calibrated on the GPU's family."""
     names = calibrated_software(cluster.gpu.architecture)
     return {name: law_seconds(model, cluster, plan.having({"software": name})) for name in names}
+
+
+def _reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ...]:
+    """The ops of a step."""
+    from podsim.training.op_reports import op_reports
+
+    return op_reports(model, cluster, plan)

@@ -245,3 +245,7 @@ def first_order_efficiency(nodes: int, rate: float, start: float, interval: floa
     it falls below zero for frequent failures, unlike `overhead`.
     """
     return (1.0 - nodes * rate * (start + interval / 2.0)) / (1.0 + write / interval)
+
+
+HORIZON = 5.0
+"""The time after which a run is abandoned, over its time without failures; hopeless runs are abandoned at once."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
 from podsim.fleet.reliability import (
+    HORIZON,
     LongRun,
     blocked_share,
     check_counts,
@@ -23,8 +24,6 @@ from podsim.fleet.reliability import (
 )
 
 Floats = NDArray[np.float64]
-HORIZON = 5.0
-"""The time after which a run is abandoned, over its time without failures; hopeless runs are abandoned at once."""
 MOST_RUNS = 1_000_000
 _NEVER = 1e-9
 """The probability of no spares below which spares are ignored."""

@@ -22,7 +22,6 @@ from typing import Any
 
 from podsim.errors import CatalogError, ClusterError
 from podsim.hardware.catalog import cluster_entry, find, load_gpu, load_system, names
-from podsim.hardware.catalog.measured_schema import FORMAT
 from podsim.hardware.cluster_names import (
     MOST_NODES,
     enough_nodes,
@@ -51,7 +50,6 @@ from podsim.hardware.overrides import (
 from podsim.hardware.parts import Gpu, Link, System
 from podsim.hardware.physical_sense import check_possible, doubtful_values
 from podsim.hardware.torus_slices import cut_system, read_torus, slice_name, torus_system
-from podsim.hardware.userfile import read_toml, user_file
 from podsim.memo import hashed_once
 from podsim.units import format_quantity
 
@@ -271,6 +269,9 @@ def load_cluster(
         changed = _change_cluster(base, late, dict.fromkeys(late, "the user"))
         label = base.name.partition(":")[0]  # the name states the nodes
         return changed if changed.nodes == base.nodes else replace(changed, name=f"{label}:{changed.nodes}")
+    from podsim.hardware.catalog.measured_schema import FORMAT
+    from podsim.hardware.userfile import read_toml, user_file  # the catalog has no need of it
+
     path = Path(spec.strip())
     table = read_toml(path)
     if table.get("format") == FORMAT:

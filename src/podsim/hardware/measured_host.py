@@ -22,13 +22,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from podsim.hardware.catalog.measured_schema import HostEntry, read_host_entry
 from podsim.hardware.parts import Cpu, Gpu, Link, Pcie, Ssd, System
+
+if TYPE_CHECKING:
+    from podsim.hardware.catalog.measured_schema import HostEntry
+
 
 Floats = npt.NDArray[np.float64]
 _BUSY = 0.1
@@ -107,6 +110,8 @@ class Measured:
 
 def measured_host(table: Mapping[str, Any], path: Path) -> Measured:
     """The machine of a file. Raises CatalogError with all problems of the file."""
+    from podsim.hardware.catalog.measured_schema import read_host_entry  # of a file that a machine wrote
+
     entry = read_host_entry(table, path)
     gpu = _rank(entry, path)
     return Measured(

@@ -34,7 +34,6 @@ from podsim.network.nccl_group import (
     ring_rate,
 )
 from podsim.network.nccl_tuner import EARLY, PROTOCOLS, Belief, beliefs, chosen_until, steps
-from podsim.network.torus_cost import torus_candidate
 
 # NCCL's tree steps inside a node over its ring steps
 _TREE_STEP = (1.0, 1.25 / 1.9, 4.0 / 3.4)
@@ -59,6 +58,8 @@ def _table(wires: Wires, collective: str, group: Group, launch: str, release: st
     if wires.exchanges:
         return (measured_candidate(wires, collective, group),)
     if wires.torus is not None:
+        from podsim.network.torus_cost import torus_candidate  # which loads the tables of collectives
+
         return (_NOTHING if group.ranks == 1 else torus_candidate(wires, collective, group),)
     fabric = load_fabric(fabric_name(wires))
     network = load_network(wires.fabric) if group.nodes > 1 else None

@@ -17,9 +17,9 @@ from podsim.answers.fabric_verdict import FabricVerdict
 from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
 from podsim.answers.sweep import RoutedFlows, Sweep
 from podsim.answers.trained import MeasuredDdp
-from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
+from podsim.report.columns import Column, Table, percent, signed_percent, size_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, raw
-from podsim.units import format_quantity
+from podsim.units import format_quantity, short_seconds
 
 _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
 _SUMMED = ("all-reduce", "reduce-scatter", "reduce")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, TypeAlias
 
-from podsim.units import format_quantity
+from podsim.units import duration, format_quantity
 
 Format: TypeAlias = str | Callable[[Any], str]
 """an SI unit such as "B/s", ":" and a format specification such as ":,.0f", or a function of the value; "": plain text"""
@@ -154,25 +154,9 @@ def quantity_text(number: float, unit: str) -> str:
     return f"{number:,.0f} /s" if number >= 1000 else f"{number:.4g} /s"
 
 
-def duration(seconds: float) -> str:
-    """Seconds in a readable unit: 11124 as "3.09 h", 40 as "40 s", 5e6 as "57.9 d"."""
-    if not math.isfinite(seconds):
-        return "no end"
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 1.995 * size:
-            count = seconds / size
-            return f"{count:,.3g} {unit}" if count < 1000 else f"{count:,.0f} {unit}"
-    return short_seconds(seconds)
-
-
 def days(seconds: float) -> str:
     """Seconds as "21.92 days" from two days on, else as `duration`."""
     return f"{seconds / 86400.0:,.2f} days" if 2 * 86400.0 <= seconds < math.inf else duration(seconds)
-
-
-def short_seconds(seconds: float) -> str:
-    """Seconds with three digits: 0.0123456 as "12.3 ms"."""
-    return format_quantity(seconds, "s", digits=3)
 
 
 def size_text(size: float) -> str:

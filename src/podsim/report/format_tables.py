@@ -14,8 +14,9 @@ from podsim.answers.number_formats import (
     FormatTable,
     FormatTrade,
 )
-from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
+from podsim.report.columns import Column, Table, percent, signed_percent
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, facts, raw
+from podsim.units import short_seconds
 
 
 def number_text(value: float | None) -> str:

@@ -10,13 +10,13 @@ from textwrap import wrap
 from podsim.answers.graphs import GraphCost
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult, Prediction, Ranked, StageMemory
-from podsim.report.columns import Column, Table, duration
+from podsim.report.columns import Column, Table
 from podsim.report.expenses import energy_text, hourly_price, mass_text
 from podsim.report.graph_tables import graph_report
 from podsim.report.minutes_tables import target_report
 from podsim.report.predictions import cluster_name, shared_choices
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, dim
-from podsim.units import format_quantity
+from podsim.units import duration, format_quantity
 
 _DAY = 86400.0
 _LABEL = 9

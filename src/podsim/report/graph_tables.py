@@ -15,9 +15,9 @@ from podsim.answers.graphs import (
     TraceFile,
     Traces,
 )
-from podsim.report.columns import BAR, Column, Table, short_seconds
+from podsim.report.columns import BAR, Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.units import format_quantity
+from podsim.units import format_quantity, short_seconds
 
 _SHOWN = 12
 _ARITHMETIC = Table(

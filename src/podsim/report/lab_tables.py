@@ -14,17 +14,9 @@ from podsim.answers.lab_storage import (
     MeasuredCheckpoints,
     MeasuredLoader,
 )
-from podsim.report.columns import (
-    Column,
-    Table,
-    percent,
-    quantity_text,
-    short_seconds,
-    signed_percent,
-    size_text,
-)
+from podsim.report.columns import Column, Table, percent, quantity_text, signed_percent, size_text
 from podsim.report.screen import Block, Paragraph, Rows
-from podsim.units import format_quantity
+from podsim.units import format_quantity, short_seconds
 
 _DISK = {
     "read": "B/s", "write": "B/s", "read_operations": "1/s", "write_operations": "1/s", "read_latency": "s",

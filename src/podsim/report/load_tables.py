@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.answers.served_load import LatencyRow, ServedLoad
-from podsim.report.columns import FACTS, Column, Table, duration, quantity_text, short_seconds
+from podsim.report.columns import FACTS, Column, Table, quantity_text
 from podsim.report.screen import Block, Rows, bold, items, warnings
+from podsim.units import duration, short_seconds
 
 _FACTS = Table(columns=(FACTS.columns[0], Column("", "1", wrap=True)))
 

@@ -7,9 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.runs import Goodput
-from podsim.report.columns import duration
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
-from podsim.units import format_quantity
+from podsim.units import duration, format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from podsim.answers.trained import MeasuredTraining
 from podsim.answers.trained_precisions import TrainedPrecisions
-from podsim.report.columns import Column, Table, percent, short_seconds
+from podsim.report.columns import Column, Table, percent
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
+from podsim.units import short_seconds
 
 _SEEDS = Table(
     indent=0,

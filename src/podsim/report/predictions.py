@@ -16,12 +16,12 @@ from podsim.answers.prediction import (
     StageMemory,
     TrainingTime,
 )
-from podsim.report.columns import BAR, Column, Table, days, duration
+from podsim.report.columns import BAR, Column, Table, days
 from podsim.report.expenses import expense_report, trade_report
 from podsim.report.graph_tables import graph_report
 from podsim.report.minutes_tables import target_report
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, raw, warnings
-from podsim.units import format_quantity
+from podsim.units import duration, format_quantity
 
 _DAY = 86400.0
 PARTS_TABLE = Table(

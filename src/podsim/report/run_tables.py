@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.answers.runs import LOSSES, CheckpointTime, Goodput
-from podsim.report.columns import BAR, Column, Table, days, duration
+from podsim.report.columns import BAR, Column, Table, days
 from podsim.report.predictions import cluster_name, layout
 from podsim.report.screen import Block, Rows, bold, facts, items, warnings
-from podsim.units import format_quantity
+from podsim.units import duration, format_quantity
 
 _DAY = 86400.0
 _LOST_TIME = Table(

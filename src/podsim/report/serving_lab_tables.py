@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from podsim.answers.quantiles import quantile
 from podsim.answers.served_real import ComparedServing, ComparedServingRow, MeasuredServing
-from podsim.report.columns import Column, Table, percent, quantity_text, short_seconds, signed_percent
+from podsim.report.columns import Column, Table, percent, quantity_text, signed_percent
 from podsim.report.screen import Block, Rows, dim
+from podsim.units import short_seconds
 
 
 def measured_report(run: MeasuredServing) -> Iterator[Block]:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from podsim.answers.failed import FailedStep
 from podsim.answers.simulated import LinkUse, SimulatedStep
 from podsim.answers.timeline import Timeline
-from podsim.report.columns import BAR, Column, Table, percent, short_seconds, signed_percent
+from podsim.report.columns import BAR, Column, Table, percent, signed_percent
 from podsim.report.plain_data import plain_value
 from podsim.report.predictions import cluster_name, layout, part_rows
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, report_text, show, warnings
-from podsim.units import format_quantity
+from podsim.units import format_quantity, short_seconds
 
 Floats: TypeAlias = NDArray[np.float64]
 _SHOWN = 12

@@ -16,9 +16,9 @@ from podsim.answers.storage import (
     StorageSheet,
     TrainingTime,
 )
-from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
+from podsim.report.columns import Column, Table, percent, signed_percent, size_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, facts, raw
-from podsim.units import format_quantity
+from podsim.units import format_quantity, short_seconds
 
 _CONFIRMED = {
     "yes": "", "partial": " (some of its figures were read in no source: see the notes)", "no": " (unconfirmed)",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from podsim.answers.study import FITS, StudyResult, StudyRow
-from podsim.report.columns import Column, Table, duration
+from podsim.report.columns import Column, Table
 from podsim.report.predictions import layout
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.units import format_quantity
+from podsim.units import duration, format_quantity
 
 _MOST_ROWS = 25
 """rows of a table on a terminal; longer studies show their best"""

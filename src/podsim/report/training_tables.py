@@ -13,11 +13,11 @@ from podsim.answers.trained import (
     MeasuredTraining,
 )
 from podsim.report.collectives import links_text
-from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent
+from podsim.report.columns import Column, Table, percent, signed_percent
 from podsim.report.precision_tables import precision_report
 from podsim.report.screen import Block, Paragraph, Rows, raw
 from podsim.report.trained_texts import accuracy_text
-from podsim.units import format_quantity
+from podsim.units import format_quantity, short_seconds
 
 _EXCHANGES = {"ps": "a parameter server, in step", "async": "a parameter server, nobody waits"}
 _OUTER = {"local": "the mean of the weights", "diloco": "an outer step of the weights (DiLoCo)"}

@@ -17,7 +17,6 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.plan_options import TableFields
 from podsim.units import parse_quantity
 from podsim.workload.catalog import load_model
-from podsim.workload.finetuning import fine_tuned
 from podsim.workload.model import Model
 from podsim.workload.trained_lengths import trained_length
 
@@ -91,6 +90,8 @@ def read_inputs(
             network = load_model(model, for_model | {"sequence": str(length)})
     notes += network.assumptions
     if train != "full":
+        from podsim.workload.finetuning import fine_tuned
+
         network = fine_tuned(network, train)
         share = network.trained_parameters / network.parameters
         notes.append(

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.cache_folder import cache_folder, is_private
-from podsim.whole_files import write_whole
 
 Size: TypeAlias = tuple[int, int, int, int]
 """(schedule, ranks, chunks of a rank, micro-batches)"""
@@ -92,6 +91,8 @@ def write_counts(blocks: tuple[object, ...], played: Mapping[Size, Counts]) -> N
     )
     try:
         if out.tell() <= _LARGEST:
+            from podsim.whole_files import write_whole
+
             if not is_private(path, stat.S_ISREG):
                 path.unlink(missing_ok=True)  # a new file would keep the permissions of an old one
             write_whole(path, out.getvalue())

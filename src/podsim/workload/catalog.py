@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import CatalogError, ModelError, unknown_name
-from podsim.workload.huggingface import read_specification
 from podsim.workload.model import Model
 from podsim.workload.model_names import is_repository, known_model, unknown_model
 from podsim.workload.specification import Transformer, shown
@@ -60,6 +59,8 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
     if entry is not None and isinstance(name_or_path, str):
         spec = entry.specification
     elif isinstance(name_or_path, Path) or _is_path(text):
+        from podsim.workload.huggingface import read_specification  # families that the catalog has no need of
+
         spec = read_specification(name_or_path)
     elif name := known_model(text, known):
         spec = known[name].specification

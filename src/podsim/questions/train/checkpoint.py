@@ -6,8 +6,9 @@ from podsim.answers.runs import CheckpointTime
 from podsim.options.fleet_options import CheckpointOptions
 from podsim.options.question import PLAN_FILE, question
 from podsim.runs.best_job import best_job
+from podsim.storage.checkpoint_answer import checkpoint_time
 from podsim.storage.checkpoints_stores import load_store
-from podsim.storage.long_runs import Asked, checkpoint_time, read_with
+from podsim.storage.long_runs import Asked, read_with
 
 
 @question(CheckpointOptions, fill=PLAN_FILE)

@@ -18,6 +18,7 @@ from podsim.fleet.goodput_figures import (
     run_efficiency,
 )
 from podsim.fleet.reliability import (
+    HORIZON,
     LongRun,
     best_interval_seconds,
     blocked_share,
@@ -30,21 +31,13 @@ from podsim.fleet.reliability import (
     young_interval_seconds,
 )
 from podsim.fleet.reliability_rates import recovery
-from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, RunSamples, simulate_runs
+from podsim.fleet.reliability_runs import MOST_RUNS, RunSamples, simulate_runs
 from podsim.options.fleet_options import GoodputOptions
 from podsim.options.question import PLAN_FILE, question
 from podsim.runs.best_job import best_job
+from podsim.storage.checkpoint_answer import checkpoint_time
 from podsim.storage.checkpoints_stores import load_store
-from podsim.storage.long_runs import (
-    Asked,
-    check_ends,
-    checkpoint_time,
-    long_run,
-    mtbf_of,
-    read_tokens,
-    read_with,
-    steps_of,
-)
+from podsim.storage.long_runs import Asked, check_ends, long_run, mtbf_of, read_tokens, read_with, steps_of
 
 _DAY = 86400.0
 _TIMES = ("step", "interval", "mtbf", "restart", "found")

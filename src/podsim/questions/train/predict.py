@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podsim.accuracy.assumptions import changed
-from podsim.accuracy.own_step import own_correction, read_measured
 from podsim.accuracy.stated_prediction import describe
-from podsim.answers.graphs import GraphCost
 from podsim.answers.prediction import Prediction
 from podsim.fleet.expense import with_expense
 from podsim.launching.plan_command import plan_command
@@ -19,7 +17,9 @@ from podsim.questions.asking import ask
 from podsim.storage.run_length import read_length, with_run
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import read_plan
-from podsim.training.sparse_step import with_sparsity
+
+if TYPE_CHECKING:
+    from podsim.answers.graphs import GraphCost
 
 
 @question(PredictOptions, fill=PLAN_FILE)
@@ -36,6 +36,8 @@ def predict(options: PredictOptions) -> Prediction:
     length = read_length(options, setting.model)
     correction = None
     if options.measured:
+        from podsim.accuracy.own_step import own_correction, read_measured
+
         seconds, _ = read_measured(options.measured)
         correction = own_correction(
             setting.model, setting.cluster, setting.plan, seconds, [setting.plan.software]
@@ -49,6 +51,8 @@ def predict(options: PredictOptions) -> Prediction:
         correction=correction,
     )
     if options.sparse:
+        from podsim.training.sparse_step import with_sparsity
+
         prediction = with_sparsity(prediction, setting.model, setting.cluster, setting.plan)
     prediction = replace(
         changed(prediction, options.overrides), notes=setting.notes,
