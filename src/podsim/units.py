@@ -27,6 +27,7 @@ _BASE = {
 _LONGEST = 400
 """characters of a quantity"""
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*$")
+_MAGNITUDES = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
 def _split_unit(text: str) -> tuple[float, str] | None:
@@ -125,3 +126,19 @@ def duration(seconds: float) -> str:
 def short_seconds(seconds: float) -> str:
     """Seconds with three digits: 0.0123456 as "12.3 ms"."""
     return format_quantity(seconds, "s", digits=3)
+
+
+def parse_count(value: str | float, what: str) -> float:
+    """A number of tokens, parameters or FLOPs: 15T, 8B, 1e22. Raises PodsimError for anything else."""
+    text = str(value).strip().replace(",", "").replace("_", "")
+    try:
+        number = (
+            float(text[:-1]) * _MAGNITUDES[text[-1].upper()]
+            if text[-1:].upper() in _MAGNITUDES
+            else float(text)
+        )
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e40:
+        raise PodsimError(f"{what}={str(value)[:40]!r}: expected a number above 0, such as 15T, 8B or 1e22")
+    return number

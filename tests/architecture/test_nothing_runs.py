@@ -26,7 +26,7 @@ ALLOWED = {
     ("src/podsim/lab/loader.py", "multiprocessing"): "between processes that this one starts",
     ("src/podsim/web/answering.py", "multiprocessing"): "between the server and the workers that it starts",
     ("src/podsim/web/worker_pool.py", "multiprocessing"): "between the server and the workers that it starts",
-    ("src/podsim/questions/train/capture.py", "exec"): "`capture FILE.py:FUNCTION` is asked to run it (SECURITY.md)",
+    ("src/podsim/graphs/module_capture.py", "exec"): "`capture FILE.py:FUNCTION` is asked to run it (SECURITY.md)",
     ("src/podsim/network/collectives/lookup.py", "exec"): "`--algo FILE.py:FUNCTION` is asked to run it (SECURITY.md)",
     ("src/podsim/safe_yaml.py", "yaml.load_all"): "by a loader that makes plain values only",
 }  # fmt: skip

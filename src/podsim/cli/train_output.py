@@ -10,8 +10,8 @@ from podsim.answers.trained_precisions import TrainedPrecisions
 from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.lab.options import no_folder
+from podsim.lab.record import read_trained
 from podsim.options.output_options import TrainOutput
-from podsim.questions.learn.train import read_trained
 from podsim.report.plot_losses import loss_image
 from podsim.report.precision_tables import precisions_report
 from podsim.report.training_tables import training_report

@@ -112,6 +112,14 @@ def read_run(path: Path) -> Run:
     return run
 
 
+def read_trained(path: Path) -> MeasuredTraining:
+    """A training run from its file. Raises LabError for a file that holds none."""
+    run = read_run(path)
+    if not isinstance(run, MeasuredTraining):
+        raise LabError(f"{path.name}: a run of another kind; podsim train --save writes training runs")
+    return run
+
+
 def run_of(fields_given: Mapping[str, Any], where: str = "a rank", kind: str = "collectives") -> Any:
     """A run of a kind from plain values. Raises LabError for values that are missing, unknown or of another type."""
     made = KINDS[kind]

@@ -10,7 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from podsim.errors import CatalogError, ModelError, unknown_name
+from podsim.errors import CatalogError, ModelError, PodsimError, unknown_name
+from podsim.units import format_quantity, parse_count
 from podsim.workload.model import Model
 from podsim.workload.model_names import is_repository, known_model, unknown_model
 from podsim.workload.specification import Transformer, shown
@@ -212,3 +213,31 @@ def _entry(name: str, table: Mapping[str, Any]) -> Entry:
         published=table["published"],
         aliases=tuple(table.get("aliases", ())),
     )
+
+
+def network_size(
+    model: str | Path, counts: str, overrides: Mapping[str, str] | None = None
+) -> tuple[str, float, list[str]]:
+    """(name, parameters that a law of the loss counts, remarks) of a model, or of a number of parameters.
+
+    `counts` is what the law counts: all that work on a token, or those without the embedding ("non-embedding").
+    """
+    if isinstance(model, str) and model[:1].isdecimal() and not Path(model).exists():
+        try:
+            return f"{model} parameters", parse_count(model, "parameters"), []
+        except PodsimError:
+            pass
+    network = load_model(model, overrides)
+    total, active = float(network.parameters), float(network.active_parameters)
+    remarks = []
+    if active < total:
+        working = f"{format_quantity(active, '')} of {format_quantity(total, '')} parameters work on a token"
+        remarks.append(f"{working}: the loss of a dense network of these; the other experts lower it further")
+    spec = load_specification(model, overrides)
+    if spec.bidirectional or spec.encoder_layers:
+        remarks.append(
+            f"{network.name} is no decoder: the law is of the next token, so take sizes from it, not losses"
+        )
+    embedding = float(network.vocab * network.hidden)
+    counted = active - embedding if counts == "non-embedding" else active
+    return network.name, counted, remarks

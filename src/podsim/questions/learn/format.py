@@ -7,24 +7,27 @@ import math
 import numpy as np
 
 from podsim.answers.number_formats import (
-    FormatCode,
+    FormatAccuracy,
     FormatGpu,
     FormatRow,
     FormatSheet,
     FormatTable,
     FormatTrade,
+    FormatTradeRow,
 )
-from podsim.errors import CatalogError, PodsimError
+from podsim.errors import CatalogError, NoFitError, PlanError, PodsimError
 from podsim.hardware.catalog import load_gpu, names
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.parts import Gpu, matmul_peak
-from podsim.learning.format_accuracy import accuracy_of
-from podsim.learning.number_format import FORMATS, NumberFormat, code_text, decode
-from podsim.learning.number_format_blocks import BLOCK_FORMATS, BlockFormat, any_format, quantize
-from podsim.learning.rounding import Overflow, encode, round_to
+from podsim.hardware.parts import PRECISIONS, Gpu, matmul_peak
+from podsim.learning.format_accuracy import accuracy_of, all_accuracy
+from podsim.learning.format_codes import format_codes
+from podsim.learning.number_format import FORMATS, NumberFormat
+from podsim.learning.number_format_blocks import BLOCK_FORMATS, BlockFormat, any_format
+from podsim.learning.number_format_recipes import RECIPES, read_recipe
+from podsim.learning.rounding import Overflow, round_to
 from podsim.options.format_options import FormatOptions
 from podsim.options.question import question
-from podsim.questions.learn.format_trade import format_trade
+from podsim.questions.asking import ask
 
 _MULTIPLIED = {
     "e4m3": "fp8", "e5m2": "fp8", "mxfp8": "mxfp8", "mxfp8_e5m2": "mxfp8", "mxfp6": "mxfp8", "mxfp6_e3m2": "mxfp8",
@@ -34,6 +37,8 @@ _MULTIPLIED = {
 _PEERS = ("fp32", "tf32", "fp16", "bf16")
 """what DGX A100's paper draws next to each other in figure 3"""
 _MOST_NUMBERS = 64
+_PHASES = ("training", "retrained", "inference")
+"""phases of published accuracy, the first that has any counts"""
 
 
 @question(FormatOptions)
@@ -45,7 +50,7 @@ def format(options: FormatOptions) -> FormatTable | FormatSheet | FormatTrade:
     if options.model:
         if options.name:
             raise PodsimError(f"--model compares all formats: leave {options.name[:40]!r} out")
-        return format_trade(options)
+        return _trade(options)
     gpus = [_gpu(options.on)] if options.on else [load_gpu(name) for name in names("gpu")]
     if not options.name:
         if options.numbers:
@@ -57,7 +62,7 @@ def format(options: FormatOptions) -> FormatTable | FormatSheet | FormatTrade:
     peers = [FORMATS[name] for name in _PEERS if name != number.name]
     return FormatSheet(
         row=_row(number, gpus), peers=tuple(_row(each, gpus) for each in peers),
-        codes=tuple(_codes(_numbers(options.numbers), number)) if options.numbers else (),
+        codes=tuple(format_codes(_numbers(options.numbers), number)) if options.numbers else (),
         overflow=_overflow(number), gpus=tuple(_gpus(number, gpus)), accuracy=accuracy_of(number),
     )  # fmt: skip
 
@@ -129,64 +134,60 @@ def _overflow(number: NumberFormat | BlockFormat) -> tuple[float, ...]:
     return tuple(float(round_to(beyond, element, overflow=way)[0]) for way in ways)
 
 
-def _codes(asked: list[float], number: NumberFormat | BlockFormat) -> list[FormatCode]:
-    """The numbers of a format around those that were asked for; of a block format those that the block holds."""
-    if isinstance(number, BlockFormat):
-        return _block_codes(asked, number)
-    return [code for value in asked for code in _neighbours(value, number)]
+def _trade(options: FormatOptions) -> FormatTrade:
+    """The fastest plan of a model in each precision of training that its GPU multiplies, and published accuracy.
 
+    Raises what `plan` raises if no precision has a plan.
+    """
+    if not options.on:
+        raise PodsimError(
+            "--model needs a GPU or a cluster: podsim format --model llama-3.1-8b --on h100 --gpus 8"
+        )
+    from podsim.training.job_inputs import (
+        read_inputs,  # the table of a model alone needs the room of training
+    )
 
-def _neighbours(asked: float, number: NumberFormat) -> list[FormatCode]:
-    """The numbers below and above one, with the chance of each under stochastic rounding."""
-    exact = np.array([asked])
-    nearest = float(round_to(exact, number)[0])
-    if number.is_integer:
-        ends = [min(max(end, number.lowest), number.largest) for end in (math.floor(asked), math.ceil(asked))]
-    elif number.is_scale or not math.isfinite(asked) or math.isnan(nearest):
-        ends = [nearest]
-    else:
-        ends = [float(round_to(exact, number, draws=np.array([draw]))[0]) for draw in (1.0, 0.0)]
-    values = [nearest] if len(set(ends)) == 1 else sorted(ends)
-    chances = {value: _chance(asked, value, values) for value in values}
-    return [
-        _code(asked, value, number, chance=chances[value], is_nearest=len(values) == 1 or value == nearest)
-        for value in values
-    ]
-
-
-def _chance(asked: float, value: float, values: list[float]) -> float:
-    """The probability that stochastic rounding picks a value; 0 beyond the largest finite one."""
-    if len(values) == 1:
-        return 1.0
-    low, high = values
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return float(math.isfinite(value))
-    share = (asked - low) / (high - low)
-    return share if value == high else 1.0 - share
-
-
-def _code(asked: float, value: float, number: NumberFormat, *, chance: float, is_nearest: bool) -> FormatCode:
-    code = int(encode(np.array([value]), number)[0])
-    error = abs(value / asked - 1.0) if asked and math.isfinite(asked) and math.isfinite(value) else None
-    return FormatCode(
-        asked=asked, value=value, code=code, bits=code_text(code, number), error=error, chance=chance,
-        is_nearest=is_nearest,
-    )  # fmt: skip
-
-
-def _block_codes(asked: list[float], number: BlockFormat) -> list[FormatCode]:
-    """The codes of numbers that share blocks."""
-    blocks = quantize(np.array(asked, np.float32), number)
-    scales = decode(blocks.scales, number.scale) * blocks.tensor_scale
-    rows = []
-    for index, (value, code) in enumerate(zip(asked, blocks.elements.tolist(), strict=False)):
-        held = float(blocks.values[index])
-        scale = float(scales[index // number.block])
+    _, cluster, count, _ = read_inputs(options.model, options.on, options.gpus, None, None, "full")
+    gpu = cluster.gpu
+    rows: list[FormatTradeRow] = []
+    problems: list[PodsimError] = []
+    for precision in (
+        name for name in RECIPES if name in PRECISIONS and PRECISIONS[name].is_native(cluster.gpu)
+    ):
+        try:
+            best = ask(
+                "plan",
+                options.model,
+                on=options.on,
+                gpus=options.gpus,
+                batch=options.batch,
+                precision=precision,
+                top=1,
+            )
+        except (NoFitError, PlanError, CatalogError) as error:
+            problems.append(error)
+            continue
+        prediction = best.ranked[0].prediction
         rows.append(
-            FormatCode(
-                asked=value, value=held, code=code,
-                bits=f"{code_text(code, number.element)} x {scale:g}",
-                error=abs(held / value - 1.0) if value and math.isfinite(value) else None, chance=1.0, is_nearest=True,
+            FormatTradeRow(
+                precision=precision, peak=matmul_peak(gpu, precision), step_time=prediction.step_time,
+                gain=rows[0].step_time / prediction.step_time if rows else 1.0, mfu=prediction.mfu,
+                memory=prediction.memory, accuracy=_accuracy(precision),
             )
         )  # fmt: skip
-    return rows
+    if not rows:
+        raise problems[0] if problems else PodsimError(f"{gpu.name} multiplies no precision of training")
+    return FormatTrade(
+        model=options.model,
+        gpu=gpu.name,
+        gpus=count,
+        batch=int(str(prediction.plan["global_batch"])),
+        rows=tuple(rows),
+    )
+
+
+def _accuracy(precision: str) -> FormatAccuracy | None:
+    """The largest group of published changes of a precision: trained in it, or else quantised; None without any."""
+    name = read_recipe(precision).forward
+    rows = [row for row in all_accuracy() if row.format == name]
+    return min(rows, key=lambda row: (_PHASES.index(row.phase), -row.count), default=None)

@@ -13,12 +13,12 @@ import numpy as np
 from podsim.answers.batch_sizes import BatchAdvice, BatchRow, PublishedAccuracy
 from podsim.errors import PodsimError, unknown_name
 from podsim.foreign_files import csv_table, finite, read_text
+from podsim.lab.record import read_trained
 from podsim.learning.batch_critical import BatchLaw, fit_batch_law, published_rows
 from podsim.learning.batch_noise import noise_of_run
 from podsim.learning.batch_rules import RULE_OF, noisy_rate, scaled_rate
 from podsim.options.batch_options import BatchOptions
 from podsim.options.question import question
-from podsim.questions.learn.train import read_trained
 
 _MOST = 1 << 20
 _MOST_BATCHES = 64

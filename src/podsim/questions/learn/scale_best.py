@@ -18,16 +18,18 @@ from podsim.errors import NoFitError, PodsimError
 from podsim.fleet.expense import with_expense
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.parts import matmul_peak
+from podsim.learning.loss_advice import range_notes, repetition_notes
 from podsim.learning.loss_catalog import find_law, named_laws
 from podsim.learning.loss_law import FLOPS_PER_PARAMETER, LossLaw
 from podsim.learning.loss_optimum import Budget, best_parameters
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleBestOptions
-from podsim.questions.learn.scale_loss import network_size, range_notes, read_count, repetition_notes
-from podsim.questions.train.plan import plan
+from podsim.questions.asking import ask
 from podsim.storage.run_length import DAY, RunLength, read_days, with_run
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan, precision_of
+from podsim.units import parse_count
+from podsim.workload.catalog import network_size
 from podsim.workload.generated_shape import Shape, catalog_shapes, shape_near
 
 _UTILISATION = 0.5
@@ -87,7 +89,7 @@ def scale_best(options: ScaleBestOptions, *, progress: Progress | None = None) -
 
 def _asked(options: ScaleBestOptions) -> _Asked:
     inference, unique = (
-        None if value is None else read_count(value, name)
+        None if value is None else parse_count(value, name)
         for name, value in (
             ("inference_tokens", options.inference_tokens),
             ("unique_tokens", options.unique_tokens),
@@ -116,7 +118,7 @@ def _is_poor(asked: _Asked, parameters: float, flops: float) -> bool:
 def _planned(asked: _Asked, flops: float, progress: Progress | None) -> tuple[Shape, Prediction, list[str]]:
     """(shape, its fastest plan, remarks): the best size for the compute, or the largest tried that fits."""
     if asked.options.model:
-        name, parameters, remarks = network_size(asked.options.model, asked.law)
+        name, parameters, remarks = network_size(asked.options.model, asked.law.counts)
         known = next((shape for shape in catalog_shapes() if shape.model == name), None)
         shape = replace(known, parameters=parameters) if known else Shape(
             model=str(asked.options.model), overrides={}, parameters=parameters, layers=0, hidden=0, heads=0, kv_heads=0,
@@ -138,18 +140,18 @@ def _planned(asked: _Asked, flops: float, progress: Progress | None) -> tuple[Sh
 def _counted(shape: Shape, law: LossLaw) -> Shape:
     """The shape with the parameters that a law counts."""
     overrides = dict(shape.overrides)
-    return replace(shape, parameters=network_size(shape.model, law, overrides)[1])
+    return replace(shape, parameters=network_size(shape.model, law.counts, overrides)[1])
 
 
 def _plan(asked: _Asked, shape: Shape, progress: Progress | None) -> Prediction:
     """The fastest plan of a network, with the tokens of the days."""
     options = asked.options
-    result = plan(
-        shape.model, on=options.on, gpus=options.gpus, batch=options.batch, sequence=options.sequence,
+    result = ask(
+        "plan", shape.model, on=options.on, gpus=options.gpus, batch=options.batch, sequence=options.sequence,
         software=options.software, days=f"{asked.seconds / DAY}", price=options.price, top=1,
         overrides={**(options.overrides or {}), **shape.overrides}, progress=progress,
     )  # fmt: skip
-    prediction = result.ranked[0].prediction
+    prediction: Prediction = result.ranked[0].prediction
     if prediction.training is None:
         raise PodsimError(f"{shape.model}: no days of a run are known on {options.on}")
     return prediction

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from podsim.answers.quantiles import quantile
-from podsim.answers.scaling_answers import AdvisedSize, ConstantRange, FittedRun, LossPoint, ScaleFit
+from podsim.answers.scaling_answers import ConstantRange, FittedRun, LossPoint, ScaleFit
 from podsim.errors import PodsimError
+from podsim.learning.loss_advice import advised, loss_points
 from podsim.learning.loss_catalog import find_law, write_law
 from podsim.learning.loss_choice import choose_form, hold_out
 from podsim.learning.loss_fit import fit_law, fit_offset
-from podsim.learning.loss_law import NAMES, Array, LossLaw, constants_of
+from podsim.learning.loss_law import NAMES, LossLaw, constants_of
 from podsim.learning.loss_runs import Runs
 from podsim.learning.loss_table import RunTable, mixed_lines, read_runs
 from podsim.learning.loss_tuning import tune
@@ -138,28 +139,6 @@ def _curves(law: LossLaw) -> tuple[LossPoint, ...]:
     assert law.fitted is not None
     sizes, tokens = np.geomspace(*law.fitted.parameters, _ALONG), np.geomspace(*law.fitted.tokens, _LINES)
     return loss_points(law, np.tile(sizes, _LINES), np.repeat(tokens, _ALONG))
-
-
-def loss_points(
-    law: LossLaw, parameters: Array, tokens: Array, unique: Array | None = None
-) -> tuple[LossPoint, ...]:
-    """What a law says of some runs."""
-    band = law.band(parameters, tokens, unique)
-    columns = (parameters, tokens, band.loss, band.low, band.high)
-    return tuple(
-        LossPoint(parameters=size, tokens=count, loss=loss, low=low, high=high)
-        for size, count, loss, low, high in zip(*(column.tolist() for column in columns), strict=True)
-    )
-
-
-def advised(law: LossLaw, flops: float) -> AdvisedSize:
-    """The best size for some compute, with its loss."""
-    parameters, tokens = law.optimum(flops)
-    band = law.band(parameters, tokens)
-    return AdvisedSize(
-        flops=flops, parameters=float(parameters), tokens=float(tokens), loss=float(band.loss), low=float(band.low),
-        high=float(band.high),
-    )  # fmt: skip
 
 
 def _constants(law: LossLaw) -> tuple[ConstantRange, ...]:

@@ -14,13 +14,14 @@ from podsim.answers.scaling_answers import LadderRun, ScaleLadder
 from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError, PodsimError
 from podsim.lab.ranks import started_rank
+from podsim.lab.record import read_trained
 from podsim.learning.loss_catalog import write_law
 from podsim.learning.loss_choice import score
 from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_runs import Runs
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleLadderOptions
-from podsim.questions.learn.train import read_trained, train
+from podsim.questions.asking import ask
 from podsim.whole_files import write_whole
 from podsim.workload.catalog import load_model
 
@@ -148,8 +149,8 @@ def _run(options: ScaleLadderOptions, rung: _Rung, text: Path, progress: Progres
             abs(kept.rate / rung.rate - 1) < 1e-9 and kept.plan.get("global_batch") == options.batch
         ):
             return kept
-    run = train(
-        model=_MODEL, overrides=rung.overrides, ranks=1, batch=options.batch, sequence=options.sequence,
+    run = ask(
+        "train", model=_MODEL, overrides=rung.overrides, ranks=1, batch=options.batch, sequence=options.sequence,
         steps=options.steps, warmup=max(1, options.steps // 20), rate=rung.rate, seed=options.seed, data=str(text),
         backend=options.backend, timeout=600.0, save=path, progress=progress,
     )  # fmt: skip

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from podsim.answers.trained import MeasuredTraining
-from podsim.errors import LabError, PodsimError
+from podsim.errors import PodsimError
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.ranks import run_task, started_rank
-from podsim.lab.record import keep_run, read_run
+from podsim.lab.record import keep_run
 from podsim.lab.training.metrics_log import MetricsLog
 from podsim.lab.training.setup import training_run_of
 from podsim.lab.training.train_job import Training
@@ -66,14 +66,6 @@ def _log(path: Path, run: Training) -> MetricsLog:
         return MetricsLog(path, run)
     except OSError as problem:
         raise PodsimError(f"--metrics {path}: cannot be written: {problem.strerror or problem}") from None
-
-
-def read_trained(path: Path) -> MeasuredTraining:
-    """A training run from its file. Raises LabError for a file that holds none."""
-    run = read_run(path)
-    if not isinstance(run, MeasuredTraining):
-        raise LabError(f"{path.name}: a run of another kind; podsim train --save writes training runs")
-    return run
 
 
 def _check(options: TrainOptions) -> None:

@@ -16,7 +16,7 @@ from podsim.lab.ranks import started_rank
 from podsim.learning.number_format_recipes import read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
 from podsim.options.question import PLAN_FILE, question
-from podsim.questions.learn.train import train
+from podsim.questions.asking import ask
 
 _MOST_RUNS = 100
 Progress = Callable[[int, int], None]
@@ -29,7 +29,10 @@ def train_all(
     several = (
         given.get("seeds", 1) != 1 or "," in f"{given.get('precision', '')}{given.get('loss_scale', '')}"
     )
-    return (train_precisions if several else train)(progress=progress, **given)
+    answer: MeasuredTraining | TrainedPrecisions | None = ask(
+        "train_precisions" if several else "train", progress=progress, **given
+    )
+    return answer
 
 
 @question(TrainOptions, fill=PLAN_FILE)
@@ -49,7 +52,8 @@ def train_precisions(
     ]
     curves = []
     for number, run in enumerate(runs):
-        measured = train(
+        measured = ask(
+            "train",
             **{field.name: getattr(run, field.name) for field in fields(run)},
             progress=lambda done, steps, before=number: progress(before * steps + done, len(runs) * steps),
         )

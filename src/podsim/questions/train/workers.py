@@ -11,7 +11,7 @@ from podsim.errors import PodsimError
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import options_of, question, values_of, wrong_choices
 from podsim.options.step_options import WorkersOptions
-from podsim.questions.learn.loss_time import loss_time, read_target
+from podsim.runs.loss_time import loss_time, read_target
 from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan

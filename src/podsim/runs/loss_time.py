@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from podsim.answers.exchanged import ExchangeRun, LossTime
 from podsim.errors import PodsimError
+from podsim.lab.record import read_trained
 from podsim.learning.loss_catalog import OWN, find_law
 from podsim.learning.staleness import LossCurve, curve_of, own_curve, staleness_law
 from podsim.options.step_options import WorkersOptions
-from podsim.questions.learn.scale_loss import network_size
-from podsim.questions.learn.train import read_trained
 from podsim.units import format_quantity
+from podsim.workload.catalog import network_size
 
 _IN_STEP = ("bsp", "ps")
 
@@ -44,7 +44,7 @@ def read_target(options: WorkersOptions, tokens: float | None) -> Target | None:
 def _by_law(options: WorkersOptions, loss: float, tokens: float) -> Target:
     """The rounds of a model by podsim's law of the loss."""
     law = find_law(OWN)
-    name, parameters, _ = network_size(options.model, law)
+    name, parameters, _ = network_size(options.model, law.counts)
     needed = law.tokens_for(loss, parameters)
     if not math.isfinite(needed):
         raise PodsimError(
