@@ -1,0 +1,87 @@
+"""Every option is there, and commands answer what they answered before the house was rebuilt.
+
+`PODSIM_REFRESH=1 python -m pytest -n0` on this file records anew. Text may change in layout: its numbers stay.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import kept_questions as kept
+import pytest
+
+GONE = {
+    "jobs": "a study with an order asks the same",
+    "validate --sensitivity": "a maker's tool, which stays in reference/",
+}
+"""Commands and options that went, and why."""
+NEW: dict[str, str] = {}
+"""Options that came since, as `COMMAND --FLAG`, and why."""
+MORE = {"study": "a study with an order has the start, the end and the money of each job"}
+"""Commands whose answers have more fields than they had, and why."""
+
+
+def test_every_option_stays() -> None:
+    if os.environ.get("PODSIM_REFRESH"):
+        _record("options", kept.options())
+    then = {f"{name} {flag}": option for name, flag, option in _flat(kept.recorded()["options"])}
+    now = {f"{name} {flag}": option for name, flag, option in _flat(kept.options())}
+    gone = [each for each in then.keys() - now.keys() if not {each, each.partition(" ")[0]} & GONE.keys()]
+    new = [each for each in now.keys() - then.keys() if each not in NEW]
+    changed = [
+        f"{each}: {then[each]} -> {now[each]}" for each in then.keys() & now.keys() if now[each] != then[each]
+    ]
+    assert not gone + new + changed, "\n".join(
+        sorted([*map("gone: {}".format, gone), *map("new: {}".format, new)]) + changed
+    )
+
+
+def _flat(commands: dict[str, dict[str, Any]]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Command, the first flag (of an argument its name) and what is known of each option."""
+    return [
+        (name, max(option["flags"], key=len), option | {"name": own})
+        for name, options in commands.items()
+        for own, option in options.items()
+    ]
+
+
+@pytest.mark.parametrize("command", kept.COMMANDS)
+def test_an_answer_stays(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    now = json.loads(json.dumps(kept.asked(command, tmp_path)))
+    if os.environ.get("PODSIM_REFRESH"):
+        _record("commands", {command: now})
+    then = kept.recorded()["commands"][command]
+    assert now["status"] == then["status"]
+    assert not _paths(then) - _paths(now)
+    assert command.split(maxsplit=1)[0] in MORE or not _paths(now) - _paths(then)
+    numbers = {path: now.get("numbers", {}).get(path) for path in then.get("numbers", {})}
+    assert numbers == pytest.approx(then.get("numbers", {}), rel=1e-9, abs=1e-12)
+    for column, cells in then.get("csv", {}).items():
+        assert len(now["csv"][column]) == len(cells), column
+        assert all(map(_is_same, now["csv"][column], cells)), column
+    for part in ("text", "error"):
+        assert not set(then.get(part, ())) - set(now.get(part, ()))
+
+
+def _paths(answer: dict[str, Any]) -> set[str]:
+    """The keys of JSON, the paths of its numbers and the columns of CSV."""
+    return {*answer.get("keys", ()), *answer.get("numbers", ()), *answer.get("csv", ())}
+
+
+def _is_same(now: str, then: str) -> bool:
+    try:
+        return now == then or math.isclose(float(now), float(then), rel_tol=1e-9, abs_tol=1e-12)
+    except ValueError:
+        return False
+
+
+def _record(part: str, values: dict[str, Any]) -> None:
+    record = kept.recorded() if kept.FILE.is_file() else {}
+    record[part] = record.get(part, {}) | values
+    kept.FILE.write_bytes(gzip.compress(json.dumps(record, sort_keys=True).encode(), mtime=0))
