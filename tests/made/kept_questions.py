@@ -137,7 +137,8 @@ def asked(command: str, folder: Path) -> dict[str, Any]:
     if not as_json.stdout:
         return answer | {"error": sorted(set(NUMBER.findall(as_json.stderr)))}
     plain = json.loads(as_json.stdout)
-    plain.pop("seconds", None)  # that a search took on this machine
+    if command.startswith(("plan ", "replay ", "study ")):
+        plain.pop("seconds")  # that it took on this machine
     answer |= {"keys": sorted(set(_keys(plain))), "numbers": numbers_of(plain)}
     if command.startswith(ONCE):
         return answer
