@@ -8,14 +8,13 @@ import math
 from dataclasses import asdict, fields
 
 from podsim.accuracy.bands import Residual, run_features
-from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual, features_of_graph
+from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual
 from podsim.accuracy.measured_runs import TrainingRun
 from podsim.accuracy.price_collectives import CROSS_VALIDATED, fit_held_out_collectives
 from podsim.accuracy.price_kernels import fit_held_out_kernels
 from podsim.accuracy.price_llm import make_batches, row_costs, training_runs
 from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.accuracy.tables import TABLES, load, measurement, training_rows
-from podsim.graphs.graph_cost import scaled_costs
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.predict import flops_per_token
 
@@ -94,14 +93,10 @@ def measure_network_residuals() -> tuple[NetworkResidual, ...]:
         measured = {id: value.value for id, row in rows.items() if (value := measurement(row, "samples/s"))}
         runs, _ = network_runs(kind, [(id, rows[id].fields) for id in measured])
         for id, run in runs.items():
-            software, graph, gpu = costs.software(run), costs.graph(run), run.cluster.gpu
-            features = features_of_graph(
-                graph, scaled_costs(graph, costs.plain(run, software.flash), software), architecture=gpu.architecture,
-                precision=run.precision, network=run.network, software=software.name, gpus=run.gpus,
-                node=run.cluster.gpus_per_node,
-            )  # fmt: skip
             log_ratio = math.log(costs.rate(run) / measured[id])
-            out.append(NetworkResidual(id=id, role=rows[id].role, features=features, log_ratio=log_ratio))
+            out.append(
+                NetworkResidual(id=id, role=rows[id].role, features=costs.features(run), log_ratio=log_ratio)
+            )
     return tuple(out)
 
 

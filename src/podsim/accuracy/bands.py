@@ -178,9 +178,16 @@ def band_of(
 
     `known` replaces the packaged residuals.
     """
-    rows = tuple(known) or residuals()
     waits = sum(prediction.parts.get(part, 0.0) for part in ("launch", "host")) / prediction.step_time
-    wanted = run_features(model, cluster, plan, waits)
+    return band_of_step(model, cluster, plan, waits, known=known)
+
+
+def band_of_step(
+    model: Model, cluster: Cluster, plan: Plan, host_share: float, *, known: Sequence[Residual] = ()
+) -> tuple[Band | None, str]:
+    """The same of a step in which the GPU waits for the host for `host_share` of the time."""
+    rows = tuple(known) or residuals()
+    wanted = run_features(model, cluster, plan, host_share)
     outside = _uncovered_reason(model, cluster, plan, wanted, rows)
     if outside:
         return None, outside

@@ -105,9 +105,16 @@ def network_residuals() -> tuple[NetworkResidual, ...]:
 
 def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ()) -> tuple[Band | None, str]:
     """(band, "") of a step like this, or (None, why there is none); `rows` replace the packaged residuals."""
-    similar, agreeing = closest_rows(
-        wanted, tuple(rows) or network_residuals(), [_ALWAYS + names for names in _STEPS]
-    )
+    return _band_from(wanted, tuple(rows)) if rows else _packaged_band(wanted)
+
+
+@lru_cache(maxsize=1024)
+def _packaged_band(wanted: NetworkFeatures) -> tuple[Band | None, str]:
+    return _band_from(wanted, network_residuals())
+
+
+def _band_from(wanted: NetworkFeatures, rows: Sequence[NetworkResidual]) -> tuple[Band | None, str]:
+    similar, agreeing = closest_rows(wanted, rows, [_ALWAYS + names for names in _STEPS])
     if not similar:
         return None, (
             f"fewer than {ENOUGH} published runs of captured networks are in {wanted.precision} on GPUs of the "

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.accuracy.bands import band_of_step
 from podsim.accuracy.measured_runs import (
     NotExpressible,
     TrainingRun,
@@ -151,7 +152,7 @@ def price_llm(rows: Rows) -> Priced:
     runs, reasons = training_runs(texts)
     ids = [rows.rows[position].id for position, _ in runs]
     batches = make_batches([run for _, run in runs])
-    ideals = np.empty(0)
+    ideals, bands = np.empty(0), {}
     if rows.what == "bytes":
         values, notes = _memory_bytes(batches, [cell_text(texts[position], "scope") for position, _ in runs])
     else:
@@ -163,12 +164,28 @@ def price_llm(rows: Rows) -> Priced:
             _note(run, texts[position], memory)
             for (position, run), memory in zip(runs, costs.memory.tolist(), strict=True)
         ]
+        bands = _bands(rows.what, ids, [run for _, run in runs], values, costs.host)
     return Priced(
         predictions=dict(zip(ids, values.tolist(), strict=True)),
         reasons={rows.rows[position].id: reason for position, reason in reasons.items()},
         ideals={} if rows.what == "bytes" else dict(zip(ids, ideals.tolist(), strict=True)),
         notes={id: note for id, note in zip(ids, notes, strict=True) if note},
+        bands=bands,
     )
+
+
+def _bands(
+    what: str, ids: Sequence[str], runs: Sequence[TrainingRun], values: Floats, host: Floats
+) -> dict[str, tuple[float, float]]:
+    """(low, high) of the error band of each run's quantity, by id; a layer, and what no run covers, has none."""
+    bands = {}
+    for id, run, value, share in zip(ids, runs, values.tolist(), host.tolist(), strict=True):
+        band = None if run.layer_only else band_of_step(run.model, run.cluster, run.plan, share)[0]
+        if band is not None:
+            low, high = 1 + band.low, 1 + band.high
+            is_time = what == "seconds per step"
+            bands[id] = (value * low, value * high) if is_time else (value / high, value / low)
+    return bands
 
 
 def _work(batches: Sequence[Batch], count: int) -> tuple[Floats, ...]:

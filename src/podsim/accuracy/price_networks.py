@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from podsim.accuracy.bands_networks import NetworkFeatures, band_of_graph, features_of_graph
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, is_described, read_cluster, read_settings
 from podsim.accuracy.network_cells import network_cells
 from podsim.accuracy.price_inference import is_inference, price_inference
@@ -58,13 +59,16 @@ def price_networks(rows: Rows) -> Priced:
     if rows.what != "samples/s":
         why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
         return Priced(predictions=predictions, reasons={**dict.fromkeys(runs, why), **reasons})
-    costs = NetworkCosts()
+    costs, bands = NetworkCosts(), {}
     for id, run in runs.items():
         try:
             predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
         except PodsimError as error:
             reasons[id] = str(error)
-    return Priced(predictions=predictions, reasons=reasons, ideals=ideals)
+            continue
+        if band := band_of_graph(costs.features(run))[0]:
+            bands[id] = (predictions[id] / (1 + band.high), predictions[id] / (1 + band.low))
+    return Priced(predictions=predictions, reasons=reasons, ideals=ideals, bands=bands)
 
 
 def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
@@ -145,6 +149,15 @@ class NetworkCosts:
             run.network, run.batch, run.cluster, run.gpus, loader_of_software(run.software)
         )
         return run.gpus * run.batch * run.accumulate * run.items / fed_step(step, loading).seconds
+
+    def features(self, run: NetworkRun) -> NetworkFeatures:
+        """The features in which published runs resemble a run."""
+        software, graph, gpu = self.software(run), self.graph(run), run.cluster.gpu
+        costs = scaled_costs(graph, self.plain(run, software.flash), software)
+        return features_of_graph(
+            graph, costs, architecture=gpu.architecture, precision=run.precision, network=run.network,
+            software=software.name, gpus=run.gpus, node=run.cluster.gpus_per_node,
+        )  # fmt: skip
 
     def without_costs(self) -> NetworkCosts:
         """A copy with the graphs and without their costs, for changed constants."""

@@ -50,6 +50,8 @@ class Priced:
     """The class in the breakdown, by id; empty uses the columns of the table."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """factor. The weight in mean errors, by id; 1 for others."""
+    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """SI. (low, high) of the error band, by id, in the requested quantity; rows without one have none."""
 
 
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:
@@ -297,13 +299,17 @@ def compare_priced(rows: Rows, priced: Priced) -> Comparison:
     comparison = compare(
         rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
     )
-    if not (priced.groups or priced.weights):
+    if not (priced.groups or priced.weights or priced.bands):
         return comparison
-    grouped = tuple(
-        replace(row, group=priced.groups.get(row.id, row.group), weight=priced.weights.get(row.id, 1.0))
-        for row in comparison.rows
-    )
+    grouped = tuple(_described(row, priced) for row in comparison.rows)
     return assess(replace(comparison, rows=grouped))
+
+
+def _described(row: ComparedRow, priced: Priced) -> ComparedRow:
+    """The row with the class, weight and band that its pricing gives it."""
+    low, high = priced.bands.get(row.id, (None, None))
+    group, weight = priced.groups.get(row.id, row.group), priced.weights.get(row.id, 1.0)
+    return replace(row, group=group, weight=weight, low=low, high=high)
 
 
 def compare(
@@ -357,9 +363,15 @@ def compare(
         what=what,
         rows=tuple(compared),
         not_expressed=tuple((row.id, reasons[row.id]) for row in rows if row.id in reasons),
+        left_out={row.id: (row.role, _value(measurements[row.id])) for row in rows if row.id in reasons},
         sources=rows.sources,
+        remarks=rows.remarks,
     )
     return assess(result)
+
+
+def _value(measured: Measurement | None) -> float | None:
+    return None if measured is None else measured.value
 
 
 def _unfit_reason(row: Row, measured: Measurement | None, what: str) -> str:

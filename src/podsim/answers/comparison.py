@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from podsim.answers.fabric_verdict import FabricVerdict
 from podsim.answers.shown import Shown
@@ -93,6 +94,10 @@ class ComparedRow:
     """SI. The value at full peak, for the skill against a constant efficiency; None if unknown."""
     weight: float = 1.0
     """factor. The weight of the row in mean errors; rows of one cluster share what a cluster counts."""
+    low: float | None = None
+    """SI. The lower end of the error band of the prediction, None where there is none."""
+    high: float | None = None
+    """SI. The upper end of the error band."""
 
     @property
     def error(self) -> float:
@@ -181,6 +186,10 @@ class Comparison(Shown):
     """The scores of each role; `podsim.accuracy.assess` computes them."""
     fabric: FabricVerdict | None = None
     """The verdict on the fabric that a log of collectives comes from."""
+    remarks: tuple[str, ...] = ()
+    """What to say of the file that holds the rows."""
+    left_out: Mapping[str, tuple[str, float | None]] = field(default_factory=dict)
+    """(role, measured value in SI or None) of the rows of `not_expressed`, by id; data show them among the rows."""
 
     def __post_init__(self) -> None:
         """Raise TableError on an unknown quantity, role or repeated id, or a value that is not positive."""
@@ -194,6 +203,19 @@ class Comparison(Shown):
         if len(ids) != len(set(ids)):
             twice = sorted(id for id, count in Counter(ids).items() if count > 1)
             raise TableError(f"{self.table}: ids given more than once: {', '.join(twice[:10])}")
+
+    def shown_fields(self) -> dict[str, Any]:
+        """The fields as data show them: `rows` has every row, those without a prediction last and with their reason."""
+        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "left_out"}
+        shared = {"quantity": self.what, "reason": ""}
+        rows = [
+            {**{each.name: getattr(row, each.name) for each in fields(row)}, **shared} for row in self.rows
+        ]
+        blank = {**{each.name: None for each in fields(ComparedRow)}, **shared, "table": self.table}
+        for id, reason in self.not_expressed:
+            role, measured = self.left_out.get(id, ("", None))
+            rows.append({**blank, "id": id, "role": role, "measured": measured, "reason": reason})
+        return {**shown, "rows": rows}
 
     @property
     def unit(self) -> str:

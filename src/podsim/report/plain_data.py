@@ -16,11 +16,12 @@ from podsim.quoting import cell_text, whole
 def plain_value(value: Any) -> Any:
     """The value as dicts, lists, numbers and text; a number that is not finite becomes None.
 
-    A field marked `optional` answers a question that not every user asks; while it is None it is left out.
+    An answer with `shown_fields` says itself what its data are. A field marked `optional` answers a question that not
+    every user asks; while it is None it is left out.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        shown = (field for field in fields(value) if not _is_omitted(field, getattr(value, field.name)))
-        return {field.name: plain_value(getattr(value, field.name)) for field in shown}
+        own = getattr(value, "shown_fields", lambda: _shown_fields(value))
+        return {name: plain_value(item) for name, item in own().items()}
     if isinstance(value, Mapping):
         return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -30,6 +31,12 @@ def plain_value(value: Any) -> Any:
     if hasattr(value, "tolist"):  # an array of numpy, or one number of it
         return plain_value(value.tolist())
     return str(value)
+
+
+def _shown_fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass, without the optional ones that are empty."""
+    named = [(field, getattr(value, field.name)) for field in fields(value)]
+    return {field.name: item for field, item in named if not _is_omitted(field, item)}
 
 
 def _is_omitted(field: Field[Any], value: object) -> bool:

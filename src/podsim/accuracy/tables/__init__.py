@@ -120,6 +120,8 @@ class Rows:
     """The columns that define a sweep; () for none."""
     classes: tuple[str, ...] = ()
     """The columns of the breakdown."""
+    remarks: tuple[str, ...] = ()
+    """What to say of the file that holds the rows."""
 
     def __len__(self) -> int:
         """Number of rows."""
