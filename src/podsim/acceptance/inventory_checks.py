@@ -47,12 +47,11 @@ def _verdict(good: bool) -> str:
 
 def _processors(inventory: Inventory, system: System) -> Iterator[Part]:
     if system.cpu is not None:
-        cores = system.cpus * system.cpu.cores
         why = "a hypervisor shows what it was told to" if inventory.virtual else ""
         yield Part(
-            name="processors", expected=f"{system.cpus} x {system.cpu.name}, {cores} cores",
+            name="processors", expected=f"{system.cpus} x {system.cpu.name}, {system.cores} cores",
             found=f"{inventory.sockets} x {inventory.processor or 'unnamed'}, {inventory.cores} cores",
-            verdict=_verdict((inventory.sockets, inventory.cores) == (system.cpus, cores)),
+            verdict=_verdict((inventory.sockets, inventory.cores) == (system.cpus, system.cores)),
             source="/proc/cpuinfo", why=why,
         )  # fmt: skip
     enough = inventory.memory >= _ENOUGH * system.memory

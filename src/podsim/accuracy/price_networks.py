@@ -18,7 +18,7 @@ from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
 from podsim.graphs.graph_step import replicas_step
-from podsim.graphs.loading import fed_step, loader_of_software, loading_seconds
+from podsim.graphs.loading import fed_step, loading_seconds
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.recommender import Recommender, table_step, tables_of
@@ -26,6 +26,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.kernels.gemm import peak_of
 from podsim.training.software import Software, load_software
+from podsim.workload.image_loaders import loader_of_software
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -293,6 +293,11 @@ class System:
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
+    def cores(self) -> int:
+        """The number of processor cores; 0 if they are not known."""
+        return self.cpus * self.cpu.cores if self.cpu else 0
+
+    @property
     def usable_storage_ports(self) -> int:
         """The number of ports of all storage adapters that their slots can feed at line rate."""
         if self.storage_nic is None:

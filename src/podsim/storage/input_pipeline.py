@@ -84,17 +84,11 @@ def data_bytes(setting: Setting) -> float:
     return samples_of(setting) * setting.workload.record
 
 
-def cores_of(setting: Setting) -> int:
-    """Processor cores of a node; 0 if unknown."""
-    system = setting.cluster.system
-    return system.cpu.cores * system.cpus if system.cpu else 0
-
-
 def links_of(setting: Setting) -> dict[str, Link]:
     """All links, summed over nodes."""
     nodes, kept = setting.nodes, setting.cache
     own = {"accelerators": setting.accelerators, "readers": setting.readers * setting.accelerators}
-    own |= {"processor": cores_of(setting)} if cores_of(setting) else {}
+    own |= {"processor": setting.cluster.system.cores} if setting.cluster.system.cores else {}
     speeds = {"cache read": kept.read, "cache write": kept.write} if kept.size else {}
     links = {name: link_of(name, value * nodes) for name, value in (own | speeds).items()}
     links |= storage_links(setting.system, nodes, alive=setting.system.servers - setting.lost)
@@ -137,8 +131,7 @@ def train_use(setting: Setting, links: Links, hit: float, cold: float = 0.0) -> 
     missed = (1.0 - hit) * record
     waiting = (1.0 - hit) * idle_latency(setting.system, record, write=False)
     own: dict[str, float] = {"accelerators": setting.step.each}
-    cpu = work.cpu if setting.decode == "cpu" else work.cpu_gpu_decode
-    own["processor"] = cpu
+    own["processor"] = work.core_seconds(setting.decode)
     if setting.cache.size:
         own |= {"cache read": hit * record, "cache write": missed if hit < 1.0 else 0.0}
     cold *= 1.0 - hit

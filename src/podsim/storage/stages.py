@@ -19,7 +19,6 @@ from podsim.storage.input_pipeline import (
     Setting,
     bytes_use,
     cold_share,
-    cores_of,
     data_bytes,
     links_of,
     samples_of,
@@ -44,7 +43,7 @@ class _Stage:
 
 def _stages(setting: Setting, links: Links) -> list[_Stage]:
     work, samples = setting.workload, samples_of(setting)
-    cpu = work.cpu if setting.decode == "cpu" else work.cpu_gpu_decode
+    cpu = work.core_seconds(setting.decode)
     wait = {"readers": idle_latency(setting.system, work.record, write=False)}
     raw_in = bytes_use(setting, links, work.raw, write=True)
     raw, read = (bytes_use(setting, links, size) for size in (work.raw, work.record))
@@ -120,7 +119,9 @@ def shrink_rows(setting: Setting) -> tuple[ShrinkRow, ...]:
         drives = system.server.ssds * (setting.nodes if system.local else system.servers - setting.lost)
         rows.append(_shrink("drives", drives, "count", load["drives read"]))
     if "processor" in load:
-        rows.append(_shrink("processor cores of a node", cores_of(setting), "cores", load["processor"]))
+        rows.append(
+            _shrink("processor cores of a node", setting.cluster.system.cores, "cores", load["processor"])
+        )
     rows.append(_shrink("readers of an accelerator", setting.readers, "count", load["readers"]))
     if setting.cache.size:
         fed = all(value <= 1.0 for name, value in load.items() if name != "accelerators")

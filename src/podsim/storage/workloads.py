@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from podsim.errors import CatalogError, unknown_name
 from podsim.hardware.catalog.schema import Count, Entry, Positive, Rate, Seconds, parse_catalog
 from podsim.units import parse_quantity
+from podsim.workload.image_loaders import SYNTHETIC, load_image_loader
 
 Amount = Annotated[
     float, BeforeValidator(lambda value: parse_quantity(value, "B", what="value")), Field(gt=0.0)
@@ -66,10 +67,8 @@ class Workload:
     """B. The bytes that a reader requests at once."""
     transform_cpu: float
     """s. The core time to turn a raw sample into a record."""
-    cpu: float
-    """s. The core time to decode and augment a sample on the processor."""
-    cpu_gpu_decode: float
-    """s. The core time of a sample that the GPU decodes."""
+    loaders: Mapping[str, str]
+    """The loader of images by what decodes them, cpu or gpu; empty where no core works on a sample."""
     batch: int
     """The number of samples of one accelerator's step."""
     steps: Mapping[str, float]
@@ -95,6 +94,10 @@ class Workload:
     confirmed: str
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
+    def core_seconds(self, decode: str) -> float:
+        """s. The core time of a sample that the processor (cpu) or the accelerator (gpu) decodes."""
+        return load_image_loader(self.loaders.get(decode, SYNTHETIC)).core_seconds()
+
 
 class _Run(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -119,8 +122,7 @@ class _Entry(Entry):
     record: Amount
     read_block: Amount
     transform_cpu: Seconds = 0.0
-    cpu: Seconds = 0.0
-    cpu_gpu_decode: Seconds = 0.0
+    loaders: dict[str, str] = Field(default_factory=dict)
     batch: Count = 0
     steps: dict[str, Seconds] = Field(default_factory=dict)
     host_step: Seconds = 0.0

@@ -20,7 +20,7 @@ from podsim.graphs.graph_answer import GraphCase, cut_graph, graph_cost
 from podsim.graphs.graph_cost import OpCosts, graph_costs, sparse_costs, update_seconds
 from podsim.graphs.graph_step import Reduction, replicas_step
 from podsim.graphs.graph_trace import step_trace
-from podsim.graphs.loading import fed_step, loader_of_software, loading_seconds
+from podsim.graphs.loading import fed_step, loading_seconds
 from podsim.graphs.networks import networks
 from podsim.graphs.op_graph import OpGraph, nets_of
 from podsim.graphs.recommender import Recommender, TableStep, table_step, tables_of
@@ -36,6 +36,7 @@ from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import default_precision, software_of
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
+from podsim.workload.image_loaders import loader_of_software
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
