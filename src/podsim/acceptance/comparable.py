@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 OWN_MOST = 0.5
@@ -19,6 +19,12 @@ class Compared(Protocol):
     def difference(self) -> float: ...  # noqa: D102
     @property
     def verdict(self) -> str: ...  # noqa: D102
+
+
+def verdict_of(reasons: Mapping[str, bool]) -> str:
+    """Whether a row says anything of what is compared, by the first reason against it that holds."""
+    first = next((reason for reason, holds in reasons.items() if holds), "")
+    return f"{first}, not comparable" if first else COMPARABLE
 
 
 def is_busy(backend: str, own: float, others: float) -> bool:

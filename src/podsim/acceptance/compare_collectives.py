@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from podsim.acceptance.comparable import COMPARABLE, errors_of, is_busy
+from podsim.acceptance.comparable import errors_of, is_busy, verdict_of
 from podsim.acceptance.shaped_links import Parts, on_shaped_links
 from podsim.answers.lab import (
     ComparedCollective,
@@ -61,19 +61,13 @@ def _compared(run: MeasuredCollectives, row: MeasuredCollective, parts: Parts) -
         algorithm=row.algorithm, size=row.size, measured=measured, predicted=predicted,
         difference=predicted / measured - 1.0,
         parts=parts._asdict() | {"rest": measured - predicted},
-        cpu=row.cpu, others=row.others, verdict=_verdict(run, row),
+        cpu=row.cpu, others=row.others,
+        verdict=verdict_of({
+            "wrong result": bool(row.wrong or row.in_place_wrong),
+            "CPU-limited": is_busy(run.backend, row.cpu, row.others),
+            "too short": run.backend == "gloo" and row.iterations * row.seconds < _SHORTEST,
+        }),
     )  # fmt: skip
-
-
-def _verdict(run: MeasuredCollectives, row: MeasuredCollective) -> str:
-    """Whether a row says anything about links."""
-    if row.wrong or row.in_place_wrong:
-        return "wrong result, not comparable"
-    if is_busy(run.backend, row.cpu, row.others):
-        return "CPU-limited, not comparable"
-    if run.backend == "gloo" and row.iterations * row.seconds < _SHORTEST:
-        return "too short, not comparable"
-    return COMPARABLE
 
 
 def _predicted(run: MeasuredCollectives, row: MeasuredCollective, seconds_on: OnCluster) -> Parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from podsim.acceptance.comparable import COMPARABLE, is_busy
+from podsim.acceptance.comparable import is_busy, verdict_of
 from podsim.acceptance.shaped_links import on_shaped_links
 from podsim.answers.trained import ComparedDdp, MeasuredDdp
 from podsim.errors import LabError
@@ -48,5 +48,5 @@ def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, st
         run=name, machine=links_text(run), overlap=run.overlap, measured=measured, bucket=bucket,
         overlapped=overlapped, apart=apart, told=abs(right - measured) < abs(other - measured),
         difference=right / measured - 1.0, cpu=run.cpu, others=run.others,
-        verdict="CPU-limited, not comparable" if is_busy(run.backend, run.cpu, run.others) else COMPARABLE,
+        verdict=verdict_of({"CPU-limited": is_busy(run.backend, run.cpu, run.others)}),
     )  # fmt: skip

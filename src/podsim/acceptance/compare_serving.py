@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.acceptance.comparable import COMPARABLE, errors_of
+from podsim.acceptance.comparable import errors_of, verdict_of
 from podsim.acceptance.measured_steps import measured_cost
 from podsim.answers.quantiles import quantile
 from podsim.answers.served_real import ComparedServing, ComparedServingRow, MeasuredRequest, MeasuredServing
@@ -57,7 +57,7 @@ def _rows(run: MeasuredServing, number: int, kind: ReplicaKind) -> Iterator[Comp
         raise LabError(f"run {number} has no requests")
     measured, simulated = _measured(requests), _simulated(requests, kind)
     others = max(run.others[number], run.calibration_others)
-    verdict = COMPARABLE if others <= _FOREIGN else "other programs ran, not comparable"
+    verdict = verdict_of({"other programs ran": others > _FOREIGN})
     for figure, unit, mine, other in zip(_figures(), _units(), measured, simulated, strict=True):
         yield ComparedServingRow(
             run=number, load=run.shares[number], rate=run.rates[number], requests=len(requests), figure=figure, unit=unit,

@@ -1,10 +1,14 @@
-"""`podsim compare` for runs of storage: epochs of a loader, and checkpoints, against predictions of a storage system."""
+"""`podsim compare` for runs of storage: epochs of a loader, and checkpoints, against predictions of a storage system.
+
+A run becomes cases: one for each epoch, or for each operation on checkpoints. A case has what was measured, the law's
+seconds by kind, and the reasons why it may not be comparable.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST, errors_of
+from podsim.acceptance.comparable import OTHERS_MOST, errors_of, verdict_of
 from podsim.answers.lab_storage import (
     ComparedStorage,
     ComparedStorageRow,
@@ -30,11 +34,12 @@ _ASK = (
     "show` lists them), or describe it in a file: disk.toml with inherits = \"local-nvme\", source = \"fio\", "
     "server.read = \"1.2 GB/s\", server.write = \"0.9 GB/s\", read_latency = \"100 us\""
 )  # fmt: skip
+Run = MeasuredCheckpoints | MeasuredLoader
 
 
 def compare_storage(
     name: str,
-    run: MeasuredCheckpoints | MeasuredLoader,
+    run: Run,
     *,
     on: str,
     cache_on: str = "",
@@ -52,81 +57,67 @@ def compare_storage(
     """
     if not on:
         raise LabError(f"{name} {_ASK}")
-    rows: tuple[MeasuredCheckpoint | MeasuredEpoch, ...] = run.rows
-    if empty := [k for k, row in enumerate(rows, 1) if not _measures(row)]:
-        raise LabError(f"{name}: row {empty[0]} measures nothing")
     system, _ = load_storage(on, overrides)
     if isinstance(run, MeasuredCheckpoints):
         if cache_on:
             raise LabError(f"--cache-on is for runs of a loader; {name} is of checkpoints")
-        return _checkpoints(name, run, system)
-    if run.cache_kind == "none" and cache_on:
-        raise LabError(f"--cache-on {cache_on}: {name} ran without a cache")
-    return _epochs(
-        name, run, system, None if run.cache_kind == "none" else load_storage(cache_on or "local-nvme")[0]
-    )
-
-
-def _measures(row: MeasuredCheckpoint | MeasuredEpoch) -> bool:
-    """Whether anything was moved in any time."""
-    moved = row.samples * (row.store + row.cache) if isinstance(row, MeasuredEpoch) else 1.0
-    return row.seconds > 0.0 and moved > 0.0
-
-
-def _epochs(
-    name: str, run: MeasuredLoader, system: StorageSystem, cache: StorageSystem | None
-) -> ComparedStorage:
-    """A loader's epochs."""
-    rows = []
-    for row in run.rows:
-        held = 0.0
-        if cache is not None:
-            room = Cache(
-                kind="nvme", size=net_capacity(cache) or float("inf"), read=float("inf"), write=float("inf")
-            )
-            held = hits(room, run.size, 1, row.epoch, "global")
-        size = row.store + row.cache
-        load = Load(
-            samples=row.samples, record=size / row.samples, batch=min(run.batch, row.samples), workers=run.workers,
-            cores=run.cores, processor=row.processor / row.samples, compute=row.compute, stored=1.0 - held,
-        )  # fmt: skip
-        timed = epoch_time(load, system, cache)
-        verdict = _verdict_of_epoch(run, row, system, cache, 1.0 - held)
-        rows.append(_row(f"epoch {row.epoch + 1}", row.seconds, timed, row.cpu, row.others, verdict))
-    return _compared(
-        name, rows,
-        what=f"{run.samples:,} samples, {format_quantity(run.size, 'B')}, {run.workers} workers, {run.consumer}",
-        machine=f"{run.host}: {run.source} ({run.filesystem})", system=system, cache=cache.name if cache else "",
-        notes=("processor: as the run itself took it; wait: what workers wait for answers beyond the links' time",),
+        cache, rows = None, tuple(_checkpoint_rows(name, run, system))
+        what = f"checkpoints of {format_quantity(run.size, 'B')} by {run.count} ranks ({run.writer})"
+        machine = f"{', '.join(sorted(set(run.hosts)))}: {run.place} ({run.filesystem})"
+        note = "rows of the page cache are of this machine's memory, and not predicted; processor: as the run took it"
+    else:
+        if run.cache_kind == "none" and cache_on:
+            raise LabError(f"--cache-on {cache_on}: {name} ran without a cache")
+        cache = None if run.cache_kind == "none" else load_storage(cache_on or "local-nvme")[0]
+        rows = tuple(_epoch_rows(name, run, system, cache))
+        size = format_quantity(run.size, "B")
+        what = f"{run.samples:,} samples, {size}, {run.workers} workers, {run.consumer}"
+        machine = f"{run.host}: {run.source} ({run.filesystem})"
+        note = (
+            "processor: as the run itself took it; wait: what workers wait for answers beyond the links' time"
+        )
+    mean, worst = errors_of(rows)
+    return ComparedStorage(
+        run=name, what=what, machine=machine, system=system.name, cache=cache.name if cache else "", rows=rows,
+        mean=mean, worst=worst, notes=(note,),
     )  # fmt: skip
 
 
-def _verdict_of_epoch(
-    run: MeasuredLoader,
-    row: MeasuredEpoch,
-    system: StorageSystem,
-    cache: StorageSystem | None,
-    stored: float,
-) -> str:
-    size = row.store + row.cache
-    if not row.whole:
-        return "broken off, not comparable"
-    if abs(row.store / size - stored) > 0.01:
-        return "the cache held other data, not comparable"
-    local = (row.store if system.local else 0.0) + (row.cache if cache is not None else 0.0)
-    if row.drive is not None and local and row.drive < _FROM_DRIVE * local:
-        return "read from memory, not comparable"
-    return _busy(row.others)
+def _epoch_rows(
+    name: str, run: MeasuredLoader, system: StorageSystem, cache: StorageSystem | None
+) -> Iterator[ComparedStorageRow]:
+    """A loader's epochs."""
+    for number, row in enumerate(run.rows, 1):
+        size = row.store + row.cache
+        _check_measures(name, number, row.seconds * row.samples * size)
+        stored = 1.0 - (0.0 if cache is None else _held(run, row.epoch, cache))
+        load = Load(
+            samples=row.samples, record=size / row.samples, batch=min(run.batch, row.samples), workers=run.workers,
+            cores=run.cores, processor=row.processor / row.samples, compute=row.compute, stored=stored,
+        )  # fmt: skip
+        local = (row.store if system.local else 0.0) + (row.cache if cache is not None else 0.0)
+        verdict = verdict_of({
+            "broken off": not row.whole,
+            "the cache held other data": abs(row.store / size - stored) > 0.01,
+            "read from memory": row.drive is not None and row.drive < _FROM_DRIVE * local,
+            "other programs used the processors": row.others > OTHERS_MOST,
+        })  # fmt: skip
+        yield _row(f"epoch {row.epoch + 1}", row, epoch_time(load, system, cache), verdict)
 
 
-def _busy(others: float) -> str:
-    return "other programs used the processors, not comparable" if others > OTHERS_MOST else COMPARABLE
+def _held(run: MeasuredLoader, epoch: int, cache: StorageSystem) -> float:
+    """Share of an epoch's bytes that a cache on a storage system holds."""
+    endless = float("inf")
+    room = Cache(kind="nvme", size=net_capacity(cache) or endless, read=endless, write=endless)
+    return hits(room, run.size, 1, epoch, "global")
 
 
-def _checkpoints(name: str, run: MeasuredCheckpoints, system: StorageSystem) -> ComparedStorage:
+def _checkpoint_rows(
+    name: str, run: MeasuredCheckpoints, system: StorageSystem
+) -> Iterator[ComparedStorageRow]:
     """Checkpoints, row by row; what only went to memory, or came from it, has no prediction."""
-    rows = []
-    for row in run.rows:
+    for number, row in enumerate(run.rows, 1):
+        _check_measures(name, number, row.seconds)
         if row.state == "page cache":
             continue
         transfer = Transfer(
@@ -134,48 +125,27 @@ def _checkpoints(name: str, run: MeasuredCheckpoints, system: StorageSystem) -> 
             processor=row.processor, is_write=row.operation == "write",
             has_waiting_blocks=run.filesystem in _OBJECTS and row.operation == "read",
         )  # fmt: skip
-        timed = transfer_time(system, transfer)
-        rows.append(
-            _row(
-                f"{row.operation} ({row.state})",
-                row.seconds,
-                timed,
-                row.cpu,
-                row.others,
-                _verdict_of(row, system),
-            )
-        )
-    return _compared(
-        name, rows, what=f"checkpoints of {format_quantity(run.size, 'B')} by {run.count} ranks ({run.writer})",
-        machine=f"{', '.join(sorted(set(run.hosts)))}: {run.place} ({run.filesystem})", system=system, cache="",
-        notes=("rows of the page cache are of this machine's memory, and not predicted; processor: as the run took it",),
-    )  # fmt: skip
+        given = 1.0 if row.from_drive is None else row.from_drive
+        verdict = verdict_of({
+            "wrong bytes": row.wrong > 0,
+            "read from memory": system.local and given < _FROM_DRIVE,
+            "other programs used the processors": row.others > OTHERS_MOST,
+        })  # fmt: skip
+        yield _row(f"{row.operation} ({row.state})", row, transfer_time(system, transfer), verdict)
 
 
-def _verdict_of(row: MeasuredCheckpoint, system: StorageSystem) -> str:
-    if row.wrong:
-        return "wrong bytes, not comparable"
-    if system.local and row.from_drive is not None and row.from_drive < _FROM_DRIVE:
-        return "read from memory, not comparable"
-    return _busy(row.others)
+def _check_measures(name: str, number: int, moved: float) -> None:
+    """Raise LabError for a row in which nothing was moved, or in no time."""
+    if not moved > 0.0:
+        raise LabError(f"{name}: row {number} measures nothing")
 
 
 def _row(
-    what: str, measured: float, timed: Timed, cpu: float, others: float, verdict: str
+    what: str, row: MeasuredCheckpoint | MeasuredEpoch, timed: Timed, verdict: str
 ) -> ComparedStorageRow:
-    predicted = timed.seconds
+    measured, predicted = row.seconds, timed.seconds
     return ComparedStorageRow(
         row=what, measured=measured, predicted=predicted, difference=predicted / measured - 1.0,
-        parts={**timed.parts, "rest": measured - predicted}, limit=timed.limit, cpu=cpu, others=others, verdict=verdict,
-    )  # fmt: skip
-
-
-def _compared(
-    name: str, rows: list[ComparedStorageRow], *, what: str, machine: str, system: StorageSystem, cache: str,
-    notes: tuple[str, ...],
-) -> ComparedStorage:  # fmt: skip
-    mean, worst = errors_of(rows)
-    return ComparedStorage(
-        run=name, what=what, machine=machine, system=system.name, cache=cache, rows=tuple(rows),
-        mean=mean, worst=worst, notes=notes,
+        parts={**timed.parts, "rest": measured - predicted}, limit=timed.limit, cpu=row.cpu, others=row.others,
+        verdict=verdict,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST
+from podsim.acceptance.comparable import OTHERS_MOST, verdict_of
 from podsim.acceptance.compare_exchange import ExchangeTimes, emulated_exchange, exchange_times
 from podsim.acceptance.emulated_steps import emulated_step
 from podsim.answers.trained import ComparedTraining, MeasuredTraining
@@ -70,10 +70,9 @@ def _on_own_links(run: MeasuredTraining, name: str, is_named: bool) -> ComparedT
 def _compared(
     run: MeasuredTraining, name: str, cluster: str, times: ExchangeTimes, parts: Mapping[str, float]
 ) -> ComparedTraining:
-    busy = run.backend == "gloo" and run.others > OTHERS_MOST
     return ComparedTraining(
         run=name, model=run.model, cluster=cluster, plan=run.plan, measured=times.measured,
         predicted=times.predicted, late_measured=times.late_measured, late_predicted=times.late_predicted,
         difference=times.predicted / times.measured - 1.0, parts=parts, cpu=run.cpu, others=run.others,
-        verdict="busy with other programs, not comparable" if busy else COMPARABLE,
+        verdict=verdict_of({"busy with other programs": run.backend == "gloo" and run.others > OTHERS_MOST}),
     )  # fmt: skip

@@ -203,8 +203,3 @@ def wait_all(pids: dict[int, int], *, pause: float = 0.02, grace: float = GRACE)
         return failed
     finally:
         kill(running.values())
-
-
-def unable(what: str, problem: OSError) -> LabError:
-    """The error for something that the system refuses."""
-    return LabError(f"{what}: {problem.strerror or problem}")
