@@ -41,24 +41,28 @@ def inventory_parts(inventory: Inventory, answers: Answers, system: System) -> t
     return tuple(part for line in lines for part in line())
 
 
-def _verdict(good: bool) -> str:
-    return "ok" if good else "differs"
+def _part(name: str, expected: str, found: str, is_right: bool | None, source: str, why: str = "") -> Part:
+    """A line of the inventory; is_right: None for what cannot be told here."""
+    verdict = CANNOT if is_right is None else "ok" if is_right else "differs"
+    return Part(name=name, expected=expected, found=found, verdict=verdict, source=source, why=why)
 
 
 def _processors(inventory: Inventory, system: System) -> Iterator[Part]:
     if system.cpu is not None:
-        why = "a hypervisor shows what it was told to" if inventory.virtual else ""
-        yield Part(
-            name="processors", expected=f"{system.cpus} x {system.cpu.name}, {system.cores} cores",
-            found=f"{inventory.sockets} x {inventory.processor or 'unnamed'}, {inventory.cores} cores",
-            verdict=_verdict((inventory.sockets, inventory.cores) == (system.cpus, system.cores)),
-            source="/proc/cpuinfo", why=why,
-        )  # fmt: skip
+        yield _part(
+            "processors",
+            f"{system.cpus} x {system.cpu.name}, {system.cores} cores",
+            f"{inventory.sockets} x {inventory.processor or 'unnamed'}, {inventory.cores} cores",
+            (inventory.sockets, inventory.cores) == (system.cpus, system.cores),
+            "/proc/cpuinfo",
+            "a hypervisor shows what it was told to" if inventory.virtual else "",
+        )
     enough = inventory.memory >= _ENOUGH * system.memory
-    yield Part(
-        name="main memory", expected=format_quantity(system.memory, "B"), found=format_quantity(inventory.memory, "B"),
-        verdict=_verdict(enough), source="/proc/meminfo",
-    )  # fmt: skip
+    yield _part("main memory", _size(system.memory), _size(inventory.memory), enough, "/proc/meminfo")
+
+
+def _size(size: float) -> str:
+    return format_quantity(size, "B")
 
 
 def _counted(names: Sequence[str]) -> str:
@@ -79,29 +83,22 @@ def _gpus(inventory: Inventory, answers: Answers, system: System) -> Iterator[Pa
     if len(answers.gpus) == len(names) and any(name.startswith("10de:") for name in names):
         names, source = [_model(name) for name, _ in answers.gpus], "nvidia-smi"
     right = all(name == wanted or name in wanted or wanted in name for name in names)
-    yield Part(
-        name="GPUs", expected=f"{system.gpus} x {wanted}", found=_counted(names),
-        verdict=_verdict(len(names) == system.gpus and right), source=source,
-    )  # fmt: skip
+    right = right and len(names) == system.gpus
+    yield _part("GPUs", f"{system.gpus} x {wanted}", _counted(names), right, source)
+    least, why = "-", answers.no_gpus or "nvidia-smi lists no GPU"
+    enough = None
     if answers.gpus:
-        least = min(memory for _, memory in answers.gpus)
-        yield Part(
-            name="GPU memory", expected=format_quantity(system.gpu.memory, "B"), found=format_quantity(least, "B"),
-            verdict=_verdict(least >= 0.92 * system.gpu.memory), source="nvidia-smi",
-            why="the least of all; the driver keeps some of it",
-        )  # fmt: skip
-    else:
-        yield Part(
-            name="GPU memory", expected=format_quantity(system.gpu.memory, "B"), found="-", verdict=CANNOT,
-            source="nvidia-smi", why=answers.no_gpus or "nvidia-smi lists no GPU",
-        )  # fmt: skip
+        memory = min(memory for _, memory in answers.gpus)
+        least, why = _size(memory), "the least of all; the driver keeps some of it"
+        enough = memory >= 0.92 * system.gpu.memory
+    yield _part("GPU memory", _size(system.gpu.memory), least, enough, "nvidia-smi", why)
     if inventory.gpus:
         yield _slots(inventory.gpus, system)
     if system.nvswitches:
-        yield Part(
-            name="NVSwitches", expected=str(system.nvswitches), found=str(len(inventory.switches)),
-            verdict=_verdict(len(inventory.switches) == system.nvswitches), source="/sys/bus/pci",
-        )  # fmt: skip
+        wired = len(inventory.switches)
+        yield _part(
+            "NVSwitches", str(system.nvswitches), str(wired), wired == system.nvswitches, "/sys/bus/pci"
+        )
 
 
 def _slots(gpus: Sequence[Device], system: System) -> Part:
@@ -112,11 +109,8 @@ def _slots(gpus: Sequence[Device], system: System) -> Part:
     why = f"fewer lanes: {', '.join(narrow)}" if narrow else ""
     if slow and not narrow:
         why = f"slower now, as resting GPUs are: {', '.join(slow)}"
-    return Part(
-        name="GPU slots", expected=f"{speed:g} GT/s x{lanes}",
-        found=_counted([f"{_speed(gpu):g} GT/s x{gpu.width}" for gpu in gpus]), verdict=_verdict(not narrow),
-        source="/sys/bus/pci", why=why,
-    )  # fmt: skip
+    links = _counted([f"{_speed(gpu):g} GT/s x{gpu.width}" for gpu in gpus])
+    return _part("GPU slots", f"{speed:g} GT/s x{lanes}", links, not narrow, "/sys/bus/pci", why)
 
 
 def _speed(device: Device) -> float:
@@ -125,10 +119,7 @@ def _speed(device: Device) -> float:
 
 
 def _no_gpus(inventory: Inventory) -> Iterator[Part]:
-    yield Part(
-        name="GPUs", expected="none", found=str(len(inventory.gpus) or "none"), verdict=_verdict(not inventory.gpus),
-        source="/sys/bus/pci",
-    )  # fmt: skip
+    yield _part("GPUs", "none", str(len(inventory.gpus) or "none"), not inventory.gpus, "/sys/bus/pci")
 
 
 def _adapters(inventory: Inventory, system: System) -> Iterator[Part]:
@@ -150,31 +141,23 @@ def _adapters(inventory: Inventory, system: System) -> Iterator[Part]:
         f"{port.name} {port.rate * 8e-9:g} Gb/s" for port in inventory.adapters if port not in fast
     ]:
         why = f"slower: {', '.join(slow)}"
-    yield Part(
-        name="adapter ports", expected=f"{ports} x {format_quantity(least * 8, 'b/s')}, active",
-        found=f"{len(up)} active of {len(inventory.adapters)}" if inventory.adapters else "none",
-        verdict=_verdict(len(up) >= ports), source="/sys/class/infiniband", why=why,
-    )  # fmt: skip
+    expected = f"{ports} x {format_quantity(least * 8, 'b/s')}, active"
+    counted = f"{len(up)} active of {len(inventory.adapters)}" if inventory.adapters else "none"
+    yield _part("adapter ports", expected, counted, len(up) >= ports, "/sys/class/infiniband", why)
 
 
 def _affinity(inventory: Inventory, system: System) -> Iterator[Part]:
     """Whether each GPU has an adapter behind its own PCIe switch, and on its own NUMA node."""
     placed = [port for port in inventory.adapters if port.device is not None]
-    expected = "an adapter behind the same PCIe switch as each GPU"
+    name, expected = "GPUs and adapters", "an adapter behind the same PCIe switch as each GPU"
     if not inventory.gpus or not placed:
         lacking = "GPU" if not inventory.gpus else "adapter"
-        yield Part(
-            name="GPUs and adapters", expected=expected, found="-", verdict="differs", source="/sys/bus/pci",
-            why=f"there is no {lacking}",
-        )  # fmt: skip
+        yield _part(name, expected, "-", False, "/sys/bus/pci", f"there is no {lacking}")
         return
     nearest = {gpu.address: _nearest(gpu, placed) for gpu in inventory.gpus}
     far = {address: closest for address, closest in nearest.items() if closest[0] not in _NEAR}
-    yield Part(
-        name="GPUs and adapters", expected=expected,
-        found=_counted([how for how, _ in nearest.values()]), verdict=_verdict(not far), source="/sys/bus/pci",
-        why="; ".join(f"{address}: {how} to {port.name}" for address, (how, port) in far.items())[:300],
-    )  # fmt: skip
+    why = "; ".join(f"{address}: {how} to {port.name}" for address, (how, port) in far.items())[:300]
+    yield _part(name, expected, _counted([how for how, _ in nearest.values()]), not far, "/sys/bus/pci", why)
     if not system.cpus or system.cpus < 2:
         return
     unknown = [gpu.address for gpu in inventory.gpus if gpu.numa is None]
@@ -184,12 +167,10 @@ def _affinity(inventory: Inventory, system: System) -> Iterator[Part]:
         if (port := nearest[gpu.address][1]).device is not None and port.device.numa != gpu.numa
     ]
     spread = sorted({gpu.numa for gpu in inventory.gpus if gpu.numa is not None})
-    yield Part(
-        name="NUMA of GPUs", expected="as their adapters", source="/sys/bus/pci",
-        found=f"nodes {', '.join(map(str, spread))} of {inventory.numa_nodes}" if spread else "-",
-        verdict=CANNOT if unknown else _verdict(not crossed),
-        why=f"firmware does not tell: {', '.join(unknown)}" if unknown else "; ".join(crossed)[:300],
-    )  # fmt: skip
+    nodes = f"nodes {', '.join(map(str, spread))} of {inventory.numa_nodes}" if spread else "-"
+    why = f"firmware does not tell: {', '.join(unknown)}" if unknown else "; ".join(crossed)[:300]
+    right = None if unknown else not crossed
+    yield _part("NUMA of GPUs", "as their adapters", nodes, right, "/sys/bus/pci", why)
 
 
 def _nearest(gpu: Device, ports: Sequence[Adapter]) -> tuple[str, Adapter]:
@@ -202,20 +183,18 @@ def _drives(inventory: Inventory, answers: Answers, system: System) -> Iterator[
     ssd, features = system.ssd, system.features
     if ssd is not None and system.ssds and system.gpu.architecture != "cpu":
         fit = [drive for drive in inventory.drives if drive.capacity >= _ENOUGH * ssd.capacity]
-        yield Part(
-            name="NVMe drives", expected=f"{system.ssds} x {format_quantity(ssd.capacity, 'B')}",
-            found=_counted([format_quantity(drive.capacity, "B") for drive in inventory.drives]),
-            verdict=_verdict(len(fit) >= system.ssds), source="/sys/class/nvme",
-            why="drives of the system itself count, too" if len(inventory.drives) > system.ssds else "",
-        )  # fmt: skip
+        drives = _counted([_size(drive.capacity) for drive in inventory.drives])
+        why = "drives of the system itself count, too" if len(inventory.drives) > system.ssds else ""
+        expected, enough = f"{system.ssds} x {_size(ssd.capacity)}", len(fit) >= system.ssds
+        yield _part("NVMe drives", expected, drives, enough, "/sys/class/nvme", why)
     if "raid" in features:
         level = features["raid"]
         fitting = {name: members for name, (how, members) in inventory.arrays.items() if how == level}
         most = max((len(members) for members in fitting.values()), default=0)
-        said = [f"{name}: {how} of {len(members)}" for name, (how, members) in inventory.arrays.items()]
-        yield Part(
-            name="RAID of the data drives", expected=f"{level} of {system.ssds}", found=", ".join(said) or "none",
-            verdict=_verdict(most >= system.ssds), source="/proc/mdstat",
+        arrays = [f"{name}: {how} of {len(members)}" for name, (how, members) in inventory.arrays.items()]
+        yield _part(
+            "RAID of the data drives", f"{level} of {system.ssds}", ", ".join(arrays) or "none",
+            most >= system.ssds, "/proc/mdstat",
         )  # fmt: skip
     if "self_encrypting" in features:
         yield _encrypting(answers, features["self_encrypting"])
@@ -223,29 +202,22 @@ def _drives(inventory: Inventory, answers: Answers, system: System) -> Iterator[
 
 def _encrypting(answers: Answers, wanted: str) -> Part:
     plain = [device for device, encrypts in answers.drives if not encrypts]
-    if not answers.drives:
-        return Part(
-            name="self-encrypting drives", expected=wanted, found="-", verdict=CANNOT, source="sedutil-cli --scan",
-            why=answers.no_drives or "sedutil-cli lists no drive",
-        )  # fmt: skip
-    return Part(
-        name="self-encrypting drives", expected=wanted,
-        found=f"{len(answers.drives) - len(plain)} of {len(answers.drives)}",
-        verdict=_verdict((wanted == "yes") == (not plain)), source="sedutil-cli --scan",
-        why=f"no: {', '.join(plain)}" if plain else "",
-    )  # fmt: skip
+    counted, right, why = "-", None, answers.no_drives or "sedutil-cli lists no drive"
+    if answers.drives:
+        counted = f"{len(answers.drives) - len(plain)} of {len(answers.drives)}"
+        right, why = (wanted == "yes") == (not plain), f"no: {', '.join(plain)}" if plain else ""
+    return _part("self-encrypting drives", wanted, counted, right, "sedutil-cli --scan", why)
 
 
 def _security(inventory: Inventory, answers: Answers, system: System) -> Iterator[Part]:
     features = system.features
     if "tpm" in features:
         wanted = features["tpm"]
-        if inventory.tpm is None:
-            verdict, said, why = CANNOT, "-", "this kernel shows no /sys/class/tpm"
-        else:
-            verdict = _verdict(inventory.tpm == wanted.partition(".")[0])
-            said, why = (f"{inventory.tpm}.0" if inventory.tpm == "2" else inventory.tpm or "none"), ""
-        yield Part(name="TPM", expected=wanted, found=said, verdict=verdict, source="/sys/class/tpm", why=why)
+        right, version, why = None, "-", "this kernel shows no /sys/class/tpm"
+        if inventory.tpm is not None:
+            right, why = inventory.tpm == wanted.partition(".")[0], ""
+            version = f"{inventory.tpm}.0" if inventory.tpm == "2" else inventory.tpm or "none"
+        yield _part("TPM", wanted, version, right, "/sys/class/tpm", why)
     if "secure_boot" in features:
         wanted = features["secure_boot"]
         state = None if inventory.secure_boot is None else "on" if inventory.secure_boot else "off"
@@ -254,7 +226,5 @@ def _security(inventory: Inventory, answers: Answers, system: System) -> Iterato
             state, why = "off", "it was not booted by UEFI"
         elif state is None:
             why = "the EFI variable SecureBoot cannot be read"
-        yield Part(
-            name="secure boot", expected=wanted, found=state or "-",
-            verdict=CANNOT if state is None else _verdict(state == wanted), source="/sys/firmware/efi/efivars", why=why,
-        )  # fmt: skip
+        right = None if state is None else state == wanted
+        yield _part("secure boot", wanted, state or "-", right, "/sys/firmware/efi/efivars", why)
