@@ -108,17 +108,8 @@ def message_seconds(wires: Wires, board: Board, trips: int = 15) -> float:
     """Half the median round trip of 4 B between ranks 0 and 1, s; 0 with one rank."""
     if wires.world < 2:
         return 0.0
-    data, distributed, round_trips = wires.empty(1).fill_(1.0), wires.torch.distributed, []
-    for _ in range(trips):
-        start = time.perf_counter()
-        if wires.rank == 0:
-            distributed.send(data, 1, group=wires.up)
-            distributed.recv(data, 1, group=wires.down)
-        elif wires.rank == 1:
-            distributed.recv(data, 0, group=wires.up)
-            distributed.send(data, 0, group=wires.down)
-        wires.settle()
-        round_trips.append(time.perf_counter() - start)
+    data = wires.empty(1).fill_(1.0)
+    round_trips = [wires.round_trip(data, 0, 1) for _ in range(trips)]
     return float(board.tell(statistics.median(round_trips) / 2))
 
 

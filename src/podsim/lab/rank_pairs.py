@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 from podsim.answers.lab import MeasuredPair, MeasuredRanks
@@ -65,14 +64,5 @@ def measure_pairs(size: int, wires: Wires, note: Note) -> MeasuredRanks | None:
 
 def _trip(wires: Wires, data: Any, source: int, destination: int) -> float:
     """Seconds from one rank to another and back; other ranks wait."""
-    distributed = wires.torch.distributed
     wires.barrier()
-    start = time.perf_counter()
-    if wires.rank == source:
-        distributed.send(data, destination, group=wires.up)
-        distributed.recv(data, destination, group=wires.down)
-    elif wires.rank == destination:
-        distributed.recv(data, source, group=wires.up)
-        distributed.send(data, source, group=wires.down)
-    wires.settle()
-    return max(time.perf_counter() - start, 1e-9)
+    return max(wires.round_trip(data, source, destination), 1e-9)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import time
 import warnings
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -82,6 +83,18 @@ class Wires:
         else:
             self.torch.distributed.barrier(self.group)
         self.settle()
+
+    def round_trip(self, data: Any, near: int, far: int) -> float:
+        """s in which a buffer goes from rank `near` to rank `far` and back; other ranks do nothing."""
+        distributed, start = self.torch.distributed, time.perf_counter()
+        if self.rank == near:
+            distributed.send(data, far, group=self.up)
+            distributed.recv(data, far, group=self.down)
+        elif self.rank == far:
+            distributed.recv(data, near, group=self.up)
+            distributed.send(data, near, group=self.down)
+        self.settle()
+        return time.perf_counter() - start
 
     def settle(self) -> None:
         """Wait until the device has done what it was given."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from podsim.lab.training.flat_tensors import flattened
 from podsim.lab.training.rank_layout import Layout
-from podsim.lab.wires import load_torch
 
 
 class GradientNorms:
@@ -33,5 +33,4 @@ class GradientNorms:
         self.before, self.micro_batches = None, []
 
     def _flat(self) -> Any:
-        grads = [each.grad for _, each in self.layout.parameters() if each.grad is not None]
-        return load_torch().cat([grad.reshape(-1) for grad in grads])
+        return flattened([each.grad for _, each in self.layout.parameters() if each.grad is not None])

@@ -9,8 +9,7 @@ Each replica keeps the moments of its own optimizer.
 
 from __future__ import annotations
 
-from typing import Any
-
+from podsim.lab.training.flat_tensors import fill, flattened
 from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Wires
@@ -27,23 +26,16 @@ class LocalSteps:
         self.job, self.wires = job, wires
         self.parameters = [parameter for _, parameter in layout.parameters()]
         self.rate, self.momentum = OUTER[job.exchange]
-        self.common = self._flat()
+        self.common = flattened(self.parameters)
         self.speed = wires.torch.zeros_like(self.common)
 
     def exchange(self, step: int) -> None:
         """Exchange weights if the step, numbered from 0, ends a round or the run."""
         if (step + 1) % self.job.local_steps and step + 1 < self.job.steps:
             return
-        mean = self._flat()
+        mean = flattened(self.parameters)
         self.wires.torch.distributed.all_reduce(mean, group=self.wires.group)
         outer = self.common - mean.div_(self.wires.world)
         self.speed.mul_(self.momentum).add_(outer)
         self.common.sub_(outer.add_(self.speed, alpha=self.momentum), alpha=self.rate)
-        done = 0
-        with self.wires.torch.no_grad():
-            for parameter in self.parameters:
-                parameter.copy_(self.common[done : done + parameter.numel()].view_as(parameter))
-                done += parameter.numel()
-
-    def _flat(self) -> Any:
-        return self.wires.torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters])
+        fill(self.parameters, self.common)

@@ -13,23 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from podsim.lab.training.flat_tensors import fill, flattened, parts_of
 from podsim.lab.training.optimizers import make_optimizer, set_rate
 from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.train_job import Training
 from podsim.lab.wires import Wires
-
-
-def _flat(torch: Any, layout: Layout) -> Any:
-    return torch.cat([parameter.detach().reshape(-1) for _, parameter in layout.parameters()])
-
-
-def _views(torch: Any, flat: Any, shapes: list[Any]) -> list[Any]:
-    """The tensors of a network, whose numbers are those of a flat buffer."""
-    views, done = [], 0
-    for each in shapes:
-        views.append(torch.nn.Parameter(flat[done : done + each.numel()].view(each.shape)))
-        done += each.numel()
-    return views
 
 
 class Replica:
@@ -42,14 +30,10 @@ class Replica:
     def exchange(self) -> None:
         """Send the gradients, and take the weights that come back."""
         torch, parameters = self.wires.torch, [parameter for _, parameter in self.layout.parameters()]
-        flat = torch.cat([parameter.grad.reshape(-1) for parameter in parameters])
+        flat = flattened([parameter.grad for parameter in parameters])
         torch.distributed.send(flat, self.server, group=self.wires.up)
         torch.distributed.recv(flat, self.server, group=self.wires.down)
-        done = 0
-        with torch.no_grad():
-            for parameter in parameters:
-                parameter.copy_(flat[done : done + parameter.numel()].view_as(parameter))
-                done += parameter.numel()
+        fill(parameters, flat)
 
 
 class _Server:
@@ -58,8 +42,9 @@ class _Server:
     def __init__(self, job: Training, wires: Wires, layout: Layout) -> None:
         torch, self.replicas = wires.torch, int(job.plan.dp)
         self.wires, self.job = wires, job
-        self.weights = _flat(torch, layout)
-        self.tensors = _views(torch, self.weights, [each for _, each in layout.parameters()])
+        parameters = [parameter for _, parameter in layout.parameters()]
+        self.weights = flattened(parameters)
+        self.tensors = [torch.nn.Parameter(part) for part in parts_of(self.weights, parameters)]
         self.a_round = 1 if job.exchange == "ps" else self.replicas
         self.optimizer = make_optimizer(job.optimizer, self.tensors, job.rate / self.a_round)
         self.updates = 0
@@ -77,10 +62,8 @@ class _Server:
 
     def update(self, gradients: Any) -> None:
         """Move the weights."""
-        done = 0
-        for tensor in self.tensors:
-            tensor.grad = gradients[done : done + tensor.numel()].view_as(tensor)
-            done += tensor.numel()
+        for tensor, part in zip(self.tensors, parts_of(gradients, self.tensors), strict=True):
+            tensor.grad = part
         set_rate(self.optimizer, self.job.rate / self.a_round, self.updates // self.a_round, self.job.warmup)
         self.optimizer.step()
         self.updates += 1

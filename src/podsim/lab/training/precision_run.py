@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from podsim.lab.training.flat_tensors import local_part
 from podsim.lab.training.precision import Rounder, use_precision
 from podsim.lab.training.precision_scale import LossScale
 from podsim.lab.training.rank_layout import Layout
@@ -52,7 +53,7 @@ class Numerics:
         if self.scale.value != 1.0:
             for parameter in parameters:
                 if parameter.grad is not None:
-                    _local(parameter.grad).mul_(1.0 / self.scale.value)
+                    local_part(parameter.grad).mul_(1.0 / self.scale.value)
 
     def accept(self, named: Sequence[tuple[str, Any]], loss: float | None) -> bool:
         """Whether the gradients may move the weights; every rank gives the same answer.
@@ -120,9 +121,5 @@ def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"lost": lost, "lost_by": {name: by_name[name] for name in most}, "overflow": overflow}
 
 
-def _local(tensor: Any) -> Any:
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
-
-
 def _is_finite(tensor: Any) -> bool:
-    return bool(_local(tensor).isfinite().all())
+    return bool(local_part(tensor).isfinite().all())

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from podsim.lab.engine import Engine
+from podsim.lab.training.flat_tensors import fill, flattened, local_part
 from podsim.lab.wires import Wires
 from podsim.network.collectives.program import programs
 from podsim.network.collectives.table import Table
@@ -41,19 +42,10 @@ class Sums:
 
     def gradients(self, parameters: list[Any]) -> None:
         """Replace the gradients by their means, all in one buffer."""
-        torch = self.wires.torch
-        grads = [_local(parameter.grad) for parameter in parameters if parameter.grad is not None]
-        flat = torch.cat([grad.reshape(-1) for grad in grads])
+        grads = [local_part(parameter.grad) for parameter in parameters if parameter.grad is not None]
+        flat = flattened(grads)
         self.mean(flat)
-        done = 0
-        for grad in grads:
-            grad.copy_(flat[done : done + grad.numel()].view_as(grad))
-            done += grad.numel()
-
-
-def _local(grad: Any) -> Any:
-    """This rank's part of a gradient."""
-    return grad.to_local() if hasattr(grad, "to_local") else grad
+        fill(grads, flat)
 
 
 def hook_of(sums: Sums) -> Callable[[Any, Any], Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from podsim.errors import CheckpointError
 from podsim.lab.checkpoint_files import begin, commit, discard, opened, part_of, steps, unwritten
+from podsim.lab.training.flat_tensors import local_part
 from podsim.lab.training.optimizers import moment_names
 from podsim.lab.training.rank_layout import Layout
 from podsim.lab.training.shards import Shard, load_safetensors, read_shards, shapes_of, write_shards
@@ -38,7 +39,7 @@ def state_of(layout: Layout, wires: Wires) -> dict[str, Any]:
             continue
         moments = {kind: torch.zeros_like(parameter).detach() for kind in moment_names(layout.moments)}
         state |= {f"{kind}.{name}": moment for kind, moment in moments.items()}
-        here = {kind: tensor if own is parameter else tensor.to_local() for kind, tensor in moments.items()}
+        here = {kind: local_part(tensor) for kind, tensor in moments.items()}
         layout.moments.state[own] = here | {"step": torch.tensor(0.0)}
     return state
 
@@ -71,7 +72,7 @@ class Keeper:
         first = history is not None
         self._agree(lambda: begin(self.root, step) if first else None)
         folder = part_of(self.root, step)
-        data = {name: _local(self.state[name]).contiguous().cpu().numpy() for name in self._own()}
+        data = {name: local_part(self.state[name]).contiguous().cpu().numpy() for name in self._own()}
         problem: OSError | None = None
         try:
             write_shards(folder, self.wires.rank, {name: self.shards[name] for name in data}, data)
@@ -114,7 +115,7 @@ class Keeper:
         except CheckpointError as problem:
             raise _unfit(folder, str(problem)) from None
         for name, array in arrays.items():
-            _local(self.state[name]).copy_(self.wires.torch.from_numpy(array))
+            local_part(self.state[name]).copy_(self.wires.torch.from_numpy(array))
         for parameter in self.layout.moments.state:
             self.layout.moments.state[parameter]["step"] = self.wires.torch.tensor(float(step))
         return step, history
@@ -161,11 +162,6 @@ class Keeper:
         if "problem" in answer:
             raise CheckpointError(answer["problem"])
         return answer["value"]
-
-
-def _local(tensor: Any) -> Any:
-    """This rank's part of a tensor: the same numbers in memory."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def _shard_of(tensor: Any) -> Shard:
