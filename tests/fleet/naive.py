@@ -131,7 +131,7 @@ class Naive:
 
     def speed_of(self, j, taken):
         leaves = {self.leaf[n] for n in taken}
-        return float(self.jobs.slow_JS[j, 2 if len(leaves) > 1 else int(len(taken) > 1)])
+        return float(self.jobs.slow[j, 2 if len(leaves) > 1 else int(len(taken) > 1)])
 
     def start(self, j, taken, now):
         self.speed[j] = self.speed_of(j, taken)
@@ -293,7 +293,7 @@ class Naive:
         order = queue if self.early else [j for j in queue if j not in self.plan]
         for j in order:
             self.plan.pop(j, None)
-            length = self.expected(j, float(self.jobs.slow_JS[j, 0]))
+            length = self.expected(j, float(self.jobs.slow[j, 0]))
             ends = [self.due[k] for k in self.running()] + [
                 x for t, d in self.plan.values() for x in (t, t + d)
             ]

@@ -37,7 +37,7 @@ def requests_of(rows, count=None):
     table = np.array(rows, np.float64)
     return Requests(
         cpu=table[:, 0], memory=np.ones(len(rows)), gpus=table[:, 1].astype(np.int64), share=table[:, 2].astype(np.int64),
-        allowed_RM=np.ones((len(rows), 1), np.bool_), count=np.array(count or [1] * len(rows)),
+        allowed=np.ones((len(rows), 1), np.bool_), count=np.array(count or [1] * len(rows)),
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_models_of_gpu_are_kept(tmp_path):
     )
     nodes = read_nodes(tmp_path / "n.csv")
     requests = read_requests(tmp_path / "p.csv", nodes.models)
-    only = int(np.flatnonzero(requests.allowed_RM.sum(axis=1) == 1)[0])
+    only = int(np.flatnonzero(requests.allowed.sum(axis=1) == 1)[0])
     packed = pack(requests, nodes, [only, only], "fgd", rng=np.random.default_rng(0))
     assert packed.turned_away == 1
 

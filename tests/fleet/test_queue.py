@@ -110,10 +110,10 @@ def test_theorems(policy, seed, where):
     # a job never runs twice at once, and all its work is done
     lead = policy.start + (run.runs - 1) * (policy.checkpoint + policy.restart)
     held = np.bincount(job, end - start, len(jobs))
-    slowest = jobs.slow_JS.min(axis=1)
+    slowest = jobs.slow.min(axis=1)
     assert np.all(held <= jobs.seconds / slowest + lead + 1e-6)
     assert np.all(held >= jobs.seconds - 1e-6 * (1 + run.runs))
-    if (jobs.slow_JS == 1).all() and not (policy.start or policy.restart or policy.checkpoint):
+    if (jobs.slow == 1).all() and not (policy.start or policy.restart or policy.checkpoint):
         np.testing.assert_allclose(held, jobs.seconds, rtol=1e-9, atol=1e-6)
     if not policy.preempt:
         assert len(job) == len(jobs)

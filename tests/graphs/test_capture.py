@@ -101,7 +101,7 @@ def test_attention_written_out_fuses_to_the_fused_one() -> None:
     assert one.count("attention") == other.count("attention") == 24
     assert len(one) == len(other)
     assert one.kind.tolist() == other.kind.tolist()
-    assert (one.dims_OD == other.dims_OD).all()
+    assert (one.dims == other.dims).all()
     assert one.kept.sum() == other.kept.sum()
 
 

@@ -52,7 +52,7 @@ def test_parameters_and_arithmetic_are_torchs_own(cell: str, options: dict[str, 
     assert graph.count("recurrent") == layers
     assert graph.targets.count("dropout") == (layers - 1 if options.get("dropout") else 0)
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[cell]
-    loops = graph.dims_OD[[kind == "recurrent" for kind in graph.kind_names], :5]
+    loops = graph.dims[[kind == "recurrent" for kind in graph.kind_names], :5]
     assert loops.tolist() == [[STEPS, directions, SAMPLES, gates * HIDDEN, HIDDEN]] * layers
     # backward PyTorch computes no gradient of the state before the first step; a library's kernels do
     spared = layers * directions * 2 * SAMPLES * gates * HIDDEN * HIDDEN
@@ -68,7 +68,7 @@ def test_a_layer_reads_the_one_before_it() -> None:
     assert before == [[where["embedding"]], [ops[0]], [ops[1]], [ops[2]]]
     states = SAMPLES * STEPS * HIDDEN * 4
     assert graph.kept[ops[1]] == states * (1 + 4 + 1)  # the result, four gates and the cell
-    assert graph_of(to_value(graph), "here").dims_OD.tolist() == graph.dims_OD.tolist()
+    assert graph_of(to_value(graph), "here").dims.tolist() == graph.dims.tolist()
     assert fuse(graph).count("recurrent") == 2
 
 
@@ -89,7 +89,7 @@ def test_cells_are_layers_of_one_step(name: str, gates: int, bias: bool) -> None
     assert graph.flops.sum() == counted[0] == 2 * SAMPLES * gates * HIDDEN * (WIDTH + HIDDEN)
     assert graph.parameters.sum() == gates * HIDDEN * (WIDTH + HIDDEN + 2 * bias)
     loop = graph.kind_names.index("recurrent")
-    assert graph.dims_OD[loop, :5].tolist() == [1, 1, SAMPLES, gates * HIDDEN, HIDDEN]
+    assert graph.dims[loop, :5].tolist() == [1, 1, SAMPLES, gates * HIDDEN, HIDDEN]
 
 
 def test_packed_sequences_are_refused() -> None:

@@ -26,7 +26,7 @@ def test_a_packaged_network_is_what_its_entry_says(name: str) -> None:
     assert graph.name == one.title
     assert graph.batch == 4
     assert graph.flops.sum() > 0
-    assert (graph.flops_back >= graph.flops * (graph.gradient_OA.sum(axis=1) > 0)).mean() > 0.9
+    assert (graph.flops_back >= graph.flops * (graph.gradient.sum(axis=1) > 0)).mean() > 0.9
     assert name not in model_names(), "a model of the catalog has this name"
 
 
@@ -82,7 +82,7 @@ def test_between_two_graphs_lies_what_the_file_says(name: str) -> None:
     path = _packaged(name)
     found, read = load_network(name, 24), read_graph(path, 24)
     assert (found.batch, found.shapes, found.targets) == (24, read.shapes, read.targets)
-    assert np.array_equal(found.dims_OD, read.dims_OD)
+    assert np.array_equal(found.dims, read.dims)
     assert np.array_equal(found.before, read.before)
     for column in (
         "flops",

@@ -42,7 +42,7 @@ def test_mask_rcnn_trains_no_stem_and_no_norm() -> None:
     graph = load_network("maskrcnn-resnet50-fpn", 2)
     assert KINDS.index("norm") not in graph.kind
     convolutions = graph.kind == KINDS.index("conv")
-    frozen = convolutions & ~graph.gradient_OA.any(axis=1)
+    frozen = convolutions & ~graph.gradient.any(axis=1)
     assert frozen.sum() == 1 + 3 * 3 + 1  # the stem, three blocks, their shortcut
     masks = graph.flops[convolutions][-6:]  # four of 3 x 3 on 14 x 14, one transposed, one of 1 x 1
     assert masks[0] == 2 * 2 * 128 * 14**2 * 9 * 256**2

@@ -38,16 +38,16 @@ def small(
     output = np.array([size for *_, size, _ in ops], float)
     before = [list(one) for *_, one in ops]
     inputs = np.array([sum(output[j] for j in one) for one in before])
-    dims_OD = np.zeros((n, WIDTH), dtype=np.int64)
+    dims = np.zeros((n, WIDTH), dtype=np.int64)
     for op, row in (dims or {}).items():
-        dims_OD[op, : len(row)] = row
+        dims[op, : len(row)] = row
     memory = np.array([kind not in ("gemm", "conv", "attention") for _, kind, *_ in ops])
     free = np.array([target == "add" for target, *_ in ops])
     return OpGraph(
         name="small", source="by hand", batch=2, element=4.0, names=tuple(f"op{i}" for i in range(n)),
         targets=tuple(target for target, *_ in ops), shapes=((2,),) * n,
-        kind=np.array([KINDS.index(kind) for _, kind, *_ in ops]), dims_OD=dims_OD,
-        gradient_OA=np.repeat(~memory[:, None], 2, axis=1), flops=np.zeros(n), flops_back=np.zeros(n), read=inputs,
+        kind=np.array([KINDS.index(kind) for _, kind, *_ in ops]), dims=dims,
+        gradient=np.repeat(~memory[:, None], 2, axis=1), flops=np.zeros(n), flops_back=np.zeros(n), read=inputs,
         written=output, read_back=np.where(memory & ~free, 2 * output, 0.0),
         written_back=np.where(memory & ~free, inputs, 0.0), kernels=np.ones(n), kernels_back=np.ones(n),
         parameters=np.zeros(n), output=output, kept=np.zeros(n),
@@ -171,7 +171,7 @@ def test_attention_written_out_is_found() -> None:
     graph = OpGraph(**{**graph.__dict__, "shapes": ((2, 3, 5, 5),) * 6})
     one = fuse(graph, ("attention",))
     assert one.targets == ("attention", "relu")
-    assert one.dims_OD[0].tolist() == [2, 3, 3, 5, 5, 7, 7, 0]
+    assert one.dims[0].tolist() == [2, 3, 3, 5, 5, 7, 7, 0]
     assert one.read[0] == 4 * 6 * (5 * 7 + 5 * 14)
     two = fuse(
         small(

@@ -55,10 +55,10 @@ def test_pixels_hold_exactly_the_time_of_the_spans(spans: list[tuple[float, floa
         lanes=(Lane(process="p", name="a"),) * 2, names=("op",), kinds=("x", "y", "z"), lane=row, name=0 * kind,
         kind=kind, start=np.minimum(start, end), end=end,
     )  # fmt: skip
-    covers_RKW = coverage(made, row, 2, width, 0.0, 10.0)
-    assert covers_RKW.min() > -1e-9
+    covers = coverage(made, row, 2, width, 0.0, 10.0)
+    assert covers.min() > -1e-9
     for place in range(3):
-        assert covers_RKW[:, place].sum() * 10.0 / width == pytest.approx(made.busy()[place], abs=1e-9)
+        assert covers[:, place].sum() * 10.0 / width == pytest.approx(made.busy()[place], abs=1e-9)
 
 
 def test_a_half_idle_pixel_is_half_coloured() -> None:

@@ -33,9 +33,9 @@ def elastic_jobs(jobs: Jobs, factor: float, scaling: float, room: Ints) -> Jobs:
     size = jobs.gpus[:, None] * 2.0**DOUBLINGS
     allowed = np.asarray((size % 1 == 0) & (size <= room[:, None]) & (2.0 ** np.abs(DOUBLINGS) <= factor))
     law = np.broadcast_to((2.0 * scaling) ** DOUBLINGS, size.shape)
-    known = jobs.pace_JK if len(jobs.pace_JK) else np.zeros_like(size)
+    known = jobs.pace if len(jobs.pace) else np.zeros_like(size)
     pace = np.where(np.max(known, axis=1, keepdims=True) > 0, known, law)
-    return replace(jobs, pace_JK=np.ascontiguousarray(np.where(allowed, pace, 0.0)))
+    return replace(jobs, pace=np.ascontiguousarray(np.where(allowed, pace, 0.0)))
 
 
 def goodput_rates(jobs: Jobs, policy: Policy, operations: Operations | None, per_node: int) -> Floats:
@@ -43,7 +43,7 @@ def goodput_rates(jobs: Jobs, policy: Policy, operations: Operations | None, per
 
     On N nodes, failures at the rate r a node cost N r (R + T / 2): restarts, and half the time between checkpoints.
     """
-    if not len(jobs.pace_JK):
+    if not len(jobs.pace):
         raise PodsimError(
             "policy elastic: no job is elastic; say how far, as --elastic 4 (a fourth to four times)"
         )
@@ -51,5 +51,5 @@ def goodput_rates(jobs: Jobs, policy: Policy, operations: Operations | None, per
     nodes = np.ceil(jobs.gpus[:, None] * 2.0**DOUBLINGS / per_node)
     work = policy.saves if policy.saves else jobs.seconds[:, None]
     return np.ascontiguousarray(
-        jobs.pace_JK * np.maximum(1.0 - nodes * rate * (policy.restart + work / 2.0), 1e-3)
+        jobs.pace * np.maximum(1.0 - nodes * rate * (policy.restart + work / 2.0), 1e-3)
     )

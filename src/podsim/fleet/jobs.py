@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from podsim.axes import Shaped
 from podsim.errors import TableError
 from podsim.fleet.queue_state import JOB, NOTCHES, Floats, Ints, Work
 
@@ -64,10 +65,10 @@ class Jobs:
     """The jobs that must end first, by job."""
     rank: Floats
     """share. The site's rank for each job (quality of service)."""
-    slow_JS: Floats
+    slow: Shaped[Floats, "job reach"]
     """share. The speed on one node, on several, and under several leaves."""
-    pace_JK: Floats = field(default_factory=lambda: np.zeros((0, NOTCHES)))
-    """factor. The speed of elastic jobs at each size, as in Work.pace_JK; empty if no job is elastic."""
+    pace: Shaped[Floats, "job notch"] = field(default_factory=lambda: np.zeros((0, NOTCHES)))
+    """factor. The speed of elastic jobs at each size, as in Work.pace; empty if no job is elastic."""
     partition: Sequence[str] = ()
     """The partition of each job, "" for the default; empty if no job names one."""
     mig: Sequence[str] = ()
@@ -101,12 +102,12 @@ class Jobs:
         }
         parts = {
             name: getattr(self, name)[kept]
-            for name in ("gpus", "seconds", "limit", "guess", "user", "rank", "slow_JS")
+            for name in ("gpus", "seconds", "limit", "guess", "user", "rank", "slow")
         }
         return replace(
             self, ids=[str(self.ids[j]) for j in np.flatnonzero(kept).tolist()], submit=self.submit[kept],
             after=after, **parts,
-            pace_JK=self.pace_JK[kept] if len(self.pace_JK) else self.pace_JK,
+            pace=self.pace[kept] if len(self.pace) else self.pace,
             partition=_kept_names(self.partition, kept), mig=_kept_names(self.mig, kept),
             left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
         )  # fmt: skip
@@ -126,8 +127,8 @@ class Jobs:
         job["parents"] = parents
         return Work(
             job=job, shares=equal if shares is None else shares, child_ptr=ptr,
-            child=np.ascontiguousarray(pairs[:, 1]), slow_JS=self.slow_JS, pace_JK=self.pace_JK,
-            goodput_JK=self.pace_JK, jobs=n, users=len(equal),
+            child=np.ascontiguousarray(pairs[:, 1]), slow=self.slow, pace=self.pace,
+            goodput=self.pace, jobs=n, users=len(equal),
         )  # fmt: skip
 
 
@@ -172,7 +173,7 @@ class JobColumns:
     mig: Sequence[str] | None = None
     partition: Sequence[str] | None = None
     pace: Floats | None = None
-    """factor. The speeds at each size, as in Jobs.pace_JK; a row of zeros for a job without a prediction."""
+    """factor. The speeds at each size, as in Jobs.pace; a row of zeros for a job without a prediction."""
     warm: int = 0
     """The number of first jobs, submitted at 0, that no figure counts."""
 
@@ -213,9 +214,9 @@ def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int
         limit=np.where(np.isnan(bound), length, bound)[order],
         guess=np.where(np.isnan(believed), cut, believed)[order],
         user=position[order], users=owners, after=waits, rank=ranks[order],
-        slow_JS=np.ascontiguousarray(speeds[order]), mig=[mig[at] for at in order] if mig and any(mig) else (),
+        slow=np.ascontiguousarray(speeds[order]), mig=[mig[at] for at in order] if mig and any(mig) else (),
         partition=[partition[at] for at in order] if partition and any(partition) else (),
-        pace_JK=np.zeros((0, NOTCHES)) if given.pace is None else given.pace[order],
+        pace=np.zeros((0, NOTCHES)) if given.pace is None else given.pace[order],
         source=source, left_out=dict(left_out or {}), warm=given.warm,
         cut=int(np.count_nonzero(length > bound)),
     )  # fmt: skip
@@ -239,7 +240,7 @@ def _is_valid(values: Floats) -> NDArray[np.bool_]:
 
 def _problems(
     ids: Sequence[str] | range, submit: Floats, gpus: Floats, seconds: Floats, limit: Floats, guess: Floats, rank: Floats,
-    slow_JS: Floats,
+    slow: Shaped[Floats, "job reach"],
 ) -> list[str]:  # fmt: skip
     """The problems of the columns, as messages."""
     wrong = {
@@ -250,7 +251,7 @@ def _problems(
         "guesses must be finite and not negative": (guess, ~(np.isnan(guess) | _is_valid(guess))),
         "ranks must be 0 to 1": (rank, ~((rank >= 0) & (rank <= 1))),
         "speeds must be above 0 and at most 1": (
-            slow_JS.min(axis=1, initial=1.0), ~((slow_JS > 0) & (slow_JS <= 1)).all(axis=1),
+            slow.min(axis=1, initial=1.0), ~((slow > 0) & (slow <= 1)).all(axis=1),
         ),
     }  # fmt: skip
     problems = []

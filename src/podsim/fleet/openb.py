@@ -48,6 +48,6 @@ def read_requests(path: Path, models: tuple[str, ...]) -> Requests:
     return Requests(
         cpu=values[:, 0].copy(), memory=values[:, 1].copy(), gpus=values[:, 2].astype(np.int64),
         share=values[:, 3].astype(np.int64),
-        allowed_RM=np.array([[not kind[4] or model in str(kind[4]).split("|") for model in models] for kind in kinds]),
+        allowed=np.array([[not kind[4] or model in str(kind[4]).split("|") for model in models] for kind in kinds]),
         count=np.array([seen[kind] for kind in kinds], np.int64),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.packing_kernels import NodesNow, Wanted, pack_requests
 from podsim.fleet.queue_state import Floats, Ints
@@ -63,7 +64,7 @@ class Requests:
     """The number of its GPUs, [R]."""
     share: Ints
     """The thousandths of each of its GPUs, [R]."""
-    allowed_RM: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
+    allowed: Shaped[np.ndarray[tuple[int, int], np.dtype[np.bool_]], "request model"]
     """The models of GPU that it accepts."""
     count: Ints
     """The number of requests of each kind, [R]."""
@@ -126,15 +127,15 @@ def pack(
     weight = requests.count[kinds] / requests.count[kinds].sum()
     wanted = Wanted(
         cpu=np.ascontiguousarray(requests.cpu), memory=requests.memory, gpus=requests.gpus, share=requests.share,
-        allowed_RM=requests.allowed_RM, kinds=kinds, weight=weight, requests=len(requests.count),
-        models=requests.allowed_RM.shape[1], sharers=len(kinds),
+        allowed=requests.allowed, kinds=kinds, weight=weight, requests=len(requests.count),
+        models=requests.allowed.shape[1], sharers=len(kinds),
     )  # fmt: skip
     n, g, r = len(nodes.gpus), int(nodes.gpus.max()), len(requests.count)
-    free_NG = np.where(np.arange(g)[None, :] < nodes.gpus[:, None], WHOLE, -1).astype(np.int64)
+    free = np.where(np.arange(g)[None, :] < nodes.gpus[:, None], WHOLE, -1).astype(np.int64)  # [server, gpu]
     now = NodesNow(
-        cpu=nodes.cpu.copy(), memory=nodes.memory.copy(), free_NG=free_NG, model=nodes.model,
+        cpu=nodes.cpu.copy(), memory=nodes.memory.copy(), free=free, model=nodes.model,
         most=np.array([nodes.cpu.max(), nodes.memory.max(), float(g * WHOLE)]), version=np.zeros(n, np.int64),
-        seen_RN=np.full((r, n), -1), score_RN=np.zeros((r, n)), held_RN=np.zeros((r, n), np.int64),
+        seen=np.full((r, n), -1), score=np.zeros((r, n)), held=np.zeros((r, n), np.int64),
         spare=np.zeros(g, np.int64), useless=np.zeros(n), nodes=n, gpus=g,
     )  # fmt: skip
     total = float(nodes.gpus.sum() * WHOLE)

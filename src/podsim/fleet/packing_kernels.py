@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.fleet.queue_state import Floats, Ints
 from podsim.native import c_function
 
@@ -21,7 +22,7 @@ class Wanted(NamedTuple):
     memory: Floats
     gpus: Ints
     share: Ints
-    allowed_RM: NDArray[np.bool_]
+    allowed: Shaped[NDArray[np.bool_], "request model"]
     kinds: Ints
     weight: Floats
     requests: int
@@ -37,15 +38,15 @@ class NodesNow(NamedTuple):
 
     cpu: Floats
     memory: Floats
-    free_NG: Ints
+    free: Shaped[Ints, "server gpu"]
     """The free thousandths of each GPU; -1 beyond the GPUs of a node."""
     model: Ints
     most: Floats
     """The cores, memory and GPU thousandths of the largest node."""
     version: Ints
-    seen_RN: Ints
-    score_RN: Floats
-    held_RN: Ints
+    seen: Shaped[Ints, "request server"]
+    score: Shaped[Floats, "request server"]
+    held: Shaped[Ints, "request server"]
     """The number of requests of a kind on a node."""
     spare: Ints
     """The buffer for a node's GPUs, [G]."""

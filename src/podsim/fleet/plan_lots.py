@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.answers.expense import Offer, Trade, TradePoint
+from podsim.axes import Shaped
 from podsim.fleet.power import BUSY_PARTS, cluster_power
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
@@ -27,8 +28,8 @@ class PlanLot:
 
     cluster: Cluster
     plans: Plan
-    seconds_P: Array
-    energy_P: Array
+    seconds: Shaped[Array, "plan"]
+    energy: Shaped[Array, "plan"]
     """J. The energy of a step at the meter."""
 
 
@@ -61,10 +62,10 @@ def make_lot(
         {"overlap_grad": result.flags[flag, 0], "overlap_param": result.flags[flag, 1]}
     )
     cost = step_cost(model, cluster, plans)
-    busy_P = sum(cost.parts[SPLIT.index(name)] for name in BUSY_PARTS)
-    seconds_P = stated(cost.seconds)
-    energy_P = pue * (least * seconds_P + (most - least) * busy_P)
-    return PlanLot(cluster=cluster, plans=plans.arrays(), seconds_P=seconds_P, energy_P=np.asarray(energy_P))
+    busy_seconds = sum(cost.parts[SPLIT.index(name)] for name in BUSY_PARTS)
+    stated_seconds = stated(cost.seconds)
+    energy = pue * (least * stated_seconds + (most - least) * busy_seconds)
+    return PlanLot(cluster=cluster, plans=plans.arrays(), seconds=stated_seconds, energy=np.asarray(energy))
 
 
 def front(first: Array, second: Array) -> Array:
@@ -76,10 +77,10 @@ def front(first: Array, second: Array) -> Array:
 
 def lot_table(lots: list[PlanLot], offer: Offer | None) -> tuple[Array, Array, Array, Array, Array]:
     """(seconds, energy, cost, lot, position) of all plans."""
-    seconds = np.concatenate([lot.seconds_P for lot in lots])
-    energy = np.concatenate([lot.energy_P for lot in lots])
-    which = np.concatenate([np.full(lot.seconds_P.size, i) for i, lot in enumerate(lots)])
-    position = np.concatenate([np.arange(lot.seconds_P.size) for lot in lots])
+    seconds = np.concatenate([lot.seconds for lot in lots])
+    energy = np.concatenate([lot.energy for lot in lots])
+    which = np.concatenate([np.full(lot.seconds.size, i) for i, lot in enumerate(lots)])
+    position = np.concatenate([np.arange(lot.seconds.size) for lot in lots])
     gpus = np.array([lot.cluster.gpus for lot in lots])[which]
     return seconds, energy, seconds * gpus * (offer.low if offer else 0.0), which, position
 

@@ -179,7 +179,7 @@ def run_queue(
         )
     if jobs.mig:
         raise PodsimError("some jobs need MIG instances; use podsim.fleet.sliced.run_sliced")
-    if policy.moves and np.any(jobs.slow_JS != 1.0):
+    if policy.moves and np.any(jobs.slow != 1.0):
         raise PodsimError(
             f"policy {policy.name} moves running jobs at no cost, so their speed must not depend on placement"
         )
@@ -193,7 +193,7 @@ def run_queue(
         outages = Outages(operations, machine.nodes)
         plant = outages.extend(plant, 0.0)
     if policy.elastic:
-        work = work._replace(goodput_JK=goodput_rates(jobs, policy, operations, machine.gpus_per_node))
+        work = work._replace(goodput=goodput_rates(jobs, policy, operations, machine.gpus_per_node))
     state = _play(work, plant, rules, progress, outages)
     count = int(state.number[SPANS])
     spans = state.span_job[:count]

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
+
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Records: TypeAlias = Any
@@ -70,7 +72,7 @@ STANDING = np.dtype([
     ("piece", np.int64),  # its first piece of the machine, -1 for none
     ("kind", np.int64),  # the position of its size in State.size
     ("heap", np.int64),  # the position of its end in State.ends
-    ("notch", np.int64),  # the position of its size in Work.pace_JK
+    ("notch", np.int64),  # the position of its size in Work.pace
     ("wish", np.int64),  # the same for the size that goodput gives it
 ])  # fmt: skip
 """The record of a job's state."""
@@ -114,11 +116,11 @@ class Work(NamedTuple):
     child_ptr: Ints
     """The children of j are child[child_ptr[j] : child_ptr[j + 1]]."""
     child: Ints
-    slow_JS: Floats
+    slow: Shaped[Floats, "job reach"]
     """share. The speed of a job on one node, on several, and under several leaves."""
-    pace_JK: Floats
+    pace: Shaped[Floats, "job notch"]
     """factor. The speed of an elastic job at each size over that at the size that it asks for; 0 where it cannot run."""
-    goodput_JK: Floats
+    goodput: Shaped[Floats, "job notch"]
     """factor. The same for the speed with failures."""
     jobs: int
     """The number of jobs."""

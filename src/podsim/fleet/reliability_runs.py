@@ -1,7 +1,4 @@
-"""Random long runs, thousands at once, failure by failure.
-
-Axes: R runs, S slots in repair (spares + 1).
-"""
+"""Random long runs, thousands at once, failure by failure."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _NEVER = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunSamples:
-    """The result of each run, [R]."""
+    """The result of each run, [run]."""
 
     seconds: Floats
     """s. The time from the first step to the last checkpoint; infinite for an abandoned run."""
@@ -63,7 +60,7 @@ class _State:
         "waiting",
         "slowed",
         "slow",
-        "ready_RS",
+        "ready",
     )
 
     def __init__(self, run: LongRun, runs: int, rng: np.random.Generator) -> None:
@@ -77,7 +74,7 @@ class _State:
         self.failures = np.zeros(runs, np.int64)
         is_slow = rng.random(runs) < 1.0 - (1.0 - run.slow) ** run.nodes
         self.slow = np.where(is_slow & (run.slowdown > 0), run.found, 0.0)
-        self.ready_RS = np.zeros((runs, count_repair_slots(run)))
+        self.ready = np.zeros((runs, count_repair_slots(run)))
 
     def keep(self, rows: NDArray[np.bool_]) -> None:
         """Drop the other runs."""
@@ -169,7 +166,7 @@ def _advance_to_failure(
 def _replace(run: LongRun, state: _State, rng: np.random.Generator) -> None:
     """Replace nodes after failures: a run without a spare waits, and a new node may be slow."""
     n = state.number.size
-    watched, slow = state.ready_RS.shape[1] > 0, run.slow > 0 and run.slowdown > 0
+    watched, slow = state.ready.shape[1] > 0, run.slow > 0 and run.slowdown > 0
     if not (watched or slow) or not run.drain:
         return
     gone = np.flatnonzero(rng.random(n) < run.drain)
@@ -177,9 +174,9 @@ def _replace(run: LongRun, state: _State, rng: np.random.Generator) -> None:
         hit = gone[rng.random(gone.size) < run.slow]
         state.slow[hit] = run.found
     if watched:
-        ready = state.ready_RS[gone]
+        ready = state.ready[gone]
         slot = ready.argmin(axis=1)
-        state.ready_RS[gone, slot] = state.clock[gone] + run.repair * rng.standard_exponential(gone.size)
-        wait = np.maximum(state.ready_RS[gone].min(axis=1) - state.clock[gone], 0.0)
+        state.ready[gone, slot] = state.clock[gone] + run.repair * rng.standard_exponential(gone.size)
+        wait = np.maximum(state.ready[gone].min(axis=1) - state.clock[gone], 0.0)
         state.waiting[gone] += wait
         state.clock[gone] += wait

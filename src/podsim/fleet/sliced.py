@@ -192,7 +192,7 @@ def _find_places(run: _Run, floor: Floor, j: int) -> Places | None:
 def _job_seconds(run: _Run, j: int, places: Places, is_relaid: bool) -> tuple[float, float]:
     """(s until the end of a starting job, s until the end that the scheduler must expect)."""
     lead = run.policy.start + (run.relay if is_relaid else 0.0)
-    runs = float(run.jobs.seconds[j] / run.jobs.slow_JS[j, run.floor.reach(places)])
+    runs = float(run.jobs.seconds[j] / run.jobs.slow[j, run.floor.reach(places)])
     return lead + runs, lead + max(float(run.jobs.limit[j]), runs)
 
 

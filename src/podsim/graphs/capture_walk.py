@@ -196,9 +196,9 @@ class Walk:
                 readers[earlier] += self.trained[op] and self.trained[earlier]
         added = np.maximum(readers - 1, 0.0)
         output = np.array(self.outputs, dtype=float)
-        dims_OD = np.zeros((n, WIDTH), dtype=np.int64)
+        dims = np.zeros((n, WIDTH), dtype=np.int64)  # [op, extent]
         for op, facts in enumerate(self.facts):
-            dims_OD[op, : len(facts.dims)] = facts.dims
+            dims[op, : len(facts.dims)] = facts.dims
         of = {key: np.array([getattr(facts, key) for facts in self.facts], dtype=float) for key in _COLUMNS}
         kept = np.isin(np.arange(n), list(self.kept)) * output + of.pop("extra")
         of["read_back"] += 2 * added * output
@@ -208,8 +208,8 @@ class Walk:
             name=name, source=source, batch=batch, element=element, notes=notes, table_weights=float(self.sparse),
             names=tuple(self.names),
             targets=tuple(self.targets), shapes=tuple(self.shapes),
-            kind=np.array([KINDS.index(facts.kind) for facts in self.facts], dtype=np.int64), dims_OD=dims_OD,
-            gradient_OA=np.array([facts.gradient for facts in self.facts], dtype=bool).reshape(n, 2),
+            kind=np.array([KINDS.index(facts.kind) for facts in self.facts], dtype=np.int64), dims=dims,
+            gradient=np.array([facts.gradient for facts in self.facts], dtype=bool).reshape(n, 2),
             parameters=np.array(self.parameters, dtype=float), output=output, kept=kept,
             first=np.cumsum([0, *(len(edges) for edges in self.before)]).astype(np.int64),
             before=np.array([op for edges in self.before for op in sorted(edges)], dtype=np.int64),

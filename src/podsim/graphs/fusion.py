@@ -120,7 +120,7 @@ def _merge(graph: OpGraph, group: Ints) -> OpGraph:
     summed: dict[str, Any] = {key: _sum_by_group(getattr(graph, key), position) for key in _SUMMED}
     return replace(
         graph, names=tuple(names), targets=tuple(targets), shapes=tuple(graph.shapes[i] for i in last), kind=kinds,
-        dims_OD=graph.dims_OD[last], gradient_OA=graph.gradient_OA[last], output=graph.output[last],
+        dims=graph.dims[last], gradient=graph.gradient[last], output=graph.output[last],
         kernels=graph.kernels[last], kernels_back=graph.kernels_back[last], first=np.cumsum(first),
         before=np.array([a for _, a in keys], dtype=np.int64), carried=np.array([carried[k] for k in keys], dtype=float),
         **summed,
@@ -149,7 +149,7 @@ def _fuse_attention(graph: OpGraph) -> OpGraph:
     last, _ = np.unique(group, return_inverse=True)
     columns: dict[str, Any] = {
         key: getattr(merged, key).copy()
-        for key in ("kind", "dims_OD", "gradient_OA", "read", "written", "read_back", "written_back", "kernels",
+        for key in ("kind", "dims", "gradient", "read", "written", "read_back", "written_back", "kernels",
                     "kernels_back", "kept")
     }  # fmt: skip
     targets = list(merged.targets)
@@ -198,7 +198,7 @@ def _path_down(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
 
 def _is_match(graph: OpGraph, left: int, right: int) -> bool:
     """Whether two products belong to one attention: batch, queries and keys agree."""
-    (b, m, n, _), (b2, m2, _, k2) = graph.dims_OD[left, :4], graph.dims_OD[right, :4]
+    (b, m, n, _), (b2, m2, _, k2) = graph.dims[left, :4], graph.dims[right, :4]
     return bool(b == b2 and m == m2 and n == k2 and b > 1)
 
 
@@ -209,17 +209,17 @@ def _write_attention(
 
     The heads are the last batch dimension of the product: its shape is (…, heads, queries, keys).
     """
-    batch, queries, keys, width = graph.dims_OD[left, :4].tolist()
-    value = int(graph.dims_OD[right, 2])
+    batch, queries, keys, width = graph.dims[left, :4].tolist()
+    value = int(graph.dims[right, 2])
     shape = graph.shapes[left]
     heads = shape[-3] if len(shape) > 3 else 1
     element = graph.output[left] / max(batch * queries * keys, 1)
     moved = element * batch * (queries * width + keys * (width + value))
-    trained = bool(graph.gradient_OA[left].any() or graph.gradient_OA[right].any())
+    trained = bool(graph.gradient[left].any() or graph.gradient[right].any())
     dims = (batch // heads, heads, heads, queries, keys, width, value, 0)
     columns["kind"][where] = KINDS.index("attention")
-    columns["dims_OD"][where] = np.array(dims, dtype=np.int64)[:WIDTH]
-    columns["gradient_OA"][where] = trained
+    columns["dims"][where] = np.array(dims, dtype=np.int64)[:WIDTH]
+    columns["gradient"][where] = trained
     columns["read"][where], columns["written"][where] = moved, graph.output[right]
     columns["read_back"][where] = columns["written_back"][where] = 0.0
     columns["kernels"][where], columns["kernels_back"][where] = 1.0, 3.0 * trained

@@ -8,7 +8,7 @@
     all others             bytes, with as many kernels as an eager framework launches
 
 Bytes were captured in one number format and scale to the requested one. A pass takes the longer of the times of GPU and
-host, which launches kernel after kernel. Axes: O ops, D numbers of a shape, A the two operands of a product.
+host, which launches kernel after kernel.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def plain_costs(
         where = np.flatnonzero(graph.kind == kind)
         if len(where):
             there[where], back[where] = law(graph, where, gpu, matmul, flash)
-    gradients = graph.gradient_OA.sum(axis=1)
+    gradients = graph.gradient.sum(axis=1)
     moved_back = extra + np.where(products, gradients, 0) * moved
     arithmetic = (graph.flops + graph.flops_back) / peak_of(gpu, matmul)
     memory = (moved + moved_back) / gpu.memory_bandwidth
@@ -188,14 +188,14 @@ def _memory_seconds(gpu: Gpu, moved: Array, kernels: Array) -> Array:
 
 
 def _gemm_seconds(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
-    batch, m, n, k = (graph.dims_OD[where, d].astype(float) for d in range(4))
+    batch, m, n, k = (graph.dims[where, d].astype(float) for d in range(4))
     there = product_seconds(gpu, m, n, k, batch=batch, precision=precision)
-    wanted_OA = graph.gradient_OA[where]
-    if not wanted_OA.any():
+    wanted = graph.gradient[where]  # [op, operand]
+    if not wanted.any():
         return there, np.zeros(len(where))
     left = product_seconds(gpu, m, k, n, batch=batch, precision=precision)
     right = product_seconds(gpu, k, n, m, batch=batch, precision=precision)
-    return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
+    return there, np.asarray(left * wanted[:, 0] + right * wanted[:, 1])
 
 
 def _layout_bytes(graph: OpGraph, element: float) -> tuple[Array, Array]:
@@ -205,48 +205,48 @@ def _layout_bytes(graph: OpGraph, element: float) -> tuple[Array, Array]:
     Depthwise kernels take either layout. Source: the Deep Learning Performance documentation of NVIDIA, convolutional
     layers ("tensor layouts in memory"), and the kernels nchwToNhwc, nhwcToNchw that profiles of cuDNN show.
     """
-    rows_OD = graph.dims_OD.astype(float)
-    sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"])}
+    rows = graph.dims.astype(float)  # [op, extent]
+    sizes = {name: rows[:, d] for d, name in enumerate(DIMS["conv"])}
     turns = (graph.kind == _CONV) & ~_is_depthwise(graph)
     read = np.where(turns, sizes["batch"] * sizes["channels"] * sizes["inputs"], 0.0)
     made = np.where(turns, sizes["batch"] * sizes["filters"] * sizes["positions"], 0.0)
     both = 2.0 * element * (read + made)
-    return both, both * graph.gradient_OA.sum(axis=1)
+    return both, both * graph.gradient.sum(axis=1)
 
 
 def _is_depthwise(graph: OpGraph) -> Array:
     """Whether each op is a depthwise convolution, [ops]."""
-    channels, groups = (graph.dims_OD[:, DIMS["conv"].index(name)] for name in ("channels", "groups"))
+    channels, groups = (graph.dims[:, DIMS["conv"].index(name)] for name in ("channels", "groups"))
     return np.asarray((graph.kind == _CONV) & (groups > 1) & (groups == channels))
 
 
 def _recurrent_seconds(
     graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str
 ) -> tuple[Array, Array]:
-    rows_OD = graph.dims_OD[where].astype(float)
-    sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["recurrent"])}
+    rows = graph.dims[where].astype(float)  # [op, extent]
+    sizes = {name: rows[:, d] for d, name in enumerate(DIMS["recurrent"])}
     there, state, weights = (
         recurrent_seconds(gpu, which, **sizes, precision=precision)
         for which in ("forward", "state", "weight")
     )
-    wanted_OA = graph.gradient_OA[where]
-    return there, np.asarray(state * wanted_OA[:, 0] + weights * wanted_OA[:, 1])
+    wanted = graph.gradient[where]  # [op, operand]
+    return there, np.asarray(state * wanted[:, 0] + weights * wanted[:, 1])
 
 
 def _conv_seconds(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     there, back = np.zeros(len(where)), np.zeros(len(where))
     for transposed in (False, True):
-        chosen = graph.dims_OD[where, 7] == transposed
+        chosen = graph.dims[where, 7] == transposed
         if chosen.any():
-            rows_OD = graph.dims_OD[where[chosen]].astype(float)
-            sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"][:7])}
+            rows = graph.dims[where[chosen]].astype(float)  # [op, extent]
+            sizes = {name: rows[:, d] for d, name in enumerate(DIMS["conv"][:7])}
             shape = ConvShape(**sizes, transposed=transposed)
-            wanted_OA = graph.gradient_OA[where[chosen]]
+            wanted = graph.gradient[where[chosen]]  # [op, operand]
             there[chosen] = conv_seconds(gpu, "forward", shape, precision=precision)
             for operand, which in enumerate(("input", "weight")):
-                if wanted_OA[:, operand].any():
+                if wanted[:, operand].any():
                     seconds = conv_seconds(gpu, which, shape, precision=precision)
-                    back[chosen] += seconds * wanted_OA[:, operand]
+                    back[chosen] += seconds * wanted[:, operand]
     return there, back
 
 
@@ -257,10 +257,10 @@ def _attention_seconds(
     algorithm = flash if fused else "unfused"
     there, back = np.zeros(len(where)), np.zeros(len(where))
     for causal in (False, True):
-        chosen = graph.dims_OD[where, 7] == causal
+        chosen = graph.dims[where, 7] == causal
         if chosen.any():
-            rows_OD = graph.dims_OD[where[chosen]].astype(float)
-            sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["attention"][:7])}
+            rows = graph.dims[where[chosen]].astype(float)  # [op, extent]
+            sizes = {name: rows[:, d] for d, name in enumerate(DIMS["attention"][:7])}
             seconds = partial(
                 attention_seconds,
                 gpu,
@@ -269,5 +269,5 @@ def _attention_seconds(
                 precision=precision,
             )
             there[chosen] = seconds(direction="forward")
-            back[chosen] = seconds(direction="backward") * graph.gradient_OA[where[chosen]].any(axis=1)
+            back[chosen] = seconds(direction="backward") * graph.gradient[where[chosen]].any(axis=1)
     return there, back

@@ -223,7 +223,7 @@ def _merged_graph(network: ServedGraph, rule: str, batch: int) -> OpGraph:
         graph = interpolate_batch(single, double, batch)
     else:
         graph = fuse(network.graph(batch), FUSIONS[rule])
-    return replace(graph, gradient_OA=np.zeros_like(graph.gradient_OA))
+    return replace(graph, gradient=np.zeros_like(graph.gradient))
 
 
 @lru_cache(maxsize=128)

@@ -3,8 +3,6 @@
 Text is in tuples, numbers in arrays with one row per op. Predecessors are in compressed rows: op i reads the outputs
 of the earlier ops `before[first[i] : first[i + 1]]`. Views (reshapes, transposes) are not ops: edges pass through
 them. Bytes are those of the captured number format, `element` B each.
-
-Axes: O ops, E edges, D numbers of a shape (see DIMS), A the two operands of a product.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.errors import ModelError
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -23,14 +22,14 @@ Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 WIDTH = 8
-"""The length of a row of dims_OD."""
+"""The length of a row of dims."""
 DIMS: Mapping[str, tuple[str, ...]] = {
     "gemm": ("batch", "m", "n", "k"),
     "conv": ("batch", "channels", "filters", "groups", "window", "positions", "inputs", "transposed"),
     "attention": ("batch", "heads", "kv_heads", "queries", "keys", "head_dim", "value_dim", "causal"),
     "recurrent": ("steps", "batch", "m", "n", "k"),
 }
-"""The meaning of the numbers of dims_OD, by kind; other kinds have none. A convolution has `window` weights per filter
+"""The meaning of the numbers of dims, by kind; other kinds have none. A convolution has `window` weights per filter
 and channel, `positions` of a filter in one sample, and `inputs` positions of one sample that it reads. A recurrent layer
 has `steps` products in sequence and `batch` directions side by side; k is the hidden state and n its gates."""
 KINDS = (
@@ -62,9 +61,9 @@ class OpGraph:
     """The output of each op."""
     kind: Ints
     """The position of each op's kind in KINDS."""
-    dims_OD: Ints
+    dims: Shaped[Ints, "op extent"]
     """The sizes of products, as DIMS orders them."""
-    gradient_OA: Flags
+    gradient: Shaped[Flags, "op operand"]
     """Whether the backward pass computes the gradient of the first and of the second operand (weights) of a product."""
     flops: Floats
     """FLOP. The arithmetic of the products in the forward pass; a multiply and an add count two."""
@@ -104,7 +103,7 @@ class OpGraph:
         """Check that columns have equal lengths and edges lead forward."""
         n = len(self.names)
         rows = (
-            self.targets, self.shapes, self.kind, self.dims_OD, self.gradient_OA, self.flops, self.flops_back, self.read,
+            self.targets, self.shapes, self.kind, self.dims, self.gradient, self.flops, self.flops_back, self.read,
             self.written, self.read_back, self.written_back, self.kernels, self.kernels_back, self.parameters,
             self.output, self.kept,
         )  # fmt: skip

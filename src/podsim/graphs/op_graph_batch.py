@@ -88,7 +88,7 @@ def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
     return replace(single, **changed)
 
 
-_SAME = ("kind", "first", "before", "gradient_OA")
+_SAME = ("kind", "first", "before", "gradient")
 
 
 def _is_numeric(column: Any) -> bool:

@@ -50,8 +50,8 @@ def _op(graph: OpGraph, i: int) -> dict[str, Any]:
         "before": graph.before[edges].tolist(), "carries": [plain_number(b) for b in graph.carried[edges]],
     }  # fmt: skip
     if kind in DIMS:
-        op["dims"] = graph.dims_OD[i, : len(DIMS[kind])].tolist()
-        op["gradient"] = graph.gradient_OA[i].tolist()
+        op["dims"] = graph.dims[i, : len(DIMS[kind])].tolist()
+        op["gradient"] = graph.gradient[i].tolist()
     for key in _NUMBERS:
         value = float(getattr(graph, key)[i])
         if value:
@@ -128,17 +128,17 @@ def _graph(value: dict[str, Any], where: str, check: bool) -> OpGraph:
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
     ops = [ops[i] for i in order]
-    dims_OD = np.zeros((len(ops), WIDTH), dtype=np.int64)
+    dims = np.zeros((len(ops), WIDTH), dtype=np.int64)  # [op, extent]
     for i, op in enumerate(ops):
-        dims_OD[i, : len(op.get("dims", ()))] = op.get("dims", ())
+        dims[i, : len(op.get("dims", ()))] = op.get("dims", ())
     return OpGraph(
         name=str(value.get("name", "")), source=str(value.get("source", "")), batch=int(value["batch"]),
         element=float(value["element"]), notes=tuple(str(note) for note in value.get("notes", ())),
         table_weights=float(value.get("table_weights", 0)),
         names=tuple(str(op["name"]) for op in ops), targets=tuple(str(op["op"]) for op in ops),
-        shapes=tuple(tuple(op["shape"]) for op in ops), dims_OD=dims_OD,
+        shapes=tuple(tuple(op["shape"]) for op in ops), dims=dims,
         kind=np.array([KINDS.index(op["kind"]) for op in ops], dtype=np.int64),
-        gradient_OA=np.array([op.get("gradient", (False, False)) for op in ops], dtype=bool).reshape(-1, 2),
+        gradient=np.array([op.get("gradient", (False, False)) for op in ops], dtype=bool).reshape(-1, 2),
         first=np.cumsum([0, *(len(op["before"]) for op in ops)]).astype(np.int64),
         before=np.array([position[j] for op in ops for j in op["before"]], dtype=np.int64),
         carried=np.array([b for op in ops for b in op["carries"]], dtype=float),

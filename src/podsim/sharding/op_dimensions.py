@@ -116,7 +116,7 @@ def _weight(builder: _Builder, loop: _Loop, i: int, shape: Sequence[int], dims: 
 def _gemm(builder: _Builder, loop: _Loop, i: int, before: Sequence[int]) -> None:
     """(batch, m, k) x (batch, k, n): k is summed. The second operand is a weight, or another activation."""
     graph, out = builder.graph, builder.graph.shapes[i]
-    batch, m, n, k = (int(size) for size in graph.dims_OD[i, :4])
+    batch, m, n, k = (int(size) for size in graph.dims[i, :4])
     head = next((d for d in range(len(out)) if prod(out[:d]) == batch), 0)
     if not out or out[-1] != n or prod(out) != batch * m * n or prod(out[:head]) != batch:
         _by_sample(builder, loop, i, before)
@@ -144,7 +144,7 @@ def _gemm(builder: _Builder, loop: _Loop, i: int, before: Sequence[int]) -> None
 def _conv(builder: _Builder, loop: _Loop, i: int, before: Sequence[int]) -> None:
     """Channels are summed and filters are new; a part of an image needs the rows of its neighbours."""
     graph, out = builder.graph, builder.graph.shapes[i]
-    batch, channels, filters, groups, window, positions, inputs, _ = (int(n) for n in graph.dims_OD[i])
+    batch, channels, filters, groups, window, positions, inputs, _ = (int(n) for n in graph.dims[i])
     spatial = len(out) - 2
     if spatial < 1 or prod(out) != batch * filters * positions:
         _by_sample(builder, loop, i, before)
@@ -174,7 +174,7 @@ def _conv(builder: _Builder, loop: _Loop, i: int, before: Sequence[int]) -> None
 def _attention(builder: _Builder, loop: _Loop, i: int, before: Sequence[int]) -> None:
     """Heads and samples divide; each query needs all keys and values."""
     graph, out = builder.graph, builder.graph.shapes[i]
-    batch, heads, kv_heads, queries, keys, width, value, _ = (int(n) for n in graph.dims_OD[i])
+    batch, heads, kv_heads, queries, keys, width, value, _ = (int(n) for n in graph.dims[i])
     if len(out) < 3 or prod(out) != batch * heads * queries * value:
         _by_sample(builder, loop, i, before)
         return

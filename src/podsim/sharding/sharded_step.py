@@ -79,7 +79,7 @@ class ShardCase:
             ends = ((self.graph.tensors[o.tensor], o) for o in (*op.operands, op.output))
             key = (
                 *((t.shape, t.role, o.dims, o.share) for t, o in ends), op.sizes, op.fixed, op.statistics, op.columns,
-                op.halo, int(graph.kind[i]), tuple(graph.dims_OD[i]), tuple(graph.gradient_OA[i]),
+                op.halo, int(graph.kind[i]), tuple(graph.dims[i]), tuple(graph.gradient[i]),
                 *(float(getattr(graph, name)[i]) for name in _SCALED),
             )  # fmt: skip
             self.classes.append(known.setdefault(key, len(known)))
@@ -164,18 +164,18 @@ def _compute_seconds(case: ShardCase, ops: Sequence[LocalOp], mesh: Mesh) -> tup
 def _rows(case: ShardCase, rows: Sequence[int], divided: Sequence[dict[int, int]]) -> OpGraph:
     """Some ops as a graph of their own, each with the share of one rank."""
     graph, index = case.graph.graph, np.array(rows)
-    dims_OD = graph.dims_OD[index].copy()
+    dims = graph.dims[index].copy()
     shares = np.array([prod(parts.values()) for parts in divided], dtype=float)
     for row, (number, parts) in enumerate(zip(rows, divided, strict=True)):
         for dim, ranks in parts.items():
             column = case.graph.ops[number].columns[dim]
             for each in _together(graph.kind_names[number], column):
-                dims_OD[row, each] = max(1, dims_OD[row, each] // ranks)
+                dims[row, each] = max(1, dims[row, each] // ranks)
     none = np.zeros(0)
     return replace(
         graph, names=tuple(graph.names[i] for i in rows), targets=tuple(graph.targets[i] for i in rows),
-        shapes=tuple(graph.shapes[i] for i in rows), kind=graph.kind[index], dims_OD=dims_OD,
-        gradient_OA=graph.gradient_OA[index], first=np.zeros(len(rows) + 1, dtype=np.int64),
+        shapes=tuple(graph.shapes[i] for i in rows), kind=graph.kind[index], dims=dims,
+        gradient=graph.gradient[index], first=np.zeros(len(rows) + 1, dtype=np.int64),
         before=none.astype(np.int64), carried=none,
         **{name: getattr(graph, name)[index] / shares for name in _SCALED},
         **{name: getattr(graph, name)[index] for name in ("kernels", "kernels_back", "parameters", "output", "kept")},

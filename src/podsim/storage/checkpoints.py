@@ -2,8 +2,6 @@
 
 Bytes per parameter are those of `training.memory`: weights in the plan's precision, fp32 master weights (for shorter
 weights) and Adam's two moments. A checkpoint has no gradients and no activations.
-
-Axes: P pipeline stages, Q data and context ranks of a stage, R ranks (tensor-parallel innermost, then Q, then P).
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ class State:
     """Bytes of training state, rank by rank."""
 
     written: Floats
-    """B. The bytes that each rank writes, [R]: together every parameter once (norms once for each tensor-parallel
-    rank)."""
+    """B. The bytes that each rank writes, [rank]: together every parameter once (norms once for each tensor-parallel
+    rank). Tensor-parallel ranks count first, then data and context ranks, then stages."""
     held: Floats
-    """B. The bytes that each rank needs to continue, [R]: what it reads at a restart."""
+    """B. The bytes that each rank needs to continue, [rank]: what it reads at a restart."""
 
     @property
     def size(self) -> float:
@@ -53,24 +51,24 @@ def state_of(model: Model, plan: Plan, *, writers: str = "all") -> State:
         raise PodsimError(f"writers={writers[:40]!r} may be {', '.join(WRITERS)}")
     arrays = plan.arrays()
     weights, stages = weight_table(model, arrays), stages_table(model, arrays)
-    class_P = np.repeat(np.arange(stages.count.shape[0]), stages.count[:, 0].astype(int))
-    counts_PB = stages.blocks[class_P, :, 0]
-    dense_P, expert_P = counts_PB @ weights.dense[:, 0], counts_PB @ weights.expert[:, 0]
+    stage_class = np.repeat(np.arange(stages.count.shape[0]), stages.count[:, 0].astype(int))
+    counts = stages.blocks[stage_class, :, 0]  # [stage, block]
+    dense, expert = counts @ weights.dense[:, 0], counts @ weights.expert[:, 0]
     stored = element_bytes(plan.precision)
     kinds = (
         (stored, 3),
         ((4.0 if stored < 4 else 0.0) + 2 * PRECISIONS[plan.optimizer_precision].bytes, 1),
     )
     ranks, ep, shard = int(plan.dp * plan.cp), int(plan.ep), int(plan.shard_ranks)
-    written_PQ, held_PQ = np.zeros((2, len(class_P), ranks))
-    place_Q = np.arange(ranks)
+    written, held = np.zeros((2, len(stage_class), ranks))
+    position = np.arange(ranks)
     for each, level in kinds:
         split = shard if plan.zero >= level else 1
-        for parameters_P, copies, parts in ((dense_P, 1, split), (expert_P, ep, max(split // ep, 1))):
-            held_PQ += (parameters_P * each / parts)[:, None]
-            share_Q = np.full(ranks, copies / ranks)
+        for parameters, copies, parts in ((dense, 1, split), (expert, ep, max(split // ep, 1))):
+            held += (parameters * each / parts)[:, None]
+            share = np.full(ranks, copies / ranks)
             if writers == "replica":
-                share_Q = (place_Q < copies * parts) / parts
-            written_PQ += (parameters_P * each)[:, None] * share_Q
+                share = (position < copies * parts) / parts
+            written += (parameters * each)[:, None] * share
     tp = int(plan.tp)
-    return State(written=np.repeat(written_PQ.ravel(), tp), held=np.repeat(held_PQ.ravel(), tp))
+    return State(written=np.repeat(written.ravel(), tp), held=np.repeat(held.ravel(), tp))

@@ -4,8 +4,6 @@ Routes inside a server are those of its fabric: PCI Express slots, switches, pro
 whose ranks carry equal bytes form a class: one set of links with the capacity of all of them. The store is one link for
 all. As flows end, the others speed up. To a neighbour, every server sends its bytes to the next and receives as many.
 Adapters are full duplex, so only the sending side counts.
-
-Axes: C classes of servers, G GPUs of a server, F flows.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, Node, node_fabric, node_of
@@ -91,7 +90,7 @@ def _ends(node: Node) -> list[tuple[str, str]]:
 
 def transfer(
     wires: Wires,
-    bytes_R: Floats,
+    rank_bytes: Shaped[Floats, "rank"],
     *,
     to: str,
     store: Store | None = None,
@@ -104,29 +103,29 @@ def transfer(
     are none, ClusterError where there is no way.
     """
     gpus = len(wires.homes)
-    wrong = bytes_R[~(np.isfinite(bytes_R) & (bytes_R >= 0))]
-    if wrong.size or bytes_R.size % gpus or not bytes_R.size:
-        given = f"{wrong[0]:g} B" if wrong.size else f"{bytes_R.size} ranks"
+    wrong = rank_bytes[~(np.isfinite(rank_bytes) & (rank_bytes >= 0))]
+    if wrong.size or rank_bytes.size % gpus or not rank_bytes.size:
+        given = f"{wrong[0]:g} B" if wrong.size else f"{rank_bytes.size} ranks"
         raise PodsimError(
             f"{given}: a transfer has 0 B or more for each GPU of whole servers of {gpus}, at least one"
         )
-    rows, many = np.unique(bytes_R.reshape(-1, gpus), axis=0, return_counts=True)
+    rows, many = np.unique(rank_bytes.reshape(-1, gpus), axis=0, return_counts=True)
     ends = [_target_ends(wires.fabric, gpu, gpus, wires.homes[gpu], to) for gpu in range(gpus)]
     links: list[NDArray[np.int64]] = []
     sizes, copies, capacities, names, equal = [], [], [], [], []
     local = len(wires.capacity)
-    for c, (row_G, count) in enumerate(zip(rows, many, strict=True)):
+    for c, (row, count) in enumerate(zip(rows, many, strict=True)):
         offset = c * (local + 1)
         client = _client(store, back)
         capacities += [*(wires.capacity * count), client * count]
         names += [*wires.names, "one server's share of the store"]
         equal += [float(count)] * (local + 1)
-        for gpu in np.flatnonzero(row_G > 0):
+        for gpu in np.flatnonzero(row > 0):
             start = wires.homes[gpu] if staged else wires.fabric.end("gpu", int(gpu))
             for target in ends[gpu]:
                 way = _route_links(wires, start, target, back)
                 links.append(np.array([*(way + offset), *([offset + local] if store else [])], np.int64))
-                sizes.append(row_G[gpu] / len(ends[gpu]))
+                sizes.append(row[gpu] / len(ends[gpu]))
                 copies.append(float(count))
     if store is not None:
         capacities.append(store.read if back else store.write)
@@ -181,26 +180,29 @@ def _route_links(wires: Wires, start: int, target: int, back: bool) -> NDArray[n
 
 
 def _run_flows(
-    links: list[NDArray[np.int64]], sizes_F: Floats, copies_F: Floats, capacity: Floats
+    links: list[NDArray[np.int64]],
+    sizes: Shaped[Floats, "flow"],
+    copies: Shaped[Floats, "flow"],
+    capacity: Floats,
 ) -> tuple[float, int]:
     """(s until the flows are through, re-sharing whenever one is, the link that is fullest while all run or -1)."""
-    left_F, seconds, fullest = sizes_F.copy(), 0.0, -1
-    running = np.flatnonzero(left_F > 0)
+    left, seconds, fullest = sizes.copy(), 0.0, -1
+    running = np.flatnonzero(left > 0)
     while running.size:
         indptr = np.concatenate([[0], np.cumsum([len(links[f]) for f in running])])
         used = np.concatenate([links[f] for f in running])
-        rates = max_min_rates((indptr, used), capacity, copies=copies_F[running])
+        rates = max_min_rates((indptr, used), capacity, copies=copies[running])
         if fullest < 0:
             load = np.bincount(
-                used, np.repeat(rates * copies_F[running], np.diff(indptr)), minlength=len(capacity)
+                used, np.repeat(rates * copies[running], np.diff(indptr)), minlength=len(capacity)
             )
             share = load / capacity
             fullest = int(
                 np.flatnonzero(share >= share.max() * (1.0 - 1e-9))[-1]
             )  # the store, if it is full, too
-        needs = left_F[running] / rates
+        needs = left[running] / rates
         step = float(needs.min())
         seconds += step
-        left_F[running] -= rates * step
+        left[running] -= rates * step
         running = running[needs > step * (1.0 + 1e-9)]
     return seconds, fullest

@@ -100,9 +100,9 @@ def fit_host(rows: Sequence[Result]) -> tuple[float, float]:
     step, bytes_ = (np.array(column) for column in zip(*parts, strict=True))
     batch = np.array([work.batch for work in works])
     rate = np.array([row.rate for row in rows])
-    steps_S = np.linspace(0.0, 2e-3, 81)
-    speeds_B = np.geomspace(5e9, 1e12, 120)
-    host_SBR = steps_S[:, None, None] + bytes_ / speeds_B[:, None]  # S fixed times, B bandwidths, R results
-    error_SB = np.abs(batch / (step + host_SBR) / rate - 1.0).mean(axis=2)
-    best = np.unravel_index(int(error_SB.argmin()), error_SB.shape)
-    return float(steps_S[best[0]]), float(speeds_B[best[1]])
+    steps = np.linspace(0.0, 2e-3, 81)
+    speeds = np.geomspace(5e9, 1e12, 120)
+    host = steps[:, None, None] + bytes_ / speeds[:, None]  # S fixed times, B bandwidths, R results
+    error = np.abs(batch / (step + host) / rate - 1.0).mean(axis=2)  # [step, batch]
+    best = np.unravel_index(int(error.argmin()), error.shape)
+    return float(steps[best[0]]), float(speeds[best[1]])

@@ -81,11 +81,11 @@ def read_needed(
     full: float, *, data: float, cache: Cache, nodes: int, epochs: float, slower: float, shuffle: str
 ) -> float:
     """B/s at which a run of `epochs` takes a share `slower` longer than reading at `full` B/s; see the top."""
-    missed_E = np.array([1.0 - hits(cache, data, nodes, e, shuffle) for e in range(math.ceil(epochs))])
-    weight_E = np.minimum(epochs - np.arange(len(missed_E)), 1.0)  # the last epoch may be a part
+    missed = np.array([1.0 - hits(cache, data, nodes, e, shuffle) for e in range(math.ceil(epochs))])
+    weight = np.minimum(epochs - np.arange(len(missed)), 1.0)  # the last epoch may be a part
 
     def longer(part: float) -> float:
-        return float(np.maximum(missed_E / part, 1.0) @ weight_E) / epochs - 1.0
+        return float(np.maximum(missed / part, 1.0) @ weight) / epochs - 1.0
 
     low, high = 0.0, 1.0
     while high - low > 1e-12 * high:

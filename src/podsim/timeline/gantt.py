@@ -129,12 +129,10 @@ def _draw_rows(axes: Axes, timeline: Timeline, layout: _Layout, low: float, high
         _draw_shapes(axes, timeline, layout, [colour[kind] for kind in timeline.kinds])
         return
     row = timeline.lane // layout.merged
-    covers_RKW = coverage(timeline, row, layout.rows, _PIXELS, low, high)
-    lanes_R = np.bincount(np.arange(len(timeline.lanes)) // layout.merged, minlength=layout.rows)
-    picture_RWC = mix_colours(covers_RKW / lanes_R[:, None, None], [colour[kind] for kind in timeline.kinds])
-    axes.imshow(
-        picture_RWC, extent=(low, high, layout.rows, 0), aspect="auto", interpolation="nearest", zorder=1
-    )
+    covers = coverage(timeline, row, layout.rows, _PIXELS, low, high)  # [row, kind, pixel]
+    lanes = np.bincount(np.arange(len(timeline.lanes)) // layout.merged, minlength=layout.rows)
+    picture = mix_colours(covers / lanes[:, None, None], [colour[kind] for kind in timeline.kinds])
+    axes.imshow(picture, extent=(low, high, layout.rows, 0), aspect="auto", interpolation="nearest", zorder=1)
     if layout.pitch >= 0.05:
         axes.hlines(range(layout.rows + 1), low, high, color="white", lw=1.6, zorder=2)
 

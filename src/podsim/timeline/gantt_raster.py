@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.timeline import Timeline
+from podsim.axes import Shaped
 from podsim.timeline.kind_colours import rgb
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -35,15 +36,15 @@ def coverage(timeline: Timeline, row: Ints, rows: int, width: int, low: float, h
         share = at - pixel
         covers += sign * np.bincount(line + pixel, 1.0 - share, len(covers))
         covers += sign * np.bincount(line + pixel + 1, share, len(covers))
-    covers_RKW = covers.reshape(rows, kinds, width + 2)
-    return np.asarray(np.cumsum(covers_RKW, axis=2)[:, :, :width])
+    grid = covers.reshape(rows, kinds, width + 2)  # [row, kind, pixel]
+    return np.asarray(np.cumsum(grid, axis=2)[:, :, :width])
 
 
-def mix_colours(covers_RKW: Floats, colours: list[str]) -> Floats:
+def mix_colours(covers: Shaped[Floats, "row kind pixel"], colours: list[str]) -> Floats:
     """The picture [R, W, C]: each pixel the colours of its kinds in proportion, and paper for the time left over."""
-    colours_KC = np.array([rgb(colour) for colour in colours])
-    whole_RW = covers_RKW.sum(axis=1)
-    paint_RWC = np.einsum("rkw,kc->rwc", covers_RKW, colours_KC)
-    paint_RWC /= np.maximum(whole_RW, 1.0)[:, :, None]
-    idle_RW = np.clip(1.0 - whole_RW, 0.0, 1.0)
-    return np.asarray(np.clip(paint_RWC + idle_RW[:, :, None] * np.array(PAPER), 0.0, 1.0))
+    palette = np.array([rgb(colour) for colour in colours])  # [kind, colour]
+    total = covers.sum(axis=1)  # [row, pixel]
+    paint = np.einsum("rkw,kc->rwc", covers, palette)  # [row, pixel, colour]
+    paint /= np.maximum(total, 1.0)[:, :, None]
+    idle = np.clip(1.0 - total, 0.0, 1.0)  # [row, pixel]
+    return np.asarray(np.clip(paint + idle[:, :, None] * np.array(PAPER), 0.0, 1.0))

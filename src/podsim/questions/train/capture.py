@@ -52,4 +52,4 @@ def capture(options: CaptureOptions) -> Captured:
 def _grouped(graph: OpGraph) -> bool:
     """Whether a convolution has groups."""
     rows = graph.kind == KINDS.index("conv")
-    return bool((graph.dims_OD[rows, DIMS["conv"].index("groups")] > 1).any())
+    return bool((graph.dims[rows, DIMS["conv"].index("groups")] > 1).any())
