@@ -44,8 +44,8 @@ def _fits(rows: LatencyRows) -> bool:
 
 
 def _logs(engine: Engine, rows: LatencyRows, done: Pass) -> Floats:
-    total = sum(done.seconds(engine, rows.precision, rows.sparse).values(), np.zeros_like(rows.seconds_B))
-    return np.asarray(np.log(total / rows.seconds_B))
+    total = sum(done.seconds(engine, rows.precision, rows.sparse).values(), np.zeros_like(rows.seconds))
+    return np.asarray(np.log(total / rows.seconds))
 
 
 def fit_engine(engine: Engine, architecture: str = "ampere") -> Engine:

@@ -142,8 +142,8 @@ class Group:
         """The law of these rows as a function of the constants."""
         if self.law == "moe":
             experts = expert_shape(self.sizes)
-            rows_R3 = expert_rows(experts)
-            return lambda c: experts_law(c, self.gpu, self.run, experts, rows_R3)
+            rows = expert_rows(experts)
+            return lambda c: experts_law(c, self.gpu, self.run, experts, rows)
         if self.law == "all-reduce":
             sums = sum_shape(self.sizes)
             return lambda c: sums_law(c, self.gpu, sums)

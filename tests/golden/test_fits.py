@@ -156,7 +156,7 @@ def test_constants_of_a_gpu(name: str, asked: Asked) -> None:
     gpu, parts = GEMMS[name]
     fitted = told(fit_kernels.fit_gpu, joined(*parts), gpu)
     if not isinstance(fitted, str):
-        grids = {key: [each.log_m, each.log_n, each.log_k, each.logs_MNK[::3, ::3, ::3], each.measured_MNK.sum()]
+        grids = {key: [each.log_m, each.log_n, each.log_k, each.logs[::3, ::3, ::3], each.measured.sum()]
                  for key, each in fitted.corrections.items()}  # fmt: skip
         fitted = asdict(replace(fitted, corrections={})) | {"corrections": grids}
     check(FILE, f"constants, {name}", [asked, fitted])

@@ -203,14 +203,14 @@ def test_broadcasts_and_crosses_chunks():
 
 def test_a_correction_is_met_at_its_points_and_held_outside():
     axis = np.array([5.0, 6.0, 8.0])
-    logs_MNK = np.arange(27.0).reshape(3, 3, 3) / 100
-    grid = Correction(log_m=axis, log_n=axis, log_k=axis, logs_MNK=logs_MNK, measured_MNK=logs_MNK >= 0)
+    logs = np.arange(27.0).reshape(3, 3, 3) / 100
+    grid = Correction(log_m=axis, log_n=axis, log_k=axis, logs=logs, measured=logs >= 0)
     at = [np.array([float(x)]) for x in (64, 256, 32)]
-    assert correction_at(grid, *at)[0] == pytest.approx(logs_MNK[1, 2, 0])
+    assert correction_at(grid, *at)[0] == pytest.approx(logs[1, 2, 0])
     between = correction_at(grid, np.array([128.0]), *at[1:])[0]
-    assert between == pytest.approx((logs_MNK[1, 2, 0] + logs_MNK[2, 2, 0]) / 2)
-    assert correction_at(grid, *(np.array([1.0]),) * 3)[0] == logs_MNK[0, 0, 0]
-    assert correction_at(grid, *(np.array([1e6]),) * 3)[0] == logs_MNK[2, 2, 2]
+    assert between == pytest.approx((logs[1, 2, 0] + logs[2, 2, 0]) / 2)
+    assert correction_at(grid, *(np.array([1.0]),) * 3)[0] == logs[0, 0, 0]
+    assert correction_at(grid, *(np.array([1e6]),) * 3)[0] == logs[2, 2, 2]
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,14 @@ def test_micro_batches_in_flight_are_what_the_table_holds(name: str) -> None:
     sizes = [s for s in GRID if not entry.problems(*s) and (entry.flush or s[2] >= 2 * s[0])]
     p, v, m = (np.array(column) for column in zip(*sizes, strict=True))
     many = Plan(pp=p, virtual_stages=v, global_batch=m, schedule=np.full(len(p), SCHEDULE_CODES[name]))
-    ranks_SP = np.minimum(np.arange(8)[:, None], p - 1)
-    held_SP = micro_batches_in_flight(many, ranks_SP) * v
-    homes_SP, versions_SP = weight_copies(many, ranks_SP) or (1.0, 1.0)
+    all_ranks = np.minimum(np.arange(8)[:, None], p - 1)
+    in_flight = micro_batches_in_flight(many, all_ranks) * v
+    homes, versions = weight_copies(many, all_ranks) or (1.0, 1.0)
     for column, size in enumerate(sizes):
         table = build(name, *size)
-        ranks = ranks_SP[:, column]
-        assert held_SP[:, column] == pytest.approx(held(table)[ranks]), size
-        copies = np.broadcast_to(homes_SP * versions_SP, ranks_SP.shape)[:, column]
+        ranks = all_ranks[:, column]
+        assert in_flight[:, column] == pytest.approx(held(table)[ranks]), size
+        copies = np.broadcast_to(homes * versions, all_ranks.shape)[:, column]
         assert copies == pytest.approx(table_copies(table)[ranks]), size
 
 

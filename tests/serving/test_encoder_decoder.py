@@ -39,7 +39,7 @@ def test_keys_and_values_of_the_input_are_counted_by_hand() -> None:
 def test_a_step_reads_the_input_again_and_grows_with_what_was_written() -> None:
     model, gpu, batch = load_model("t5-3b"), load_gpu("a100-sxm4-80gb"), np.array([8.0])
     short, long, later = (
-        decoder_step(model, gpu, batch, lengths, precision="fp16", sparse=False).attention_B[0]
+        decoder_step(model, gpu, batch, lengths, precision="fp16", sparse=False).attention[0]
         for lengths in ((128.0, 16.0), (1024.0, 16.0), (128.0, 512.0))
     )
     assert short < later < long

@@ -51,10 +51,10 @@ def test_replicas_of_experts_meet_over_the_network(ep: int, zero: int) -> None:
     cluster, model = load_cluster("dgx-a100-80gb:8"), load_model("mixtral-8x7b")
     plan = Plan(dp=64, ep=ep, zero=zero, global_batch=64, sequence=4096).arrays()
     software, weights = load_software(plan.software), weight_table(model, plan)
-    counts_BK = stages_table(model, plan).blocks[0]
-    told = stage_exchanges(model, cluster, plan, software, weights, counts_BK)
-    held = float((counts_BK * weights.expert).sum()) * software.gradient_bytes  # of one rank
-    layers = float(counts_BK[1:-1].sum()) if zero == 3 else 1.0
+    counts = stages_table(model, plan).blocks[0]
+    told = stage_exchanges(model, cluster, plan, software, weights, counts)
+    held = float((counts * weights.expert).sum()) * software.gradient_bytes  # of one rank
+    layers = float(counts[1:-1].sum()) if zero == 3 else 1.0
     seconds = float((told.layer_reduce if zero == 3 else told.reduce)[0]) * layers
     # a ring over 64 / ep replicas, whose 8 / ep members on a node share its adapters with ep rings of other experts
     rounds = (1 if zero else 2) * (1 - ep / 64)

@@ -73,8 +73,8 @@ def test_side_by_side_as_one_by_one(
     traced = longest_paths(joined, np.stack(seconds, axis=2), sends, first=True)
     path = 0
     for table, stage, action in zip(joined.tables, joined.first_stage, joined.first_action, strict=False):
-        for seconds_WS, send in zip(seconds, sends.tolist(), strict=True):
-            start, end = play_table(table, seconds_WS[:, stage : stage + table.stages], send)
+        for durations, send in zip(seconds, sends.tolist(), strict=True):
+            start, end = play_table(table, durations[:, stage : stage + table.stages], send)
             for last in ends(table, end):
                 found = (traced.action[traced.path == path] - action).tolist()
                 assert (found, traced.forward_sends[path], traced.backward_sends[path]) == longest(

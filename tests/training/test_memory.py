@@ -157,10 +157,10 @@ def test_a_rank_has_a_head_of_keys_and_values_at_least(selene: Cluster) -> None:
         item for item in op_times(model, selene, plan, software)[0][0] if item.op.name == "attention.qkv"
     ]
     assert gemm_shapes(items, plan, 8192, software)[1].tolist() == [[10240, 1280, 768]]
-    layer_K = weight_table(model, plan).dense[1]
+    layer = weight_table(model, plan).dense[1]
     norms = 2 * 8192
-    assert layer_K[1] == pytest.approx((layer_K[0] - norms) / 8 + norms)
-    assert layer_K[2] == pytest.approx((layer_K[0] - norms) / 16 + norms + 128 * 8192)
+    assert layer[1] == pytest.approx((layer[0] - norms) / 8 + norms)
+    assert layer[2] == pytest.approx((layer[0] - norms) / 16 + norms + 128 * 8192)
 
 
 @pytest.mark.parametrize("pp", [1, 2])

@@ -108,13 +108,13 @@ def test_all_plans_cost_what_a_step_costs(node: Cluster, software: str) -> None:
     }  # fmt: skip
     model, fixed = load_model("mixtral-8x7b"), Plan(global_batch=16, software=software)
     found = search(model, node, fixed, wanted=wanted, every=True)
-    for (grad, param), seconds_C in zip(found.flags.tolist(), found.step_seconds, strict=True):
+    for (grad, param), seconds in zip(found.flags.tolist(), found.step_seconds, strict=True):
         alone = step_cost(
             model, node, found.combinations.having({"overlap_grad": grad, "overlap_param": param})
         )
-        tried = np.isfinite(seconds_C)
+        tried = np.isfinite(seconds)
         assert tried.any()
-        np.testing.assert_allclose(seconds_C[tried], alone.seconds[tried], rtol=1e-12)
+        np.testing.assert_allclose(seconds[tried], alone.seconds[tried], rtol=1e-12)
         np.testing.assert_allclose(found.memory_bytes, alone.memory, rtol=1e-12)
     seconds = found.seconds_of(found.order)
     assert (np.diff(seconds) >= 0).all()

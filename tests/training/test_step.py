@@ -169,8 +169,8 @@ def test_a_ragged_number_of_tokens_slows_no_product(ep: int) -> None:
     plan = Plan(dp=8, ep=np.array([1, ep]), sequence=4096, global_batch=8).arrays()
     items, _, times = op_times(model, cluster, plan, software)[0]
     experts = [place for place, item in enumerate(items) if item.op.expert]
-    for seconds_OK in (times.forward, times.backward):
-        for one, many in seconds_OK[experts]:
+    for seconds in (times.forward, times.backward):
+        for one, many in seconds[experts]:
             assert many / one == pytest.approx(software.expert_imbalance, rel=0.05)
 
 

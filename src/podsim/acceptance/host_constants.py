@@ -209,8 +209,8 @@ def _layers(runtime: Mapping[str, float], wide: bool) -> dict[int, float]:
 
 def _layer(setting: Setting, software: Software) -> float:
     """s of one layer, forward and backward, of a micro-batch."""
-    table_YXBK = layer_table(setting.model, setting.cluster, setting.plan.arrays(), software)
-    return float(table_YXBK[[Pass.FORWARD, Pass.BACKWARD], :, 1, 0].sum())
+    table = layer_table(setting.model, setting.cluster, setting.plan.arrays(), software)
+    return float(table[[Pass.FORWARD, Pass.BACKWARD], :, 1, 0].sum())
 
 
 def _each(setting: Setting, software: Software, name: str, measured: float) -> float:

@@ -150,13 +150,11 @@ def _transformer_logs(
     mine = [(position, run) for position, run in runs if _is_of(run, name, part)]
     base = load_software(name, mine[0][1].cluster.gpu) if mine else load_software(name)
     batches = make_batches([run for _, run in mine])
-    measured_R = np.array([_time(used[position]) for position, _ in mine])
+    measured = np.array([_time(used[position]) for position, _ in mine])
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         own: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
-        return np.asarray(
-            np.log(row_seconds(_on_systems(batches, values), replace(base, **own)) / measured_R)
-        )
+        return np.asarray(np.log(row_seconds(_on_systems(batches, values), replace(base, **own)) / measured))
 
     return logs, tuple(used[position]["id"] for position, _ in mine)
 
@@ -187,7 +185,7 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
             if run.software in names and _covered(run.cluster.gpu, run.precision, name, part):
                 mine.append((id, run))
                 measured.append(float(used[id][column]))
-    measured_R = np.array(measured)
+    measured_rates = np.array(measured)
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         changed: dict[str, Any] = dict(values)
@@ -195,7 +193,7 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
             costs.rate(run, replace(costs.software(run), **changed), places_tables=run.software == name)
             for _, run in mine
         ]
-        return np.asarray(np.log(measured_R / np.array(rates)))
+        return np.asarray(np.log(measured_rates / np.array(rates)))
 
     return logs, tuple(id for id, _ in mine)
 

@@ -13,7 +13,7 @@ A file gives what was fitted from rows measured on that GPU, and names a `base` 
     mean_error = 0.06
     sources = ["…"]
 
-Beside it, `<gpu>.<precision>.npz` may hold a Correction. Axes: M, N, K are the grid of GEMM sizes.
+Beside it, `<gpu>.<precision>.npz` may hold a Correction.
 """
 
 from __future__ import annotations

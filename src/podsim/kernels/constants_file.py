@@ -91,7 +91,7 @@ def _write_correction(correction: Correction, path: Path) -> None:
     with whole_file(path, is_followed=False) as file:
         np.savez_compressed(
             file,
-            logs=np.round(correction.logs_MNK * 1e4).astype(np.int16),
-            measured=np.packbits(correction.measured_MNK),
+            logs=np.round(correction.logs * 1e4).astype(np.int16),
+            measured=np.packbits(correction.measured),
             **{name: np.round(axis).astype(np.int64) for name, axis in sizes.items()},
         )

@@ -21,6 +21,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.fitting import Floats, Values
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_constants import engine_constants, engine_file
@@ -53,9 +54,11 @@ def experts_seconds(gpu: Gpu, run: EngineRun, shape: EngineExperts) -> Floats:
     return experts_law(engine_constants("moe", gpu, run).values, gpu, run, shape, expert_rows(shape))
 
 
-def experts_law(c: Values, gpu: Gpu, run: EngineRun, shape: EngineExperts, rows_R3: Floats) -> Floats:
-    """Seconds by the law alone; `rows_R3` is that of expert_rows."""
-    rows, used, fullest = rows_R3.T
+def experts_law(
+    c: Values, gpu: Gpu, run: EngineRun, shape: EngineExperts, columns: Shaped[Floats, "call count"]
+) -> Floats:
+    """Seconds by the law alone; `columns` are those of expert_rows."""
+    rows, used, fullest = columns.T
     matrices = np.where(is_gated(run, shape), 3.0, 2.0)
     weights = shape.hidden * shape.inner / shape.tensor_parallel * matrices
     peak = format_peak(gpu, run.precision) * c["share"]

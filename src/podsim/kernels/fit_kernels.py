@@ -2,8 +2,6 @@
 
 Kernels under 20 us have a third of the weight. Every constant is pulled to the base GPU's value, so that a short
 table moves what it can tell and leaves the rest. A fit takes seconds.
-
-Axes: M, N, K the grid of a Correction.
 """
 
 from __future__ import annotations
@@ -282,19 +280,21 @@ def _correction(rows: KernelRows, logs: Floats) -> Correction | None:
         np.exp(-0.5 * ((np.log2(axis)[:, None] - np.log2(size)) / octaves) ** 2)
         for axis, size, octaves in zip(axes, sizes, _WIDTHS, strict=True)
     ]
-    sums_MNK, counts_MNK = (
+    sums, counts = (
         np.einsum("mr,nr,kr->mnk", weights[0] * rest, *weights[1:], optimize=True)
         for rest in (np.clip(logs, -0.4, 0.4), 1.0)
     )
-    at_R = [
+    positions = [
         np.searchsorted(axis, size).clip(max=len(axis) - 1) for axis, size in zip(axes, sizes, strict=True)
     ]
-    on_R = np.all([axis[at] == size for axis, at, size in zip(axes, at_R, sizes, strict=True)], axis=0)
-    measured_MNK = np.zeros(shape, dtype=bool)
-    measured_MNK[tuple(at[on_R] for at in at_R)] = True
+    on_grid = np.all(
+        [axis[at] == size for axis, at, size in zip(axes, positions, sizes, strict=True)], axis=0
+    )
+    measured = np.zeros(shape, dtype=bool)  # [m, n, k]
+    measured[tuple(at[on_grid] for at in positions)] = True
     log_m, log_n, log_k = (np.log2(axis) for axis in axes)
-    return Correction(log_m=log_m, log_n=log_n, log_k=log_k, logs_MNK=sums_MNK / (counts_MNK + 0.05),
-                      measured_MNK=measured_MNK)  # fmt: skip
+    return Correction(log_m=log_m, log_n=log_n, log_k=log_k, logs=sums / (counts + 0.05),
+                      measured=measured)  # fmt: skip
 
 
 def _apart(sizes: Floats) -> Floats:

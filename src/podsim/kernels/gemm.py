@@ -23,8 +23,6 @@ Known error: five-fold cross-validation in the evidence of each catalog file; A1
 A100, 3 % and 5 % on V100. Sizes a library has no well-tuned kernel for (k = 32 to 256 with large m, n) are off by
 up to 30 %. The measured kernels are short bursts; training for hours runs up to a tenth slower (power, other software).
 That factor is the caller's: multiply the result by it.
-
-Axes: T tile shapes, S ways to split k, N shapes asked for; M, N, K in a Correction are its grid.
 """
 
 from __future__ import annotations
@@ -122,7 +120,7 @@ def gemm_law(
 ) -> Floats:
     """Seconds of products by the law alone.
 
-    `machine` is (SMs, peak FLOP/s, memory B/s); `shapes` are m, n, k, batch, each of shape (N,); `widths` are
+    `machine` is (SMs, peak FLOP/s, memory B/s); `shapes` are m, n, k, batch, each of shape [product]; `widths` are
     B per element of the operands, and moved per element of the result; `aligned` says which shapes have
     leading dimensions that are multiples of 16 B (all, if None), `odd` which of the others have one that is no multiple
     of 4 B; `cache` is B that the L2 cache holds; `grouped` as in gemm_seconds.
@@ -130,28 +128,26 @@ def gemm_law(
     c = constants
     sms, peak, memory = machine
     bandwidth = memory * c.bandwidth_share
-    share_T = np.array([c.share_256x128, c.share_256x128, c.share_128x128, c.share_128x128, c.share_128x128,
+    share = np.array([c.share_256x128, c.share_256x128, c.share_128x128, c.share_128x128, c.share_128x128,
                         c.share_128x64, c.share_128x64, c.share_64x64, c.share_32x64])  # fmt: skip
-    cost_T = 2 * _TILE_M * _TILE_N * (sms / peak) / share_T  # s per unit of k, of one wave
-    split_S = _SPLITS[:, None]
+    cost = 2 * _TILE_M * _TILE_N * (sms / peak) / share  # s per unit of k, of one wave
+    split = _SPLITS[:, None]
     m, n, k, batch = shapes
-    tiles_TN = np.ceil(m / _TILE_M[:, None]) * np.ceil(n / _TILE_N[:, None]) * batch
-    waves_TSN = np.ceil(tiles_TN[:, None, :] * (split_S / sms))
-    waves_TSN *= cost_T[:, None, None]
-    depths_SN = np.ceil(k / (_K_STEP * split_S)) * _K_STEP + c.fill
+    tiles = np.ceil(m / _TILE_M[:, None]) * np.ceil(n / _TILE_N[:, None]) * batch  # [tile, product]
+    waves = np.ceil(tiles[:, None, :] * (split / sms))  # [tile, split, product]
+    waves *= cost[:, None, None]
+    depths = np.ceil(k / (_K_STEP * split)) * _K_STEP + c.fill  # [split, product]
     results = m * n * batch
-    arithmetic_SN = waves_TSN.min(axis=0) * depths_SN
+    by_split = waves.min(axis=0) * depths  # [split, product]
     if aligned is not None:
-        slow = (
-            1.0 if odd is None else np.where(odd, (depths_SN - c.fill) * (1 / c.odd - 1) / depths_SN + 1, 1.0)
-        )
-        arithmetic_SN = np.where(aligned, arithmetic_SN, arithmetic_SN * slow / c.unaligned)
+        slow = 1.0 if odd is None else np.where(odd, (depths - c.fill) * (1 / c.odd - 1) / depths + 1, 1.0)
+        by_split = np.where(aligned, by_split, by_split * slow / c.unaligned)
     operands = widths[0] * batch * k * (m + n)
     floor = results * k * (2 / (peak * c.ceiling))
     many = (batch > 1) & (not grouped)
-    sliced = arithmetic_SN[:2].min(axis=0) if many.any() else None
-    arithmetic_SN[1:] += (8 * c.reduction / bandwidth) * split_S[1:] * results + c.split_latency
-    arithmetic = np.maximum(arithmetic_SN.min(axis=0), floor)
+    sliced = by_split[:2].min(axis=0) if many.any() else None
+    by_split[1:] += (8 * c.reduction / bandwidth) * split[1:] * results + c.split_latency
+    arithmetic = np.maximum(by_split.min(axis=0), floor)
     if sliced is not None:
         far = operands + widths[1] * results > cache
         waits = np.ceil(k / _K_STEP) * np.where(far, c.step + c.step_far, c.step)
@@ -174,8 +170,8 @@ def quantise_seconds(constants: GemmConstants, memory: float, elements: Floats, 
 
 
 def correction_at(correction: Correction, m: Floats, n: Floats, k: Floats) -> Floats:
-    """log(measured / law) at sizes of shape (N,), interpolated in log2; held constant outside the grid."""
-    shape = correction.logs_MNK.shape
+    """log(measured / law) at sizes of shape [product], interpolated in log2; held constant outside the grid."""
+    shape = correction.logs.shape
     strides = (shape[1] * shape[2], shape[2], 1)
     corner = np.zeros(m.shape, np.intp)
     inside = []
@@ -188,7 +184,7 @@ def correction_at(correction: Correction, m: Floats, n: Floats, k: Floats) -> Fl
         corner += low * stride
     corners = np.indices((2, 2, 2)).reshape(3, 8)
     steps = np.array(strides) @ corners
-    values = correction.logs_MNK.reshape(-1)[corner + steps[:, None]]
+    values = correction.logs.reshape(-1)[corner + steps[:, None]]
     for part in inside:
         half = len(values) // 2
         values = values[:half] + (values[half:] - values[:half]) * part
@@ -303,11 +299,11 @@ def gemm_source(gpu: Gpu, m: float, n: float, k: float, precision: str = "bf16")
     if correction is None:
         few = evidence is None or evidence.rows < 20
         return f"extrapolated from {fitted.name}" if few else f"law{where}"
-    at = np.argwhere(correction.measured_MNK)
-    gaps_QA = np.stack(
+    at = np.argwhere(correction.measured)
+    gaps = np.stack(
         [correction.log_m[at[:, 0]], correction.log_n[at[:, 1]], correction.log_k[at[:, 2]]], axis=1
     ) - np.log2([m, n, k])  # Q measured sizes, A the axes m, n, k
-    nearest = float(np.sqrt((gaps_QA**2).sum(axis=1).min()))
+    nearest = float(np.sqrt((gaps**2).sum(axis=1).min()))
     if nearest < 1e-9:
         return f"measured{where}"
     return f"interpolated, {nearest:.1f} octaves from a measurement{where}" if nearest <= 1 else f"law{where}"

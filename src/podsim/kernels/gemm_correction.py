@@ -1,4 +1,4 @@
-"""What the GEMM law leaves over on a GPU, over the grid of measured sizes. Axes: M, N, K are the grid."""
+"""What the GEMM law leaves over on a GPU, over the grid of measured sizes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from podsim.axes import Shaped
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,8 +21,8 @@ class Correction:
     """factor. The log2 of the measured m, increasing."""
     log_n: Floats
     log_k: Floats
-    logs_MNK: Floats
-    measured_MNK: npt.NDArray[np.bool_]
+    logs: Shaped[Floats, "m n k"]
+    measured: Shaped[npt.NDArray[np.bool_], "m n k"]
     """The sizes that have a measurement."""
 
 
@@ -33,6 +35,6 @@ def read_correction(stream: Any) -> Correction:
             log_m=np.log2(packed["m"]),
             log_n=np.log2(packed["n"]),
             log_k=np.log2(packed["k"]),
-            logs_MNK=packed["logs"].astype(float) * 1e-4,
-            measured_MNK=bits.reshape(shape),
+            logs=packed["logs"].astype(float) * 1e-4,
+            measured=bits.reshape(shape),
         )

@@ -227,14 +227,14 @@ def program(phases: Sequence[Phase]) -> Program:
 
 
 Placement: TypeAlias = tuple[int, Ints, Ints, Ints, Ints, Ints]
-"""(parts, stage_rank, stage_part, stage_before, stage_after, chunks_RC): the stage of each chunk of each rank"""
+"""(parts, stage_rank, stage_part, stage_before, stage_after, chunks): the stage of each chunk of each rank"""
 
 
 def _chain(ranks: Ints, p: int) -> Placement:
     """One direction through ranks in the order of parts."""
     stages = np.arange(len(ranks))
-    chunks_RC = np.argsort(ranks, kind="stable").reshape(p, -1)
-    return len(ranks), ranks, stages, stages - 1, np.append(stages[1:], -1), chunks_RC
+    chunks = np.argsort(ranks, kind="stable").reshape(p, -1)  # [rank, chunk]
+    return len(ranks), ranks, stages, stages - 1, np.append(stages[1:], -1), chunks
 
 
 def loop(p: int, v: int) -> Placement:
@@ -258,18 +258,18 @@ def two_ways(p: int) -> Placement:
     after = np.concatenate([np.append(part[1:], -1), np.append(p + part[1:], -1)])
     first, second = part, 2 * p - 1 - part
     near = (part < p // 2)[:, None]
-    chunks_RC = np.where(near, np.stack([first, second], 1), np.stack([second, first], 1))
-    return p, stage_rank, np.concatenate([part, part]), before, after, chunks_RC
+    chunks = np.where(near, np.stack([first, second], 1), np.stack([second, first], 1))  # [rank, chunk]
+    return p, stage_rank, np.concatenate([part, part]), before, after, chunks
 
 
 def assemble(
     name: str, m: int, placement: Placement, of_rank: Callable[[int], Program], *, flush: bool = True
 ) -> ScheduleTable:
     """The table of a schedule from the program of each rank."""
-    parts, stage_rank, stage_part, before, after, chunks_RC = placement
-    programs = [of_rank(rank) for rank in range(len(chunks_RC))]
+    parts, stage_rank, stage_part, before, after, chunks = placement
+    programs = [of_rank(rank) for rank in range(len(chunks))]
     sizes = [len(order.work) for order in programs]
-    stages = [chunks_RC[rank][order.chunk] for rank, order in enumerate(programs)]
+    stages = [chunks[rank][order.chunk] for rank, order in enumerate(programs)]
     return ScheduleTable(
         name=name,
         ranks=len(programs),

@@ -1,12 +1,10 @@
-"""Whether a table can run: every pass once, in an order that ends, on the rank that holds the stage.
-
-Axes: W kinds of work, S stages, M micro-batches, D directions.
-"""
+"""Whether a table can run: every pass once, in an order that ends, on the rank that holds the stage."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.errors import ScheduleError
 from podsim.schedules.actions import (
     LETTERS,
@@ -118,32 +116,32 @@ def _counts(table: ScheduleTable) -> list[str]:
     """Every micro-batch runs through one direction: each stage once forward, once backward (whole, or in two pieces)."""
     m = table.micro_batches
     key = (table.work * table.stages + table.stage) * m + table.micro
-    count_WSM = np.bincount(key, minlength=4 * table.stages * m).reshape(4, table.stages, m)
+    count = np.bincount(key, minlength=4 * table.stages * m).reshape(4, table.stages, m)
     direction = table.direction
     heads = np.unique(direction)
-    forward_DM = np.stack([(count_WSM[Work.FORWARD, direction == head] > 0).sum(axis=0) for head in heads])
-    own_SM = direction[:, None] == heads[forward_DM.argmax(axis=0)][None, :]
+    forward = np.stack([(count[Work.FORWARD, direction == head] > 0).sum(axis=0) for head in heads])
+    own = direction[:, None] == heads[forward.argmax(axis=0)][None, :]  # [stage, micro]
     problems = []
-    stray_WSM = (count_WSM > 0) & ~own_SM
-    if stray_WSM.any():
-        problems.append(f"micro-batches that run through two directions: {_cells(stray_WSM)}")
-    gradient_SM = count_WSM[Work.BACKWARD] + count_WSM[Work.INPUT]
-    lost_WSM = np.zeros_like(stray_WSM)
-    lost_WSM[Work.FORWARD] = own_SM & (count_WSM[Work.FORWARD] == 0)
-    lost_WSM[Work.BACKWARD] = own_SM & (gradient_SM == 0)
-    lost_WSM[Work.WEIGHT] = (count_WSM[Work.INPUT] > 0) & (count_WSM[Work.WEIGHT] == 0)
-    if lost_WSM.any():
-        problems.append(f"missing: {_cells(lost_WSM)}")
-    twice_WSM = count_WSM > 1
-    twice_WSM[Work.INPUT] |= (count_WSM[Work.BACKWARD] > 0) & (count_WSM[Work.INPUT] > 0)
-    twice_WSM[Work.WEIGHT] |= (count_WSM[Work.BACKWARD] > 0) & (count_WSM[Work.WEIGHT] > 0)
-    if twice_WSM.any():
-        problems.append(f"done twice: {_cells(twice_WSM)}")
+    stray = (count > 0) & ~own  # [work, stage, micro]
+    if stray.any():
+        problems.append(f"micro-batches that run through two directions: {_cells(stray)}")
+    gradient = count[Work.BACKWARD] + count[Work.INPUT]  # [stage, micro]
+    lost = np.zeros_like(stray)  # [work, stage, micro]
+    lost[Work.FORWARD] = own & (count[Work.FORWARD] == 0)
+    lost[Work.BACKWARD] = own & (gradient == 0)
+    lost[Work.WEIGHT] = (count[Work.INPUT] > 0) & (count[Work.WEIGHT] == 0)
+    if lost.any():
+        problems.append(f"missing: {_cells(lost)}")
+    twice = count > 1  # [work, stage, micro]
+    twice[Work.INPUT] |= (count[Work.BACKWARD] > 0) & (count[Work.INPUT] > 0)
+    twice[Work.WEIGHT] |= (count[Work.BACKWARD] > 0) & (count[Work.WEIGHT] > 0)
+    if twice.any():
+        problems.append(f"done twice: {_cells(twice)}")
     return problems
 
 
-def _cells(wrong_WSM: Bools) -> str:
-    return _some_text([f"{s}{LETTERS[w]}{m}" for w, s, m in np.argwhere(wrong_WSM)])
+def _cells(wrong: Shaped[Bools, "work stage micro"]) -> str:
+    return _some_text([f"{s}{LETTERS[w]}{m}" for w, s, m in np.argwhere(wrong)])
 
 
 def _order(table: ScheduleTable) -> list[str]:
@@ -151,15 +149,15 @@ def _order(table: ScheduleTable) -> list[str]:
     m = table.micro_batches
     far = len(table) + 1
     kind = np.where(table.work == Work.BACKWARD, Work.INPUT, table.work)
-    at_WSM = np.full((4, table.stages, m), far)
-    at_WSM[kind, table.stage, table.micro] = np.arange(len(table))
-    forward_SM, gradient_SM, weight_SM = (at_WSM[w] for w in (Work.FORWARD, Work.INPUT, Work.WEIGHT))
+    at = np.full((4, table.stages, m), far)  # [work, stage, micro]
+    at[kind, table.stage, table.micro] = np.arange(len(table))
+    forward, gradient, weight = (at[w] for w in (Work.FORWARD, Work.INPUT, Work.WEIGHT))
     problems = []
-    early = (gradient_SM < forward_SM) & (forward_SM < far)
+    early = (gradient < forward) & (forward < far)
     if early.any():
         names = [f"{s}F{x}" for s, x in np.argwhere(early)]
         problems.append(f"forward after its own backward: {_some_text(names)}")
-    hasty = (weight_SM < gradient_SM) & (gradient_SM < far)
+    hasty = (weight < gradient) & (gradient < far)
     if hasty.any():
         problems.append(
             f"weight gradient before its input gradient: {_some_text([f'{s}W{x}' for s, x in np.argwhere(hasty)])}"
@@ -190,10 +188,10 @@ def _versions(table: ScheduleTable) -> list[str]:
         wrong = table.flush != (table.version is None)
         return ["an asynchronous table (flush=False) needs `version`, and only that"] if wrong else []
     m = table.micro_batches
-    forward_SM: Ints = np.full((table.stages, m), -1)
+    forward: Shaped[Ints, "stage micro"] = np.full((table.stages, m), -1)
     is_forward = table.work == Work.FORWARD
-    forward_SM[table.stage[is_forward], table.micro[is_forward]] = table.version[is_forward]
-    other = table.version != forward_SM[table.stage, table.micro]
+    forward[table.stage[is_forward], table.micro[is_forward]] = table.version[is_forward]
+    other = table.version != forward[table.stage, table.micro]
     problems = []
     if other.any():
         problems.append(f"backward with other weights than its forward: {_action_names(table, other)}")

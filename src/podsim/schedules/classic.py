@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.schedules.actions import Ints, Placement, ScheduleTable, Work, loop
 
 
@@ -48,19 +49,19 @@ def _interleave(
     name: str,
     m: int,
     placement: Placement,
-    warm_R: Ints,
+    warm: Shaped[Ints, "rank"],
     forward: tuple[Ints, Ints],
     backward: tuple[Ints, Ints],
 ) -> ScheduleTable:
-    """`warm_R` forwards on each rank, then forward and backward in turn, then the backwards left.
+    """`warm` forwards on each rank, then forward and backward in turn, then the backwards left.
 
     `forward` and `backward`: (chunk of the rank, micro-batch) of each, in order, [actions of a rank / 2].
     """
-    parts, stage_rank, stage_part, before, after, chunks_RC = placement
-    n, ranks = len(forward[0]), len(warm_R)
+    parts, stage_rank, stage_part, before, after, chunks = placement
+    n, ranks = len(forward[0]), len(warm)
     turn = np.arange(n)
     # a forward's place counts the backwards before it, a backward's the forwards: 2 i is a tie won by the forward
-    ahead = 2 * np.maximum(turn - warm_R[:, None], -1)
+    ahead = 2 * np.maximum(turn - warm[:, None], -1)
     order = np.argsort(
         np.concatenate([ahead, np.broadcast_to(2 * turn + 1, (ranks, n))], axis=1), kind="stable"
     )
@@ -76,7 +77,7 @@ def _interleave(
         stage_after=after,
         pointer=2 * n * np.arange(ranks + 1),
         work=np.repeat([Work.FORWARD, Work.BACKWARD], n)[order].ravel().astype(np.int64),
-        stage=np.take_along_axis(chunks_RC, chunk, axis=1).ravel(),
+        stage=np.take_along_axis(chunks, chunk, axis=1).ravel(),
         micro=micro.ravel(),
         beside=np.zeros(2 * n * ranks, bool),
     )

@@ -32,10 +32,10 @@ def pipedream(p: int, v: int, m: int) -> ScheduleTable:
     """
     table = replace(one_f_one_b(p, v, m), name="pipedream", flush=False, update=1)
     newest = updates_before(table)
-    forward_SM = np.zeros((table.stages, m), np.int64)
+    versions = np.zeros((table.stages, m), np.int64)  # [stage, micro]
     forward = table.work == Work.FORWARD
-    forward_SM[table.stage[forward], table.micro[forward]] = newest[forward]
-    return replace(table, version=forward_SM[table.stage, table.micro])
+    versions[table.stage[forward], table.micro[forward]] = newest[forward]
+    return replace(table, version=versions[table.stage, table.micro])
 
 
 def pipedream_2bw(p: int, v: int, m: int) -> ScheduleTable:

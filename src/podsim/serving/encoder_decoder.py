@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from podsim.axes import Shaped
 from podsim.hardware.parts import Gpu
 from podsim.serving.inference_passes import Pass, cache_bytes, prompt_pass, token_cache, token_pass
 from podsim.serving.kernels import Floats, moved_seconds
@@ -59,23 +60,29 @@ def sequence_cache_bytes(model: Model, tokens: int, output: int) -> float:
 
 
 def encoder_pass(
-    model: Model, gpu: Gpu, batch_B: Floats, tokens: float, *, precision: str, sparse: bool
+    model: Model, gpu: Gpu, batch: Shaped[Floats, "batch"], tokens: float, *, precision: str, sparse: bool
 ) -> Pass:
     """The pass over the input, and the decoder's first token."""
-    read = prompt_pass(encoder_part(model), gpu, batch_B, tokens, precision=precision, sparse=sparse)
-    step = decoder_step(model, gpu, batch_B, (tokens, 1.0), precision=precision, sparse=sparse)
+    read = prompt_pass(encoder_part(model), gpu, batch, tokens, precision=precision, sparse=sparse)
+    step = decoder_step(model, gpu, batch, (tokens, 1.0), precision=precision, sparse=sparse)
     return replace(
-        read, products_B=read.products_B + step.products_B, attention_B=read.attention_B + step.attention_B,
-        memory_B=read.memory_B + step.memory_B, kernels=read.kernels + step.kernels,
+        read, products=read.products + step.products, attention=read.attention + step.attention,
+        memory=read.memory + step.memory, kernels=read.kernels + step.kernels,
     )  # fmt: skip
 
 
 def decoder_step(
-    model: Model, gpu: Gpu, batch_B: Floats, lengths: tuple[float, float], *, precision: str, sparse: bool
+    model: Model,
+    gpu: Gpu,
+    batch: Shaped[Floats, "batch"],
+    lengths: tuple[float, float],
+    *,
+    precision: str,
+    sparse: bool,
 ) -> Pass:
     """One token more for each sequence; lengths are the tokens of its input, and those that it wrote."""
     tokens, written = lengths
-    step = token_pass(decoder_part(model), gpu, batch_B, written, precision=precision, sparse=sparse)
+    step = token_pass(decoder_part(model), gpu, batch, written, precision=precision, sparse=sparse)
     layers = sum(block.count for block in model.layers if not block.encoder)
-    crossed = layers * moved_seconds(gpu, input_cache_bytes(model, tokens) / layers * batch_B)
-    return replace(step, attention_B=step.attention_B + crossed, kernels=step.kernels + layers)
+    crossed = layers * moved_seconds(gpu, input_cache_bytes(model, tokens) / layers * batch)
+    return replace(step, attention=step.attention + crossed, kernels=step.kernels + layers)

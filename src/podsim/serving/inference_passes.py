@@ -2,8 +2,6 @@
 
 Engines fuse activations, biases and residual sums into the adjacent product or norm, so they do not count. A pass is
 seconds of three kinds, and the number of its kernels.
-
-Axes: B batches.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
 from podsim.serving.engines import Engine
@@ -34,11 +33,11 @@ _FOLDED = ("activation", "dropout", "cross_entropy")
 class Pass:
     """Seconds of one pass at each batch."""
 
-    products_B: Floats
+    products: Shaped[Floats, "batch"]
     """s. The time of matrix products and convolutions."""
-    attention_B: Floats
+    attention: Shaped[Floats, "batch"]
     """s. The time of attention cores."""
-    memory_B: Floats
+    memory: Shaped[Floats, "batch"]
     """s. The time of memory-bound kernels: norms, embeddings, pooling."""
     kernels: int
     """The number of launched kernels."""
@@ -46,12 +45,12 @@ class Pass:
     """Whether attention ran in the engine's kernel for whole sequences, which has a fitted speed."""
 
     def seconds(self, engine: Engine, precision: str, sparse: bool) -> dict[str, Floats]:
-        """s of each part under an engine, [B]: products, attention, memory, kernels."""
+        """s of each part under an engine, [batch]: products, attention, memory, kernels."""
         return {
-            "products": self.products_B / engine.product_speed(precision, sparse),
-            "attention": self.attention_B / (engine.attention_speed if self.is_single_block else 1.0),
-            "memory": self.memory_B,
-            "kernels": np.full_like(self.products_B, self.kernels * engine.kernel),
+            "products": self.products / engine.product_speed(precision, sparse),
+            "attention": self.attention / (engine.attention_speed if self.is_single_block else 1.0),
+            "memory": self.memory,
+            "kernels": np.full_like(self.products, self.kernels * engine.kernel),
         }
 
 
@@ -70,105 +69,103 @@ def is_encoder(model: Model) -> bool:
 
 
 def prompt_pass(
-    model: Model, gpu: Gpu, batch_B: Floats, tokens: float, *, precision: str, sparse: bool
+    model: Model, gpu: Gpu, batch: Shaped[Floats, "batch"], tokens: float, *, precision: str, sparse: bool
 ) -> Pass:
     """A whole sequence of `tokens` through the network: a pass of BERT, or the prompt of a language model.
 
     Logits are computed for the last token alone; an encoder has no head (its task's is too small to matter).
     """
     check(model)
-    products, attention, memory, kernels = _embedding(model, gpu, batch_B * tokens)
+    products, attention, memory, kernels = _embedding(model, gpu, batch * tokens)
     for block in model.layers:
         for op in block.ops:
             if op.kind == "gemm":
                 products = products + block.count * _op_seconds(
-                    gpu, op, block, batch_B * tokens, precision, sparse
+                    gpu, op, block, batch * tokens, precision, sparse
                 )
             elif op.kind == "attention":
-                core = core_seconds(gpu, op, batch_B, tokens, _core_precision(precision))
+                core = core_seconds(gpu, op, batch, tokens, _core_precision(precision))
                 attention = attention + block.count * core
             elif _is_kernel(op):
-                memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch_B * tokens)
+                memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch * tokens)
             kernels += block.count * _is_kernel(op)
-    head, launched = _head(model, gpu, batch_B, precision)
+    head, launched = _head(model, gpu, batch, precision)
     return Pass(
-        products_B=products + head, attention_B=attention, memory_B=memory, kernels=kernels + launched,
+        products=products + head, attention=attention, memory=memory, kernels=kernels + launched,
         is_single_block=is_encoder(model) and is_single_block(gpu, tokens),
     )  # fmt: skip
 
 
 def token_pass(
-    model: Model, gpu: Gpu, batch_B: Floats, context: float, *, precision: str, sparse: bool
+    model: Model, gpu: Gpu, batch: Shaped[Floats, "batch"], context: float, *, precision: str, sparse: bool
 ) -> Pass:
     """One more token for each sequence of the batch, whose caches hold `context` tokens.
 
     Attention reads the cache of keys and values, in 16 bits: a memory-bound kernel.
     """
     check(model)
-    products, attention, memory, kernels = _embedding(model, gpu, batch_B)
+    products, attention, memory, kernels = _embedding(model, gpu, batch)
     for block in model.layers:
         for op in block.ops:
             if op.kind == "gemm":
-                products = products + block.count * _op_seconds(gpu, op, block, batch_B, precision, sparse)
+                products = products + block.count * _op_seconds(gpu, op, block, batch, precision, sparse)
             elif op.kind == "attention":
                 seen = min(context, op.window) if op.window else context
                 attention = attention + block.count * moved_seconds(
-                    gpu, token_cache(model, op) * seen * batch_B
+                    gpu, token_cache(model, op) * seen * batch
                 )
             elif _is_kernel(op):
-                memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch_B)
+                memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch)
             kernels += block.count * _is_kernel(op)
-    head, launched = _head(model, gpu, batch_B, precision)
-    return Pass(
-        products_B=products + head, attention_B=attention, memory_B=memory, kernels=kernels + launched
-    )
+    head, launched = _head(model, gpu, batch, precision)
+    return Pass(products=products + head, attention=attention, memory=memory, kernels=kernels + launched)
 
 
-def image_pass(net: ConvNet, gpu: Gpu, batch_B: Floats, *, precision: str, sparse: bool) -> Pass:
+def image_pass(
+    net: ConvNet, gpu: Gpu, batch: Shaped[Floats, "batch"], *, precision: str, sparse: bool
+) -> Pass:
     """A batch of images through a convolutional network; a layer writes in the width that the next one reads."""
     width = weight_bytes(precision, False)
-    products = memory = np.zeros_like(batch_B)
+    products = memory = np.zeros_like(batch)
     for layer in net.convolutions:
-        outputs = batch_B * layer.size**2
-        moved = Moved(batch_B * layer.read, width, width * outputs * layer.outputs * layer.residual)
+        outputs = batch * layer.size**2
+        moved = Moved(batch * layer.read, width, width * outputs * layer.outputs * layer.residual)
         products = products + product_seconds(
             gpu, outputs, layer.outputs, layer.depth, precision=precision, sparse=sparse and layer.inputs % 4 == 0,
             moved=moved,
         )  # fmt: skip
     for read, written in net.pooled:
-        memory = memory + moved_seconds(gpu, width * (read + written) * batch_B)
-    last = product_seconds(gpu, batch_B, net.classes, net.features, precision=precision, sparse=sparse)
+        memory = memory + moved_seconds(gpu, width * (read + written) * batch)
+    last = product_seconds(gpu, batch, net.classes, net.features, precision=precision, sparse=sparse)
     kernels = len(net.convolutions) + len(net.pooled) + 1
-    return Pass(
-        products_B=products + last, attention_B=np.zeros_like(batch_B), memory_B=memory, kernels=kernels
-    )
+    return Pass(products=products + last, attention=np.zeros_like(batch), memory=memory, kernels=kernels)
 
 
-def _embedding(model: Model, gpu: Gpu, tokens_B: Floats) -> tuple[Floats, Floats, Floats, int]:
+def _embedding(model: Model, gpu: Gpu, tokens: Shaped[Floats, "batch"]) -> tuple[Floats, Floats, Floats, int]:
     """Parts of a pass that starts: the sum of the tables' rows and its norm, one kernel."""
     tables = sum(op.kind == "embedding" for op in model.embedding.ops)
-    moved = moved_seconds(gpu, 2.0 * model.hidden * (tables + 1) * tokens_B)
-    return np.zeros_like(tokens_B), np.zeros_like(tokens_B), moved, 1
+    moved = moved_seconds(gpu, 2.0 * model.hidden * (tables + 1) * tokens)
+    return np.zeros_like(tokens), np.zeros_like(tokens), moved, 1
 
 
-def _head(model: Model, gpu: Gpu, batch_B: Floats, precision: str) -> tuple[Floats, int]:
+def _head(model: Model, gpu: Gpu, batch: Shaped[Floats, "batch"], precision: str) -> tuple[Floats, int]:
     """Seconds and kernels of the logits of one token a sequence; none of an encoder."""
     logits = [op for op in model.head.ops if op.name == "head.logits"]
     if is_encoder(model) or not logits:
-        return np.zeros_like(batch_B), 0
+        return np.zeros_like(batch), 0
     half = precision if precision in ("fp32", "tf32", "bf16", "fp16") else "fp16"
-    return product_seconds(gpu, batch_B, logits[0].n, logits[0].k, precision=half), 1
+    return product_seconds(gpu, batch, logits[0].n, logits[0].k, precision=half), 1
 
 
 def _op_seconds(
-    gpu: Gpu, op: TensorOp, block: Block, tokens_B: Floats, precision: str, sparse: bool
+    gpu: Gpu, op: TensorOp, block: Block, tokens: Shaped[Floats, "batch"], precision: str, sparse: bool
 ) -> Floats:
     """Seconds of one product; an expert's covers the tokens of the mean number of active experts."""
     if not op.expert:
-        return product_seconds(gpu, tokens_B, op.n, op.k, precision=precision, sparse=sparse)
-    met_B = block.experts * (1 - (1 - block.top_k / block.experts) ** tokens_B)
-    each_B = np.maximum(tokens_B * block.top_k / met_B, 1.0)
-    return product_seconds(gpu, each_B, op.n, op.k, batch=met_B, precision=precision, sparse=sparse)
+        return product_seconds(gpu, tokens, op.n, op.k, precision=precision, sparse=sparse)
+    met = block.experts * (1 - (1 - block.top_k / block.experts) ** tokens)
+    per_expert = np.maximum(tokens * block.top_k / met, 1.0)
+    return product_seconds(gpu, per_expert, op.n, op.k, batch=met, precision=precision, sparse=sparse)
 
 
 def _is_kernel(op: TensorOp) -> bool:

@@ -5,8 +5,6 @@ compare a GPU with its slices. An int8 product has the constants of a 16-bit one
 the kernel law's int8 table rests on calls of TensorRT-LLM, with a latency of 11 us and 82 us for split-k. A compiled
 engine's kernels have neither. A 2:4 sparse product has the sparse peak, and reads half of the weights and two bits for
 the position of each.
-
-Axes: B batches.
 """
 
 from __future__ import annotations

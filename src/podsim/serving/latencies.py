@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.accuracy.tables import load
+from podsim.axes import Shaped
 from podsim.errors import TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.serving.inference_passes import Pass, prompt_pass
@@ -30,14 +31,14 @@ class LatencyRows:
     sparse: bool
     tokens: int
     """The number of tokens of a sequence."""
-    batch_B: Floats
-    seconds_B: Floats
+    batch: Shaped[Floats, "batch"]
+    seconds: Shaped[Floats, "batch"]
     """s. The measured times."""
 
     def run(self) -> Pass:
         """The same pass by the kernel laws."""
         return prompt_pass(
-            load_model(self.model), load_gpu(self.gpu), self.batch_B, self.tokens, precision=self.precision,
+            load_model(self.model), load_gpu(self.gpu), self.batch, self.tokens, precision=self.precision,
             sparse=self.sparse,
         )  # fmt: skip
 
@@ -63,7 +64,7 @@ def latency_rows(revision: str) -> tuple[LatencyRows, ...]:
     return tuple(
         LatencyRows(
             model=model, gpu=gpu, precision=precision, sparse=sparse, tokens=tokens,
-            batch_B=np.array([b for b, _ in sorted(pairs)]), seconds_B=np.array([s for _, s in sorted(pairs)]),
+            batch=np.array([b for b, _ in sorted(pairs)]), seconds=np.array([s for _, s in sorted(pairs)]),
         )
         for (model, gpu, precision, sparse, tokens), pairs in latencies.items()
         if "int8" not in precision or "int8" in load_gpu(gpu).peaks

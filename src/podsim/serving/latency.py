@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from podsim.answers.served import Served, ServedBatch
+from podsim.axes import Shaped
 from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
@@ -120,29 +121,29 @@ def _flops(model: Model, length: int, kind: str) -> float:
     return per_token * length + attended * length**2 / (1 if kind == "encoder" else 2)
 
 
-def _passes(task: Task, gpu: Gpu, batch_B: Floats) -> tuple[Pass, Pass | None]:
+def _passes(task: Task, gpu: Gpu, batch: Shaped[Floats, "batch"]) -> tuple[Pass, Pass | None]:
     """The pass over the input, and for a generator the pass of one more token at the mean length of the cache."""
     if isinstance(task.network, ConvNet):
-        return image_pass(task.network, gpu, batch_B, precision=task.precision, sparse=task.sparse), None
+        return image_pass(task.network, gpu, batch, precision=task.precision, sparse=task.sparse), None
     if has_encoder(task.network):
         step = decoder_step(
             task.network,
             gpu,
-            batch_B,
+            batch,
             (task.tokens, task.output / 2),
             precision=task.precision,
             sparse=task.sparse,
         )
         return encoder_pass(
-            task.network, gpu, batch_B, task.tokens, precision=task.precision, sparse=task.sparse
+            task.network, gpu, batch, task.tokens, precision=task.precision, sparse=task.sparse
         ), step
-    first = prompt_pass(task.network, gpu, batch_B, task.tokens, precision=task.precision, sparse=task.sparse)
+    first = prompt_pass(task.network, gpu, batch, task.tokens, precision=task.precision, sparse=task.sparse)
     if not task.output:
         return first, None
     return first, token_pass(
         task.network,
         gpu,
-        batch_B,
+        batch,
         task.tokens + task.output / 2,
         precision=task.precision,
         sparse=task.sparse,
@@ -151,27 +152,27 @@ def _passes(task: Task, gpu: Gpu, batch_B: Floats) -> tuple[Pass, Pass | None]:
 
 def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -> tuple[ServedBatch, ...]:
     """A row for each batch."""
-    batch_B = np.array(batches, float)
-    first, more = _passes(task, gpu, batch_B)
+    batch_sizes = np.array(batches, float)
+    first, more = _passes(task, gpu, batch_sizes)
     parts = first.seconds(task.engine, task.precision, task.sparse)
     if more is None:
-        parts = _clocked(task, gpu, batch_B, parts)
-    prompt_B = sum(parts.values(), np.zeros_like(batch_B))
-    token_B = np.zeros_like(batch_B)
+        parts = _clocked(task, gpu, batch_sizes, parts)
+    prompt = sum(parts.values(), np.zeros_like(batch_sizes))
+    token = np.zeros_like(batch_sizes)
     if more is not None:
         step = more.seconds(task.engine, task.precision, task.sparse)
-        token_B = sum(step.values(), token_B)
+        token = sum(step.values(), token)
         parts = {key: parts[key] + (task.output - 1) * step[key] for key in parts}
-    total_B = prompt_B + max(task.output - 1, 0) * token_B
+    total = prompt + max(task.output - 1, 0) * token
     peak = peak_of(runs_on(gpu, task.precision, task.sparse), task.precision)
     made = []
     for index, batch in enumerate(batches):
-        latency = float(total_B[index])
+        latency = float(total[index])
         memory = memory_bytes(task, batch)
         made.append(
             ServedBatch(
                 batch=batch, latency=latency, throughput=batch / latency,
-                first_token=float(prompt_B[index]) if task.output else 0.0, token=float(token_B[index]),
+                first_token=float(prompt[index]) if task.output else 0.0, token=float(token[index]),
                 tokens_per_second=batch * task.output / latency, memory=memory, fits=memory <= gpu.memory,
                 in_time=limit is None or 2 * latency <= limit,
                 parts={key: float(value[index]) for key, value in parts.items()},
@@ -181,10 +182,12 @@ def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -
     return tuple(made)
 
 
-def _clocked(task: Task, gpu: Gpu, batch_B: Floats, parts: dict[str, Floats]) -> dict[str, Floats]:
+def _clocked(
+    task: Task, gpu: Gpu, batch: Shaped[Floats, "batch"], parts: dict[str, Floats]
+) -> dict[str, Floats]:
     """The parts of one pass at the clock that the power limit leaves for its arithmetic."""
     peak = peak_of(runs_on(gpu, task.precision, task.sparse), task.precision)
-    clock = borrowed_clock(gpu, batch_B * task.flops / sum(parts.values()) / peak)
+    clock = borrowed_clock(gpu, batch * task.flops / sum(parts.values()) / peak)
     return {key: seconds / clock if key in _CLOCKED else seconds for key, seconds in parts.items()}
 
 

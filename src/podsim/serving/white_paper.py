@@ -127,7 +127,7 @@ def _by_length(seven: Bar, base: Bar, printed: Mapping[str, Any], busy: float) -
 def _measured_ratio() -> float:
     """Sequences/s of a whole A100 (int8, 2:4 sparse, 2026) over a V100's (fp16, 2021), for BERT-Large at batch 128."""
     rates = [
-        float((rows.batch_B / rows.seconds_B)[rows.batch_B == 128][0])
+        float((rows.batch / rows.seconds)[rows.batch == 128][0])
         for name, gpu, sparse in (("tensorrt-2026", "a100", True), ("tensorrt-2021", "v100", False))
         for rows in latency_rows(REVISIONS[name])
         if rows.gpu.startswith(gpu)
