@@ -412,7 +412,7 @@ def test_a_clos_with_a_last_pod_in_part_still_reaches_every_core():
     tree = tree_of(BUILDERS["fat tree of 1000"]())
     assert tree.leaves == 125
     assert tree.cores == 64  # one for each of 8 spines and 8 cables
-    assert (tree.up_G >= tree.cores).all()
+    assert (tree.group_cables >= tree.cores).all()
     assert np.ceil(tree.core_cables / tree.cores) <= 16
 
 

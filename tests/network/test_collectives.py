@@ -67,17 +67,17 @@ def test_sums_of_numbers_with_odd_sizes(algorithm):
         table = algorithm.build(ranks)
         cells = elements * (ranks if algorithm.collective == "all-to-all" else 1)
         table = split(table, elements)
-        inputs_RE = np.random.default_rng(ranks).integers(-99, 99, (ranks, cells))
-        outputs_RE = execute(table, inputs_RE)
+        inputs = np.random.default_rng(ranks).integers(-99, 99, (ranks, cells))
+        outputs = execute(table, inputs)
         share = np.cumsum(np.concatenate([[0.0], table.sizes]))
         cuts = np.rint(share / share[-1] * cells).astype(int)
         assert cuts[-1] == cells
         for chunk in range(table.chunks):
             span = slice(cuts[chunk], cuts[chunk + 1])
             home, goal = table.home[chunk], table.goal[chunk]
-            wanted = inputs_RE[:, span].sum(axis=0) if home < 0 else inputs_RE[home, span]
+            wanted = inputs[:, span].sum(axis=0) if home < 0 else inputs[home, span]
             for rank in range(ranks) if goal < 0 else [goal]:
-                assert np.array_equal(outputs_RE[rank, span], wanted)
+                assert np.array_equal(outputs[rank, span], wanted)
 
 
 @each

@@ -545,9 +545,9 @@ def test_an_adapters_latency_is_added_to_the_steps_between_nodes() -> None:
 def test_a_cost_worked_by_hand(size: float, seconds: float) -> None:
     # 3 s, and 1 s a byte; the host needs 1 s, and 2 s for each channel: one for every 10 B, 1 to 4 of them
     option = Candidate("ring", "LL", 1000.0, 3.0, 0.0, 10.0, 1.0, 0.0, 4.0, 1.0, 2.0)
-    assert nccl.cost_CE(nccl.candidate_fields((option,)), np.array([float(size)])).item() == pytest.approx(
-        seconds
-    )
+    assert nccl.candidate_seconds(
+        nccl.candidate_fields((option,)), np.array([float(size)])
+    ).item() == pytest.approx(seconds)
 
 
 def test_a_tree_in_a_node_has_as_many_steps_of_ll_as_a_ring() -> None:

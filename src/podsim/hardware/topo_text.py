@@ -257,9 +257,9 @@ def topo_text(node: Node) -> str:
     """The matrix of a server as nvidia-smi prints it: columns separated by tabs, numbered adapters, then a legend."""
     devices = [*node.places("gpu").tolist(), *node.places("nic").tolist()]
     titles = [node.parts[n].name.upper() for n in devices]
-    links = ways(node, np.ones(node.links, np.bool_)).links_CSDH[0]
+    links = ways(node, np.ones(node.links, np.bool_)).links[0]
     slow = np.array([cable.kind != "nvlink" for cable in node.cables for _ in range(2)], np.bool_)
-    without = ways(node, slow).links_CSDH[0]
+    without = ways(node, slow).links[0]
     lines = ["\t" + "\t".join(titles) + "\tCPU Affinity\tNUMA Affinity"]
     for title, row in zip(titles, devices, strict=True):
         cells = [

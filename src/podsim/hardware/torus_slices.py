@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.errors import ClusterError, UnitError
 from podsim.hardware.parts import System, TorusLinks
 
@@ -138,22 +139,22 @@ def twist_shifts(shape: tuple[int, ...]) -> Ints:
     return np.asarray(np.outer(short, ~short) * (max(shape) // 2), np.int64)
 
 
-def twisted_images(shape: tuple[int, ...], away_DP: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def twisted_images(
+    shape: tuple[int, ...], away: Shaped[Ints, "dimension pair"]
+) -> tuple[Ints, NDArray[np.bool_]]:
     """(signed steps along each axis to each image of a chip in a twisted torus, whether none is closer).
 
-    `away_DP`: the coordinates of the chip less those of the source, [axis, pair]; results [image, axis, pair] and [image,
+    `away`: the coordinates of the chip less those of the source, [axis, pair]; results [image, axis, pair] and [image,
     pair].
     """
     sides, shifts = np.array(shape)[:, None], twist_shifts(shape)
     closing = [bool(shifted.any()) for shifted in shifts]
-    rounds_ID = np.array(list(product(*((-1, 0, 1) if closes else (-1, 0) for closes in closing))))
-    shifted_IDP = np.stack(
-        [away_DP - ((rounds * np.array(closing)) @ shifts)[:, None] for rounds in rounds_ID]
-    )
-    open_IDP = np.where(np.array(closing)[:, None], shifted_IDP, shifted_IDP % sides)
-    images_IDP = open_IDP + rounds_ID[:, :, None] * sides
-    length_IP = np.abs(images_IDP).sum(axis=1)
-    return images_IDP, length_IP == length_IP.min(axis=0)
+    turns = np.array(list(product(*((-1, 0, 1) if closes else (-1, 0) for closes in closing))))
+    moved = np.stack([away - ((rounds * np.array(closing)) @ shifts)[:, None] for rounds in turns])
+    steps = np.where(np.array(closing)[:, None], moved, moved % sides)  # [image, dimension, pair]
+    images = steps + turns[:, :, None] * sides  # [image, dimension, pair]
+    length = np.abs(images).sum(axis=1)  # [image, pair]
+    return images, length == length.min(axis=0)
 
 
 def slice_name(chip: str, links: TorusLinks, slices: int) -> str:

@@ -117,7 +117,7 @@ def aggregation_tree(fabric: Fabric, cluster: Cluster) -> AggregationTree:
 def _tree(tree: Tree, capacity: Floats, base: int, ports: Ints) -> tuple[Level, ...]:
     """The levels above these ports, one of each node."""
     first = {kind: base + number for kind, number in tree.first.items()}
-    leaves, leaf_of = np.unique(tree.leaf_Q[ports], return_inverse=True)
+    leaves, leaf_of = np.unique(tree.leaf[ports], return_inverse=True)
     levels = [Level(parents=leaf_of, up=first["port_up"] + ports, down=first["port_down"] + ports)]
     if len(leaves) == 1:
         return tuple(levels)
@@ -126,7 +126,7 @@ def _tree(tree: Tree, capacity: Floats, base: int, ports: Ints) -> tuple[Level, 
             f"{len(leaves)} leaves of one rail are not joined, so no tree of switches spans them"
         )
     roots = tree.cores or tree.spines
-    turn = int(tree.rail_Q[ports[0]])  # rails begin at different switches
+    turn = int(tree.rail[ports[0]])  # rails begin at different switches
     ways = [_above(tree, first, leaves, (turn + n) % roots) for n in range(roots)]
     slowest = [min(capacity[[*level.up, *level.down]].min() for level in way) for way in ways]
     return (*levels, *ways[int(np.argmax(slowest))])
@@ -134,13 +134,13 @@ def _tree(tree: Tree, capacity: Floats, base: int, ports: Ints) -> tuple[Level, 
 
 def _above(tree: Tree, first: dict[str, int], leaves: Ints, root: int) -> tuple[Level, ...]:
     """The levels from leaves to a root: a spine, or with cores a core and one spine of each group."""
-    group_of_leaf = tree.group_F[leaves]
+    group_of_leaf = tree.group[leaves]
     groups, group_of = np.unique(group_of_leaf, return_inverse=True)
     cable = spine = np.full(len(groups), root)
     if tree.cores:
-        start = tree.start_G[groups]
+        start = tree.first_cables[groups]
         cable = start + (root - start) % tree.cores
-        spine = (cable - start) // (tree.up_G[groups] // tree.spines)
+        spine = (cable - start) // (tree.group_cables[groups] // tree.spines)
     lower = leaves * tree.uplinks + spine[group_of]
     levels = [Level(parents=group_of, up=first["leaf_up"] + lower, down=first["leaf_down"] + lower)]
     if len(groups) > 1:

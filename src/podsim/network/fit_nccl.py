@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import TableError
 from podsim.fitting import Fit, Parameter, Values, solve
-from podsim.network.nccl import COLLECTIVES, candidate_fields, cost_CE
+from podsim.network.nccl import COLLECTIVES, candidate_fields, candidate_seconds
 from podsim.network.nccl_constants import UNITS, Fabric, Network, load_fabric
 from podsim.network.nccl_group import Group, Wires, group_layout, layout_numbers
 from podsim.network.nccl_paths import candidates
@@ -204,8 +204,8 @@ def predicted_seconds(
             gpus, gpus // nodes, 1.0, *group_layout(int(layout_numbers(ends, gpus // nodes, 1, None)))
         )
         options = candidates(ends, collective, group, launch, release, fabric, network)
-        sizes_E = np.array([part[at].size for at in where])
-        out[where] = cost_CE(candidate_fields(options), sizes_E).min(axis=0)
+        sizes = np.array([part[at].size for at in where])
+        out[where] = candidate_seconds(candidate_fields(options), sizes).min(axis=0)
     return out
 
 

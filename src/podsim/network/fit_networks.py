@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.fitting import Fit, Parameter, Values, solve
-from podsim.network.nccl import candidate_fields, cost_CE
+from podsim.network.nccl import candidate_fields, candidate_seconds
 from podsim.network.nccl_constants import BETWEEN_UNITS, NETWORK_UNITS, Between, Network, load_fabric
 from podsim.network.nccl_group import Group, Wires, fabric_name
 from podsim.network.nccl_paths import candidates
@@ -120,7 +120,7 @@ def swept_seconds(fitted: FittedNetworks, sweep: Sweep) -> NDArray[np.float64]:
         sweep.wires, sweep.collective, sweep.group, sweep.launch, sweep.release,
         load_fabric(fabric_name(sweep.wires)), fitted.networks[sweep.wires.fabric],
     )  # fmt: skip
-    return np.asarray(cost_CE(candidate_fields(options), np.array(sweep.sizes)).min(axis=0))
+    return np.asarray(candidate_seconds(candidate_fields(options), np.array(sweep.sizes)).min(axis=0))
 
 
 def network_text(fitted: FittedNetworks, sweeps: Sequence[Sweep]) -> str:

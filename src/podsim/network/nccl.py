@@ -7,9 +7,6 @@
 
 Sizes follow nccl-tests: bytes of the buffer of an all-reduce, broadcast, reduce or send, and of the whole
 gathered buffer of an all-gather, reduce-scatter or all-to-all.
-
-Axes: C candidate algorithms and protocols, E elements of the broadcast arguments, U distinct communicators,
-F fields of a candidate.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from podsim.axes import Shaped
 from podsim.errors import ClusterError, PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.nvlink import ring_shares, slot_link, socket_rate
@@ -120,13 +118,13 @@ def collective_seconds(
         wires, size, members.ranks, members.ranks_per_node, members.sharing
     )
     places = layout_numbers(wires, members_, members.stride, members.extent)
-    groups, index_E = _groups(ranks_, members_, sharing_, places)
+    groups, index = _groups(ranks_, members_, sharing_, places)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
-    shape = np.broadcast_shapes(size_.shape, index_E.shape)
-    seconds = _fastest_seconds(tables, size_, index_E, shape)
+    shape = np.broadcast_shapes(size_.shape, index.shape)
+    seconds = _fastest_seconds(tables, size_, index, shape)
     if not detail:
         return seconds
-    floor = _fastest_seconds(tables, np.zeros(()), index_E, shape)
+    floor = _fastest_seconds(tables, np.zeros(()), index, shape)
     return np.stack([seconds, floor, seconds - floor])
 
 
@@ -176,17 +174,17 @@ def choice(
         raise PodsimError("choice looks at one call; give single numbers")
     (group,), _ = _groups(ranks_, members_, sharing_, layout_numbers(wires, members_, 1, None))
     options = table(wires, collective, group, str(filled.launch), release)
-    bytes_E = np.array([float(size_), 0.0])
-    cost = cost_CE(candidate_fields(options), bytes_E)
+    sizes = np.array([float(size_), 0.0])
+    cost = candidate_seconds(candidate_fields(options), sizes)
     best = options[int(np.argmin(cost[:, 0]))]
     seconds, floor = (float(t) for t in cost.min(axis=0))
     factor = float(bus_factor(collective, group.ranks))
     return Choice(
         algorithm=best.algorithm,
         protocol=best.protocol,
-        channels=int(min(best.channels, max(1, math.ceil(bytes_E[0] / best.window)))),
+        channels=int(min(best.channels, max(1, math.ceil(sizes[0] / best.window)))),
         seconds=seconds,
-        bus_bandwidth=float(bytes_E[0]) * factor / seconds if seconds else 0.0,
+        bus_bandwidth=float(sizes[0]) * factor / seconds if seconds else 0.0,
         ceiling=factor / best.per_byte if best.per_byte else math.inf,
         latency=best.latency,
         floor=floor,
@@ -224,17 +222,19 @@ def _adapter_seconds(cluster: Cluster, fabric: str) -> float:
     return max(cluster.network.latency, load_network(fabric).adapter) if cluster.nics else 0.0
 
 
-def cost_CE(fields_FCE: Array, size_E: Array) -> Array:
+def candidate_seconds(
+    fields: Shaped[Array, "field candidate element"], size: Shaped[Array, "element"]
+) -> Shaped[Array, "candidate element"]:
     """Seconds of each candidate at each size; infinite where NCCL has given it up."""
-    until, latency, line, window, per_byte, ramp, channels, start, channel, *more = fields_FCE
-    filled = size_E / window
-    transfer = size_E * per_byte
+    until, latency, line, window, per_byte, ramp, channels, start, channel, *more = fields
+    filled = size / window
+    transfer = size * per_byte
     moved = np.hypot(line * np.expm1(-np.square(filled)), transfer) + np.sqrt(ramp * transfer)
     if more:
         moved = np.sqrt(np.hypot(np.square(more[0]), np.square(moved)))
     gpu = latency + moved
     host = start + channel * np.minimum(np.maximum(filled, 1.0), channels)
-    picked = (size_E <= until) & (size_E >= more[1]) if more else size_E <= until
+    picked = (size <= until) & (size >= more[1]) if more else size <= until
     return np.where(picked, np.sqrt(gpu * gpu + host * host), np.inf)
 
 
@@ -245,9 +245,9 @@ def candidate_fields(options: tuple[Candidate, ...]) -> Array:
     Without the last two fields where they are zero, as they are but for point-to-point kernels and PCI Express.
     """
     last = None if any(option.hidden or option.since for option in options) else -2
-    fields_FC1 = np.array([option[2:last] for option in options]).T[:, :, np.newaxis].copy()
-    fields_FC1.flags.writeable = False
-    return fields_FC1
+    fields = np.array([option[2:last] for option in options]).T[:, :, np.newaxis].copy()
+    fields.flags.writeable = False
+    return fields
 
 
 @lru_cache(maxsize=65536)
@@ -260,25 +260,25 @@ def _fastest_seconds(
 ) -> Array:
     """Least seconds over the candidates of each element's communicator; of the given shape."""
     if len(fields) == 1:
-        flat_E = size.reshape(-1)
-        if flat_E.size <= _BLOCK:
-            seconds = cost_CE(fields[0], flat_E).min(axis=0).reshape(size.shape)
+        flat = size.reshape(-1)
+        if flat.size <= _BLOCK:
+            seconds = candidate_seconds(fields[0], flat).min(axis=0).reshape(size.shape)
         else:
-            blocks = range(0, flat_E.size, _BLOCK)
-            parts = [cost_CE(fields[0], flat_E[at : at + _BLOCK]).min(axis=0) for at in blocks]
+            blocks = range(0, flat.size, _BLOCK)
+            parts = [candidate_seconds(fields[0], flat[at : at + _BLOCK]).min(axis=0) for at in blocks]
             seconds = np.concatenate(parts).reshape(size.shape)
         return seconds if seconds.shape == shape else np.broadcast_to(seconds, shape).copy()
     rows, most = (max(field.shape[axis] for field in fields) for axis in (0, 1))
-    padded_FCU = np.zeros((rows, most, len(fields)))
+    padded = np.zeros((rows, most, len(fields)))  # [field, candidate, communicator]
     for column, field in enumerate(fields):
-        padded_FCU[: field.shape[0], :, column] = field[:, np.arange(most) % field.shape[1], 0]
-    size_E = np.broadcast_to(size, shape).reshape(-1)
-    index_E = np.broadcast_to(index, shape).reshape(-1)
-    out_E = np.empty(size_E.size)
-    for at in range(0, size_E.size, _BLOCK):
+        padded[: field.shape[0], :, column] = field[:, np.arange(most) % field.shape[1], 0]
+    sizes = np.broadcast_to(size, shape).reshape(-1)
+    indices = np.broadcast_to(index, shape).reshape(-1)
+    out = np.empty(sizes.size)
+    for at in range(0, sizes.size, _BLOCK):
         part = slice(at, at + _BLOCK)
-        out_E[part] = cost_CE(np.take(padded_FCU, index_E[part], axis=2), size_E[part]).min(axis=0)
-    return out_E.reshape(shape)
+        out[part] = candidate_seconds(np.take(padded, indices[part], axis=2), sizes[part]).min(axis=0)
+    return out.reshape(shape)
 
 
 def _groups(

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric
@@ -71,11 +72,11 @@ def nccl_table(collective: str, algorithm: str, *, nodes: int, local: int) -> Ta
     )
 
 
-def _chains(collective: str, orders_JN: Ints) -> Table:
+def _chains(collective: str, orders: Shaped[Ints, "ring rank"]) -> Table:
     """Rings cut open at rank 0, from which (or to which) they pass pieces on."""
-    reduce, (rings, ranks) = collective == "reduce", orders_JN.shape
+    reduce, (rings, ranks) = collective == "reduce", orders.shape
     rows = []
-    for ring, order in enumerate(orders_JN):
+    for ring, order in enumerate(orders):
         line, hop = np.roll(order, -int(np.flatnonzero(order == 0)[0])), np.arange(ranks - 1)
         ends = (line[1:], line[:-1]) if reduce else (line[:-1], line[1:])
         rows.append(brick(

@@ -295,11 +295,11 @@ def chosen_until(
     options: list[Belief], wires: Wires, group: Group, collective: str, release: str, channels: int
 ) -> list[float]:
     """For each belief the largest size, B, at which NCCL picks it: 0 never, infinity for the last."""
-    forecasts_BS = np.stack([_forecast(b, wires, group, collective, release, channels) for b in options])
-    picks_S = np.argmin(forecasts_BS, axis=0)
+    forecasts = np.stack([_forecast(b, wires, group, collective, release, channels) for b in options])
+    picks = np.argmin(forecasts, axis=0)
     until = []
     for index in range(len(options)):
-        (where,) = np.nonzero(picks_S == index)
+        (where,) = np.nonzero(picks == index)
         last = int(where[-1]) if where.size else -1
         until.append(
             0.0 if last < 0 else math.inf if last == _GRID.size - 1 else float(_GRID[last] * 2.0**0.25)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.native import c_function
 from podsim.network.collectives.table import Ints
 from podsim.network.play_program import mix, number_rows
@@ -110,7 +111,7 @@ def _room_to_refine(member: Ints, sizes: list[int], entries: int) -> Classes:
     )  # fmt: skip
 
 
-def _quotient_rows(pointer: Ints, first: Ints, columns_CR: Ints) -> tuple[Ints, Ints]:
+def _quotient_rows(pointer: Ints, first: Ints, columns: Shaped[Ints, "field row"]) -> tuple[Ints, Ints]:
     """Rows of the first element of each class, each different row once: (pointer, columns)."""
     length = np.diff(pointer)[first]
     owner = np.repeat(np.arange(len(first)), length)
@@ -119,10 +120,10 @@ def _quotient_rows(pointer: Ints, first: Ints, columns_CR: Ints) -> tuple[Ints, 
         + np.arange(len(owner))
         - np.repeat(np.cumsum(length) - length, length)
     )
-    rows_CR = np.concatenate([owner[None, :], columns_CR[:, entry]])
-    _, once = number_rows(rows_CR)
-    rows_CR = rows_CR[:, once]
-    return np.searchsorted(rows_CR[0], np.arange(len(first) + 1)), rows_CR[1:]
+    rows = np.concatenate([owner[None, :], columns[:, entry]])  # [field, row]
+    _, once = number_rows(rows)
+    rows = rows[:, once]
+    return np.searchsorted(rows[0], np.arange(len(first) + 1)), rows[1:]
 
 
 def _inverse(pointer: Ints, values: Ints, n: int) -> tuple[Ints, Ints, Ints]:
@@ -181,12 +182,12 @@ def fold_program(p: Program) -> tuple[Program, Ints, Ints]:
     def named(numbers: Ints, of: Ints) -> Ints:
         return np.where(of >= 0, numbers[of], -1) if len(numbers) else of
 
-    dep_ptr, deps_CR = _quotient_rows(p.dep_ptr, gate_1, np.stack([group[p.dep_group], p.dep_lag]))
-    group_ptr, members_CR = _quotient_rows(p.group_ptr, group_1, flow[p.group_flow][None, :])
+    dep_ptr, deps = _quotient_rows(p.dep_ptr, gate_1, np.stack([group[p.dep_group], p.dep_lag]))
+    group_ptr, members = _quotient_rows(p.group_ptr, group_1, flow[p.group_flow][None, :])
     flow_gate = named(gate, p.gate[flow_1])
     order = np.argsort(flow_gate, kind="stable")
     gate_ptr = np.searchsorted(flow_gate[order], np.arange(len(gate_1) + 1))
-    wake_ptr, wake_gate, wake = _inverse(dep_ptr, deps_CR[0], len(group_1))
+    wake_ptr, wake_gate, wake = _inverse(dep_ptr, deps[0], len(group_1))
     columns = {
         name: getattr(p, name)[flow_1]
         for name in ("repeat", "chunk", "width", "turn", "wheel", "channel", "delay")
@@ -194,9 +195,9 @@ def fold_program(p: Program) -> tuple[Program, Ints, Ints]:
     quotient = Program(
         **columns, lane=lane[p.lane[flow_1]], before=named(flow, p.before[flow_1]), after=named(flow, p.after[flow_1]),
         gate=flow_gate, group=named(group, p.group[flow_1]), chunk_bytes=p.chunk_bytes, chunk_ends=p.chunk_ends,
-        delays=p.delays, dep_ptr=dep_ptr, dep_group=deps_CR[0], dep_lag=deps_CR[1],
+        delays=p.delays, dep_ptr=dep_ptr, dep_group=deps[0], dep_lag=deps[1],
         gate_ptr=gate_ptr - gate_ptr[0], gate_flow=order[gate_ptr[0] :], group_repeat=p.group_repeat[group_1],
-        group_ptr=group_ptr, group_flow=members_CR[0], wake_ptr=wake_ptr, wake_gate=wake_gate,
-        wake_lag=deps_CR[1][wake], **lanes,
+        group_ptr=group_ptr, group_flow=members[0], wake_ptr=wake_ptr, wake_gate=wake_gate,
+        wake_lag=deps[1][wake], **lanes,
     )  # fmt: skip
     return typed_program(quotient), flow, link_number

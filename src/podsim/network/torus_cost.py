@@ -160,10 +160,10 @@ def _twisted_routes(shape: tuple[int, ...]) -> tuple[float, int]:
 
     Every chip sees the same torus, and equally close images of a chip share what is sent to it.
     """
-    away_DP = np.array(np.unravel_index(np.arange(math.prod(shape)), shape), np.int64)
-    images_IDP, closest_IP = twisted_images(shape, away_DP)
-    share_IP = closest_IP / closest_IP.sum(axis=0)
-    ways = [np.maximum(way * images_IDP, 0) for way in (1, -1)]
-    load = max(float((steps * share_IP[:, None]).sum(axis=(0, 2)).max()) for steps in ways)
-    longest = int(np.where(closest_IP, np.abs(images_IDP).sum(axis=1), 0).max())
+    away = np.array(np.unravel_index(np.arange(math.prod(shape)), shape), np.int64)  # [dimension, pair]
+    images, closest = twisted_images(shape, away)
+    share = closest / closest.sum(axis=0)  # [image, pair]
+    ways = [np.maximum(way * images, 0) for way in (1, -1)]
+    load = max(float((steps * share[:, None]).sum(axis=(0, 2)).max()) for steps in ways)
+    longest = int(np.where(closest, np.abs(images).sum(axis=1), 0).max())
     return load / math.prod(shape), longest

@@ -93,7 +93,7 @@ def fabric_of(
     networks = []
     if cluster.nics and cluster.nodes > 1:
         tree = _compute_tree(cluster, node, taper)
-        networks.append(Network(tree=tree, ports_R=node.places("nic"), pxn=int(tree.rail_Q.max()) > 0))
+        networks.append(Network(tree=tree, ports=node.places("nic"), pxn=int(tree.rail.max()) > 0))
     if storage is not None:
         networks.append(_storage_network(cluster, node, storage))
     usual = Routing(choice=cluster.route_choice, seed=cluster.seed)
@@ -116,8 +116,8 @@ def _cable_latency(node: Node, kind: str, latency: float) -> Floats:
     ports, gpus = node.places(kind), node.places("gpu")
     left = []
     for port in ports:
-        gpu = gpus[way.cost_SD[gpus, port].argmin()]
-        links = way.links_CSDH[0, gpu, port]
+        gpu = gpus[way.cost[gpus, port].argmin()]
+        links = way.links[0, gpu, port]
         left.append(max(latency / 2 - float(node.latency[links[links >= 0]].sum()), 0.0))
     return np.array(left)
 
@@ -161,7 +161,7 @@ def _storage_network(cluster: Cluster, node: Node, storage: StorageServers) -> N
             hop=system.switch.latency, name=system.switch.name,
         )  # fmt: skip
         tree = clos_tree(ends=len(rate), switches=switches, rate=rate, latency=latency, prefix="storage-")
-    return Network(tree=tree, ports_R=ports, outside=names)
+    return Network(tree=tree, ports=ports, outside=names)
 
 
 def _storage_ports(storage: StorageServers) -> tuple[tuple[str, ...], Floats]:
@@ -195,8 +195,8 @@ def weka_a100(*, routing: Routing | None = None) -> Fabric:
         latency=np.concatenate([own, np.full(len(names), nic.latency / 2)]),
     )  # fmt: skip
     networks = (
-        Network(tree=tree, ports_R=node.places("nic")),
-        Network(tree=plane, ports_R=ports, outside=names),
+        Network(tree=tree, ports=node.places("nic")),
+        Network(tree=plane, ports=ports, outside=names),
     )
     return assemble("weka-a100", node, 4, networks, routing)
 
@@ -212,7 +212,7 @@ def single_switch(
     """The fabric of ends on one switch; bandwidth: B/s of each port; latency: s from end to end."""
     tree = planes(leaf=np.zeros(ends, np.int64), rate=bandwidth, latency=latency / 2)
     return assemble(
-        f"switch of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing
+        f"switch of {ends}", _host(), ends, (Network(tree=tree, ports=np.zeros(1, np.int64)),), routing
     )
 
 
@@ -233,7 +233,7 @@ def folded_clos(
     switches = Switches(ports=switch_ports, trunk=bandwidth, hop=hop, taper=taper)
     tree = clos_tree(ends=ends, switches=switches, rate=bandwidth, latency=latency / 2)
     return assemble(
-        f"folded Clos of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing
+        f"folded Clos of {ends}", _host(), ends, (Network(tree=tree, ports=np.zeros(1, np.int64)),), routing
     )
 
 

@@ -154,8 +154,8 @@ def describe(fabric: Fabric) -> Drawing:
 
 def _net(wiring: ServerWiring, network: Network, number: int) -> Net:
     tree = network.tree
-    ports = len(network.ports_R)
-    kind = wiring.node.parts[int(network.ports_R[0])].kind
+    ports = len(network.ports)
+    kind = wiring.node.parts[int(network.ports[0])].kind
     name = (
         "Storage fabric" if kind == "storage" else "Compute fabric" if number == 0 else f"Fabric {number + 1}"
     )
@@ -169,12 +169,12 @@ def _net(wiring: ServerWiring, network: Network, number: int) -> Net:
 
 def _ends(wiring: ServerWiring, network: Network, ports: int) -> tuple[Layer, ...]:
     tree, own = network.tree, wiring.nodes * ports
-    leaf_N = tree.leaf_Q[:own:ports]
-    sizes = tuple(np.unique(leaf_N, return_counts=True)[1].tolist()) if network.pxn else (wiring.nodes,)
+    leaf = tree.leaf[:own:ports]
+    sizes = tuple(np.unique(leaf, return_counts=True)[1].tolist()) if network.pxn else (wiring.nodes,)
     many = len(sizes) > 1
     nodes = Layer(
         kind="node", groups=sizes, group="unit" if many else "", switch="", cables=own,
-        bandwidth=float(tree.port_rate_Q[0]), first=tuple(sorted(set(tree.leaf_Q[:ports].tolist()))),
+        bandwidth=float(tree.port_rate[0]), first=tuple(sorted(set(tree.leaf[:ports].tolist()))),
     )  # fmt: skip
     if not network.outside:
         return (nodes,)
@@ -182,13 +182,13 @@ def _ends(wiring: ServerWiring, network: Network, ports: int) -> tuple[Layer, ..
     each = len(network.outside) // len(names)
     servers = Layer(
         kind="server", groups=(len(names),), group="", switch="", cables=len(network.outside),
-        bandwidth=float(tree.port_rate_Q[own]), first=tuple(sorted(set(tree.leaf_Q[own : own + each].tolist()))),
+        bandwidth=float(tree.port_rate[own]), first=tuple(sorted(set(tree.leaf[own : own + each].tolist()))),
     )  # fmt: skip
     return nodes, servers
 
 
 def _switches(tree: Tree) -> tuple[Layer, ...]:
-    rails = int(tree.rail_Q.max(initial=0)) + 1
+    rails = int(tree.rail.max(initial=0)) + 1
     units = tree.leaves // rails if tree.spines and rails > 1 else 1
     leaves = Layer(
         kind="leaf", groups=(tree.leaves // units,) * units, group="unit" if units > 1 else "", switch=tree.switch,
@@ -196,7 +196,7 @@ def _switches(tree: Tree) -> tuple[Layer, ...]:
     )  # fmt: skip
     if not tree.spines:
         return (leaves,)
-    each = int(tree.up_G[0]) // tree.spines if tree.cores else 0
+    each = int(tree.group_cables[0]) // tree.spines if tree.cores else 0
     spines = Layer(
         kind="spine", groups=(tree.spines,) * tree.groups, group="group" if tree.groups > 1 else "",
         switch=tree.switch, cables=tree.core_cables, bandwidth=tree.trunk,
@@ -218,6 +218,6 @@ def _switches(tree: Tree) -> tuple[Layer, ...]:
 
 def _bisection(tree: Tree) -> float:
     """B/s. The half of the bandwidth of the ends, or of the cables between leaves if that is less."""
-    ends = float(tree.port_rate_Q.sum()) / 2
+    ends = float(tree.port_rate.sum()) / 2
     above = [cables * tree.trunk / 2 for cables in (tree.leaf_cables, tree.core_cables) if cables]
     return min([ends, *above]) if tree.leaves == 1 or tree.spines else 0.0

@@ -5,8 +5,6 @@ follow from their coordinates on demand ("node3/nic2>leaf5"). GPUs come first am
 Routes are computed on demand, for all pairs at once, and never stored.
 
 A broken link has capacity 0. No route uses one: an end without working links is an error.
-
-Axes: P pairs, H hops, E ends, L links.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Hops: TypeAlias = tuple[Ints, Bools]
-"""(links of each pair in order, [P, H], negative for no hop; whether the pair lacks a route, [P])."""
+"""(links of each pair in order, [pair, hop], negative for no hop; whether the pair lacks a route, [pair])."""
 
 NONE = -(2**40)
 """The number that stands for no link. It stays negative whatever is added to it."""
@@ -88,7 +86,7 @@ class Wiring(Protocol):
     """The connections of a fabric."""
 
     def router(self, capacity: Floats) -> Router:
-        """The router over links with these capacities, [L]; links of capacity 0 are broken."""
+        """The router over links with these capacities, [link]; links of capacity 0 are broken."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,9 +97,9 @@ class Fabric:
     ends: tuple[Ends, ...]
     blocks: tuple[Block, ...]
     capacity: Floats
-    """B/s. The capacity of each link, [L]; 0 for a broken one."""
+    """B/s. The capacity of each link, [link]; 0 for a broken one."""
     latency: Floats
-    """s. The latency of each link, [L]."""
+    """s. The latency of each link, [link]."""
     wiring: Wiring
     routing: Routing = field(default_factory=Routing)
 
@@ -184,15 +182,15 @@ class Fabric:
         both = np.concatenate([source, destination])
         for end in both[(both < 0) | (both > self._last_end)][:1]:
             raise ClusterError(f"{self.name} has no end {end}; it has 0 to {self._last_end}")
-        hops_PH, lost = self._router.hops(source, destination, self.routing)
+        hops, lost = self._router.hops(source, destination, self.routing)
         for pair in np.flatnonzero(lost)[:1]:
             raise ClusterError(lost_text(self, int(source[pair]), int(destination[pair])))
-        used_PH = hops_PH >= 0
+        is_used = hops >= 0  # [pair, hop]
         indptr = np.zeros(len(source) + 1, np.int64)
-        for used in used_PH.T:  # five times faster than a sum over the short axis
+        for used in is_used.T:  # five times faster than a sum over the short axis
             indptr[1:] += used
         np.cumsum(indptr, out=indptr)
-        return indptr, hops_PH[used_PH]
+        return indptr, hops[is_used]
 
     def route(self, source: int, destination: int) -> tuple[str, ...]:
         """The names of the links from one end to another."""

@@ -4,8 +4,6 @@ Traffic between GPUs takes NVLink if NVLink joins them, through switches or at m
 takes PCI Express, through switches and processors, never through another device. The best kind of way wins (NCCL's
 order: NVLink, NVLink over another GPU, one PCIe switch, several, a processor, two processors), then the widest. A
 hash chooses among equal ways.
-
-Axes: C choices, S parts as sources, D parts as destinations, H hops.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.errors import ClusterError
 from podsim.hardware.fabrics.fabric_links import Bools, Floats, Ints
 
@@ -145,13 +144,13 @@ Reach = dict[int, tuple[float, list[Way]]]
 class Ways:
     """The best ways between all parts of a node, as numbers of links."""
 
-    links_CSDH: Ints
+    links: Shaped[Ints, "choice source destination hop"]
     """The links of each way; -1 for no hop."""
-    choices_SD: Ints
+    choices: Shaped[Ints, "source destination"]
     """The number of equal ways; 1 (without hops) from a part to itself."""
-    cost_SD: Floats
+    cost: Shaped[Floats, "source destination"]
     """The cost of the way; infinite if there is none."""
-    nvlink_SD: Bools
+    nvlink: Shaped[Bools, "source destination"]
     """Whether all links of the way are NVLinks."""
 
 
@@ -255,13 +254,13 @@ def _make_ways(node: Node, best: list[Reach]) -> Ways:
     every = [(s, d, cost, options) for s in range(size) for d, (cost, options) in best[s].items()]
     choices = max(len(options) for *_, options in every)
     longest = max(len(way) for *_, options in every for way in options)
-    links_CSDH = np.full((choices, size, size, max(longest, 1)), -1, np.int64)
-    choices_SD = np.zeros((size, size), np.int64)
-    cost_SD = np.full((size, size), np.inf)
-    nvlink_SD = np.zeros((size, size), np.bool_)
+    links = np.full((choices, size, size, max(longest, 1)), -1, np.int64)
+    option_counts = np.zeros((size, size), np.int64)  # [source, destination]
+    least_cost = np.full((size, size), np.inf)  # [source, destination]
+    nvlink = np.zeros((size, size), np.bool_)  # [source, destination]
     for s, d, cost, options in every:
-        choices_SD[s, d], cost_SD[s, d] = len(options), cost
-        nvlink_SD[s, d] = all(node.cables[link // 2].kind == "nvlink" for link in options[0])
+        option_counts[s, d], least_cost[s, d] = len(options), cost
+        nvlink[s, d] = all(node.cables[link // 2].kind == "nvlink" for link in options[0])
         for c, way in enumerate(options):
-            links_CSDH[c, s, d, : len(way)] = way
-    return Ways(links_CSDH=links_CSDH, choices_SD=choices_SD, cost_SD=cost_SD, nvlink_SD=nvlink_SD)
+            links[c, s, d, : len(way)] = way
+    return Ways(links=links, choices=option_counts, cost=least_cost, nvlink=nvlink)

@@ -5,8 +5,6 @@ coordinates go up and the others down. Around a broken link, other orders and di
 route. In a twisted torus the links that close a short ring lead half of a long ring further; the closest of the images
 of the destination is taken. Source: Camarero, Martinez, Beivide, Lattice graphs for high-scale interconnection
 topologies, IEEE TPDS 26 (2015).
-
-Axes: P pairs, H hops, D dimensions, N chips of a slice, W ways (up, down), I images.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from math import prod
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.errors import ClusterError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics.fabric_links import NONE, Block, Ends, Fabric, Floats, Hops, Ints, Routing
@@ -63,7 +62,7 @@ def torus_fabric(cluster: Cluster, routing: Routing | None = None) -> Fabric:
 
 def _fabric(wiring: Torus, bandwidth: float, latency: float, name: str, routing: Routing | None) -> Fabric:
     chips = wiring.chips * wiring.slices
-    exists = np.tile(wiring.next_DWN >= 0, wiring.slices).ravel()
+    exists = np.tile(wiring.next_chips >= 0, wiring.slices).ravel()
     capacity = np.concatenate([np.where(exists, float(bandwidth), 0.0), np.zeros(wiring.links - len(exists))])
     return Fabric(
         name=name,
@@ -113,19 +112,19 @@ class Torus:
         return self.slot_link + (2 * self.chips * self.slices if self.slices > 1 else 0)
 
     @cached_property
-    def next_DWN(self) -> Ints:
+    def next_chips(self) -> Shaped[Ints, "dimension direction chip"]:
         """The next chip of each chip in a dimension, up and down; -1 where there is no link."""
         sides = np.array(self.shape)[:, None]
-        at_DN = np.array(np.unravel_index(np.arange(self.chips), self.shape), np.int64)
-        twist_DD = twist_shifts(self.shape) * self.twisted
+        at = np.array(np.unravel_index(np.arange(self.chips), self.shape), np.int64)  # [dimension, chip]
+        twist = twist_shifts(self.shape) * self.twisted  # [dimension, dimension]
         table = np.full((len(self.shape), 2, self.chips), -1, np.int64)
         for d, way in product(range(len(self.shape)), range(2)):
-            to_DN = at_DN.copy()
-            to_DN[d] += 1 - 2 * way
-            round_N = to_DN[d] // self.shape[d]
-            to_DN = (to_DN + twist_DD[d][:, None] * round_N) % sides
-            exists = self.wraps[d] | (round_N == 0)
-            table[d, way] = np.where(exists, np.ravel_multi_index(tuple(to_DN), self.shape), -1)
+            to = at.copy()  # [dimension, chip]
+            to[d] += 1 - 2 * way
+            rounds = to[d] // self.shape[d]
+            to = (to + twist[d][:, None] * rounds) % sides
+            exists = self.wraps[d] | (rounds == 0)
+            table[d, way] = np.where(exists, np.ravel_multi_index(tuple(to), self.shape), -1)
         return table
 
     def chip_name(self, chip: int) -> str:
@@ -137,7 +136,7 @@ class Torus:
     def neighbour(self, chip: int, dimension: int, way: int) -> int:
         """The next chip in a dimension, up (0) or down (1); the chip itself where there is no link."""
         at, local = divmod(chip, self.chips)
-        to = int(self.next_DWN[dimension, way, local])
+        to = int(self.next_chips[dimension, way, local])
         return at * self.chips + (to if to >= 0 else local)
 
     def blocks(self) -> tuple[Block, ...]:
@@ -187,51 +186,51 @@ class _TorusRouter:
             return self._inside(source, destination)
         hosts, per = self.torus.hosts * self.torus.slices, chips // self.torus.hosts
         up, down = self.torus.host_link + source // per, self.torus.host_link + hosts + destination // per
-        hops_PH, lost = self._inside(source, np.where(across, source, destination))
+        links, lost = self._inside(source, np.where(across, source, destination))
         slot = self.torus.slot_link + np.stack([source, chips * self.torus.slices + destination])
-        far_PH = np.stack([slot[0], up, down, slot[1]], axis=1)[across]
-        lost[across] = (self.capacity[far_PH] == 0).any(axis=1)
-        return _replace_rows(hops_PH, np.flatnonzero(across), far_PH), lost
+        far = np.stack([slot[0], up, down, slot[1]], axis=1)[across]  # [pair, hop]
+        lost[across] = (self.capacity[far] == 0).any(axis=1)
+        return _replace_rows(links, np.flatnonzero(across), far), lost
 
     def _inside(self, source: Ints, destination: Ints) -> Hops:
         """The hops of pairs in one slice each."""
         dimensions = range(len(self.torus.shape))
         short = tuple(False for _ in dimensions)
-        hops_PH = self._way(source, destination, tuple(dimensions), short)
-        left = self._cut_pairs(hops_PH)
+        hops = self._way(source, destination, tuple(dimensions), short)  # [pair, hop]
+        left = self._cut_pairs(hops)
         turns = [ways for ways in product((False, True), repeat=len(dimensions)) if self._can_turn(ways)]
         for order, turned in product(permutations(dimensions), turns):
             if not len(left):
                 break
-            way_PH = self._way(source[left], destination[left], order, turned)
-            hops_PH = _replace_rows(hops_PH, left, way_PH)
-            left = left[self._cut_pairs(way_PH)]
+            way = self._way(source[left], destination[left], order, turned)  # [pair, hop]
+            hops = _replace_rows(hops, left, way)
+            left = left[self._cut_pairs(way)]
         lost = np.zeros(len(source), np.bool_)
         for pair in left:
             links = self._search(int(source[pair]), int(destination[pair]))
             lost[pair] = not links
-            hops_PH = _replace_rows(hops_PH, np.array([pair]), np.array([links or [NONE]], np.int64))
-        return hops_PH, lost
+            hops = _replace_rows(hops, np.array([pair]), np.array([links or [NONE]], np.int64))
+        return hops, lost
 
     def _can_turn(self, turned: tuple[bool, ...]) -> bool:
         """Whether routes may go the longer way round these dimensions."""
         torus = self.torus
         return not any(turned) or (not torus.twisted and all(np.array(torus.wraps)[np.array(turned)]))
 
-    def _cut_pairs(self, hops_PH: Ints) -> Ints:
+    def _cut_pairs(self, hops: Shaped[Ints, "pair hop"]) -> Ints:
         if self.capacity.all():
             return np.empty(0, np.int64)
-        broken_PH = (self.capacity[np.maximum(hops_PH, 0)] == 0) & (hops_PH >= 0)
-        return np.flatnonzero(broken_PH.any(axis=1))
+        broken = (self.capacity[np.maximum(hops, 0)] == 0) & (hops >= 0)  # [pair, hop]
+        return np.flatnonzero(broken.any(axis=1))
 
     def _way(self, source: Ints, destination: Ints, order: tuple[int, ...], turned: tuple[bool, ...]) -> Ints:
         """The hops along the dimensions in an order, the longer way round where `turned`."""
         torus, chips = self.torus, self.torus.chips * self.torus.slices
         first, at = source // torus.chips * torus.chips, source % torus.chips
-        steps_DP = self._steps(at, destination % torus.chips)
+        all_steps = self._steps(at, destination % torus.chips)  # [dimension, pair]
         columns: list[Ints] = []
         for d in order:
-            steps = steps_DP[d]
+            steps = all_steps[d]
             if turned[d]:
                 steps = steps - np.where(steps >= 0, 1, -1) * torus.shape[d] * (steps != 0)
             way = (steps < 0).astype(np.int64)
@@ -239,25 +238,25 @@ class _TorusRouter:
             for step in range(int(np.abs(steps).max(initial=0))):
                 going = step < np.abs(steps)
                 columns.append(np.where(going, link + at, NONE))
-                at = np.where(going, np.maximum(torus.next_DWN[d, way, at], 0), at)
+                at = np.where(going, np.maximum(torus.next_chips[d, way, at], 0), at)
         return np.stack(columns, axis=1) if columns else np.full((len(source), 1), NONE, np.int64)
 
     def _steps(self, source: Ints, destination: Ints) -> Ints:
-        """The signed steps along each dimension from chip to chip, over the closest image, [D, P]."""
+        """The signed steps along each dimension from chip to chip, over the closest image, [dimension, pair]."""
         torus = self.torus
         sides, wraps = np.array(torus.shape)[:, None], np.array(torus.wraps)[:, None]
-        from_DP = np.array(np.unravel_index(source, torus.shape), np.int64)
-        away_DP = np.array(np.unravel_index(destination, torus.shape), np.int64) - from_DP
-        parity_P = from_DP.sum(axis=0)
+        start = np.array(np.unravel_index(source, torus.shape), np.int64)  # [dimension, pair]
+        away = np.array(np.unravel_index(destination, torus.shape), np.int64) - start  # [dimension, pair]
+        parity = start.sum(axis=0)
         if not torus.twisted:
-            ahead_DP = away_DP % sides
-            up_DP = (2 * ahead_DP < sides) | ((2 * ahead_DP == sides) & (parity_P % 2 == 0))
-            return np.where(wraps, np.where(up_DP, ahead_DP, ahead_DP - sides), away_DP)
-        images_IDP, closest_IP = twisted_images(torus.shape, away_DP)
-        offset = np.ravel_multi_index(tuple(away_DP % sides), torus.shape)
-        turn_P = (parity_P + mix(offset).astype(np.int64) % 1024) % closest_IP.sum(axis=0)
-        chosen = (closest_IP & (np.cumsum(closest_IP, axis=0) - 1 == turn_P)).argmax(axis=0)
-        return np.asarray(np.take_along_axis(images_IDP, chosen[None, None], axis=0)[0])
+            ahead = away % sides  # [dimension, pair]
+            up = (2 * ahead < sides) | ((2 * ahead == sides) & (parity % 2 == 0))  # [dimension, pair]
+            return np.where(wraps, np.where(up, ahead, ahead - sides), away)
+        images, closest = twisted_images(torus.shape, away)
+        offset = np.ravel_multi_index(tuple(away % sides), torus.shape)
+        turn = (parity + mix(offset).astype(np.int64) % 1024) % closest.sum(axis=0)
+        chosen = (closest & (np.cumsum(closest, axis=0) - 1 == turn)).argmax(axis=0)
+        return np.asarray(np.take_along_axis(images, chosen[None, None], axis=0)[0])
 
     def _search(self, source: int, destination: int) -> list[int]:
         """The links of a shortest route, by breadth-first search; empty if there is none."""
@@ -282,10 +281,10 @@ class _TorusRouter:
         return links[::-1]
 
 
-def _replace_rows(hops_PH: Ints, rows: Ints, way_PH: Ints) -> Ints:
+def _replace_rows(hops: Shaped[Ints, "pair hop"], rows: Ints, way: Shaped[Ints, "pair hop"]) -> Ints:
     """The hops with some rows replaced, wider if necessary."""
-    wide = max(hops_PH.shape[1], way_PH.shape[1])
-    result_PH = np.pad(hops_PH, ((0, 0), (0, wide - hops_PH.shape[1])), constant_values=NONE)
-    result_PH[rows] = NONE
-    result_PH[rows, : way_PH.shape[1]] = way_PH
-    return result_PH
+    wide = max(hops.shape[1], way.shape[1])
+    result = np.pad(hops, ((0, 0), (0, wide - hops.shape[1])), constant_values=NONE)  # [pair, hop]
+    result[rows] = NONE
+    result[rows, : way.shape[1]] = way
+    return result

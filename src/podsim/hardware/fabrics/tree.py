@@ -13,8 +13,6 @@ consecutive cores in turn, so the numbers of cables from a group to two cores di
 The counts of switches are those of podsim.hardware.fattree. If the last pods lack leaves, so that a group would have
 fewer cables than there are cores, it has one to each, and cores are a multiple of a group's spines. A leaf with
 taper t has 1/t as many cables up as down.
-
-Axes: Q ports, F leaves, G groups.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from podsim.axes import Shaped
 from podsim.errors import ClusterError
 from podsim.hardware.fabrics.fabric_links import Block, Floats, Ints
 from podsim.hardware.fattree import fat_tree
@@ -42,13 +41,13 @@ class Tree:
 
     prefix: str
     """The prefix of its switches' names: "storage-" in "storage-leaf3"; empty for the compute fabric."""
-    leaf_Q: Ints
+    leaf: Shaped[Ints, "port"]
     """The leaf of each port."""
-    rail_Q: Ints
+    rail: Shaped[Ints, "port"]
     """The rail of each port."""
-    port_rate_Q: Floats
+    port_rate: Shaped[Floats, "port"]
     """B/s. The bandwidth of each port's cable."""
-    port_latency_Q: Floats
+    port_latency: Shaped[Floats, "port"]
     """s. The latency of each port's cable; a way over one leaf has two."""
     trunk: float
     """B/s. The bandwidth of a cable between switches."""
@@ -60,7 +59,7 @@ class Tree:
     spines: int
     """The number of spines in each group; 0 for leaves alone."""
     cores: int
-    group_F: Ints
+    group: Shaped[Ints, "leaf"]
     """The group of each leaf."""
     down: int
     """The number of ports down of a full leaf."""
@@ -80,23 +79,23 @@ class Tree:
     @property
     def ports(self) -> int:
         """The number of ends that the tree joins."""
-        return len(self.leaf_Q)
+        return len(self.leaf)
 
     @property
     def groups(self) -> int:
         """The number of groups of spines."""
-        return int(self.group_F.max(initial=0)) + 1 if self.spines else 0
+        return int(self.group.max(initial=0)) + 1 if self.spines else 0
 
     @cached_property
-    def up_G(self) -> Ints:
+    def group_cables(self) -> Shaped[Ints, "group"]:
         """The number of cables from each group to the cores: that of its leaves, but at least one to each core."""
-        down = np.bincount(self.group_F, minlength=self.groups).astype(np.int64) * self.uplinks
+        down = np.bincount(self.group, minlength=self.groups).astype(np.int64) * self.uplinks
         return np.maximum(down, self.cores) if self.cores else down
 
     @cached_property
-    def start_G(self) -> Ints:
+    def first_cables(self) -> Shaped[Ints, "group"]:
         """The number of the first cable of each group among those to the cores."""
-        return np.cumsum(self.up_G) - self.up_G
+        return np.cumsum(self.group_cables) - self.group_cables
 
     @property
     def multiple(self) -> int:
@@ -106,7 +105,7 @@ class Tree:
     @property
     def core_cables(self) -> int:
         """The number of cables between spines and cores."""
-        return int(self.up_G.sum()) if self.cores else 0
+        return int(self.group_cables.sum()) if self.cores else 0
 
     @property
     def leaf_cables(self) -> int:
@@ -121,7 +120,7 @@ class Tree:
     @property
     def taper(self) -> float:
         """factor. The bandwidth of the ports of a full leaf over that of its cables up; 0 for leaves alone."""
-        down = self.down * float(self.port_rate_Q.max())
+        down = self.down * float(self.port_rate.max())
         return down / (self.uplinks * self.trunk) if self.spines else 0.0
 
     @cached_property
@@ -140,28 +139,28 @@ class Tree:
     def capacity(self) -> Floats:
         """B/s. The capacity of each link."""
         trunks = np.full(2 * (self.leaf_cables + self.core_cables), self.trunk)
-        return np.concatenate([self.port_rate_Q, self.port_rate_Q, trunks])
+        return np.concatenate([self.port_rate, self.port_rate, trunks])
 
     def latency(self) -> Floats:
         """s. The latency of each link."""
         trunks = np.full(2 * (self.leaf_cables + self.core_cables), self.hop)
-        return np.concatenate([self.port_latency_Q, self.port_latency_Q, trunks])
+        return np.concatenate([self.port_latency, self.port_latency, trunks])
 
     def blocks(self, first: int, port_names: PortNames) -> tuple[Block, ...]:
         """The links by kind, with numbers from `first`."""
 
         def port(number: int) -> tuple[str, str]:
-            return port_names(number), self.leaf_name(int(self.leaf_Q[number]))
+            return port_names(number), self.leaf_name(int(self.leaf[number]))
 
         def leaf(number: int) -> tuple[str, str]:
             leaf_number, cable = divmod(number, self.uplinks)
-            group = int(self.group_F[leaf_number])
+            group = int(self.group[leaf_number])
             return self.leaf_name(leaf_number), self.spine_name(group * self.spines + cable % self.spines)
 
         def core(number: int) -> tuple[str, str]:
-            group = int(np.searchsorted(self.start_G, number, side="right")) - 1
-            each = int(self.up_G[group]) // self.spines
-            spine = group * self.spines + (number - int(self.start_G[group])) // each
+            group = int(np.searchsorted(self.first_cables, number, side="right")) - 1
+            each = int(self.group_cables[group]) // self.spines
+            spine = group * self.spines + (number - int(self.first_cables[group])) // each
             return self.spine_name(spine), f"{self.prefix}core{number % self.cores}"
 
         blocks = []
@@ -241,17 +240,17 @@ def rail_tree(
     )
     return Tree(
         prefix=prefix,
-        leaf_Q=leaf,
-        rail_Q=port % rails,
-        port_rate_Q=np.broadcast_to(np.asarray(rate, np.float64), port.shape),
-        port_latency_Q=np.broadcast_to(np.asarray(latency, np.float64), port.shape),
+        leaf=leaf,
+        rail=port % rails,
+        port_rate=np.broadcast_to(np.asarray(rate, np.float64), port.shape),
+        port_latency=np.broadcast_to(np.asarray(latency, np.float64), port.shape),
         trunk=switches.trunk,
         hop=switches.hop,
         leaves=units * rails,
         uplinks=uplinks if spines else 0,
         spines=spines,
         cores=cores,
-        group_F=group,
+        group=group,
         down=unit,
         switch_ports=switch_ports,
         switch=switches.name,
@@ -309,25 +308,25 @@ def planes(
 
     switch_ports: ports of a switch, 0 for no limit. Raises ClusterError for more ends than ports on a switch.
     """
-    leaf_Q = np.asarray(leaf, np.int64)
-    most = int(np.bincount(leaf_Q).max(initial=0))
+    leaves = np.asarray(leaf, np.int64)
+    most = int(np.bincount(leaves).max(initial=0))
     if switch_ports and most > switch_ports:
         raise ClusterError(
             f"{most} ends on a switch of {switch_ports} ports; {ceil(most / switch_ports)} switches would do"
         )
     return Tree(
         prefix=prefix,
-        leaf_Q=leaf_Q,
-        rail_Q=leaf_Q,
-        port_rate_Q=np.broadcast_to(np.asarray(rate, np.float64), leaf_Q.shape),
-        port_latency_Q=np.broadcast_to(np.asarray(latency, np.float64), leaf_Q.shape),
+        leaf=leaves,
+        rail=leaves,
+        port_rate=np.broadcast_to(np.asarray(rate, np.float64), leaves.shape),
+        port_latency=np.broadcast_to(np.asarray(latency, np.float64), leaves.shape),
         trunk=0.0,
         hop=0.0,
-        leaves=int(leaf_Q.max(initial=0)) + 1,
+        leaves=int(leaves.max(initial=0)) + 1,
         uplinks=0,
         spines=0,
         cores=0,
-        group_F=np.zeros(int(leaf_Q.max(initial=0)) + 1, np.int64),
+        group=np.zeros(int(leaves.max(initial=0)) + 1, np.int64),
         down=most,
         switch_ports=switch_ports,
         switch=switch,

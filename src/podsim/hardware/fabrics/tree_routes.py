@@ -2,8 +2,6 @@
 
 On the way up there is a choice at every switch, on the way down among equal cables. Four draws for each pair make the
 choice: cable up from the leaf, cable up from the spine, cable down from the core, cable down from the spine.
-
-Axes: P pairs, H six hops (port up, leaf up, spine up, core down, spine down, port down), K candidates.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.hardware.fabrics.fabric_links import NONE, Bools, Floats, Hops, Ints, Routing
 from podsim.hardware.fabrics.tree import Tree
 
@@ -36,31 +35,31 @@ def tree_hops(
     pair: a number for each pair, for the hash. rate: B/s of the links of the tree, 0 if broken.
     """
     if routing.choice == "adaptive" and tree.uplinks:
-        hops_PH = _adaptive(tree, source, destination, pair, routing.seed, rate)
+        hops = _adaptive(tree, source, destination, pair, routing.seed, rate)  # [pair, hop]
     else:
-        hops_PH = _way(tree, source, destination, _draws(tree, (source, destination), pair, routing, 0))
+        hops = _way(tree, source, destination, _draws(tree, (source, destination), pair, routing, 0))
     lost = np.zeros(len(source), np.bool_)
     if tree.uplinks == 0 and tree.leaves > 1:
-        lost |= tree.leaf_Q[source] != tree.leaf_Q[destination]
+        lost |= tree.leaf[source] != tree.leaf[destination]
     broken = rate == 0.0
     if not broken.any():
-        return hops_PH, lost
-    left = np.flatnonzero(_is_cut(hops_PH, broken) & ~lost)
+        return hops, lost
+    left = np.flatnonzero(_is_cut(hops, broken) & ~lost)
     for again in range(1, REDRAWS):
         if not len(left):
             break
         ends = source[left], destination[left]
-        hops_PH[left] = _way(tree, *ends, _draws(tree, ends, pair[left], routing, again))
-        left = left[_is_cut(hops_PH[left], broken)]
+        hops[left] = _way(tree, *ends, _draws(tree, ends, pair[left], routing, again))
+        left = left[_is_cut(hops[left], broken)]
     if len(left):
-        hops_PH[left], lost[left] = _any_way(tree, source[left], destination[left], broken)
-    return hops_PH, lost
+        hops[left], lost[left] = _any_way(tree, source[left], destination[left], broken)
+    return hops, lost
 
 
-def _is_cut(hops_PH: Ints, broken: Bools) -> Bools:
+def _is_cut(hops: Shaped[Ints, "pair hop"], broken: Bools) -> Bools:
     """Whether hops include a broken link."""
-    crossed_PH = broken[np.maximum(hops_PH, 0)] & (hops_PH >= 0)
-    return np.asarray(crossed_PH.any(axis=1))
+    crossed = broken[np.maximum(hops, 0)] & (hops >= 0)  # [pair, hop]
+    return np.asarray(crossed.any(axis=1))
 
 
 def _draws(
@@ -68,7 +67,7 @@ def _draws(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Four draws for each pair."""
     if routing.choice in ("destination", "static"):
-        rails = int(tree.rail_Q.max(initial=0)) + 1
+        rails = int(tree.rail.max(initial=0)) + 1
         turn = ends[routing.choice == "destination"] // rails + again
         up, spines = max(tree.uplinks, 1), max(tree.spines, 1)
         return turn, turn // up, turn // (up * 4), turn // spines
@@ -81,47 +80,47 @@ def _draws(
 
 
 def _way(tree: Tree, source: Ints, destination: Ints, draws: tuple[Ints, Ints, Ints, Ints]) -> Ints:
-    """The way that four draws choose, [P, H]."""
+    """The way that four draws choose, [pair, hop]: port up, leaf up, spine up, core down, spine down, port down."""
     first = tree.first
-    hops_PH = np.full((len(source), 6), NONE, np.int64)
-    hops_PH[:, 0] = first["port_up"] + source
-    hops_PH[:, 5] = first["port_down"] + destination
+    hops = np.full((len(source), 6), NONE, np.int64)  # [pair, hop]
+    hops[:, 0] = first["port_up"] + source
+    hops[:, 5] = first["port_down"] + destination
     if not tree.uplinks:
-        return hops_PH
-    here, there = tree.leaf_Q[source], tree.leaf_Q[destination]
+        return hops
+    here, there = tree.leaf[source], tree.leaf[destination]
     near = here == there
     up = draws[0] % tree.uplinks
     spine = up % tree.spines
-    hops_PH[:, 1] = first["leaf_up"] + here * tree.uplinks + up
+    hops[:, 1] = first["leaf_up"] + here * tree.uplinks + up
     if tree.cores:
-        group, other_group = tree.group_F[here], tree.group_F[there]
-        each_G = tree.up_G // tree.spines
-        cable = tree.start_G[group] + spine * each_G[group] + draws[1] % each_G[group]
+        group, other_group = tree.group[here], tree.group[there]
+        per_spine = tree.group_cables // tree.spines
+        cable = tree.first_cables[group] + spine * per_spine[group] + draws[1] % per_spine[group]
         low = (
-            cable - tree.start_G[other_group]
+            cable - tree.first_cables[other_group]
         ) % tree.cores  # the first cable of the other group at that core
-        down = low + tree.cores * (draws[2] % ((tree.up_G[other_group] - 1 - low) // tree.cores + 1))
-        hops_PH[:, 2] = first["core_up"] + cable
-        hops_PH[:, 3] = first["core_down"] + tree.start_G[other_group] + down
-        hops_PH[group == other_group, 2:4] = NONE
-        spine = np.where(group == other_group, spine, down // each_G[other_group])
+        down = low + tree.cores * (draws[2] % ((tree.group_cables[other_group] - 1 - low) // tree.cores + 1))
+        hops[:, 2] = first["core_up"] + cable
+        hops[:, 3] = first["core_down"] + tree.first_cables[other_group] + down
+        hops[group == other_group, 2:4] = NONE
+        spine = np.where(group == other_group, spine, down // per_spine[other_group])
     back = spine if tree.multiple == 1 else spine + tree.spines * (draws[3] % tree.multiple)
-    hops_PH[:, 4] = first["leaf_down"] + there * tree.uplinks + back
-    hops_PH[near, 1:5] = NONE
-    return hops_PH
+    hops[:, 4] = first["leaf_down"] + there * tree.uplinks + back
+    hops[near, 1:5] = NONE
+    return hops
 
 
 def _shape(tree: Tree) -> tuple[int, int, int]:
     """The largest choices of cables: up from a spine, down from a core to a group, down from a spine to a leaf."""
     if not tree.cores:
         return 1, 1, tree.multiple
-    most = int(tree.up_G.max())
+    most = int(tree.group_cables.max())
     return most // tree.spines, -(-most // tree.cores), tree.multiple
 
 
 def _any_way(tree: Tree, source: Ints, destination: Ints, broken: Bools) -> Hops:
     """The first way of all without a broken link."""
-    hops_PH = np.full((len(source), 6), NONE, np.int64)
+    hops = np.full((len(source), 6), NONE, np.int64)  # [pair, hop]
     lost = np.ones(len(source), np.bool_)
     ends = broken[tree.first["port_up"] + source] | broken[tree.first["port_down"] + destination]
     left = np.flatnonzero(~ends)
@@ -129,11 +128,11 @@ def _any_way(tree: Tree, source: Ints, destination: Ints, broken: Bools) -> Hops
         if not len(left):
             break
         leaf_up, spine_up, core_down, spine_down = (np.full(len(left), n) for n in draw)
-        way_PH = _way(tree, source[left], destination[left], (leaf_up, spine_up, core_down, spine_down))
-        good = ~_is_cut(way_PH, broken)
-        hops_PH[left[good]], lost[left[good]] = way_PH[good], False
+        way = _way(tree, source[left], destination[left], (leaf_up, spine_up, core_down, spine_down))
+        good = ~_is_cut(way, broken)
+        hops[left[good]], lost[left[good]] = way[good], False
         left = left[~good]
-    return hops_PH, lost
+    return hops, lost
 
 
 def _adaptive(tree: Tree, source: Ints, destination: Ints, pair: Ints, seed: int, rate: Floats) -> Ints:
@@ -142,9 +141,9 @@ def _adaptive(tree: Tree, source: Ints, destination: Ints, pair: Ints, seed: int
     Under one group of spines, all ways are compared. Over cores, first the cables up from the leaf, then the rest.
     """
     load = np.zeros(tree.links)
-    hops_PH = _way(tree, source, destination, (0 * pair, 0 * pair, 0 * pair, 0 * pair))
-    leaf, high = tree.leaf_Q[source], tree.leaf_Q[source] != tree.leaf_Q[destination]
-    far = high & (tree.group_F[leaf] != tree.group_F[tree.leaf_Q[destination]])
+    hops = _way(tree, source, destination, (0 * pair, 0 * pair, 0 * pair, 0 * pair))  # [pair, hop]
+    leaf, high = tree.leaf[source], tree.leaf[source] != tree.leaf[destination]
+    far = high & (tree.group[leaf] != tree.group[tree.leaf[destination]])
     turn = mix(pair, seed).astype(np.int64) & 0xFFFF
     up, spine_up, core_down, spine_down = (np.arange(n) for n in (tree.uplinks, *_shape(tree)))
     for batch in _batches(leaf, np.flatnonzero(high)):
@@ -155,21 +154,21 @@ def _adaptive(tree: Tree, source: Ints, destination: Ints, pair: Ints, seed: int
         ):
             if not len(pairs):
                 continue
-            draws_4K = np.array(
+            candidate_draws = np.array(
                 [grid.ravel() for grid in np.meshgrid(ups, *others, spine_down, indexing="ij")]
             )
             ends = source[pairs], destination[pairs]
             if pairs is far_ones:
-                first_PK = tree.first["leaf_up"] + leaf[pairs][:, None] * tree.uplinks + up
-                best = _least_full(_fullness(load, rate, first_PK[:, :, None]), turn[pairs])
-                draws_P4K = np.broadcast_to(draws_4K, (len(pairs), *draws_4K.shape)).copy()
-                draws_P4K[:, 0] = best[:, None]
+                first = tree.first["leaf_up"] + leaf[pairs][:, None] * tree.uplinks + up  # [pair, candidate]
+                best = _least_full(_fullness(load, rate, first[:, :, None]), turn[pairs])
+                draws = np.broadcast_to(candidate_draws, (len(pairs), *candidate_draws.shape)).copy()
+                draws[:, 0] = best[:, None]
             else:
-                draws_P4K = np.broadcast_to(draws_4K, (len(pairs), *draws_4K.shape))
-            hops_PH[pairs] = _roomiest_way(tree, ends, draws_P4K, (load, rate, turn[pairs]))
-            used = hops_PH[pairs]
+                draws = np.broadcast_to(candidate_draws, (len(pairs), *candidate_draws.shape))
+            hops[pairs] = _roomiest_way(tree, ends, draws, (load, rate, turn[pairs]))
+            used = hops[pairs]
             np.add.at(load, used[used >= 0], 1.0)
-    return hops_PH
+    return hops
 
 
 def _batches(leaf: Ints, pairs: Ints) -> list[Ints]:
@@ -182,33 +181,36 @@ def _batches(leaf: Ints, pairs: Ints) -> list[Ints]:
 
 
 def _roomiest_way(
-    tree: Tree, ends: tuple[Ints, Ints], draws_P4K: Ints, state: tuple[Floats, Floats, Ints]
+    tree: Tree,
+    ends: tuple[Ints, Ints],
+    draws: Shaped[Ints, "pair draw candidate"],
+    state: tuple[Floats, Floats, Ints],
 ) -> Ints:
     """The way, among those of K draws, whose fullest link is least full."""
     load, rate, turn = state
-    pairs, _, candidates = draws_P4K.shape
+    pairs, _, candidates = draws.shape
     source, destination = (np.repeat(end, candidates) for end in ends)
-    leaf_up, spine_up, core_down, spine_down = (draws_P4K[:, n].ravel() for n in range(4))
-    hops_PKH = _way(tree, source, destination, (leaf_up, spine_up, core_down, spine_down)).reshape(
+    leaf_up, spine_up, core_down, spine_down = (draws[:, n].ravel() for n in range(4))
+    hops = _way(tree, source, destination, (leaf_up, spine_up, core_down, spine_down)).reshape(
         pairs, candidates, 6
     )
-    best = _least_full(_fullness(load, rate, hops_PKH[:, :, 1:5]), turn)
-    return hops_PKH[np.arange(pairs), best]
+    best = _least_full(_fullness(load, rate, hops[:, :, 1:5]), turn)
+    return hops[np.arange(pairs), best]
 
 
-def _fullness(load: Floats, rate: Floats, hops_PKH: Ints) -> Floats:
-    """Flows per B/s on the fullest link of each candidate after its choice, [P, K]; infinite if broken."""
-    links_PKH = np.maximum(hops_PKH, 0)
-    after_PKH, rate_PKH = load[links_PKH] + 1.0, rate[links_PKH]
-    full_PKH = np.divide(after_PKH, rate_PKH, out=np.full_like(after_PKH, np.inf), where=rate_PKH > 0)
-    fullest: Floats = np.where(hops_PKH >= 0, full_PKH, 0.0).max(axis=2)
+def _fullness(load: Floats, rate: Floats, hops: Shaped[Ints, "pair candidate hop"]) -> Floats:
+    """Flows per B/s on the fullest link of each candidate after its choice, [pair, candidate]; infinite if broken."""
+    links = np.maximum(hops, 0)  # [pair, candidate, hop]
+    after, rates = load[links] + 1.0, rate[links]
+    full = np.divide(after, rates, out=np.full_like(after, np.inf), where=rates > 0)  # [pair, candidate, hop]
+    fullest: Floats = np.where(hops >= 0, full, 0.0).max(axis=2)
     return fullest
 
 
-def _least_full(full_PK: Floats, turn: Ints) -> Ints:
+def _least_full(full: Shaped[Floats, "pair candidate"], turn: Ints) -> Ints:
     """The least full candidate; among equals the first one after `turn`."""
-    candidates = full_PK.shape[1]
-    order_PK = (np.arange(candidates) + turn[:, None]) % candidates
-    turned_PK = np.take_along_axis(full_PK, order_PK, axis=1)
-    best: Ints = order_PK[np.arange(len(turn)), turned_PK.argmin(axis=1)]
+    candidates = full.shape[1]
+    order = (np.arange(candidates) + turn[:, None]) % candidates  # [pair, candidate]
+    turned = np.take_along_axis(full, order, axis=1)  # [pair, candidate]
+    best: Ints = order[np.arange(len(turn)), turned.argmin(axis=1)]
     return best

@@ -1,8 +1,6 @@
 """Equal servers and the trees of switches that join them: the numbers and names of their ends and links.
 
 Links inside nodes come first, node by node, then those of each network. server_routes has the routes.
-
-Axes: R ports of a server on a network.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.hardware.fabrics.fabric_links import Block, Ends, Floats, Ints, Router
 from podsim.hardware.fabrics.node import KINDS, Node
 from podsim.hardware.fabrics.tree import PortNames, Tree
@@ -23,7 +22,7 @@ class Network:
     """A tree of switches, the parts of the servers that are its ports, and the ends outside the servers."""
 
     tree: Tree
-    ports_R: Ints
+    ports: Shaped[Ints, "port"]
     """The parts of a server that are ports, in order: port r of node n is port n * R + r of the tree."""
     pxn: bool = False
     """Whether rails matter: traffic may first go to the GPU on another rail."""
@@ -86,13 +85,13 @@ class ServerWiring:
         return tuple(blocks)
 
     def _port_name(self, network: Network) -> PortNames:
-        ports, own = len(network.ports_R), self.nodes * len(network.ports_R)
+        ports, own = len(network.ports), self.nodes * len(network.ports)
 
         def name(port: int) -> str:
             if port >= own:
                 return network.outside[port - own]
             number, position = divmod(port, ports)
-            return f"node{number}/{self.node.parts[int(network.ports_R[position])].name}"
+            return f"node{number}/{self.node.parts[int(network.ports[position])].name}"
 
         return name
 

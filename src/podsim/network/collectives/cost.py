@@ -70,20 +70,20 @@ def _fan(nodes: int, ends: Ints, away: Ints) -> int:
 
 def summary(table: Table, size: float = 1.0) -> Summary:
     """The table in figures: for `size` = 1, bytes are shares of the buffer. Time: transfers of trains count once."""
-    sent_N, rounds, transfers, peak, fan_in, fan_out = np.zeros(table.nodes), 0, 0, 0.0, 0, 0
+    sent, rounds, transfers, peak, fan_in, fan_out = np.zeros(table.nodes), 0, 0, 0.0, 0, 0
     for _, steps, rows, share in windows(table):
         source, destination = table.source[rows], table.destination[rows]
-        out_N = np.bincount(source, share, table.nodes)
-        sent_N += steps * out_N
+        out = np.bincount(source, share, table.nodes)
+        sent += steps * out
         rounds += steps
         transfers += steps * len(rows)
-        peak = max(peak, out_N.max(), np.bincount(destination, share, table.nodes).max())
+        peak = max(peak, out.max(), np.bincount(destination, share, table.nodes).max())
         fan_in = max(fan_in, _fan(table.nodes, destination, source))
         fan_out = max(fan_out, _fan(table.nodes, source, destination))
-    ranks_N = sent_N[: table.ranks]
+    ranks = sent[: table.ranks]
     return Summary(
-        rounds=rounds, transfers=transfers, total=size * float(sent_N.sum()), sent_most=size * float(ranks_N.max()),
-        sent_mean=size * float(ranks_N.mean()), peak=size * float(peak), fan_in=fan_in, fan_out=fan_out,
+        rounds=rounds, transfers=transfers, total=size * float(sent.sum()), sent_most=size * float(ranks.max()),
+        sent_mean=size * float(ranks.mean()), peak=size * float(peak), fan_in=fan_in, fan_out=fan_out,
     )  # fmt: skip
 
 
@@ -100,9 +100,9 @@ def cost(table: Table, size: float, bandwidth: float, latency: float = 0.0) -> f
         )
     seconds = 0.0
     for _, steps, rows, share in windows(table):
-        out_R = np.bincount(table.source[rows], share, table.nodes)[: table.ranks]
-        in_R = np.bincount(table.destination[rows], share, table.nodes)[: table.ranks]
-        seconds += steps * (latency + size * max(out_R.max(), in_R.max()) / bandwidth)
+        sent = np.bincount(table.source[rows], share, table.nodes)[: table.ranks]
+        received = np.bincount(table.destination[rows], share, table.nodes)[: table.ranks]
+        seconds += steps * (latency + size * max(sent.max(), received.max()) / bandwidth)
     return float(seconds)
 
 

@@ -1,7 +1,4 @@
-"""The effect of a table on data: whether each row is possible, every rank ends with the right content, and the sums.
-
-Axes: N nodes (ranks and switches), C chunks, R ranks whose parts are in a sum, E elements of a buffer.
-"""
+"""The effect of a table on data: whether each row is possible, every rank ends with the right content, and the sums."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.errors import TableError
 from podsim.network.collectives.table import EVERYWHERE, ROW_FIELDS, Ints, Table, expand
 
@@ -111,17 +109,22 @@ def _explain_absent(table: Table, units: Table, rows: Ints, at: int) -> TableErr
 
 
 def _apply_step(
-    table: Table, units: Table, rows: Ints, now: slice, held_NCR: NDArray[np.uint8], first: int
+    table: Table,
+    units: Table,
+    rows: Ints,
+    now: slice,
+    held: Shaped[NDArray[np.uint8], "member chunk rank"],
+    first: int,
 ) -> None:
     """Do one step on the counts of parts held; raise TableError for a row that cannot be done."""
     chunk, source, destination = units.chunk[now] - first, units.source[now], units.destination[now]
-    payload = held_NCR[source, chunk]
+    payload = held[source, chunk]
     own = np.flatnonzero(units.own[now])
     payload[own] = 0
     payload[own, source[own]] = 1
     for k in np.flatnonzero(~payload.any(axis=1))[:1]:
         raise _explain_absent(table, units, rows, now.start + int(k))
-    cell = destination * held_NCR.shape[1] + chunk
+    cell = destination * held.shape[1] + chunk
     order = np.argsort(cell, kind="stable")
     twin = order[1:][
         (np.diff(cell[order]) == 0) & ~(units.reduce[now][order[1:]] & units.reduce[now][order[:-1]])
@@ -132,10 +135,10 @@ def _apply_step(
             f"{destination[k]} in the same step {units.step[now.start]}; which one stays is chance"
         )
     adding = units.reduce[now]
-    held_NCR[destination[~adding], chunk[~adding]] = payload[~adding]
+    held[destination[~adding], chunk[~adding]] = payload[~adding]
     plus = np.flatnonzero(adding)
-    np.add.at(held_NCR, (destination[plus], chunk[plus]), payload[plus])
-    for k in plus[(held_NCR[destination[plus], chunk[plus]] > 1).any(axis=1)][:1]:
+    np.add.at(held, (destination[plus], chunk[plus]), payload[plus])
+    for k in plus[(held[destination[plus], chunk[plus]] > 1).any(axis=1)][:1]:
         raise TableError(
             f"{table.name}: row {rows[now.start + k]}: in step {units.step[now.start]} rank {destination[k]} reduces "
             f"twice the same part of chunk {units.chunk[now.start + k]}"
@@ -148,16 +151,16 @@ def _holdings(table: Table) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     batch = max(1, MOST_CELLS // (table.nodes * table.ranks))
     for first in range(0, table.chunks, batch):
         last = min(first + batch, table.chunks)
-        held_NCR = np.zeros((table.nodes, last - first, table.ranks), np.uint8)
+        held = np.zeros((table.nodes, last - first, table.ranks), np.uint8)  # [member, chunk, rank]
         home = table.home[first:last]
         spread, ranks = np.flatnonzero(home == EVERYWHERE), np.arange(table.ranks)
-        held_NCR[ranks[:, None], spread, ranks[:, None]] = 1
+        held[ranks[:, None], spread, ranks[:, None]] = 1
         single = np.flatnonzero(home != EVERYWHERE)
-        held_NCR[home[single], single, home[single]] = 1
+        held[home[single], single, home[single]] = 1
         units, rows = _units(table, first, last)
         for now in _steps(units):
-            _apply_step(table, units, rows, now, held_NCR, first)
-        yield first, held_NCR
+            _apply_step(table, units, rows, now, held, first)
+        yield first, held
 
 
 def check(table: Table) -> None:
@@ -178,42 +181,40 @@ def prove(table: Table) -> None:
     a chunk must end with every part once (of a chunk that starts at one rank: that rank's). Time and memory grow as
     transfers x ranks: 64 ranks take milliseconds, 1,024 minutes.
     """
-    for first, held_NCR in _holdings(table):
-        for c in range(held_NCR.shape[1]):
+    for first, held in _holdings(table):
+        for c in range(held.shape[1]):
             home, goal = table.home[first + c], table.goal[first + c]
             wanted = np.ones(table.ranks) if home == EVERYWHERE else np.arange(table.ranks) == home
             ends = np.arange(table.ranks) if goal == EVERYWHERE else np.array([goal])
-            wrong = np.argwhere(held_NCR[ends, c] != wanted)
+            wrong = np.argwhere(held[ends, c] != wanted)
             for k, part in wrong[:1]:
                 raise TableError(
-                    f"{table.name}: rank {ends[k]} ends with chunk {first + c} holding {held_NCR[ends[k], c, part]} "
+                    f"{table.name}: rank {ends[k]} ends with chunk {first + c} holding {held[ends[k], c, part]} "
                     f"times the part of rank {part}, instead of {int(wanted[part])}; {len(wrong)} such parts in all"
                 )
 
 
-def execute(table: Table, inputs_RE: NDArray[np.generic]) -> NDArray[np.generic]:
+def execute(table: Table, inputs: Shaped[NDArray[np.generic], "rank element"]) -> NDArray[np.generic]:
     """The buffers after the collective, [ranks, elements]: the table run in numpy on given buffers, [ranks, elements].
 
     A rank's buffer holds all chunks, cut by `sizes` (so an all-to-all has ranks**2 chunks in it); where a chunk neither
     starts nor passes, it keeps what the input had there. Raises TableError as `check` does, and for a wrong shape.
     """
-    if inputs_RE.ndim != 2 or len(inputs_RE) != table.ranks:
-        raise TableError(
-            f"{table.name}: inputs of shape {inputs_RE.shape}; expected ({table.ranks}, elements)"
-        )
+    if inputs.ndim != 2 or len(inputs) != table.ranks:
+        raise TableError(f"{table.name}: inputs of shape {inputs.shape}; expected ({table.ranks}, elements)")
     check(table)
     share = np.concatenate([[0.0], np.cumsum(table.sizes)])
-    cuts = np.rint(share / share[-1] * inputs_RE.shape[1]).astype(np.int64)
-    held_NE = np.concatenate([inputs_RE, np.zeros((table.switches, inputs_RE.shape[1]), inputs_RE.dtype)])
+    cuts = np.rint(share / share[-1] * inputs.shape[1]).astype(np.int64)
+    held = np.concatenate([inputs, np.zeros((table.switches, inputs.shape[1]), inputs.dtype)])
     units, _ = _units(table, 0, table.chunks)
     for now in _steps(units):
         rows = range(now.start, now.stop)
         span = [slice(cuts[units.chunk[k]], cuts[units.chunk[k] + 1]) for k in rows]
         sent = [
-            (inputs_RE if units.own[k] else held_NE)[units.source[k], s].copy()
+            (inputs if units.own[k] else held)[units.source[k], s].copy()
             for k, s in zip(rows, span, strict=True)
         ]
         for k, s, data in zip(rows, span, sent, strict=True):
-            to = held_NE[units.destination[k], s]
+            to = held[units.destination[k], s]
             to[...] = to + data if units.reduce[k] else data
-    return held_NE[: table.ranks]
+    return held[: table.ranks]

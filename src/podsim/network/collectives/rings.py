@@ -39,13 +39,13 @@ def rail_orders(nodes: int, local: int, rings: int | None = None) -> Ints:
 
 def multi_ring_all_reduce(orders: ArrayLike) -> Table:
     """All-reduce over several rings at once, each with its share of the data; orders: [rings, ranks]."""
-    order_JN = np.atleast_2d(np.asarray(orders, np.int64))
-    rings, ranks = order_JN.shape
-    _order(ranks, order_JN)
+    order = np.atleast_2d(np.asarray(orders, np.int64))  # [ring, rank]
+    rings, ranks = order.shape
+    _order(ranks, order)
     channel = np.arange(rings)
     halves = (
-        ring_rows(order_JN, start=0, reduce=True, channel=channel),
-        ring_rows(order_JN, start=ranks - 1, reduce=False, channel=channel),
+        ring_rows(order, start=0, reduce=True, channel=channel),
+        ring_rows(order, start=ranks - 1, reduce=False, channel=channel),
     )
     return make_table("multi-ring", "all-reduce", stack(*halves), ranks=ranks, chunks=rings * ranks)
 

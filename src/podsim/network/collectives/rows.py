@@ -39,16 +39,16 @@ def ring_rows(
     base + j * n * count. Reducing, the rank at place i ends with block i summed; copying, it starts with block i.
     Source: P. Patarasuk, X. Yuan, Bandwidth optimal all-reduce algorithms, J. Parallel Distrib. Comput. 69 (2009).
     """
-    order_JN = np.atleast_2d(np.asarray(order, np.int64))
-    rings, n = order_JN.shape
+    orders = np.atleast_2d(np.asarray(order, np.int64))  # [ring, rank]
+    rings, n = orders.shape
     if n < 2:
         return stack()
     block = (np.arange(n) - (1 if reduce else 0)) % n
     wheels = base + np.arange(rings)[:, None] * (n * count)
     return brick(
         step=start,
-        source=order_JN.ravel(),
-        destination=np.roll(order_JN, -1, axis=1).ravel(),
+        source=orders.ravel(),
+        destination=np.roll(orders, -1, axis=1).ravel(),
         chunk=(wheels + block * count).ravel(),
         count=count,
         reduce=int(reduce),

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.network.collectives.rows import Columns, brick, stack
 from podsim.network.collectives.table import Floats, Ints, Table, make_table
 
@@ -60,23 +61,23 @@ class _Part(NamedTuple):
     """One part of the data: its axes in the order of the gather, and where each chip stands in their rings."""
 
     sides: tuple[int, ...]
-    place_AN: Ints
+    position: Shaped[Ints, "dimension chip"]
     """The place of each chip in the ring of each axis."""
-    after_AN: Ints
+    following: Shaped[Ints, "dimension chip"]
     """The next chip along the ring of each axis."""
     share: float
 
     @property
-    def chunk_N(self) -> Ints:
+    def chunk(self) -> Shaped[Ints, "chip"]:
         """The chunk of each chip: its places, those of the first axis counting first."""
-        return np.asarray(np.ravel_multi_index(tuple(self.place_AN[::-1]), self.sides[::-1]), np.int64)
+        return np.asarray(np.ravel_multi_index(tuple(self.position[::-1]), self.sides[::-1]), np.int64)
 
 
 def _parts(axes: Axes) -> list[_Part]:
     """The parts of the data, two for each axis of more than one chip."""
     used = [axis for axis, side in enumerate(axes.sides) if side > 1]
     sides, ranks = (axes.slices, *axes.sides), axes.ranks
-    at_AN = np.array(np.unravel_index(np.arange(ranks), sides), np.int64)
+    at = np.array(np.unravel_index(np.arange(ranks), sides), np.int64)  # [dimension, chip]
     shares = part_shares([1.0 + axes.wraps[axis] for axis in used]) if used else np.ones(1)
     parts = []
     for number in range(max(len(used), 1)):
@@ -86,11 +87,11 @@ def _parts(axes: Axes) -> list[_Part]:
             for axis in [0] * (axes.slices > 1) + [axis + 1 for axis in turned]:
                 order = _ring_order(sides[axis], axis == 0 or axes.wraps[axis - 1], back)
                 position = np.argsort(order)
-                to_AN = at_AN.copy()
-                to_AN[axis] = order[(position[at_AN[axis]] + 1) % sides[axis]]
+                to = at.copy()  # [dimension, chip]
+                to[axis] = order[(position[at[axis]] + 1) % sides[axis]]
                 own.append(sides[axis])
-                places.append(position[at_AN[axis]])
-                after.append(np.ravel_multi_index(tuple(to_AN), sides))
+                places.append(position[at[axis]])
+                after.append(np.ravel_multi_index(tuple(to), sides))
             parts.append(_Part(tuple(own), np.array(places), np.array(after), float(shares[number]) / 2))
     return parts
 
@@ -98,11 +99,11 @@ def _parts(axes: Axes) -> list[_Part]:
 def _axis_rows(part: _Part, number: int, axis: int, start: int, reduce: bool) -> Columns:
     """The rows of one part along one of its axes: a ring through every chip."""
     side, count = part.sides[axis], prod(part.sides[:axis])
-    ranks, wheel = part.place_AN.shape[1], side * count
-    later = part.chunk_N // wheel * wheel
-    block = (part.place_AN[axis] - reduce) % side
+    ranks, wheel = part.position.shape[1], side * count
+    later = part.chunk // wheel * wheel
+    block = (part.position[axis] - reduce) % side
     return brick(
-        step=start, source=np.arange(ranks), destination=part.after_AN[axis],
+        step=start, source=np.arange(ranks), destination=part.following[axis],
         chunk=number * ranks + later + block * count, count=count, reduce=int(reduce), channel=number,
         repeat=side - 1, turn=-1 if side > 2 else 0, wheel=wheel if side > 2 else 1,
     )  # fmt: skip
@@ -124,7 +125,7 @@ def _table(name: str, collective: str, axes: Axes, halves: Sequence[bool]) -> Ta
     steps = sum(max(part.sides[axis] for part in parts) - 1 for axis in range(len(parts[0].sides)))
     rows = stack(*(_half(axes, parts, number * steps, reduce) for number, reduce in enumerate(halves)))
     owner = np.concatenate(
-        [np.argsort(part.chunk_N) if part.sides else np.zeros(1, np.int64) for part in parts]
+        [np.argsort(part.chunk) if part.sides else np.zeros(1, np.int64) for part in parts]
     )
     used = [side for side in axes.sides if side > 1]
     is_even = axes.slices == 1 and len(set(used)) <= 1 and (all(axes.wraps) or used[:1] == [2])
@@ -160,17 +161,17 @@ def torus_all_to_all(axes: Axes) -> Table:
     used = [axis + 1 for axis, side in enumerate(axes.sides) if side > 1] or [0]
     source, goal = np.divmod(np.arange(ranks * ranks), ranks)
     part = (source + goal // len(used) + goal) % len(used)
-    at_AC = np.array(np.unravel_index(source, sides), np.int64)
-    to_AC = np.array(np.unravel_index(goal, sides), np.int64)
+    at = np.array(np.unravel_index(source, sides), np.int64)  # [dimension, chunk]
+    to = np.array(np.unravel_index(goal, sides), np.int64)  # [dimension, chunk]
     bricks, start = [], 0
     for turn in range(len(used) + (axes.slices > 1 and used != [0])):
         axis = np.array(used)[(part + turn) % len(used)] if turn < len(used) else np.zeros_like(part)
         each = np.arange(len(part))
-        next_AC = at_AC.copy()
-        next_AC[axis, each] = to_AC[axis, each]
-        away = (to_AC[axis, each] - at_AC[axis, each]) % np.array(sides)[axis]
+        moved = at.copy()  # [dimension, chunk]
+        moved[axis, each] = to[axis, each]
+        away = (to[axis, each] - at[axis, each]) % np.array(sides)[axis]
         moving = np.flatnonzero(away)
-        here, there = (np.ravel_multi_index(tuple(chip_AC[:, moving]), sides) for chip_AC in (at_AC, next_AC))
+        here, there = (np.ravel_multi_index(tuple(chip[:, moving]), sides) for chip in (at, moved))
         bricks.append(brick(step=start + away[moving] - 1, source=here, destination=there, chunk=moving))
-        at_AC, start = next_AC, start + int(away.max(initial=0))
+        at, start = moved, start + int(away.max(initial=0))
     return make_table("torus all-to-all", "all-to-all", stack(*bricks), ranks=ranks, chunks=ranks * ranks)
