@@ -62,17 +62,17 @@ def test_the_coarsest_equitable_partition(data):
         mark[tuple(data.draw(st.integers(0, n - 1)) for n in shape)] = data.draw(st.integers(1, 2))
     found = divide(plan, mark)
     wanted = coarsest(plan, mark)
-    pairs = set(zip(found.label_RXT.ravel().tolist(), wanted.ravel().tolist(), strict=True))
+    pairs = set(zip(found.label.ravel().tolist(), wanted.ravel().tolist(), strict=True))
     assert len(pairs) == found.count == wanted.max() + 1
     views = {}
     for rank in np.ndindex(shape):
-        views.setdefault(int(found.label_RXT[rank]), set()).add(seen(plan, found.label_RXT, rank))
+        views.setdefault(int(found.label[rank]), set()).add(seen(plan, found.label, rank))
     assert all(len(view) == 1 for view in views.values())
     assert found.copies.sum() == mark.size
     for c in range(found.count):
         place = tuple(found.first[c])
-        assert found.label_RXT[place] == c
-        assert found.line_CR[c].tolist() == found.label_RXT[:, place[1], place[2]].tolist()
+        assert found.label[place] == c
+        assert found.line[c].tolist() == found.label[:, place[1], place[2]].tolist()
 
 
 def test_without_trouble_a_class_for_each_stage():
@@ -87,8 +87,8 @@ def test_one_slow_rank_by_hand():
     found = divide(Plan(pp=4, dp=8, tp=8), mark)
     assert found.count == 16
     assert sorted(found.copies.tolist()) == sorted([1, 7, 7, 49] * 4)
-    assert found.copies[found.label_RXT[1, 2, 3]] == 1
-    assert found.copies[found.label_RXT[0, 2, 3]] == 1  # sends to it, or waits for it
+    assert found.copies[found.label[1, 2, 3]] == 1
+    assert found.copies[found.label[0, 2, 3]] == 1  # sends to it, or waits for it
 
 
 def test_expert_groups_divide_further():
@@ -117,5 +117,5 @@ def test_groups_are_made_of_their_classes(name):
     found = divide(plan, mark)
     for rank in np.ndindex(mark.shape):
         members = next(m for n, _, m in groups_of(plan, *rank) if n == name)
-        met = {int(found.groups[name][found.label_RXT[m]]) for m in members}
+        met = {int(found.groups[name][found.label[m]]) for m in members}
         assert len(met) == 1

@@ -39,7 +39,7 @@ def test_nothing_before_changes_and_nothing_after_depends_on_it(name, share, two
     assert np.allclose(found.played.end[early], played.end[early], rtol=1e-9)
     begun = played.start < time
     assert np.allclose(found.played.start[begun], played.start[begun], rtol=1e-9)
-    c = int(lowered.classes.label_RXT.ravel()[5])
+    c = int(lowered.classes.label.ravel()[5])
     mine = slice(int(lowered.base[c]), int(lowered.base[c + 1]))
     worked = found.lowered.ops.seconds[mine] > 0
     assert found.played.end[mine][worked].max(initial=0.0) <= time * (1 + 1e-9)
@@ -61,8 +61,8 @@ def test_folded_equals_every_rank_by_itself(name, share, two, small):
     for told, (lowered, _, found) in zip(stood, (folded, alone), strict=True):
         for one in found.standing:
             first = int(re.search(r"\d+$", one.ranks).group())
-            c = int(lowered.classes.label_RXT.ravel()[first])
-            for rank in np.flatnonzero(lowered.classes.label_RXT.ravel() == c).tolist():
+            c = int(lowered.classes.label.ravel()[first])
+            for rank in np.flatnonzero(lowered.classes.label.ravel() == c).tolist():
                 told[rank] = (one.since, one.op)
     assert stood[0].keys() == stood[1].keys() == set(range(16))
     for rank, (since, op) in stood[0].items():

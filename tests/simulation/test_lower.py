@@ -50,20 +50,20 @@ def test_pieces_add_up_to_the_passes_part_by_part(name, plan, two):
     model = load_model(name)
     plan = replace(plan, ep=2 if model.layers[0].experts and int(plan.cp) == 2 else 1)
     ready = prepare(model, two, plan)
-    table_YXB = ready.layers.table[..., 0]
+    table = ready.layers.table[..., 0]
     mode = int(plan.recompute)
     for b, pieces in enumerate(block_pieces(ready, two)):
         weight = sum((p.parts for p in pieces.weight), np.zeros(len(SPLIT)))
         for work, row in ((Work.FORWARD, Pass.FORWARD), (Work.BACKWARD, Pass.BACKWARD + mode)):
             found = sum((p.parts for p in pieces.action_pieces(work, 1.0)), np.zeros(len(SPLIT)))
-            assert found[:6] == close(table_YXB[row, :, b], rel=1e-9, abs=1e-12), (b, work)
+            assert found[:6] == close(table[row, :, b], rel=1e-9, abs=1e-12), (b, work)
             assert not found[6:].any()
             assert sum(p.parts.sum() for p in merge_pieces(pieces.action_pieces(work, 1.0))) == close(
                 found.sum()
             )
         apart = sum((p.parts for p in pieces.action_pieces(Work.INPUT, 1.0)), np.zeros(len(SPLIT)))
         assert apart + weight == close(found, abs=1e-12)
-        assert weight[:2] == close(table_YXB[Pass.WEIGHT, :2, b], abs=1e-12)
+        assert weight[:2] == close(table[Pass.WEIGHT, :2, b], abs=1e-12)
         assert all(p.seconds >= -1e-12 for p in pieces.action_pieces(Work.BACKWARD, 1.0))
 
 
@@ -108,8 +108,8 @@ def test_classes_play_as_every_rank_would(plan, trouble, two, small):
     few, all_ = play(folded.ops), play(unfolded.ops)
     assert few.seconds == close(all_.seconds, rel=1e-9)
     assert folded.classes.count <= unfolded.classes.count == int(plan.gpus)
-    label = folded.classes.label_RXT.ravel()
-    alone = unfolded.classes.label_RXT.ravel()
+    label = folded.classes.label.ravel()
+    alone = unfolded.classes.label.ravel()
     mine, theirs = part_seconds(folded, few), part_seconds(unfolded, all_)
     assert mine[label] == close(theirs[alone], rel=1e-6, abs=1e-9)
     if not (trouble.slow or trouble.link):
@@ -168,9 +168,9 @@ def test_a_uniform_pipeline_waits_as_the_textbook_says(two):
     for schedule, v in (("1f1b", 1), ("gpipe", 1), ("interleaved", 4)):
         plan = Plan(tp=4, pp=4, global_batch=16, virtual_stages=v, schedule=schedule, overlap_grad=False)
         lowered = lower(model, two, plan, kernels=False)
-        parts_CX = part_seconds(lowered, play(lowered.ops))
-        busy = parts_CX[1, [SPLIT.index(k) for k in ("compute", "memory", "launch", "tp", "pp")]].sum()
-        assert parts_CX[1, SPLIT.index("bubble")] / busy == close(3 / 16 / v, rel=0.1)
+        parts = part_seconds(lowered, play(lowered.ops))
+        busy = parts[1, [SPLIT.index(k) for k in ("compute", "memory", "launch", "tp", "pp")]].sum()
+        assert parts[1, SPLIT.index("bubble")] / busy == close(3 / 16 / v, rel=0.1)
 
 
 # trouble
@@ -191,8 +191,8 @@ def test_half_an_adapter_takes_twice_as_long_where_nothing_hides_it(small):
 
     def exchanged(trouble):
         lowered = lower(small, cluster, plan, kernels=False, trouble=trouble)
-        parts_CX = part_seconds(lowered, play(lowered.ops))
-        return parts_CX[:, SPLIT.index("dp")].max()
+        parts = part_seconds(lowered, play(lowered.ops))
+        return parts[:, SPLIT.index("dp")].max()
 
     base, half, tenth = (exchanged(Trouble(link={3: s} if s < 1 else {})) for s in (1.0, 0.5, 0.1))
     assert base <= half <= 2 * base * (1 + 1e-9)

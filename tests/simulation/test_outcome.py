@@ -167,14 +167,14 @@ def test_who_waits_for_a_slow_gpu(two, small):
     """The slow rank waits least; its tensor peer waits for it in collectives, the other stages in bubbles."""
     plan = Plan(tp=2, pp=2, dp=2, global_batch=16)
     lowered, played, found = run(small, two, plan, Trouble(slow={0: 1.5}), kernels=False)
-    parts_CX = part_seconds(lowered, played)
-    label = lowered.classes.label_RXT
-    slow, peer, behind = (parts_CX[label[where]] for where in ((0, 0, 0), (0, 0, 1), (1, 0, 0)))
+    parts = part_seconds(lowered, played)
+    label = lowered.classes.label
+    slow, peer, behind = (parts[label[where]] for where in ((0, 0, 0), (0, 0, 1), (1, 0, 0)))
     tp, bubble, compute = (SPLIT.index(k) for k in ("tp", "bubble", "compute"))
     assert slow[compute] == close(1.5 * peer[compute], rel=0.01)  # beside exchanges, less of it is slowed
     assert peer[tp] > slow[tp]
     assert behind[bubble] > slow[bubble]
-    assert found.step_time == close(parts_CX.sum(axis=1).max())
+    assert found.step_time == close(parts.sum(axis=1).max())
 
 
 def test_ops_that_stand_for_several_are_of_the_kind_that_most_of_them_are(two, small):

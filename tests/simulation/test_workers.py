@@ -43,20 +43,20 @@ def over_servers(
     )  # fmt: skip
 
 
-def done_RW(compute_RW: Floats, exchange: Exchange, overlap: float = 0.0) -> Floats:
-    rounds = lower_servers(compute_RW, exchange, overlap * compute_RW)
+def round_ends(compute: Floats, exchange: Exchange, overlap: float = 0.0) -> Floats:
+    rounds = lower_servers(compute, exchange, overlap * compute)
     return rounds.worker_columns(play(rounds.ops).end)[:, :, -1]
 
 
-def recursion(compute_RW: Floats, bound: int | None, push: float, pull: float, overlap: float) -> Floats:
+def recursion(compute: Floats, bound: int | None, push: float, pull: float, overlap: float) -> Floats:
     """When each round is over, without the event kernel, if transfers do not hold each other up."""
-    rounds, workers = compute_RW.shape
-    written_RW, done = np.zeros((rounds, workers)), np.zeros(workers)
+    rounds, workers = compute.shape
+    written, done = np.zeros((rounds, workers)), np.zeros(workers)
     ends = []
     for r in range(rounds):
-        written_RW[r] = done + np.maximum(compute_RW[r] * (1 - overlap) + push, compute_RW[r])
-        waits = 0.0 if bound is None or r < bound else written_RW[r - bound].max()
-        done = np.maximum(written_RW[r], waits) + pull
+        written[r] = done + np.maximum(compute[r] * (1 - overlap) + push, compute[r])
+        waits = 0.0 if bound is None or r < bound else written[r - bound].max()
+        done = np.maximum(written[r], waits) + pull
         ends.append(done)
     return np.array(ends)
 
@@ -64,40 +64,40 @@ def recursion(compute_RW: Floats, bound: int | None, push: float, pull: float, o
 @pytest.mark.parametrize("overlap", [0.0, 0.03, 0.6])
 @pytest.mark.parametrize("bound", [0, 1, 3, None])
 def test_the_kernel_plays_the_recursion(bound: int | None, overlap: float) -> None:
-    compute_RW = drawn(30, 5)
-    told = recursion(compute_RW, bound, SIZE / 1e10 + 1e-3, SIZE / 2e10 + 1e-3, overlap)
+    compute = drawn(30, 5)
+    told = recursion(compute, bound, SIZE / 1e10 + 1e-3, SIZE / 2e10 + 1e-3, overlap)
     exchange = over_servers(5, bound, latency=1e-3)
-    assert done_RW(compute_RW, exchange, overlap) == pytest.approx(told, rel=1e-12)
+    assert round_ends(compute, exchange, overlap) == pytest.approx(told, rel=1e-12)
 
 
 def test_an_all_reduce_hides_behind_the_tail() -> None:
     """Workers of 1, 2 and 3 s, the last half beside the exchange, which begins after 1.5 s and ends after them all."""
-    compute_RW = np.array([[1.0, 2.0, 3.0]] * 2)
+    compute = np.array([[1.0, 2.0, 3.0]] * 2)
     told = RunInputs(
         name="", exchange="bsp", members=1, every=1, samples=None, gradients=1, weights=1, overlap=0.5
     )
     for seconds, step, moving in ((1.0, 3.0, 0.0), (2.0, 3.5, 0.5)):
-        run = play_all_reduce(compute_RW, seconds, told)
+        run = play_all_reduce(compute, seconds, told)
         assert run.seconds == pytest.approx(2 * step, rel=1e-12)
         assert run.moving == pytest.approx(moving / step, abs=1e-12)
         assert run.waiting == pytest.approx(1.0 / step, rel=1e-12)
 
 
 def test_a_barrier_takes_the_slowest_worker_and_the_exchange() -> None:
-    compute_RW = drawn(50, 7)
-    rounds = lower_all_reduce(compute_RW, 0.03)
+    compute = drawn(50, 7)
+    rounds = lower_all_reduce(compute, 0.03)
     ends = rounds.shared_columns(play(rounds.ops).end)[1]
-    assert np.diff(ends, prepend=0.0) == pytest.approx(compute_RW.max(axis=1) + 0.03, rel=1e-9)
-    same = done_RW(compute_RW, over_servers(7, 0))
+    assert np.diff(ends, prepend=0.0) == pytest.approx(compute.max(axis=1) + 0.03, rel=1e-9)
+    same = round_ends(compute, over_servers(7, 0))
     assert same == pytest.approx(
         np.broadcast_to((ends + np.arange(1, 51) * (1.5 * SIZE / 1e10 - 0.03))[:, None], same.shape), rel=1e-9
     )
 
 
 def test_no_bound_and_a_bound_beyond_the_end_are_one_play() -> None:
-    compute_RW = drawn(20, 6)
+    compute = drawn(20, 6)
     loose, none = (
-        done_RW(compute_RW, over_servers(6, bound, server=2e10, servers=2)) for bound in (20, None)
+        round_ends(compute, over_servers(6, bound, server=2e10, servers=2)) for bound in (20, None)
     )
     assert np.array_equal(loose, none)
 
@@ -106,11 +106,11 @@ def test_no_bound_and_a_bound_beyond_the_end_are_one_play() -> None:
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 12), st.floats(0.0, 1.0))
 def test_a_looser_bound_never_ends_later(seed: int, workers: int, rounds: int, jitter: float) -> None:
     """Where transfers do not hold each other up: fewer ops to wait for, so no op starts later, and none is idler."""
-    compute_RW = drawn(rounds, workers, jitter, seed)
-    ends = [done_RW(compute_RW, over_servers(workers, bound)) for bound in (0, 1, 2, 4, None)]
+    compute = drawn(rounds, workers, jitter, seed)
+    ends = [round_ends(compute, over_servers(workers, bound)) for bound in (0, 1, 2, 4, None)]
     for tight, loose in pairwise(ends):
         assert np.all(loose <= tight * (1 + 1e-9))
-        assert np.all(1 - compute_RW.sum(axis=0) / loose[-1] <= 1 - compute_RW.sum(axis=0) / tight[-1] + 1e-9)
+        assert np.all(1 - compute.sum(axis=0) / loose[-1] <= 1 - compute.sum(axis=0) / tight[-1] + 1e-9)
 
 
 @settings(max_examples=15, deadline=None)
@@ -128,8 +128,8 @@ def test_bounds_hold_and_shares_add_up(seed: int, workers: int, bound: int, serv
 
 def test_a_slow_worker_is_what_the_bound_is_about() -> None:
     pace = Pace(compute=0.2, slow={2: 3.0})
-    compute_RW = step_seconds(pace, 60, 4, np.random.default_rng(0))
-    runs = {b: play_servers(compute_RW, over_servers(4, b), TOLD) for b in (0, 1, 4, None)}
+    compute = step_seconds(pace, 60, 4, np.random.default_rng(0))
+    runs = {b: play_servers(compute, over_servers(4, b), TOLD) for b in (0, 1, 4, None)}
     assert [runs[b].ahead for b in (0, 1, 4)] == [0, 1, 4]
     assert 1 / 0.615 <= runs[4].steps_per_second <= 1 / 0.615 * 60 / 56
     fast, slow = 1 / 0.215, 1 / 0.615
@@ -163,23 +163,23 @@ def test_the_example_of_256_workers() -> None:
         gradients=gradients, weights=gradients, bandwidth=np.full(workers, 1e12), latency=0.0, servers=1,
         server_bandwidth=3 * into, bound=0,
     )  # fmt: skip
-    done = done_RW(np.full((2, workers), 1e-3), exchange)
+    done = round_ends(np.full((2, workers), 1e-3), exchange)
     assert np.diff(done[:, 0]) == pytest.approx([1e-3 + 2 / 3], rel=1e-9)
 
 
 def test_servers_beside_all_workers_cost_what_a_ring_does() -> None:
     workers, bandwidth = 6, 1e10
     exchange = over_servers(workers, 0, servers=workers, beside=True, bandwidth=bandwidth)
-    done = done_RW(np.full((3, workers), 0.2), exchange)
+    done = round_ends(np.full((3, workers), 0.2), exchange)
     per_way = (workers - 1) / workers * SIZE / bandwidth
     assert np.diff(done[:, 0]) == pytest.approx([0.2 + 1.5 * per_way] * 2, rel=1e-9)
 
 
 @pytest.mark.parametrize("bound", [0, 2, None])
 def test_one_server_stands_for_all(bound: int | None) -> None:
-    compute_RW = drawn(20, 5)
+    compute = drawn(20, 5)
     folded, each = (
-        done_RW(compute_RW, over_servers(5, bound, server=6e9, servers=3, unfold=unfold, latency=1e-4))
+        round_ends(compute, over_servers(5, bound, server=6e9, servers=3, unfold=unfold, latency=1e-4))
         for unfold in (False, True)
     )
     assert folded == pytest.approx(each, rel=1e-9)
@@ -198,8 +198,8 @@ def test_the_mean_barrier_is_the_expected_maximum(workers: int, jitter: float) -
 def test_staleness_by_hand() -> None:
     """Worker 0 writes every second, worker 1 at 3.5 and 7: three writes lie before its first, three before its second."""
     inf = np.inf
-    written_RW = np.array([[1, 3.5], [2, 7], [3, inf], [4, inf], [5, inf], [6, inf], [7.5, inf]])
-    stale = staleness_of(written_RW, written_RW)
+    written = np.array([[1, 3.5], [2, 7], [3, inf], [4, inf], [5, inf], [6, inf], [7.5, inf]])
+    stale = staleness_of(written, written)
     assert stale[:2, 1].tolist() == [3, 3]
     assert stale[:, 0].tolist() == [0, 0, 0, 1, 0, 0, 1]
 
@@ -247,12 +247,12 @@ def test_paces() -> None:
 
 
 def test_local_steps_and_members() -> None:
-    seconds_TM = np.arange(1.0, 25.0).reshape(4, 6)
-    assert round_seconds(seconds_TM, 2, 1, 9.0).tolist() == [
+    seconds = np.arange(1.0, 25.0).reshape(4, 6)
+    assert round_seconds(seconds, 2, 1, 9.0).tolist() == [
         [8, 10, 12, 14, 16, 18],
         [32, 34, 36, 38, 40, 42],
     ]
-    assert round_seconds(seconds_TM, 1, 3, 0.5)[0].tolist() == [3.5, 6.5]
+    assert round_seconds(seconds, 1, 3, 0.5)[0].tolist() == [3.5, 6.5]
     often, seldom = (
         play_all_reduce(round_seconds(drawn(64, 8), every, 1, 0.0), 0.05,
                         RunInputs(name="", exchange="bsp", members=1, every=every, samples=None, gradients=1, weights=1))

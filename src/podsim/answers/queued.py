@@ -159,9 +159,9 @@ class PackRow:
     """share. The mean share of all GPUs that is free and of no use to a request of the trace."""
     turned_away: float
     """share. The share of the requests that found no room."""
-    arrived_A: tuple[float, ...]
+    arrived_A: tuple[float, ...]  # noqa: N815  (a key of --json)
     """share. The requested share of all GPUs at each point of the curve."""
-    allocated_A: tuple[float, ...]
+    allocated_A: tuple[float, ...]  # noqa: N815  (a key of --json)
     """share. The allocated share of all GPUs at each point of the curve."""
 
 

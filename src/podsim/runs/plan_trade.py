@@ -2,8 +2,6 @@
 
 Fewer GPUs take longer and communicate less: the whole job's GPUs are tried, and halved as often as some plan fits. Of
 each number every plan is weighed that could draw less energy than the fastest one.
-
-Axes: X parts of a step, P plans.
 """
 
 from __future__ import annotations

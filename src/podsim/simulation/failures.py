@@ -41,7 +41,7 @@ class Stopped:
 
 def _class(lowered: Lowered, rank: int) -> int:
     """The class of a rank."""
-    return int(lowered.classes.label_RXT.ravel()[rank])
+    return int(lowered.classes.label.ravel()[rank])
 
 
 def stop(lowered: Lowered, played: Played, plan: Plan, rank: int, time: float) -> Stopped:

@@ -4,8 +4,6 @@ A plan as ops: every pass of every micro-batch on every class of ranks, with the
 
     schedule table ─┐
     passes as pieces ┴─▶ one row for each pipeline rank ── classes of ranks ──▶ Ops
-
-Axes: R pipeline ranks, X data and context ranks, T tensor ranks.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
@@ -76,14 +75,14 @@ def _stage(
     software, wide = ready.software, plan.arrays().wide()
     weights = weight_table(model, wide)
     blocks = np.concatenate([np.array(part, np.int64) for part in parts])
-    counts_BK = np.bincount(blocks, minlength=len(model.kinds)).astype(float)[:, None]
-    exchanges = stage_exchanges(model, cluster, wide, software, weights, counts_BK)
+    counts = np.bincount(blocks, minlength=len(model.kinds)).astype(float)[:, None]  # [kind, plan]
+    exchanges = stage_exchanges(model, cluster, wide, software, weights, counts)
     reduce, gather, layer_gather, layer_reduce = (float(value[0]) for value in exchanges[:4])
     update = optimizer_seconds(
-        cluster.gpu, owned_parameters(wide, weights, counts_BK), software.optimizer_traffic
+        cluster.gpu, owned_parameters(wide, weights, counts), software.optimizer_traffic
     )
     zero, sends = int(plan.zero), ready.sends.table
-    sizes = _bytes(cluster, plan, software, counts_BK, weights)
+    sizes = _bytes(cluster, plan, software, counts, weights)
 
     def data(name: str, seconds: float, size: tuple[float, float]) -> Piece:
         return Piece(
@@ -99,13 +98,13 @@ def _stage(
     if both > 0.0:
         closing.append(Piece(name="embedding gradients", kind="dp", seconds=both, stream=Stream.DATA))
     closing.append(Piece(name="gradient norm", kind="optimizer", seconds=0.0))
-    updated = float(update[0]) / software.memory_speed + software.host_update * float(counts_BK[1:-1].sum())
+    updated = float(update[0]) / software.memory_speed + software.host_update * float(counts[1:-1].sum())
     closing.append(Piece(name="optimizer", kind="optimizer", seconds=updated))
     if zero in (1, 2) and not plan.overlap_param and gather > 0.0:
         closing.append(data("weights", gather, sizes[1]))
     closing.append(Piece(name="host", kind="host", seconds=software.host_step))
     homes = 2 if wide.placement == Placement.TWO_WAYS else 1  # the recomputation is of one part
-    share = recomputed_share(wide, counts_BK[None] / homes)
+    share = recomputed_share(wide, counts[None] / homes)
     charge = float(sends.mean_seconds[0]) * software.pipeline_exposed + software.host_send
     sent = float(send_bytes(model, wide, software)[1][0])
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
@@ -125,7 +124,7 @@ def _stage(
 
 
 def _bytes(
-    cluster: Cluster, plan: Plan, software: Software, counts_BK: Array, weights: Weights
+    cluster: Cluster, plan: Plan, software: Software, counts: Shaped[Array, "kind plan"], weights: Weights
 ) -> list[tuple[float, float]]:
     """(B of a message, B that leave a node): the stage's gradients and weights, a layer's weights and gradients, the
     gradients of embedding and head.
@@ -138,12 +137,12 @@ def _bytes(
     nodes = max(ranks // members, 1)
     share = ring_share(nodes) / members
     trained, held = weights.trained or weights, weights.stored or weights
-    per_block_B = (trained.dense + trained.expert)[:, 0]
-    stage, layer = float(counts_BK[:, 0] @ per_block_B), float(per_block_B[1:-1].max())
+    per_block = (trained.dense + trained.expert)[:, 0]
+    stage, layer = float(counts[:, 0] @ per_block), float(per_block[1:-1].max())
     whole_layer = float((held.dense + held.expert)[1:-1, 0].max())
     times = 1.0 if int(plan.zero) else 2.0
     stored, gradient = element_bytes(plan.precision), software.gradient_bytes
-    edges = float(per_block_B[0] + per_block_B[-1])
+    edges = float(per_block[0] + per_block[-1])
     messages = (stage * gradient, stage * stored, whole_layer * stored, layer * gradient, edges * gradient)
     return [(size, size * share * more) for size, more in zip(messages, (times, 1, 1, 1, 1), strict=True)]
 
@@ -160,9 +159,9 @@ class Lowered:
 
     ops: Ops
     what: Small
-    """The number of the piece of each op, [N]."""
+    """The number of the piece of each op, [op]."""
     micro: Small
-    """The micro-batch of each op, -1 for none, [N]."""
+    """The micro-batch of each op, -1 for none, [op]."""
     pieces: list[Piece]
     classes: Classes
     base: Ints
@@ -170,7 +169,7 @@ class Lowered:
     rows: list[Row]
     """The rows of the pipeline ranks, for each type of GPU."""
     row_of: Ints
-    """The row of each class, [C]."""
+    """The row of each class, [class]."""
     tables: list[ScheduleTable]
     """The table of each type of rank, with as many micro-batches as its replica has; rows r : r + ranks are of type r /
     ranks."""
@@ -261,7 +260,7 @@ def _edges(
         source = table.need[actions]
         moved = (source >= 0) & (owner[np.maximum(source, 0)] != r)
         source, first = source[moved], rows[row_of[c]].first[moved]
-        senders = classes.line_CR[c, owner[source]]
+        senders = classes.line[c, owner[source]]
         types = row_of[senders] // ranks  # a pipeline may have GPUs of several types, not several tables
         ops = np.empty(len(source), np.int64)
         for kind in np.unique(types).tolist():
@@ -286,7 +285,7 @@ def _op_seconds(
     kernels = np.array([piece.stream == Stream.COMPUTE for piece in pieces])
     seconds = table[what]
     for rank, factor in trouble.slow.items():
-        c = int(classes.label_RXT.ravel()[rank])
+        c = int(classes.label.ravel()[rank])
         part = slice(int(base[c]), int(base[c + 1]))
         seconds[part] = np.where(kernels[what[part]], table[what[part]] * factor, seconds[part])
     if trouble.jitter > 0:
@@ -294,7 +293,7 @@ def _op_seconds(
         noise = np.exp(rng.standard_normal(len(seconds)) * trouble.jitter - trouble.jitter**2 / 2)
         seconds = np.where(kernels[what], seconds * noise, seconds)
     for rank, (factor, tau) in trouble.throttle.items():
-        c = int(classes.label_RXT.ravel()[rank])
+        c = int(classes.label.ravel()[rank])
         own = int(base[c]) + np.flatnonzero(kernels[what[base[c] : base[c + 1]]])
         seconds[own] = throttled_seconds(seconds[own], factor, tau)
     return np.asarray(seconds)

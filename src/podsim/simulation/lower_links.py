@@ -1,7 +1,5 @@
 """What is not as it should be in a step, and the ranks that it sets apart.
 
-Axes: R pipeline ranks, X data and context ranks, T tensor ranks.
-
 Which links the ops of a step use: the adapters of the ranks, where a send or an exchange leaves the node.
 
 A rank has its share of its node's adapters. What nothing else uses takes as long as its own law says; what shares an
@@ -13,8 +11,6 @@ Two ranks are of one class if they are as fast, and their groups (tensor, contex
 the same classes: then they do the same at the same time, and one of them is played for all. A slow GPU sets apart its
 own rank, then whoever shares a group with it, and so on (an equitable partition, found by refinement: D. Corneil,
 C. Gotlieb, An efficient algorithm for graph isomorphism, 1970).
-
-Axes: R pipeline ranks, X data and context ranks, T tensor ranks, C classes.
 """
 
 from __future__ import annotations
@@ -25,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
 from podsim.simulation.drafts import Ints
@@ -75,7 +72,7 @@ class Trouble:
 
 
 def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints, list[Kind]]:
-    """(a number for what makes each rank special (R, X, T), its type as a position (R, X, T), the types)."""
+    """(a number for what makes each rank special, its type as a position, both [rank, data, tensor]; the types)."""
     shape = (int(plan.pp), int(plan.dp) * int(plan.cp), int(plan.tp))
     ranks, per = int(np.prod(shape)), cluster.gpus_per_node
     absent = sorted(n for n in trouble.nodes if not 0 <= n * per < ranks)
@@ -149,12 +146,12 @@ class Wired(NamedTuple):
     """Ops on links."""
 
     kind: Small
-    """The kind of transfer of each op; -1 for none, [N]."""
+    """The kind of transfer of each op; -1 for none, [op]."""
     transfers: Transfers
     names: tuple[str, ...]
     """The names of the links."""
     stretch: NDArray[np.float64]
-    """factor. The slowdown of each op by a slow adapter, [N] or 1."""
+    """factor. The slowdown of each op by a slow adapter, [op] or 1."""
 
 
 def transfers_of(
@@ -191,21 +188,21 @@ def transfers_of(
     slot[wide] = np.arange(len(wide))
     seconds = np.array([pieces[i].seconds for i in wide])
     bytes_ = np.array([pieces[i].bytes for i in wide])
-    share_C = _shares(classes, left)
-    worst_C = np.ones(classes.count)
-    data_C = np.minimum(share_C, _shares(classes, paths.get(Stream.DATA, {})))
-    np.minimum.at(worst_C, classes.groups["dp"], data_C)
-    sent_CW = np.stack([_shares(classes, paths.get(pieces[i].stream, {})) for i in wide], axis=1)
+    share = _shares(classes, left)
+    worst = np.ones(classes.count)
+    data = np.minimum(share, _shares(classes, paths.get(Stream.DATA, {})))
+    np.minimum.at(worst, classes.groups["dp"], data)
+    sent = np.stack([_shares(classes, paths.get(pieces[i].stream, {})) for i in wide], axis=1)
     shared = np.array([pieces[i].stream == Stream.DATA for i in wide])
-    peak_CW = np.broadcast_to(np.minimum(bytes_ / seconds, line_rate), (classes.count, len(wide)))
-    reached_CW = np.where(shared, worst_C[classes.groups["dp"]][:, None], sent_CW)
-    pace_CW = np.maximum(peak_CW / (line_rate * reached_CW), 1.0)
-    peak_CW = peak_CW / pace_CW
-    capacity = np.repeat(line_rate * share_C, 2)
-    out_CW = np.broadcast_to(2 * np.arange(classes.count)[:, None], peak_CW.shape)
-    into_CW = _partners(pieces, wide, classes)
-    links = np.stack([out_CW, 2 * into_CW + 1], axis=-1).reshape(-1).astype(np.int64)
-    peak = np.maximum(peak_CW, 1.0)
+    peaks = np.broadcast_to(np.minimum(bytes_ / seconds, line_rate), (classes.count, len(wide)))
+    reached = np.where(shared, worst[classes.groups["dp"]][:, None], sent)  # [class, piece]
+    pace = np.maximum(peaks / (line_rate * reached), 1.0)  # [class, piece]
+    peaks = peaks / pace
+    capacity = np.repeat(line_rate * share, 2)
+    out = np.broadcast_to(2 * np.arange(classes.count)[:, None], peaks.shape)  # [class, piece]
+    into = _partners(pieces, wide, classes)  # [class, piece]
+    links = np.stack([out, 2 * into + 1], axis=-1).reshape(-1).astype(np.int64)
+    peak = np.maximum(peaks, 1.0)
     transfers = Transfers(
         peak=peak.ravel().copy(), latency=np.zeros(peak.size),
         routes=(2 * np.arange(peak.size + 1, dtype=np.int64), links), use=np.ones(2 * peak.size), capacity=capacity,
@@ -214,7 +211,7 @@ def transfers_of(
     before = np.arange(classes.count, dtype=np.int32) * np.int32(len(wide))  # the kinds of the classes before
     kind = np.where(kind >= 0, np.repeat(before, np.diff(base)) + kind, np.int32(-1))
     names = tuple(f"{way} of class {c}" for c in range(classes.count) for way in ("out", "in"))
-    stretch = np.where(kind >= 0, pace_CW.ravel()[kind], alone) if left or paths else np.ones(1)
+    stretch = np.where(kind >= 0, pace.ravel()[kind], alone) if left or paths else np.ones(1)
     return Wired(kind, transfers, names, stretch)
 
 
@@ -225,10 +222,10 @@ def adapter_rate(cluster: Cluster) -> float:
 
 def _shares(classes: Classes, left: dict[int, float]) -> NDArray[np.float64]:
     """Share of its adapter that each class still has."""
-    share_C = np.ones(classes.count)
+    shares = np.ones(classes.count)
     for rank, share in left.items():
-        share_C[classes.label_RXT.ravel()[rank]] = share
-    return share_C
+        shares[classes.label.ravel()[rank]] = share
+    return shares
 
 
 def _collective_slowdowns(
@@ -241,24 +238,24 @@ def _collective_slowdowns(
     sent = [i for i, p in enumerate(pieces) if p.stream == Stream.GROUP and p.bytes > 0.0]
     if not left or not sent:
         return np.ones(1)
-    share_C, owner = _shares(classes, left), np.repeat(np.arange(classes.count), np.diff(base))
-    pace_CP = np.ones((classes.count, len(pieces)))
+    share, owner = _shares(classes, left), np.repeat(np.arange(classes.count), np.diff(base))
+    pace = np.ones((classes.count, len(pieces)))  # [class, piece]
     for i in sent:
         number = classes.groups[pieces[i].kind.removesuffix(" beside")]
-        worst_G = np.ones(int(number.max()) + 1)
-        np.minimum.at(worst_G, number, share_C)
+        worst = np.ones(int(number.max()) + 1)
+        np.minimum.at(worst, number, share)
         speed = pieces[i].bytes / pieces[i].seconds
-        pace_CP[:, i] = np.maximum(speed / (adapter_rate(cluster) * worst_G[number]), 1.0)
-    return np.asarray(pace_CP[owner, what])
+        pace[:, i] = np.maximum(speed / (adapter_rate(cluster) * worst[number]), 1.0)
+    return np.asarray(pace[owner, what])
 
 
 def _partners(pieces: list[Piece], wide: list[int], classes: Classes) -> Ints:
     """The class at whose adapter each class's transfers arrive, [classes, kinds]."""
     stage = classes.first[:, 0]
-    last = classes.line_CR.shape[1] - 1
+    last = classes.line.shape[1] - 1
     own = np.arange(classes.count)
-    ahead = classes.line_CR[own, np.minimum(stage + 1, last)]
-    back = classes.line_CR[own, np.maximum(stage - 1, 0)]
+    ahead = classes.line[own, np.minimum(stage + 1, last)]
+    back = classes.line[own, np.maximum(stage - 1, 0)]
     to = {Stream.AHEAD: ahead, Stream.BACK: back, Stream.DATA: own}
     return np.stack([to[pieces[i].stream] for i in wide], axis=1)
 
@@ -267,16 +264,16 @@ def _partners(pieces: list[Piece], wide: list[int], classes: Classes) -> Ints:
 class Classes:
     """Ranks by class, and the classes of each class's groups."""
 
-    label_RXT: Ints
+    label: Shaped[Ints, "rank data tensor"]
     """The class of each rank."""
     copies: Ints
-    """The number of ranks of each class, [C]."""
+    """The number of ranks of each class, [class]."""
     first: Ints
-    """The first rank of each class: pipeline, data and context, tensor position, [C, 3]."""
-    line_CR: Ints
+    """The first rank of each class: pipeline, data and context, tensor position, [class, 3]."""
+    line: Shaped[Ints, "class rank"]
     """The class of its counterpart on each pipeline rank."""
     groups: dict[str, Ints]
-    """The number of the group of each class, [C], by "tp", "cp", "ep", "dp", "all", "ends"; classes with one number
+    """The number of the group of each class, [class], by "tp", "cp", "ep", "dp", "all", "ends"; classes with one number
     meet in it."""
 
     @property
@@ -290,20 +287,20 @@ def rank_number(plan: Plan, pipeline: Any, data: Any, tensor: Any) -> Any:
     return (pipeline * int(plan.dp) * int(plan.cp) + data) * int(plan.tp) + tensor
 
 
-def _axes(plan: Plan, label_RXT: Ints) -> dict[str, Ints]:
+def _axes(plan: Plan, label: Shaped[Ints, "rank data tensor"]) -> dict[str, Ints]:
     """Classes of the members of each rank's groups, along the last axis: broadcast over the grid."""
-    r, x, t = label_RXT.shape
+    r, x, t = label.shape
     cp, ep = int(plan.cp), max(int(plan.ep), 1)
 
     def within(size: int) -> Ints:
         """Groups of `size` neighbours along the data axis, for each rank."""
-        parts = label_RXT.reshape(r, x // size, size, t).transpose(0, 1, 3, 2)
+        parts = label.reshape(r, x // size, size, t).transpose(0, 1, 3, 2)
         wide = np.broadcast_to(parts[:, :, None], (r, x // size, size, t, size))
         return np.asarray(wide.reshape(r, x, t, size))
 
-    tensor = np.broadcast_to(label_RXT[:, :, None, :], (r, x, t, t))
-    data = np.broadcast_to(label_RXT.transpose(0, 2, 1)[:, None], (r, x, t, x))
-    line = np.broadcast_to(label_RXT.transpose(1, 2, 0)[None], (r, x, t, r))
+    tensor = np.broadcast_to(label[:, :, None, :], (r, x, t, t))
+    data = np.broadcast_to(label.transpose(0, 2, 1)[:, None], (r, x, t, x))
+    line = np.broadcast_to(label.transpose(1, 2, 0)[None], (r, x, t, r))
     return {"tp": tensor, "cp": within(cp), "ep": within(ep), "dp": data, "line": line}
 
 
@@ -316,14 +313,14 @@ def _signature(members: Ints, ordered: bool, n: int) -> Ints:
         return np.asarray(weight[position, members].sum(axis=-1))
 
 
-def _refine(plan: Plan, label_RXT: Ints) -> Ints:
+def _refine(plan: Plan, label: Shaped[Ints, "rank data tensor"]) -> Ints:
     """Classes refined by the classes of their groups."""
-    n = int(label_RXT.max()) + 1
-    keys = [label_RXT]
-    for name, members in _axes(plan, label_RXT).items():
+    n = int(label.max()) + 1
+    keys = [label]
+    for name, members in _axes(plan, label).items():
         if members.shape[-1] > 1:
             keys.append(_signature(members, name == "line", n))
-    return _number_columns(np.stack([key.ravel() for key in keys]), label_RXT.shape)
+    return _number_columns(np.stack([key.ravel() for key in keys]), label.shape)
 
 
 def _number_columns(rows: Ints, shape: tuple[int, ...]) -> Ints:
@@ -334,19 +331,19 @@ def _number_columns(rows: Ints, shape: tuple[int, ...]) -> Ints:
     return np.asarray(rank[inverse.ravel()].reshape(shape))
 
 
-def divide(plan: Plan, mark_RXT: NDArray[Any], *, unfold: bool = False) -> Classes:
-    """Classes of all ranks; `mark_RXT` holds a number for what makes a rank special (0: nothing).
+def divide(plan: Plan, mark: Shaped[NDArray[Any], "rank data tensor"], *, unfold: bool = False) -> Classes:
+    """Classes of all ranks; `mark` holds a number for what makes a rank special (0: nothing).
 
     With `unfold` every rank is a class of its own.
     """
-    shape = mark_RXT.shape
+    shape = mark.shape
     if unfold:
-        label = np.arange(mark_RXT.size).reshape(shape)
+        label = np.arange(mark.size).reshape(shape)
     else:
         stage = np.broadcast_to(np.arange(shape[0])[:, None, None], shape)
-        label = _number_columns(np.stack([stage.ravel(), mark_RXT.ravel()]), shape)
+        label = _number_columns(np.stack([stage.ravel(), mark.ravel()]), shape)
         while True:
-            finer = _refine(plan, label) if np.any(mark_RXT) else label
+            finer = _refine(plan, label) if np.any(mark) else label
             if finer.max() == label.max():
                 break
             label = finer
@@ -354,20 +351,20 @@ def divide(plan: Plan, mark_RXT: NDArray[Any], *, unfold: bool = False) -> Class
     _, first = np.unique(label, return_index=True)
     coordinates = np.stack(np.unravel_index(first, shape), axis=1)
     return Classes(
-        label_RXT=label, copies=np.bincount(label.ravel(), minlength=count), first=coordinates,
-        line_CR=label[:, coordinates[:, 1], coordinates[:, 2]].T, groups=_groups(plan, label, coordinates),
+        label=label, copies=np.bincount(label.ravel(), minlength=count), first=coordinates,
+        line=label[:, coordinates[:, 1], coordinates[:, 2]].T, groups=_groups(plan, label, coordinates),
     )  # fmt: skip
 
 
-def _groups(plan: Plan, label_RXT: Ints, coordinates: Ints) -> dict[str, Ints]:
+def _groups(plan: Plan, label: Shaped[Ints, "rank data tensor"], coordinates: Ints) -> dict[str, Ints]:
     """Number of the group that each class is in: groups made of the same classes are one."""
     where = tuple(coordinates.T)
     out = {}
-    for name, members in _axes(plan, label_RXT).items():
+    for name, members in _axes(plan, label).items():
         if name != "line":
             smallest = members.min(axis=-1)[where]
             out[name] = np.unique(smallest, return_inverse=True)[1]
     out["all"] = np.zeros(len(coordinates), np.int64)
-    ends = label_RXT[0, coordinates[:, 1], coordinates[:, 2]]
+    ends = label[0, coordinates[:, 1], coordinates[:, 2]]
     out["ends"] = np.unique(ends, return_inverse=True)[1]
     return out

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from podsim.answers.simulated import CriticalOps, LinkUse, SimulatedStep
 from podsim.answers.timeline import Counter, Lane, Timeline
+from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.schedules.actions import Work
 from podsim.simulation.events import Played, critical_path
@@ -46,14 +47,14 @@ def outcome(
     model: Model, cluster: Cluster, plan: Plan, lowered: Lowered, played: Played, closed_form: float
 ) -> SimulatedStep:
     """The result of one step. Spans of the compute lane fill it from start to end, waiting named by its cause."""
-    parts_CX = part_seconds(lowered, played)
-    busiest = int(np.argmax(parts_CX[:, : len(SPLIT)].sum(axis=1) - parts_CX[:, SPLIT.index("bubble")]))
+    parts = part_seconds(lowered, played)  # [class, part]
+    busiest = int(np.argmax(parts[:, : len(SPLIT)].sum(axis=1) - parts[:, SPLIT.index("bubble")]))
     memory, counters = memory_counters(lowered, played, plan)
     copies = lowered.classes.copies
     return SimulatedStep(
         model=model.name, cluster=cluster.name, plan=plan.describe(), gpus=int(plan.gpus), step_time=played.seconds,
-        closed_form=closed_form, parts=dict(zip(SPLIT, parts_CX[busiest].tolist(), strict=True)),
-        bubble=_bubble_ratio(lowered, played, parts_CX), ranks=lowered.classes.count, ops=len(lowered.what),
+        closed_form=closed_form, parts=dict(zip(SPLIT, parts[busiest].tolist(), strict=True)),
+        bubble=_bubble_ratio(lowered, played, parts), ranks=lowered.classes.count, ops=len(lowered.what),
         represented=int((np.diff(lowered.base) * copies).sum()),
         make_timeline=lambda: _timeline(lowered, played, plan, _all_gaps(lowered, played), counters),
         links=_links(lowered, played, plan, adapter_rate(cluster)), critical=_critical(lowered, played, plan),
@@ -173,12 +174,12 @@ def part_seconds(lowered: Lowered, played: Played) -> Floats:
     return parts
 
 
-def _bubble_ratio(lowered: Lowered, played: Played, parts_CX: Floats) -> float:
+def _bubble_ratio(lowered: Lowered, played: Played, parts: Shaped[Floats, "class part"]) -> float:
     """Share of the passes' time in which a rank waits for its neighbours, mean over ranks."""
     weight = lowered.classes.copies / lowered.classes.copies.sum()
     ends = [SPLIT.index(name) for name in ("optimizer", "host")]
-    passes = played.seconds - parts_CX[:, ends].sum(axis=1)
-    return float((weight * parts_CX[:, SPLIT.index("bubble")] / np.maximum(passes, 1e-30)).sum())
+    passes = played.seconds - parts[:, ends].sum(axis=1)
+    return float((weight * parts[:, SPLIT.index("bubble")] / np.maximum(passes, 1e-30)).sum())
 
 
 def _process_name(lowered: Lowered, plan: Plan, c: int) -> str:
@@ -314,8 +315,8 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
     What does not change in a step is what the closed form says of the class's stage; activations come with each
     forward pass and go with its backward pass (with its gradient of the weights, where these are apart).
     """
-    static_R = _static_bytes(lowered, plan)
-    kept_P = _activation_bytes(lowered, plan)
+    static = _static_bytes(lowered, plan)
+    kept = _activation_bytes(lowered, plan)
     high, counters = 0.0, []
     sign = np.array([1.0, -1.0, 0.0, -1.0])
     for c in range(lowered.classes.count):
@@ -330,11 +331,9 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
         after = np.append(begin[apart], played.seconds)[following]
         time = np.where(work == Work.FORWARD, begin, after)
         order = np.lexsort((work == Work.FORWARD, time))
-        moved = np.where(
-            begin < played.seconds, sign[work] * kept_P[part], 0.0
-        )  # others never run: a failure
-        value = static_R[rank] + np.cumsum(moved[order])
-        high = max(high, float(value.max(initial=static_R[rank])))
+        moved = np.where(begin < played.seconds, sign[work] * kept[part], 0.0)  # others never run: a failure
+        value = static[rank] + np.cumsum(moved[order])
+        high = max(high, float(value.max(initial=static[rank])))
         counters.append(
             Counter(
                 name="memory", process=f"stage {rank}: {ranks_text(lowered.classes, plan, c)}", unit="B",
@@ -348,26 +347,26 @@ def _static_bytes(lowered: Lowered, plan: Plan) -> Floats:
     """B of each pipeline rank without the activations of its micro-batches (but with the layer computed again)."""
     model = lowered.ready.model
     cost = cost_slice(lowered.ready, slice(0, 1))
-    counts_SB = lowered.ready.stages.table.blocks[..., 0]
-    held_RB = held_blocks(
+    counts = lowered.ready.stages.table.blocks[..., 0]  # [stage, block]
+    held = held_blocks(
         model.order, len(model.kinds), int(plan.pp), int(plan.virtual_stages), int(plan.placement)
     )
-    stage_R = (held_RB[:, None] == counts_SB[None]).all(axis=-1).argmax(axis=1)
-    kinds_MR = cost.stages[:, stage_R, 0]
-    kept_RB = lowered.ready.activations.table.kept[..., 0]
-    working = float(kept_RB[Recompute.NONE, 1:-1].max()) if int(plan.recompute) == Recompute.FULL else 0.0
-    return np.asarray(kinds_MR.sum(axis=0) - kinds_MR[KINDS.index("activations")] + working)
+    stage = (held[:, None] == counts[None]).all(axis=-1).argmax(axis=1)
+    kinds = cost.stages[:, stage, 0]  # [kind, rank]
+    kept = lowered.ready.activations.table.kept[..., 0]  # [rank, block]
+    working = float(kept[Recompute.NONE, 1:-1].max()) if int(plan.recompute) == Recompute.FULL else 0.0
+    return np.asarray(kinds.sum(axis=0) - kinds[KINDS.index("activations")] + working)
 
 
 def _activation_bytes(lowered: Lowered, plan: Plan) -> Floats:
     """B that one micro-batch's forward pass leaves, of each model part."""
     model = lowered.ready.model
-    kept_RB = lowered.ready.activations.table.kept[..., 0]
+    kept = lowered.ready.activations.table.kept[..., 0]  # [rank, block]
     mode = int(plan.recompute)
-    each = kept_RB[mode]
+    each = kept[mode]
     if mode == Recompute.FULL and int(plan.recompute_layers):
         layers = -(-model.layer_count // int(plan.pp))
         share = min(int(plan.recompute_layers) / layers, 1.0)
-        each = share * each + (1 - share) * kept_RB[Recompute.NONE]
+        each = share * each + (1 - share) * kept[Recompute.NONE]
     parts = part_blocks(model.order, len(model.kinds), lowered.table.parts)
     return np.array([float(each[list(part)].sum()) for part in parts])

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.network.bus import bus_factor, ring_share
 from podsim.schedules.actions import Work
@@ -139,10 +140,10 @@ def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
     timed: list[list[_Timed]] = [[] for _ in model.kinds]
     timings = {}
     for items, _, times in op_times(model, cluster, plan.wide(), software):
-        weight_OK = np.broadcast_to(times.weight, times.forward.shape)
+        weight = np.broadcast_to(times.weight, times.forward.shape)
         for i, item in enumerate(items):
             timings[id(item.op), id(item.block)] = _Timed(
-                item.op, float(times.forward[i, 0]), float(times.backward[i, 0]), float(weight_OK[i, 0])
+                item.op, float(times.forward[i, 0]), float(times.backward[i, 0]), float(weight[i, 0])
             )
     for position, block in enumerate(model.kinds):
         timed[position] = [timings[id(op), id(block)] for op in block.ops]
@@ -151,11 +152,11 @@ def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
     layers = ready.layers.of(slice(0, 1))
     if ready.paired is not None:
         layers = own_layers(plan.wide(), layers, ready.paired.of(slice(0, 1)))
-    table_YXB = layers[..., 0]
+    table = layers[..., 0]
     return [
         _add_bytes(
-            _block(model, block, plan, software.selective, timed[b], table_YXB[:, :, b], once, tail),
-            _rates(ready, cluster, block, once, 0.5 * float(table_YXB[Pass.FORWARD, PARTS.index("ep"), b])),
+            _block(model, block, plan, software.selective, timed[b], table[:, :, b], once, tail),
+            _rates(ready, cluster, block, once, 0.5 * float(table[Pass.FORWARD, PARTS.index("ep"), b])),
         )
         for b, block in enumerate(model.kinds)
     ]
@@ -203,11 +204,11 @@ def _add_bytes(block: BlockPieces, rates: dict[str, float]) -> BlockPieces:
 
 
 def _block(
-    model: Model, block: Block, plan: Plan, selective: str, timed: list[_Timed], table_YX: Array, once: float,
-    tail: frozenset[int],
+    model: Model, block: Block, plan: Plan, selective: str, timed: list[_Timed],
+    table: Shaped[Array, "pass part"], once: float, tail: frozenset[int],
 ) -> BlockPieces:  # fmt: skip
     ahead, behind = syncs_of(model, block)
-    parts = [dict(zip(PARTS, row.tolist(), strict=True)) for row in table_YX]
+    parts = [dict(zip(PARTS, row.tolist(), strict=True)) for row in table]
     hidden = [n * once - parts[y]["tp"] for y, n in ((Pass.FORWARD, ahead), (Pass.BACKWARD, behind))]
     forward = _forward(timed, parts[Pass.FORWARD], ahead, hidden[0])
     inputs, weights, both = _backward(timed, parts[Pass.BACKWARD], behind, hidden[1])

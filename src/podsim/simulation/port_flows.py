@@ -54,12 +54,12 @@ def planned_fabric(cluster: Cluster, swap: Mapping[int, int]) -> Fabric:
     if not swap or not isinstance(fabric.wiring, ServerWiring) or not fabric.wiring.networks:
         return fabric
     wiring = fabric.wiring
-    tree, per = wiring.networks[0].tree, len(wiring.networks[0].ports_R)
-    leaf_of = tree.leaf_Q.copy()
+    tree, per = wiring.networks[0].tree, len(wiring.networks[0].ports)
+    leaf_of = tree.leaf.copy()
     for pair in swap.items():
         here, there = (port_of(cluster, rank, per) for rank in pair)
         leaf_of[[here, there]] = leaf_of[[there, here]]
-    network = replace(wiring.networks[0], tree=replace(tree, leaf_Q=leaf_of))
+    network = replace(wiring.networks[0], tree=replace(tree, leaf=leaf_of))
     others = (network, *wiring.networks[1:])
     made = assemble(fabric.name, wiring.node, wiring.nodes, others, fabric.routing)
     return replace(made, capacity=fabric.capacity)
@@ -159,7 +159,7 @@ class Flows:
 
 def flows_of(exchanges: Exchanges, lowered: Lowered, plan: Plan, cluster: Cluster, fabric: Fabric) -> Flows:
     """The flows of all ranks, routed together by kind as they run together."""
-    label = lowered.classes.label_RXT.ravel()
+    label = lowered.classes.label.ravel()
     number = np.arange(len(label))
     peers = {
         (kind, way): _peers(plan, cluster.gpus_per_node, kind, way) for _, kind, way, _ in exchanges.keys

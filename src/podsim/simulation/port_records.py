@@ -186,7 +186,7 @@ def _real_capacity(fabric: Fabric, cluster: Cluster, trouble: Trouble) -> Floats
     wiring = fabric.wiring
     slow = trouble.left
     if slow and isinstance(wiring, ServerWiring) and wiring.networks:
-        tree, per = wiring.networks[0].tree, len(wiring.networks[0].ports_R)
+        tree, per = wiring.networks[0].tree, len(wiring.networks[0].ports)
         sharing = max(cluster.gpus_per_node // per, 1)
         for rank, share in slow.items():
             for way in ("port_up", "port_down"):
@@ -200,10 +200,10 @@ def _with_faults(rows: list[PortRow], planned: Fabric, cluster: Cluster, trouble
     wiring = planned.wiring
     if not isinstance(wiring, ServerWiring) or not wiring.networks:
         return rows
-    tree, per = wiring.networks[0].tree, len(wiring.networks[0].ports_R)
-    parts = [wiring.node.parts[int(part)].name for part in wiring.networks[0].ports_R]
+    tree, per = wiring.networks[0].tree, len(wiring.networks[0].ports)
+    parts = [wiring.node.parts[int(part)].name for part in wiring.networks[0].ports]
     names = {
-        f"node{port // per}/{parts[port % per]}": tree.leaf_name(int(tree.leaf_Q[port])) for port in range(tree.ports)
+        f"node{port // per}/{parts[port % per]}": tree.leaf_name(int(tree.leaf[port])) for port in range(tree.ports)
     }  # fmt: skip
     ports, owners = list(names), dict[str, list[int]]()
     for rank in range(cluster.nodes * cluster.gpus_per_node):
@@ -229,7 +229,7 @@ def _with_faults(rows: list[PortRow], planned: Fabric, cluster: Cluster, trouble
 
 def _laps(lowered: Lowered, played: Played) -> Iterator[PortRow]:
     """The seconds that each class computes for each micro-batch."""
-    label, count = lowered.classes.label_RXT.ravel(), int(lowered.micro.max(initial=0)) + 1
+    label, count = lowered.classes.label.ravel(), int(lowered.micro.max(initial=0)) + 1
     for c in range(lowered.classes.count):
         ops = slice(int(lowered.base[c]), int(lowered.base[c + 1]))
         micro, compute = lowered.micro[ops], lowered.ops.stream[ops] % len(Stream) == Stream.COMPUTE

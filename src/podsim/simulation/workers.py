@@ -10,8 +10,6 @@ Equal servers see the same at the same time, so one of them is played for all; s
 adapters, and are played one by one.
 
 The compute of a round is two ops: gradients may leave while the second, the tail, still runs.
-
-Axes: R rounds, W workers, P servers that are played, K ops of a worker's round: head, tail, P pushes, written, P pulls.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Shaped
 from podsim.errors import SimulationError
 from podsim.simulation.events import Ops, Transfers
 
@@ -41,7 +40,7 @@ class Exchange:
     weights: float
     """B. The weights that it pulls."""
     bandwidth: Floats
-    """B/s. The bandwidth of each worker's adapters, in one direction, [W]."""
+    """B/s. The bandwidth of each worker's adapters, in one direction, [worker]."""
     latency: float
     """s. The latency of a push or pull before its first byte."""
     servers: int
@@ -71,7 +70,7 @@ class Rounds:
     """The number of servers that are played; 0 for an all-reduce."""
 
     def worker_columns(self, column: Floats) -> Floats:
-        """A column of the ops as (R, W, K), without those that belong to no worker."""
+        """A column of the ops as [round, worker, op], without those that belong to no worker."""
         kinds = 3 + 2 * self.parts if self.parts else 2
         count = self.rounds * self.workers * kinds
         return column[:count].reshape(self.rounds, self.workers, kinds)
@@ -102,46 +101,54 @@ def _edges(pairs: list[tuple[Ints, Ints]]) -> tuple[NDArray[np.int32], NDArray[n
     )
 
 
-def lower_all_reduce(compute_RW: Floats, seconds: float, tail_RW: Floats | None = None) -> Rounds:
+def lower_all_reduce(
+    compute: Shaped[Floats, "round worker"],
+    seconds: float,
+    tail: Shaped[Floats, "round worker"] | None = None,
+) -> Rounds:
     """Rounds in which all workers add up their gradients in `seconds`, when the last of them has come to its tail.
 
-    `tail_RW` is the part of each compute that the exchange runs beside; default none. A round ends when the exchange and
+    `tail` is the part of each compute that the exchange runs beside; default none. A round ends when the exchange and
     all tails have, as the last gradients are those of the slowest worker.
     """
-    rounds, workers = compute_RW.shape
+    rounds, workers = compute.shape
     _check_size(rounds * (2 * workers + 2))
-    op_RWK = np.arange(rounds * workers * 2).reshape(rounds, workers, 2)
-    reduce_R1 = op_RWK.size + np.arange(rounds)[:, None]
-    end_R1 = reduce_R1 + rounds
+    op = np.arange(rounds * workers * 2).reshape(rounds, workers, 2)  # [round, worker, op]
+    reduce = op.size + np.arange(rounds)[:, None]
+    end = reduce + rounds
     before, after = _edges(
         [
-            (op_RWK[:, :, 0], reduce_R1),
-            (op_RWK[:, :, 1], end_R1),
-            (reduce_R1, end_R1),
-            (end_R1[:-1], op_RWK[1:, :, 0]),
+            (op[:, :, 0], reduce),
+            (op[:, :, 1], end),
+            (reduce, end),
+            (end[:-1], op[1:, :, 0]),
         ]
     )
-    stream_RWK = np.broadcast_to(np.arange(workers)[:, None], op_RWK.shape)
+    stream = np.broadcast_to(np.arange(workers)[:, None], op.shape)  # [round, worker, op]
     ops = Ops(
-        stream=_as_small(np.concatenate([stream_RWK.ravel(), np.repeat([workers, workers + 1], rounds)])),
-        seconds=np.concatenate([_halves(compute_RW, tail_RW).ravel(), np.repeat([seconds, 0.0], rounds)]),
+        stream=_as_small(np.concatenate([stream.ravel(), np.repeat([workers, workers + 1], rounds)])),
+        seconds=np.concatenate([_halves(compute, tail).ravel(), np.repeat([seconds, 0.0], rounds)]),
         before=before, after=after,
     )  # fmt: skip
     return Rounds(ops=ops, rounds=rounds, workers=workers, parts=0)
 
 
-def _halves(compute_RW: Floats, tail_RW: Floats | None) -> Floats:
-    """Seconds of head and tail of each compute, shape (R, W, 2)."""
-    tail_RW = np.zeros_like(compute_RW) if tail_RW is None else tail_RW
-    return np.stack([compute_RW - tail_RW, tail_RW], axis=2)
+def _halves(compute: Shaped[Floats, "round worker"], tail: Shaped[Floats, "round worker"] | None) -> Floats:
+    """Seconds of head and tail of each compute, shape [round, worker, 2]."""
+    tail = np.zeros_like(compute) if tail is None else tail
+    return np.stack([compute - tail, tail], axis=2)
 
 
-def lower_servers(compute_RW: Floats, exchange: Exchange, tail_RW: Floats | None = None) -> Rounds:
+def lower_servers(
+    compute: Shaped[Floats, "round worker"],
+    exchange: Exchange,
+    tails: Shaped[Floats, "round worker"] | None = None,
+) -> Rounds:
     """Rounds in which workers push to servers and pull from them, within the exchange's bound.
 
-    `tail_RW` is the part of each compute that a push may run beside; default none.
+    `tails` is the part of each compute that a push may run beside; default none.
     """
-    rounds, workers = compute_RW.shape
+    rounds, workers = compute.shape
     parts = exchange.played
     kinds = 3 + 2 * parts
     _check_size(rounds * (workers * kinds + 1))
@@ -150,28 +157,28 @@ def lower_servers(compute_RW: Floats, exchange: Exchange, tail_RW: Floats | None
             f"{2 * rounds * workers * parts:,} transfers of {workers:,} workers that share links: too many to play; fewer"
             " steps, workers or servers beside them"
         )
-    op_RWK = np.arange(rounds * workers * kinds).reshape(rounds, workers, kinds)
-    clock_R1 = op_RWK.size + np.arange(rounds)[:, None]
-    head, tail, push, pull = (op_RWK[:, :, cut] for cut in _cuts(parts))
-    written = op_RWK[:, :, parts + 2 : parts + 3]
+    op = np.arange(rounds * workers * kinds).reshape(rounds, workers, kinds)  # [round, worker, op]
+    clock = op.size + np.arange(rounds)[:, None]
+    head, tail, push, pull = (op[:, :, cut] for cut in _cuts(parts))
+    written = op[:, :, parts + 2 : parts + 3]
     pairs = [
         (head, push), (push, written), (tail, written), (written, pull), (pull[:-1], head[1:]),
-        (written[:, :, 0], clock_R1),
+        (written[:, :, 0], clock),
     ]  # fmt: skip
     if exchange.bound is not None and exchange.bound < rounds:
         behind = rounds - exchange.bound
-        pairs.append((clock_R1[:behind, :, None], pull[exchange.bound :]))
+        pairs.append((clock[:behind, :, None], pull[exchange.bound :]))
     before, after = _edges(pairs)
-    lane_K = np.concatenate([[parts, parts], np.arange(parts), [0], np.arange(parts)])
-    stream_RWK = np.broadcast_to(np.arange(workers)[:, None] * (parts + 1) + lane_K, op_RWK.shape)
-    work_WK, kind_WK = _moves(exchange, workers)
-    seconds_RWK = np.broadcast_to(work_WK, op_RWK.shape).copy()
-    seconds_RWK[:, :, :2] = _halves(compute_RW, tail_RW)
-    kind_RWK = np.broadcast_to(kind_WK, op_RWK.shape)
+    lane = np.concatenate([[parts, parts], np.arange(parts), [0], np.arange(parts)])
+    stream = np.broadcast_to(np.arange(workers)[:, None] * (parts + 1) + lane, op.shape)
+    work, kind = _moves(exchange, workers)
+    seconds = np.broadcast_to(work, op.shape).copy()  # [round, worker, op]
+    seconds[:, :, :2] = _halves(compute, tails)
+    transfer_kinds = np.broadcast_to(kind, op.shape)  # [round, worker, op]
     ops = Ops(
-        stream=_as_small(np.concatenate([stream_RWK.ravel(), np.full(rounds, workers * (parts + 1))])),
-        seconds=np.concatenate([seconds_RWK.ravel(), np.zeros(rounds)]), before=before, after=after,
-        transfer=_as_small(np.concatenate([kind_RWK.ravel(), np.full(rounds, -1)])),
+        stream=_as_small(np.concatenate([stream.ravel(), np.full(rounds, workers * (parts + 1))])),
+        seconds=np.concatenate([seconds.ravel(), np.zeros(rounds)]), before=before, after=after,
+        transfer=_as_small(np.concatenate([transfer_kinds.ravel(), np.full(rounds, -1)])),
         transfers=_transfers(exchange, workers),
     )  # fmt: skip
     return Rounds(ops=ops, rounds=rounds, workers=workers, parts=parts)
@@ -183,35 +190,33 @@ def _cuts(parts: int) -> tuple[slice, slice, slice, slice]:
 
 
 def _moves(exchange: Exchange, workers: int) -> tuple[Floats, Ints]:
-    """(seconds at full speed of each op of a worker's round, its kind of transfer), shape (W, K).
+    """(seconds at full speed of each op of a worker's round, its kind of transfer), shape [worker, op].
 
     What a worker has to say to the server beside it takes no time.
     """
     parts = exchange.played
-    number_WP = np.arange(workers * parts).reshape(workers, parts)
-    here_WP = (np.arange(workers)[:, None] == np.arange(parts)) & exchange.beside
+    number = np.arange(workers * parts).reshape(workers, parts)  # [worker, server]
+    here = (np.arange(workers)[:, None] == np.arange(parts)) & exchange.beside  # [worker, server]
     none, compute = np.full((workers, 1), -1), np.full((workers, 2), -1)
-    push_WP = np.where(here_WP, -1, number_WP)
-    pull_WP = np.where(here_WP, -1, number_WP + workers * parts)
-    kind_WK = np.concatenate([compute, push_WP, none, pull_WP], axis=1)
-    share_WP = np.where(here_WP, 0.0, 1.0 / parts) / exchange.bandwidth[:, None]
+    push = np.where(here, -1, number)  # [worker, server]
+    pull = np.where(here, -1, number + workers * parts)  # [worker, server]
+    kind = np.concatenate([compute, push, none, pull], axis=1)  # [worker, op]
+    share = np.where(here, 0.0, 1.0 / parts) / exchange.bandwidth[:, None]  # [worker, server]
     zero = np.zeros((workers, 1))
-    pushed_WP, pulled_WP = exchange.gradients * share_WP, exchange.weights * share_WP
-    work_WK = np.concatenate([zero, zero, pushed_WP, zero, pulled_WP], axis=1)
-    return work_WK, kind_WK
+    pushed, pulled = exchange.gradients * share, exchange.weights * share
+    work = np.concatenate([zero, zero, pushed, zero, pulled], axis=1)  # [worker, op]
+    return work, kind
 
 
 def _transfers(exchange: Exchange, workers: int) -> Transfers:
-    """Every push, then every pull: (W, P) of each. Links: workers out, workers in, servers in, servers out."""
+    """Every push, then every pull: [worker, server] of each. Links: workers out, workers in, servers in, servers out."""
     parts = exchange.played
-    worker_W1, part_P = np.arange(workers)[:, None], np.arange(parts)
+    worker, part = np.arange(workers)[:, None], np.arange(parts)
     into, out = (
-        (workers + part_P, part_P)
-        if exchange.beside
-        else (2 * workers + part_P, 2 * workers + parts + part_P)
+        (workers + part, part) if exchange.beside else (2 * workers + part, 2 * workers + parts + part)
     )
-    push = np.stack(np.broadcast_arrays(worker_W1, into), axis=-1)
-    pull = np.stack(np.broadcast_arrays(workers + worker_W1, out), axis=-1)
+    push = np.stack(np.broadcast_arrays(worker, into), axis=-1)
+    pull = np.stack(np.broadcast_arrays(workers + worker, out), axis=-1)
     links = np.concatenate([push.reshape(-1, 2), pull.reshape(-1, 2)])
     own = np.concatenate([exchange.bandwidth, exchange.bandwidth])
     servers = np.full(0 if exchange.beside else 2 * parts, exchange.server_bandwidth)

@@ -1,8 +1,6 @@
 """What played rounds of data-parallel workers say: how fast, how idle, how stale, how busy the servers were.
 
 What an exchange hides behind compute counts as compute: only what a worker waits for is moving or waiting.
-
-Axes: R rounds, W workers, K ops of a worker's round.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from podsim.answers.exchanged import ExchangeRun
 from podsim.answers.quantiles import quantile
 from podsim.answers.simulated import LinkUse
 from podsim.answers.timeline import Counter, Lane, Timeline
+from podsim.axes import Shaped
 from podsim.simulation.events import Played, play
 from podsim.simulation.outcome import link_use
 from podsim.simulation.workers import Exchange, Rounds, lower_all_reduce, lower_servers
@@ -28,7 +27,7 @@ COMPUTE, PUSH, WAIT, PULL, REDUCE = range(5)
 
 
 class Moments(NamedTuple):
-    """When what happened in each worker's rounds, s, shape (R, W) each."""
+    """When what happened in each worker's rounds, s, shape [round, worker] each."""
 
     begun: Floats
     computed: Floats
@@ -56,21 +55,25 @@ class RunInputs:
     """share. The share of a step's compute during which its gradients may already leave."""
 
 
-def play_all_reduce(compute_RW: Floats, seconds: float, settings: RunInputs) -> ExchangeRun:
+def play_all_reduce(
+    compute: Shaped[Floats, "round worker"], seconds: float, settings: RunInputs
+) -> ExchangeRun:
     """Rounds that end in an all-reduce of `seconds`."""
-    rounds = lower_all_reduce(compute_RW, seconds, _tail_seconds(compute_RW, settings))
+    rounds = lower_all_reduce(compute, seconds, _tail_seconds(compute, settings))
     played = play(rounds.ops)
-    start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
-    begun, computed = start_RWK[:, :, 0], end_RWK[:, :, 1]
+    start, end = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
+    begun, computed = start[:, :, 0], end[:, :, 1]
     last = np.broadcast_to(computed.max(axis=1, keepdims=True), computed.shape)
     done = np.broadcast_to(rounds.shared_columns(played.end)[1][:, None], computed.shape)
     spans = [(COMPUTE, begun, computed), (WAIT, computed, last), (REDUCE, last, done)]
-    return _run(settings, Moments(begun, computed, done, done, done), spans, compute_RW, None, ())
+    return _run(settings, Moments(begun, computed, done, done, done), spans, compute, None, ())
 
 
-def play_servers(compute_RW: Floats, exchange: Exchange, settings: RunInputs) -> ExchangeRun:
+def play_servers(
+    compute: Shaped[Floats, "round worker"], exchange: Exchange, settings: RunInputs
+) -> ExchangeRun:
     """Rounds over parameter servers."""
-    rounds = lower_servers(compute_RW, exchange, _tail_seconds(compute_RW, settings))
+    rounds = lower_servers(compute, exchange, _tail_seconds(compute, settings))
     played = play(rounds.ops)
     moments = server_moments(rounds, played)
     spans = [
@@ -78,73 +81,71 @@ def play_servers(compute_RW: Floats, exchange: Exchange, settings: RunInputs) ->
         (WAIT, moments.written, moments.read), (PULL, moments.read, moments.done),
     ]  # fmt: skip
     links = _links(rounds, played, exchange, float(moments.done[-1].min()))
-    return _run(settings, moments, spans, compute_RW, exchange, links)
+    return _run(settings, moments, spans, compute, exchange, links)
 
 
-def _tail_seconds(compute_RW: Floats, settings: RunInputs) -> Floats:
+def _tail_seconds(compute: Shaped[Floats, "round worker"], settings: RunInputs) -> Floats:
     """Seconds of each round in which gradients may already leave: of its last step, since all steps are equal."""
-    return compute_RW * (settings.overlap / settings.every)
+    return compute * (settings.overlap / settings.every)
 
 
 def server_moments(rounds: Rounds, played: Played) -> Moments:
     """When each worker computed, wrote and read, of played rounds over servers."""
-    start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
+    start, end = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
     written = rounds.parts + 2
     return Moments(
-        begun=start_RWK[:, :, 0], computed=end_RWK[:, :, 1], written=end_RWK[:, :, written],
-        read=start_RWK[:, :, written + 1 :].min(axis=2), done=end_RWK[:, :, written + 1 :].max(axis=2),
+        begun=start[:, :, 0], computed=end[:, :, 1], written=end[:, :, written],
+        read=start[:, :, written + 1 :].min(axis=2), done=end[:, :, written + 1 :].max(axis=2),
     )  # fmt: skip
 
 
-def staleness_of(written_RW: Floats, read_RW: Floats) -> Ints:
-    """Updates that others apply between a worker's read and its write, of every write, shape (R, W).
+def staleness_of(written: Shaped[Floats, "round worker"], read: Shaped[Floats, "round worker"]) -> Ints:
+    """Updates that others apply between a worker's read and its write, of every write, shape [round, worker].
 
     Servers apply each push when its last byte has come; pushes that end together go by the number of the worker, and a
     worker that pulls at once reads right after its own write. The first round reads what there was at the start.
     """
-    rounds, workers = written_RW.shape
-    worker = np.broadcast_to(np.arange(workers), written_RW.shape)
-    order = np.lexsort((worker.ravel(), written_RW.ravel()))
+    rounds, workers = written.shape
+    worker = np.broadcast_to(np.arange(workers), written.shape)
+    order = np.lexsort((worker.ravel(), written.ravel()))
     position = np.empty(rounds * workers, np.int64)
     position[order] = np.arange(rounds * workers)
-    position_RW = position.reshape(rounds, workers)
-    seen_RW = np.searchsorted(written_RW.ravel()[order], read_RW.ravel(), side="right").reshape(
-        rounds, workers
-    )
-    version_RW = np.where(read_RW <= written_RW, position_RW + 1, seen_RW)
-    before_RW = np.concatenate([np.zeros((1, workers), np.int64), version_RW[:-1]])
-    return np.asarray(position_RW - before_RW)
+    positions = position.reshape(rounds, workers)  # [round, worker]
+    seen = np.searchsorted(written.ravel()[order], read.ravel(), side="right").reshape(rounds, workers)
+    version = np.where(read <= written, positions + 1, seen)  # [round, worker]
+    before = np.concatenate([np.zeros((1, workers), np.int64), version[:-1]])  # [round, worker]
+    return np.asarray(positions - before)
 
 
 def _run(
-    settings: RunInputs, moments: Moments, spans: list[tuple[int, Floats, Floats]], compute_RW: Floats,
-    exchange: Exchange | None, links: tuple[LinkUse, ...],
+    settings: RunInputs, moments: Moments, spans: list[tuple[int, Floats, Floats]],
+    compute: Shaped[Floats, "round worker"], exchange: Exchange | None, links: tuple[LinkUse, ...],
 ) -> ExchangeRun:  # fmt: skip
-    rounds, workers = compute_RW.shape
+    rounds, workers = compute.shape
     seconds = float(moments.done[-1].min())
-    finished_W = (moments.done <= seconds).sum(axis=0)
-    last_W = moments.done[np.maximum(finished_W - 1, 0), np.arange(workers)]
-    window_W = np.where(finished_W > 0, last_W, seconds)
-    rate_W = finished_W / window_W
-    spent = np.stack([_window_seconds(begin, end, window_W) for _, begin, end in spans]) / window_W
+    finished = (moments.done <= seconds).sum(axis=0)
+    last = moments.done[np.maximum(finished - 1, 0), np.arange(workers)]
+    window = np.where(finished > 0, last, seconds)
+    rate = finished / window
+    spent = np.stack([_window_seconds(begin, end, window) for _, begin, end in spans]) / window
     share = {kind: spent[position] for position, (kind, _, _) in enumerate(spans)}
-    moving_W = np.sum([share.get(kind, np.zeros(workers)) for kind in (PUSH, PULL, REDUCE)], axis=0)
-    idle_W = 1.0 - share[COMPUTE]
+    moving = np.sum([share.get(kind, np.zeros(workers)) for kind in (PUSH, PULL, REDUCE)], axis=0)
+    idle = 1.0 - share[COMPUTE]
     together = exchange is None or exchange.bound == 0
     stale = staleness_of(moments.written, moments.read)[moments.written <= seconds]
     stale = np.zeros_like(stale) if together else stale
     behind = np.searchsorted(moments.written.max(axis=1), moments.read.ravel(), side="right")
     ahead = np.arange(1, rounds + 1)[:, None] - behind.reshape(rounds, workers)
-    steps = settings.every * float(rate_W.mean())
+    steps = settings.every * float(rate.mean())
     return ExchangeRun(
         name=settings.name, exchange=settings.exchange, bound=exchange.bound if exchange else 0, workers=workers,
         members=settings.members, servers=exchange.servers if exchange else 0, beside=bool(exchange and exchange.beside),
         every=settings.every, overlap=settings.overlap, steps=rounds * settings.every,
-        gradients=settings.gradients, weights=settings.weights, compute=float(compute_RW.mean()) / settings.every,
-        seconds=seconds, steps_per_second=steps, updates_per_second=float(rate_W.sum()),
+        gradients=settings.gradients, weights=settings.weights, compute=float(compute.mean()) / settings.every,
+        seconds=seconds, steps_per_second=steps, updates_per_second=float(rate.sum()),
         samples_per_second=None if settings.samples is None else steps * workers * settings.samples,
-        idle=float(idle_W.mean()), moving=float(moving_W.mean()), waiting=float(share[WAIT].mean()),
-        idle_each=tuple(idle_W.tolist()), staleness=float(stale.mean()) if len(stale) else 0.0,
+        idle=float(idle.mean()), moving=float(moving.mean()), waiting=float(share[WAIT].mean()),
+        idle_each=tuple(idle.tolist()), staleness=float(stale.mean()) if len(stale) else 0.0,
         staleness_p99=quantile(stale, 0.99) if len(stale) else 0.0,
         staleness_most=int(stale.max(initial=0)), histogram=tuple(np.bincount(stale).tolist()),
         ahead=int(ahead[moments.read <= seconds].max(initial=0)), links=links,
@@ -152,9 +153,13 @@ def _run(
     )  # fmt: skip
 
 
-def _window_seconds(begin_RW: Floats, end_RW: Floats, window_W: Floats) -> Floats:
-    """Seconds of spans before the end of each worker's window, (W,)."""
-    return np.asarray(np.maximum(np.minimum(end_RW, window_W) - begin_RW, 0.0).sum(axis=0))
+def _window_seconds(
+    begin: Shaped[Floats, "round worker"],
+    end: Shaped[Floats, "round worker"],
+    window: Shaped[Floats, "worker"],
+) -> Floats:
+    """Seconds of spans before the end of each worker's window, [worker]."""
+    return np.asarray(np.maximum(np.minimum(end, window) - begin, 0.0).sum(axis=0))
 
 
 def _links(rounds: Rounds, played: Played, exchange: Exchange, seconds: float) -> tuple[LinkUse, ...]:
@@ -162,18 +167,18 @@ def _links(rounds: Rounds, played: Played, exchange: Exchange, seconds: float) -
 
     Beside workers, rates are means over each transfer; elsewhere they are what the link carried.
     """
-    start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
+    starts, ends = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
     others = slice(1, None) if exchange.beside else slice(None)
-    own_RW = np.broadcast_to(exchange.bandwidth, start_RWK.shape[:2])[:, others].ravel() / exchange.servers
+    own_rates = np.broadcast_to(exchange.bandwidth, starts.shape[:2])[:, others].ravel() / exchange.servers
     uses = []
     for name, column, size in (
         ("pushes into a server", 2, exchange.gradients),
         ("pulls out of a server", rounds.parts + 3, exchange.weights),
     ):
-        start = start_RWK[:, others, column].ravel() + exchange.latency
-        end = end_RWK[:, others, column].ravel()
+        start = starts[:, others, column].ravel() + exchange.latency
+        end = ends[:, others, column].ravel()
         inside = np.flatnonzero((start < seconds) & (end > start))
-        start, end, own = start[inside], end[inside], own_RW[inside]
+        start, end, own = start[inside], end[inside], own_rates[inside]
         stop = np.minimum(end, seconds)
         if exchange.beside:
             amount = size / exchange.servers * (stop - start) / (end - start)

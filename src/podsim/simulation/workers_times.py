@@ -1,7 +1,4 @@
-"""How long each worker computes in each step: noise, slow workers, workers that grow hot.
-
-Axes: T steps, M replicas, R rounds, W workers.
-"""
+"""How long each worker computes in each step: noise, slow workers, workers that grow hot."""
 
 from __future__ import annotations
 
@@ -11,6 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from podsim.axes import Shaped
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -30,32 +29,32 @@ class Pace:
 
 
 def step_seconds(pace: Pace, steps: int, replicas: int, rng: np.random.Generator) -> Floats:
-    """Seconds of each step of each replica, shape (T, M).
+    """Seconds of each step of each replica, shape [step, replica].
 
     A throttled replica that has computed for b seconds takes 1 + (f - 1) (1 - exp(-b / tau)) times as long. Waiting does
     not cool it: a replica that waits much heats less than this in truth.
     """
-    noise_TM = rng.standard_normal((steps, replicas)) * pace.jitter - pace.jitter**2 / 2
-    seconds_TM = pace.compute * np.exp(noise_TM)
+    noise = rng.standard_normal((steps, replicas)) * pace.jitter - pace.jitter**2 / 2  # [step, replica]
+    seconds = pace.compute * np.exp(noise)  # [step, replica]
     for replica, factor in pace.slow.items():
-        seconds_TM[:, replica] *= factor
+        seconds[:, replica] *= factor
     for replica, (factor, tau) in pace.throttle.items():
         busy = 0.0
         for step in range(steps):
-            seconds_TM[step, replica] *= 1.0 + (factor - 1.0) * -np.expm1(-busy / tau)
-            busy += float(seconds_TM[step, replica])
-    return seconds_TM
+            seconds[step, replica] *= 1.0 + (factor - 1.0) * -np.expm1(-busy / tau)
+            busy += float(seconds[step, replica])
+    return seconds
 
 
-def round_seconds(seconds_TM: Floats, every: int, members: int, inside: float) -> Floats:
-    """Seconds of each round of each worker, shape (R, W).
+def round_seconds(seconds: Shaped[Floats, "step replica"], every: int, members: int, inside: float) -> Floats:
+    """Seconds of each round of each worker, shape [round, worker].
 
     A worker is `members` replicas in a row. With more than one it takes in each round as long as its slowest, and
     `inside` seconds to add up their gradients; `every` steps make a round.
     """
-    steps, replicas = seconds_TM.shape
+    steps, replicas = seconds.shape
     assert steps % every == 0, (steps, every)
     assert replicas % members == 0, (replicas, members)
-    rounds_RM = seconds_TM.reshape(steps // every, every, replicas).sum(axis=1)
-    grouped = rounds_RM.reshape(steps // every, replicas // members, members)
+    rounds = seconds.reshape(steps // every, every, replicas).sum(axis=1)  # [round, replica]
+    grouped = rounds.reshape(steps // every, replicas // members, members)
     return np.asarray(grouped.max(axis=2) + (inside if members > 1 else 0.0))

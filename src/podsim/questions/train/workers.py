@@ -159,7 +159,7 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
         problems.append(f"servers={servers}: {count} workers have room for one beside each")
     if problems:
         raise PodsimError("; ".join(problems))
-    seconds_TM = step_seconds(pace, options.steps, force.replicas, np.random.default_rng(options.seed))
+    durations = step_seconds(pace, options.steps, force.replicas, np.random.default_rng(options.seed))
     bandwidth = np.full(count, force.bandwidth)
     for worker, share in slow_link.items():
         bandwidth[worker] *= share
@@ -177,15 +177,15 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
             samples=None if force.samples is None else force.samples * force.members,
         )  # fmt: skip
         is_reduced = kind == "bsp" or kind in OUTER
-        compute_RW = round_seconds(seconds_TM, every, force.members, 0.0 if is_reduced else force.inside)
+        compute = round_seconds(durations, every, force.members, 0.0 if is_reduced else force.inside)
         if is_reduced:
             seconds = force.reduce_weights if kind in OUTER else force.all_reduce
-            return play_all_reduce(compute_RW, seconds / float(min(slow_link.values(), default=1.0)), labels)
+            return play_all_reduce(compute, seconds / float(min(slow_link.values(), default=1.0)), labels)
         how = Exchange(
             gradients=force.gradients, weights=force.weights, bandwidth=bandwidth, latency=force.latency,
             servers=servers, server_bandwidth=force.server_bandwidth, bound=bound, beside=options.beside,
         )  # fmt: skip
-        return play_servers(compute_RW, how, labels)
+        return play_servers(compute, how, labels)
 
     if not options.compare:
         bounds = {**dict.fromkeys(("bsp", "ps", *OUTER), 0), "ssp": options.staleness, "async": None}
