@@ -1,7 +1,7 @@
 """ResNet-50 captured from PyTorch, against published runs; and what TF32 loses to the layout of its tensors.
 
 The graph was captured once, for any batch (`podsim capture examples/modules/resnet50.py:training --input Bx3x224x224`),
-so this needs no PyTorch. The eras' constants are fitted to rows of one GPU (role `calibrate`), rows of more are not.
+so this needs no PyTorch. The software's constants are fitted to rows of one GPU (role `calibrate`), rows of more are not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ for name, values in sorted(errors.items()):
     print(f"  {name:21}  {mean(values):4.0%}  of {len(values)} rows")
 
 print()
-print("One A100, 256 images, images a second with an era that was fitted to no convolution")
+print("One A100, 256 images, images a second with software that was fitted to no convolution")
 for precision in ("fp16", "tf32"):
     for layout in ("channels-last", "channels-first"):
         step = podsim.graph(

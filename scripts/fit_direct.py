@@ -1,7 +1,7 @@
 """Residuals of the law of direct convolution kernels over its two constants: python scripts/fit_direct.py.
 
 Rows are those with role `calibrate` of networks of images whose convolutions have groups, and of those without to hold
-the frameworks; each framework, architecture and precision has one factor of its own, as an era will fit it. Printed is
+the frameworks; each framework, architecture and precision has one factor of its own, as software will fit it. Printed is
 what is left: the root of the mean square of logarithms. The first line is without the law (bytes at full bandwidth).
 Then the share of the peak that long windows reach, for the rows of QuartzNet alone and without any factor.
 """

@@ -43,7 +43,7 @@ def test_the_catalog_is_what_the_fit_gives(name: str) -> None:
     assert found.drifts == ()
 
 
-def test_every_era_names_its_evidence() -> None:
+def test_every_software_names_its_evidence() -> None:
     for name in software_names():
         assert load_software(name).evidence
 

@@ -74,7 +74,7 @@ def test_an_open_row_that_fits_nowhere_says_what_it_needs() -> None:
         training_run({**own("MLM21JAN-0008"), "framework": "megatron-2020", "layers": "1800", "params_b": ""})
 
 
-def test_a_line_of_ones_own_names_a_model_and_an_era() -> None:
+def test_a_line_of_ones_own_names_a_model_and_software() -> None:
     line = {
         "model": "llama-3-8b", "seq_len": "8192", "gpu": "h100-sxm5-80gb", "n_gpus": "64", "global_batch": "512",
         "precision": "bf16", "framework": "Torchtitan-2024-compile", "step_time_s": "6",

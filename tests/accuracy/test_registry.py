@@ -31,9 +31,9 @@ def test_constants_have_one_name_a_unit_and_a_source() -> None:
 
 def test_values_are_those_the_laws_use() -> None:
     for name, constant in NAMES.items():
-        group, era, *rest = name.split(".")
-        if group == "software" and era != "default" and len(rest) == 1:
-            assert getattr(load_software(era), rest[0]) == constant.value
+        group, software, *rest = name.split(".")
+        if group == "software" and software != "default" and len(rest) == 1:
+            assert getattr(load_software(software), rest[0]) == constant.value
     assert software_entry("megatron-2022") == load_software("megatron-2022")
     with pytest.raises(CatalogError, match="megatron"):
         software_entry("megatron-1999")
@@ -69,15 +69,17 @@ def test_a_changed_fabric_slows_collectives_and_is_put_back() -> None:
     assert seconds() == before
 
 
-def test_a_changed_era_reaches_those_that_inherit_it() -> None:
-    eras = changed_software("software.megatron-2021.host_step", 2.0)
-    assert eras["megatron-2021"][""].host_step == pytest.approx(2 * load_software("megatron-2021").host_step)
+def test_a_changed_software_reaches_those_that_inherit_it() -> None:
+    entries = changed_software("software.megatron-2021.host_step", 2.0)
+    assert entries["megatron-2021"][""].host_step == pytest.approx(
+        2 * load_software("megatron-2021").host_step
+    )
     inherits = load_software("megatron-2022").host_step == load_software("megatron-2021").host_step
-    doubled = eras["megatron-2022"][""].host_step == pytest.approx(
+    doubled = entries["megatron-2022"][""].host_step == pytest.approx(
         2 * load_software("megatron-2022").host_step
     )
     assert doubled is inherits
-    assert eras["llm-foundry-2023"][""] == load_software("llm-foundry-2023")
+    assert entries["llm-foundry-2023"][""] == load_software("llm-foundry-2023")
 
 
 def test_sensitivity_tells_what_moves_and_what_does_not() -> None:

@@ -27,7 +27,7 @@ from podsim.training.software import load_software
 
 GRAPH = Path(__file__).parents[2] / "examples" / "modules" / "resnet50.json"
 A100 = load_gpu("a100-sxm4-80gb")
-ERA = load_software("megatron-core", A100)
+SOFTWARE = load_software("megatron-core", A100)
 
 
 @pytest.fixture(scope="module")
@@ -36,47 +36,49 @@ def resnet() -> OpGraph:
 
 
 def test_ops_are_costed_by_their_own_laws(resnet: OpGraph) -> None:
-    costs = graph_costs(resnet, A100, "fp16", ERA)
+    costs = graph_costs(resnet, A100, "fp16", SOFTWARE)
     last = len(resnet) - 1
-    product = gemm_seconds(A100, 256, 1000, 2048, precision="fp16") / ERA.gemm_speed
+    product = gemm_seconds(A100, 256, 1000, 2048, precision="fp16") / SOFTWARE.gemm_speed
     assert costs.forward[last] == pytest.approx(product)
     relu = resnet.targets.index("relu")
     assert costs.forward[relu] == pytest.approx(
-        memory_seconds(A100, 2 * 2 * 256 * 64 * 112**2) / ERA.memory_speed
+        memory_seconds(A100, 2 * 2 * 256 * 64 * 112**2) / SOFTWARE.memory_speed
     )
     assert np.all(costs.light <= costs.forward + costs.backward)
     assert costs.passes == (max(costs.forward.sum(), costs.host), max(costs.backward.sum(), costs.host_back))
 
 
 def test_half_the_bytes_in_16_bits(resnet: OpGraph) -> None:
-    half, whole = (graph_costs(resnet, A100, p, ERA) for p in ("fp16", "tf32"))
+    half, whole = (graph_costs(resnet, A100, p, SOFTWARE) for p in ("fp16", "tf32"))
     assert np.allclose(2 * half.moved, whole.moved)
     assert half.forward.sum() < whole.forward.sum()
 
 
 def test_fusing_is_never_slower(resnet: OpGraph) -> None:
-    eager, merged = (sum(graph_costs(g, A100, "fp16", ERA).passes) for g in (resnet, fuse(resnet)))
+    eager, merged = (sum(graph_costs(g, A100, "fp16", SOFTWARE).passes) for g in (resnet, fuse(resnet)))
     assert merged < eager
 
 
 def test_small_batches_wait_for_the_host(resnet: OpGraph) -> None:
-    costs = graph_costs(resnet, A100, "fp16", ERA)
-    assert costs.host == pytest.approx(227 * ERA.host_kernel)
+    costs = graph_costs(resnet, A100, "fp16", SOFTWARE)
+    assert costs.host == pytest.approx(227 * SOFTWARE.host_kernel)
 
 
 def test_lamb_passes_over_weights_and_steps_twice_more_than_adam(resnet: OpGraph) -> None:
-    adam, lamb = (update_seconds(resnet, A100, "fp32", name, ERA) for name in ("adam", "lamb"))
+    adam, lamb = (update_seconds(resnet, A100, "fp32", name, SOFTWARE) for name in ("adam", "lamb"))
     assert 1.5 * adam < lamb < 2 * adam
 
 
 def test_tables_with_sparse_gradients_are_divided_and_their_rows_exchanged() -> None:
     graph, node = load_network("dlrm", 8192), load_cluster("dgx-a100-80gb:1")
     rows = 8192 * 26 * 128 * 2.0
-    sent = group_seconds("all_to_all", np.array(rows), node, ERA, ranks=np.array(8), members=np.array(8.0))
-    found = tables_seconds(graph, "fp16", node, ERA, gpus=8)
-    assert found == pytest.approx(2 * (float(sent) + ERA.host_collective))
-    assert tables_seconds(graph, "fp16", node, ERA, gpus=1) == 0
-    assert tables_seconds(load_network("ncf", 8192), "fp16", node, ERA, gpus=8) == 0
+    sent = group_seconds(
+        "all_to_all", np.array(rows), node, SOFTWARE, ranks=np.array(8), members=np.array(8.0)
+    )
+    found = tables_seconds(graph, "fp16", node, SOFTWARE, gpus=8)
+    assert found == pytest.approx(2 * (float(sent) + SOFTWARE.host_collective))
+    assert tables_seconds(graph, "fp16", node, SOFTWARE, gpus=1) == 0
+    assert tables_seconds(load_network("ncf", 8192), "fp16", node, SOFTWARE, gpus=8) == 0
     made = podsim.graph("dlrm", batch=8192, on="dgx-a100-80gb:1", precision="fp16").data_parallel
     assert made is not None
     assert made.tables == pytest.approx(found, rel=0.5)
@@ -85,9 +87,9 @@ def test_tables_with_sparse_gradients_are_divided_and_their_rows_exchanged() -> 
 
 def test_unknown_words(resnet: OpGraph) -> None:
     with pytest.raises(PlanError, match="precision"):
-        graph_costs(resnet, A100, "fp12", ERA)
+        graph_costs(resnet, A100, "fp12", SOFTWARE)
     with pytest.raises(PlanError, match="did you mean sgd"):
-        update_seconds(resnet, A100, "fp16", "sgdm", ERA)
+        update_seconds(resnet, A100, "fp16", "sgdm", SOFTWARE)
 
 
 CASES = {
@@ -126,22 +128,22 @@ def test_buckets_by_hand() -> None:
 def test_reducing_hides_behind_the_backward_pass() -> None:
     cluster = load_cluster("dgx-a100-80gb:2")
     parameters = np.full(10, 5e6)
-    slow = reduce_gradients(parameters, np.full(10, 1.0), cluster, ERA, gpus=16)
+    slow = reduce_gradients(parameters, np.full(10, 1.0), cluster, SOFTWARE, gpus=16)
     assert slow.seconds < 1.0
     # the last bucket holds the first op's gradients, and only it can end after the backward pass
     assert slow.took[-1] <= slow.exposed + 1e-12 or slow.exposed == pytest.approx(
-        slow.seconds * ERA.contention, rel=0.5
+        slow.seconds * SOFTWARE.contention, rel=0.5
     )
-    quick = reduce_gradients(parameters, np.full(10, 1e-9), cluster, ERA, gpus=16)
+    quick = reduce_gradients(parameters, np.full(10, 1e-9), cluster, SOFTWARE, gpus=16)
     assert quick.exposed == pytest.approx(quick.seconds, rel=1e-3)
-    assert quick.bytes == 10 * 5e6 * ERA.gradient_bytes
-    assert reduce_gradients(parameters, np.full(10, 1.0), cluster, ERA, gpus=1).exposed == 0
+    assert quick.bytes == 10 * 5e6 * SOFTWARE.gradient_bytes
+    assert reduce_gradients(parameters, np.full(10, 1.0), cluster, SOFTWARE, gpus=1).exposed == 0
 
 
 def test_the_step_as_a_trace(resnet: OpGraph) -> None:
-    costs = graph_costs(resnet, A100, "fp16", ERA)
+    costs = graph_costs(resnet, A100, "fp16", SOFTWARE)
     reduction = reduce_gradients(
-        resnet.parameters, costs.backward, load_cluster("dgx-a100-80gb:1"), ERA, gpus=8
+        resnet.parameters, costs.backward, load_cluster("dgx-a100-80gb:1"), SOFTWARE, gpus=8
     )
     trace = step_trace(resnet, costs, 1e-3, ranks=8, gradient_bytes=4.0, reduce=reduction.took)
     busy = costs.forward.sum() + costs.backward.sum() + 1e-3

@@ -50,8 +50,8 @@ def test_kernels_and_software_are_its_own() -> None:
     flops = 2 * np.array([256, 512]) * 512 * 512 / seconds
     assert (flops <= cluster.gpu.peaks["fp32"] * 1.0001).all()
     assert (flops > 0.3 * cluster.gpu.peaks["fp32"]).all()
-    era, plain = load_software("pytorch-eager", cluster.gpu), load_software("pytorch-eager")
-    assert (era.norm_traffic, era.gradient_bytes) != (plain.norm_traffic, 2.0)
+    software, plain = load_software("pytorch-eager", cluster.gpu), load_software("pytorch-eager")
+    assert (software.norm_traffic, software.gradient_bytes) != (plain.norm_traffic, 2.0)
     assert load_software("megatron-core", cluster.gpu) == load_software("megatron-core")
 
 

@@ -250,13 +250,15 @@ def test_few_heads_have_no_fused_softmax():
     from podsim.training.software import load_software
     from podsim.workload.catalog import load_model
 
-    model, era = load_model("gpt2"), load_software("megatron-2021")
+    model, software = load_model("gpt2"), load_software("megatron-2021")
     block = next(block for block in model.kinds if any(op.kind == "attention" for op in block.ops))
     items = [Item(block=block, op=op) for op in block.ops if op.kind == "attention"]
     plan = Plan(tp=4, micro_batch=np.array([1, 2, 4, 8]), global_batch=8, flash=False)
-    one, two, four, eight = attention_times(A100, items, plan, 1024, era).forward[0] / np.array([1, 2, 4, 8])
+    one, two, four, eight = attention_times(A100, items, plan, 1024, software).forward[0] / np.array(
+        [1, 2, 4, 8]
+    )
     assert min(one, two) > 1.5 * four
     assert eight < 1.05 * four
-    never = attention_times(A100, items, plan, 1024, replace(era, fused_softmax=False))
+    never = attention_times(A100, items, plan, 1024, replace(software, fused_softmax=False))
     assert never.forward[0][2] > 1.5 * 4 * four
-    assert attention_times(A100, items, plan, 1024, era).kernels[0].tolist() == [7.0, 7.0, 4.0, 4.0]
+    assert attention_times(A100, items, plan, 1024, software).kernels[0].tolist() == [7.0, 7.0, 4.0, 4.0]

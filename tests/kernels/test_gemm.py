@@ -257,7 +257,7 @@ def test_cross_validation_on_the_a100_grid(rows):
     ("a100-pcie-80gb", "gemm", 0.02, 0.035),
 ])  # fmt: skip
 def test_other_sources_off_the_grid(rows, gpu, op, bias, spread):
-    """Other software and other boards: an offset (era, power), and little scatter about it."""
+    """Other software and other boards: an offset (software, power), and little scatter about it."""
     own = rows.take((rows.gpu == gpu) & (rows.op == op) & (rows.seconds > 200e-6))
     precision = str(own.precision[0])
     ratio = np.ones(len(own))

@@ -19,7 +19,7 @@ from podsim.training.plan import Setting, read_plan
 from podsim.training.software import Software, load_software
 
 FILE = Path(__file__).parents[1] / "hardware" / "data" / "host.toml"
-ERA = "pytorch-eager"
+SOFTWARE = "pytorch-eager"
 LATENCY, PER_BYTE = {2: 1e-3, 8: 4e-3}, {2: 5e-9, 8: 2e-8}
 
 
@@ -41,14 +41,14 @@ def _setting(run: str, *, tp: int = 1, pp: int = 1) -> Setting:
     network = {f"model.{name}": str(getattr(job.network, name)) for name in names}
     return read_plan(PlanOptions(
         model="gpt2", on=str(FILE), gpus=8, batch=int(job.plan.global_batch), tp=tp, pp=pp, dp=8 // (tp * pp),
-        micro_batch=int(job.plan.micro_batch), overlap_grad=False, precision="fp32", software=ERA,
+        micro_batch=int(job.plan.micro_batch), overlap_grad=False, precision="fp32", software=SOFTWARE,
         overrides={**network, "model.dropout": "false", "model.tied": "false"},
     ))  # fmt: skip
 
 
 def test_constants_that_made_the_steps_are_found_again() -> None:
     gpu = load_cluster(str(FILE)).gpu
-    made = replace(load_software(ERA, gpu), host_kernel=40e-6, gemm_speed=0.8, collective_speed=1e12)
+    made = replace(load_software(SOFTWARE, gpu), host_kernel=40e-6, gemm_speed=0.8, collective_speed=1e12)
     runtime = {"update": 2e-3, "step": 1.0}
     for wide in ("", "wide "):
         for tp in (1, 2, 8):
@@ -65,7 +65,7 @@ def test_constants_that_made_the_steps_are_found_again() -> None:
     piped = _setting("pp 8", pp=8)
     send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), made).mean_seconds[0])
     runtime["stage"] = _layer(piped, made) + 2 * (send + 3e-3)
-    found = host_constants(runtime, 8, FILE, ERA)
+    found = host_constants(runtime, 8, FILE, SOFTWARE)
     constants = found.constants
     assert constants["host_kernel"] == pytest.approx(40e-6)
     assert constants["gemm_speed"] == pytest.approx(0.8, rel=1e-3)

@@ -70,7 +70,7 @@ def test_misuse_exits_with_2_and_one_message(podsim: Run, arguments: tuple[str, 
     assert result.stderr.count("podsim: ") == 1
 
 
-def test_calibrate_writes_an_era(podsim: Run, tmp_path: Path) -> None:
+def test_calibrate_writes_software(podsim: Run, tmp_path: Path) -> None:
     pytest.importorskip("scipy")
     result = podsim("calibrate", "--software", "megatron-2022", "--constants", "gemm_speed", "--to", tmp_path)
     assert result.exit_code == 0

@@ -24,17 +24,17 @@ close = pytest.approx
 
 def made(name, batch, gpus=1, on="dgx-a100-80gb:2"):
     gpu, graph = load_gpu("a100-sxm4-80gb"), load_network(name, batch)
-    era = load_software("dle-pytorch", gpu, "bf16")
-    costs = graph_costs(graph, gpu, "bf16", era)
-    update = update_seconds(graph, gpu, "bf16", "sgd", era)
-    step = replicas_step(graph, costs, load_cluster(on), "bf16", era, update=update, gpus=gpus)
-    return graph, costs, step, era
+    software = load_software("dle-pytorch", gpu, "bf16")
+    costs = graph_costs(graph, gpu, "bf16", software)
+    update = update_seconds(graph, gpu, "bf16", "sgd", software)
+    step = replicas_step(graph, costs, load_cluster(on), "bf16", software, update=update, gpus=gpus)
+    return graph, costs, step, software
 
 
 @pytest.mark.parametrize(("name", "batch"), [("resnet50", 256), ("resnet50", 4), ("bert-large-128", 32)])
 def test_one_replica_takes_what_the_closed_form_says(name, batch):
-    graph, costs, step, era = made(name, batch)
-    seconds, timeline = play_graph(graph, costs, step, era)
+    graph, costs, step, software = made(name, batch)
+    seconds, timeline = play_graph(graph, costs, step, software)
     assert seconds == close(step.seconds)
     assert timeline.busy().sum() == close(step.seconds)
 
@@ -43,9 +43,9 @@ def test_one_replica_takes_what_the_closed_form_says(name, batch):
     ("name", "batch", "gpus"), [("resnet50", 256, 16), ("resnet50", 8, 16), ("bert-large-128", 32, 8)]
 )
 def test_replicas_are_near_the_closed_form(name, batch, gpus):
-    """Gradients slow the backward pass by the era's contention, and end after it or not."""
-    graph, costs, step, era = made(name, batch, gpus)
-    seconds, timeline = play_graph(graph, costs, step, era)
+    """Gradients slow the backward pass by the software's contention, and end after it or not."""
+    graph, costs, step, software = made(name, batch, gpus)
+    seconds, timeline = play_graph(graph, costs, step, software)
     assert step.alone < seconds
     assert seconds == close(step.seconds, rel=0.03)
     busy = dict(zip(timeline.kinds, timeline.busy(), strict=True))
@@ -54,17 +54,17 @@ def test_replicas_are_near_the_closed_form(name, batch, gpus):
 
 def test_a_chain_over_devices_waits_for_each_other():
     """One batch at a time, no device computes beside another: all passes, and every tensor there and back."""
-    graph, costs, step, era = made("resnet50", 256)
+    graph, costs, step, software = made("resnet50", 256)
     part = np.minimum(np.arange(len(graph)) * 3 // len(graph), 2)
     first, members, _ = nets_of(graph)
     sends = np.zeros(len(first) - 1)
     cut = [j for j in range(len(sends)) if len(set(part[members[first[j] : first[j + 1]]])) == 2]
     sends[cut[0]] = 0.5
-    whole, _ = play_graph(graph, costs, step, era, part=part, sends=0.0 * sends)
-    seconds, timeline = play_graph(graph, costs, step, era, part=part, sends=sends)
+    whole, _ = play_graph(graph, costs, step, software, part=part, sends=0.0 * sends)
+    seconds, timeline = play_graph(graph, costs, step, software, part=part, sends=sends)
     update = step.update * (np.bincount(part, graph.parameters) / graph.parameters.sum()).max()
     passes = sum(costs.passes)
-    assert passes < whole <= passes + update + era.host_step + 1e-9
+    assert passes < whole <= passes + update + software.host_step + 1e-9
     assert seconds == close(whole + 2 * 0.5)
     assert [(lane.process, lane.name) for lane in timeline.lanes if lane.name == "compute"] == [
         (f"device {d}", "compute") for d in range(3)
@@ -72,10 +72,12 @@ def test_a_chain_over_devices_waits_for_each_other():
 
 
 def test_branches_on_two_devices_run_beside_each_other():
-    graph, costs, step, era = made("resnet50", 64)
+    graph, costs, step, software = made("resnet50", 64)
     part = np.array([1 if "shortcut" in name else 0 for name in graph.names])
-    seconds, _ = play_graph(graph, costs, step, era, part=part, sends=np.zeros(len(nets_of(graph)[0]) - 1))
-    assert seconds < play_graph(graph, costs, step, era)[0]
+    seconds, _ = play_graph(
+        graph, costs, step, software, part=part, sends=np.zeros(len(nets_of(graph)[0]) - 1)
+    )
+    assert seconds < play_graph(graph, costs, step, software)[0]
 
 
 def test_the_verb_writes_the_step_and_says_how_long_it_was(tmp_path):

@@ -48,7 +48,7 @@ def test_time_by_hand() -> None:
     assert run.training.seconds == pytest.approx((41 + sum(starts) / 3 + checks) * epoch)
 
 
-def test_epochs_pass_through_the_runs_of_their_era() -> None:
+def test_epochs_pass_through_the_runs_of_their_software() -> None:
     work = load_workload("resnet50")
     run = work.runs[0]
     assert epochs_to_target(work, run, 3264) == pytest.approx(41.0)

@@ -23,7 +23,7 @@ def _space(cluster: Cluster, software: Software, wanted: Space) -> Plan:
 
 
 @pytest.mark.parametrize("name", software_names())
-def test_what_an_era_lacks_is_known_by_name(name: str) -> None:
+def test_what_software_lacks_is_known_by_name(name: str) -> None:
     lacks = load_software(name).lacks
     assert set(lacks) <= set(ABILITIES)
     assert len(set(lacks)) == len(lacks)

@@ -81,7 +81,7 @@ def test_plans_that_once_broke_a_law(case: str) -> None:
         ("dgx-station-a100-80gb", {"gpus": 4, "tp": 3, "dp": 1}),
         ("tpu-v5e", {"gpus": 8, "software": "llm-foundry-2023"}),
     ],
-    ids=("turing", "idle GPUs", "no network", "another era on a TPU"),
+    ids=("turing", "idle GPUs", "no network", "other software on a TPU"),
 )
 def test_plans_that_once_failed(on: str, more: dict[str, object]) -> None:
     prediction = predict("gpt2", on=on, **more)

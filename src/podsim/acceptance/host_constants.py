@@ -146,23 +146,23 @@ class Runtime:
     """The same for a layer's weights and gradients under ZeRO 3."""
 
 
-def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str) -> Runtime:
+def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, software: str) -> Runtime:
     """Constants of the software entry on the machine of a file, which already has the law of kernels and exchanges.
 
     In turn: what a kernel takes of the host, how fast products are within a step, what a tensor-parallel exchange takes,
     what a send, an update and a step take.
     """
-    small = _setting(_Run(layers=2), ranks, on, era)
+    small = _setting(_Run(layers=2), ranks, on, software)
     constants: dict[str, Any] = dict.fromkeys(
         ("host_kernel", "host_collective", "host_send", "host_update", "host_step"), 0.0
     )
-    start = load_software(era, small.cluster.gpu)
+    start = load_software(software, small.cluster.gpu)
 
     def software() -> Software:
         return replace(start, **constants)
 
     def setting(tp: int, wide: bool, zero: int = 0) -> Setting:
-        return _setting(_Run(layers=2, tp=tp, wide=wide, zero=zero), ranks, on, era)
+        return _setting(_Run(layers=2, tp=tp, wide=wide, zero=zero), ranks, on, software)
 
     layers = {wide: _layers(runtime, wide) for wide in (False, True)}
     constants["host_kernel"] = _each(small, software(), "host_kernel", layers[False][1])
@@ -184,7 +184,7 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
         constants["host_collective"] = sum(calls) / len(calls)
     if "stage" in runtime:
         group = _group(ranks)
-        piped = _setting(_Run(layers=group, micro_batches=group, pp=group), ranks, on, era)
+        piped = _setting(_Run(layers=group, micro_batches=group, pp=group), ranks, on, software)
         send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), start).mean_seconds[0])
         passes = (runtime["stage"] - _layer(piped, software())) / 2
         constants["host_send"] = max(passes - send * start.pipeline_exposed, 0.0)
@@ -194,10 +194,10 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
     return Runtime(constants=constants, syncs=tuple(syncs), shards=tuple(shards))
 
 
-def _setting(run: _Run, ranks: int, on: Path, era: str) -> Setting:
+def _setting(run: _Run, ranks: int, on: Path, software: str) -> Setting:
     given = _options(run, ranks)
     return read_plan(
-        PlanOptions(model=MODEL, on=str(on), gpus=ranks, precision="fp32", software=era, **given)
+        PlanOptions(model=MODEL, on=str(on), gpus=ranks, precision="fp32", software=software, **given)
     )
 
 

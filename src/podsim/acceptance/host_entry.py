@@ -23,7 +23,7 @@ from podsim.lab.inventory import Inventory
 from podsim.quoting import toml_text
 from podsim.whole_files import scratch_folder
 
-ERA = "pytorch-eager"
+SOFTWARE = "pytorch-eager"
 _PARTS = {"norm": 5.0, "activation": 5.0, "residual": 6.0, "loss": 26.0}
 """elements that the laws count for one element of a part, forward and backward (podsim.workload)"""
 _WIDTH = 4
@@ -70,11 +70,11 @@ def entry_of(host: MeasuredHost, machine: Inventory, *, memory: float, capabilit
                            "rate": host.images}  # fmt: skip
     kernels, predicted, error = _kernels(host, constants, bandwidth)
     table["kernels"], table["law_error"] = kernels, error
-    table["software"] = {ERA: _software(host, constants, bandwidth, table)}
+    table["software"] = {SOFTWARE: _software(host, constants, bandwidth, table)}
     if host.runtime:
         with _drafted(table) as path:
-            runtime = host_constants(host.runtime, host.ranks, path, ERA)
-        table["software"][ERA] |= runtime.constants
+            runtime = host_constants(host.runtime, host.ranks, path, SOFTWARE)
+        table["software"][SOFTWARE] |= runtime.constants
         table["sync"], table["shard"] = list(runtime.syncs), list(runtime.shards)
     text = "".join(f"# {line}\n" for line in _HEAD) + dumped(table)
     return Entry(text=text, host=replace(host, kernels=predicted, memory_bandwidth=bandwidth, error=error))

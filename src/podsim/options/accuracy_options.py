@@ -43,7 +43,7 @@ class CalibrateOptions:
         argument=True,
     )
     gpus: Sequence[str] = option((), "Only the kernels of this GPU; repeatable.", flag="--gpu")
-    software: str = option("", "Fit this framework era instead: NAME or NAME.GPU.")
+    software: str = option("", "Fit this software instead: NAME or NAME.GPU.")
     constants: str = option("", "With --software: which constants, comma-separated.")
     to: Path | None = option(None, "Directory to write to; default a new one, calibrated.")
     check: bool = option(False, "Fit again and compare with the packaged constants.", flag="--check")

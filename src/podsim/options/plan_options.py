@@ -92,7 +92,8 @@ class TrainedFields:
     )
     optimizer_precision: str = option("fp32", "Precision of the Adam moments: fp32, bf16, fp8.")
     software: Any = option(
-        None, "Framework era; default one calibrated on the GPU. `podsim show software` lists them."
+        None,
+        "Framework and its version; default one calibrated on the GPU. `podsim show software` lists them.",
     )
     capacity_factor: float = option(
         0.0,
@@ -287,7 +288,9 @@ class LaunchOptions(FiledPlanOptions):
         flag="--for",
     )
     read: str = option("", "Instead: read the plan of this file, or of standard input (-).")
-    software: Any = like(TrainedFields, "software", "Framework era; default the tool's own.", default=None)
+    software: Any = like(
+        TrainedFields, "software", "Framework and its version; default the tool's own.", default=None
+    )
     image: str | None = option(None, "Container image, REGISTRY#IMAGE:TAG; empty for none.")
     mount: Sequence[str] = option((), "Container mount, /SOURCE:/TARGET. Repeatable.")
     partition: str = option("", "Partition of the scheduler.")

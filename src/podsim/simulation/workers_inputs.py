@@ -138,20 +138,20 @@ def plan_workers(setting: Setting, given: Given, hierarchical: bool) -> Workforc
         )
     gpus, replicas = int(plan.tp) * int(plan.pp), _count(int(plan.dp))
     members = _members(cluster, gpus, replicas) if hierarchical else 1
-    era = load_software(plan.software, cluster.gpu)
-    held = model.parameters * era.gradient_bytes / gpus
+    software = load_software(plan.software, cluster.gpu)
+    held = model.parameters * software.gradient_bytes / gpus
     each = cluster.node_bandwidth / cluster.gpus_per_node * gpus * members
     bandwidth = given.read("bandwidth", "B/s", each or None)
     inside = group_seconds(
-        "all_reduce", held, cluster, era, ranks=members, members=members  # type: ignore[arg-type]
+        "all_reduce", held, cluster, software, ranks=members, members=members  # type: ignore[arg-type]
     )  # fmt: skip
-    all_reduce = float(group_table(model, cluster, plan.arrays(), era).reduce[0])
-    share = element_bytes(plan.precision) / era.gradient_bytes
+    all_reduce = float(group_table(model, cluster, plan.arrays(), software).reduce[0])
+    share = element_bytes(plan.precision) / software.gradient_bytes
     return Workforce(
         name=f"{model.name} on {int(plan.gpus):,} GPUs of {cluster.name}".removesuffix(f" ({int(plan.gpus)} GPUs)"),
         replicas=replicas, members=members, compute=prediction.step_time - prediction.parts["dp"],
         inside=float(inside), all_reduce=all_reduce, reduce_weights=all_reduce * share,
-        gradients=model.parameters * era.gradient_bytes, weights=model.parameters * element_bytes(plan.precision),
+        gradients=model.parameters * software.gradient_bytes, weights=model.parameters * element_bytes(plan.precision),
         bandwidth=bandwidth, latency=given.read("latency", "s", cluster.network.latency, zero=True),
         server_bandwidth=given.read("server_bandwidth", "B/s", cluster.node_bandwidth or bandwidth),
         samples=float(plan.global_batch) / replicas, tokens=float(plan.global_batch) * plan.length(model),

@@ -53,11 +53,13 @@ class Step:
         return self.seconds / self.batch
 
 
-def step_of(workload: Workload, cluster: Cluster, *, batch: int | None, accelerator: str, era: str) -> Step:
+def step_of(
+    workload: Workload, cluster: Cluster, *, batch: int | None, accelerator: str, software: str
+) -> Step:
     """The step of a workload on all GPUs of a cluster, or on emulated accelerators of a kind.
 
-    batch: samples of one accelerator; default that of the benchmark or of the measured run. era: of the software, such
-    as mlperf-v0.7; default the first with a run on the GPU. Raises StorageError where nothing was measured.
+    batch: samples of one accelerator; default that of the benchmark or of the measured run. software: that of the run,
+    e.g. mlperf-v0.7; default the first with a run on the GPU. Raises StorageError where nothing was measured.
     """
     if batch is not None and not 1 <= batch <= 1_000_000:
         raise StorageError(f"batch={batch}: 1 to 1,000,000 samples for one accelerator")
@@ -65,7 +67,7 @@ def step_of(workload: Workload, cluster: Cluster, *, batch: int | None, accelera
         return _emulated_step(workload, cluster.gpu.name, batch, accelerator)
     if accelerator:
         raise StorageError(f"--accelerator {accelerator[:60]}: {workload.name} runs on the nodes' own GPUs")
-    return measured_step(workload, cluster, batch, era)
+    return measured_step(workload, cluster, batch, software)
 
 
 def _emulated_step(workload: Workload, gpu: str, batch: int | None, accelerator: str) -> Step:
@@ -86,18 +88,20 @@ def _emulated_step(workload: Workload, gpu: str, batch: int | None, accelerator:
     return Step(accelerator=kind, batch=count, seconds=compute + host, compute=compute, origin=given)
 
 
-def measured_step(workload: Workload, cluster: Cluster, batch: int | None, era: str) -> Step:
+def measured_step(workload: Workload, cluster: Cluster, batch: int | None, software: str) -> Step:
     """The step from a run on one node of the same GPU, or its kin of other memory.
 
     Raises StorageError where no run was measured.
     """
     gpu = cluster.gpu.name
     runs = [
-        run for run in workload.runs if run.gpu.split("-")[0] == gpu.split("-")[0] and era in ("", run.era)
+        run
+        for run in workload.runs
+        if run.gpu.split("-")[0] == gpu.split("-")[0] and software in ("", run.software)
     ]
     if not runs:
-        known = ", ".join(f"{run.gpu} ({run.era})" for run in workload.runs) or "none"
-        asked = f" of {era[:60]}" if era else ""
+        known = ", ".join(f"{run.gpu} ({run.software})" for run in workload.runs) or "none"
+        asked = f" of {software[:60]}" if software else ""
         raise StorageError(f"no run of {workload.name}{asked} on {gpu} is known; there are: {known}")
     run = runs[0]
     count = batch or run.batch
@@ -106,7 +110,7 @@ def measured_step(workload: Workload, cluster: Cluster, batch: int | None, era: 
     seconds += _exposed_seconds(workload, cluster) if cluster.nodes > 1 else 0.0
     return Step(
         accelerator=gpu, batch=count, seconds=seconds, compute=seconds, run=run,
-        origin=f"{run.rate:,.0f} samples/s measured on {run.accelerators} {run.gpu} at {run.batch} each ({run.era}, "
+        origin=f"{run.rate:,.0f} samples/s measured on {run.accelerators} {run.gpu} at {run.batch} each ({run.software}, "
         f"{run.row})",
     )  # fmt: skip
 
@@ -129,7 +133,9 @@ def epochs_to_target(workload: Workload, run: Run, batch: int) -> float:
 
     A smaller batch than theirs needs the epochs of the smallest: large batches cost epochs, small ones do not save any.
     """
-    alike = sorted({(r.batch * r.accelerators, r.epochs) for r in workload.runs if r.era == run.era})
+    alike = sorted(
+        {(r.batch * r.accelerators, r.epochs) for r in workload.runs if r.software == run.software}
+    )
     if len(alike) < 2:
         return run.epochs
     (low, fewer), (high, more) = alike[0], alike[-1]
@@ -138,7 +144,7 @@ def epochs_to_target(workload: Workload, run: Run, batch: int) -> float:
 
 def known_batches(workload: Workload, run: Run) -> tuple[int, int]:
     """Least and greatest global batch whose epochs are known for the software of a run."""
-    alike = [r.batch * r.accelerators for r in workload.runs if r.era == run.era]
+    alike = [r.batch * r.accelerators for r in workload.runs if r.software == run.software]
     return min(alike), max(alike)
 
 

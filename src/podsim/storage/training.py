@@ -56,11 +56,11 @@ def _published(setting: Setting) -> dict[str, object] | None:
     key = (
         setting.workload.name,
         setting.system.name,
-        run.era if run else "",
+        run.software if run else "",
         setting.nodes,
         setting.step.batch,
     )
     for row in published_times():
-        if (row["workload"], row["system"], row["era"], row["nodes"], row["batch"]) == key:
+        if (row["workload"], row["system"], row["software"], row["nodes"], row["batch"]) == key:
             return row
     return None

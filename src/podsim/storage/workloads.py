@@ -31,7 +31,7 @@ Number = Annotated[float, Field(gt=0.0)]
 class Run:
     """A run that somebody measured on one node."""
 
-    era: str
+    software: str
     row: str
     """The id in the reference tables."""
     gpu: str
@@ -102,7 +102,7 @@ class Workload:
 class _Run(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    era: str
+    software: str
     row: str
     gpu: str
     accelerators: Positive

@@ -48,7 +48,7 @@ def default_precision(gpu: Gpu) -> str:
 
 
 _OF_GPUS = "dle-pytorch"
-"""the era that graphs take by default"""
+"""the software that graphs take by default"""
 
 
 def software_of(software: str | None, gpu: Gpu) -> str:
@@ -78,7 +78,7 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
 
     A forced plan may break rules of the model and the cluster, but not the bounds of its fields.
 
-    What is None follows: dp takes the GPUs that are left, overlaps are what the framework era can. Raises PlanError with
+    What is None follows: dp takes the GPUs that are left, overlaps are what the software can. Raises PlanError with
     all rules that it breaks, and PodsimError for anything unusable.
     """
     tp, pp, dp, cp = options.tp, options.pp, options.dp, options.cp

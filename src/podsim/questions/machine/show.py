@@ -24,14 +24,14 @@ from podsim.workload.model import Model
 def show(options: ShowOptions) -> Sheet:
     """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a network, a software entry.
 
-    `name` may also be "software" (all eras), "engines" (of language models), "networks" (all captured ones), a
+    `name` may also be "software" (of training), "engines" (of language models), "networks" (all captured ones), a
     config.json or a cluster file. Raises CatalogError for an unknown name, with the closest ones.
     """
     name = str(options.name)
     for_model, for_hardware = split_overrides(options.overrides)
     if name == "software" or name in software_names():
         if options.overrides:
-            raise CatalogError(f"{name}: a framework era cannot be changed by keys")
+            raise CatalogError(f"{name}: software cannot be changed by keys")
         return _all_software() if name == "software" else _software(name)
     if name == "engines" or name in language_engine_names():
         if options.overrides:
@@ -144,12 +144,13 @@ def _block(model: Model) -> list[Section]:
 
 
 def _all_software() -> Sheet:
-    eras = [load_software(name) for name in software_names()]
+    entries = [load_software(name) for name in software_names()]
     rows = tuple(
-        Row(label=era.name, value=None, unit="", text="", how=era.title, source=era.source) for era in eras
+        Row(label=entry.name, value=None, unit="", text="", how=entry.title, source=entry.source)
+        for entry in entries
     )
     return Sheet(
-        name="software", kind="software", title="Frameworks and their eras",
+        name="software", kind="software", title="Frameworks and their versions",
         sections=(Section(title="Software", rows=rows),),
     )  # fmt: skip
 
@@ -161,20 +162,29 @@ _BYTES = ("gradient_bytes", "gradient_memory", "optimizer_traffic", "logit_bytes
 def _software(name: str) -> Sheet:
     from dataclasses import fields
 
-    era = load_software(name)
+    software = load_software(name)
     rows = []
-    for field in fields(era):
-        value = getattr(era, field.name)
+    for field in fields(software):
+        value = getattr(software, field.name)
         if field.name in ("name", "title", "source", "evidence"):
             continue
         unit = "s" if field.name in _SECONDS else "B" if field.name in _BYTES else ""
         number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
         text = format_quantity(number, unit) if number is not None else _word(value)
         how = "per parameter" if unit == "B" and field.name.startswith(("gradient", "optimizer")) else ""
-        rows.append(Row(label=field.name, value=number, unit=unit, text=text, how=how, source=era.source))
-    last = Row(label="evidence", value=None, unit="", text="", how=era.evidence or "none", source=era.source)
+        rows.append(
+            Row(label=field.name, value=number, unit=unit, text=text, how=how, source=software.source)
+        )
+    last = Row(
+        label="evidence",
+        value=None,
+        unit="",
+        text="",
+        how=software.evidence or "none",
+        source=software.source,
+    )
     return Sheet(
-        name=name, kind="software", title=f"{name}: {era.title}",
+        name=name, kind="software", title=f"{name}: {software.title}",
         sections=(Section(title="Constants", rows=(*rows, last)),),
     )  # fmt: skip
 

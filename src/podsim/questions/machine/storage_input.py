@@ -103,7 +103,7 @@ def _setting(options: StorageInputOptions) -> Setting:
     made = Setting(
         workload=work, cluster=cluster, accelerators=accelerators or cluster.gpus_per_node,
         step=step_of(
-            work, cluster, batch=options.batch, accelerator=options.accelerator, era=options.era
+            work, cluster, batch=options.batch, accelerator=options.accelerator, software=options.era
         ), system=system,
         tier=load_storage(system.tier)[0] if system.tier else None, cache=kept, shuffle=shuffle, decode=decode,
         readers=readers, samples=samples or 0, cold=cold, lost=lost,
@@ -186,8 +186,9 @@ def _batch_notes(setting: Setting) -> list[str]:
         return []
     if low == high:
         return [
-            f"epochs are those of a global batch of {low:,}, the only one known of {run.era}; other batches need others"
+            f"epochs are those of a global batch of {low:,}, the only one known of {run.software}; other batches need"
+            " others"
         ]
     if batch < low:
-        return [f"epochs are those of a global batch of {low:,}, the smallest known of {run.era}"]
+        return [f"epochs are those of a global batch of {low:,}, the smallest known of {run.software}"]
     return [f"epochs are extrapolated from global batches of {low:,} to {high:,}"]

@@ -72,11 +72,11 @@ def _samples(
     cluster: Cluster,
     batch: int | None,
     accelerator: str,
-    era: str,
+    software: str,
     slower: float,
     shuffle: str,
 ) -> tuple[str, tuple[Need, ...], tuple[str, ...]]:
-    step = step_of(work, cluster, batch=batch, accelerator=accelerator, era=era)
+    step = step_of(work, cluster, batch=batch, accelerator=accelerator, software=software)
     rate = cluster.gpus / step.each
     data = work.samples * work.record
     kept = cache_of(cluster.system, "page" if data else "none", None)

@@ -77,13 +77,13 @@ def _group(row: Result) -> str:
 def _times() -> Comparison:
     rows = []
     for row in published_times():
-        nodes, batch, era = int(str(row["nodes"])), int(str(row["batch"])), str(row["era"])
+        nodes, batch, software = int(str(row["nodes"])), int(str(row["batch"])), str(row["software"])
         training = ask(
-            "storage_input", str(row["workload"]), on=f"{row['system']}:{nodes}", batch=batch, era=era
+            "storage_input", str(row["workload"]), on=f"{row['system']}:{nodes}", batch=batch, era=software
         ).training
         assert training is not None
         rows.append(ComparedRow(
-            id=f"{row['system']}/{era}/{nodes}", role=str(row["role"]), table="resnet50-times",
+            id=f"{row['system']}/{software}/{nodes}", role=str(row["role"]), table="resnet50-times",
             predicted=training.seconds, measured=float(str(row["seconds"])),
             note=f"{nodes} nodes, {batch} a GPU; {row['source']}",
             group=str(row["system"]),

@@ -23,7 +23,7 @@ def calibrate(options: CalibrateOptions) -> Calibration:
     """Constants from files (default: the packaged tables), written to a directory, or compared with the packaged ones.
 
     `gpus` narrows the kernels to some GPUs. `software` fits the named `constants` (a list, or one text with commas) of
-    one framework era from training rows instead. Raises TableError for a file or table without a row to fit.
+    one software from training rows instead. Raises TableError for a file or table without a row to fit.
     """
     try:
         import scipy.optimize  # noqa: F401

@@ -173,7 +173,7 @@ def _write_traces(
     costs: OpCosts,
     update: float,
     reduction: Reduction | None,
-    era: Software,
+    software: Software,
     gpus: int,
     prefix: Path,
 ) -> None:
@@ -183,7 +183,7 @@ def _write_traces(
     import numpy as np
 
     took = np.zeros(0) if reduction is None else reduction.took
-    trace = step_trace(graph, costs, update, ranks=gpus, gradient_bytes=era.gradient_bytes, reduce=took)
+    trace = step_trace(graph, costs, update, ranks=gpus, gradient_bytes=software.gradient_bytes, reduce=took)
     write_chakra([replace(trace, rank=rank) for rank in range(gpus)], prefix)
 
 
