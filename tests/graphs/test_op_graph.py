@@ -38,15 +38,15 @@ def small(
     output = np.array([size for *_, size, _ in ops], float)
     before = [list(one) for *_, one in ops]
     inputs = np.array([sum(output[j] for j in one) for one in before])
-    dims = np.zeros((n, WIDTH), dtype=np.int64)
+    rows = np.zeros((n, WIDTH), dtype=np.int64)
     for op, row in (dims or {}).items():
-        dims[op, : len(row)] = row
+        rows[op, : len(row)] = row
     memory = np.array([kind not in ("gemm", "conv", "attention") for _, kind, *_ in ops])
     free = np.array([target == "add" for target, *_ in ops])
     return OpGraph(
         name="small", source="by hand", batch=2, element=4.0, names=tuple(f"op{i}" for i in range(n)),
         targets=tuple(target for target, *_ in ops), shapes=((2,),) * n,
-        kind=np.array([KINDS.index(kind) for _, kind, *_ in ops]), dims=dims,
+        kind=np.array([KINDS.index(kind) for _, kind, *_ in ops]), dims=rows,
         gradient=np.repeat(~memory[:, None], 2, axis=1), flops=np.zeros(n), flops_back=np.zeros(n), read=inputs,
         written=output, read_back=np.where(memory & ~free, 2 * output, 0.0),
         written_back=np.where(memory & ~free, inputs, 0.0), kernels=np.ones(n), kernels_back=np.ones(n),
