@@ -146,23 +146,23 @@ class Runtime:
     """The same for a layer's weights and gradients under ZeRO 3."""
 
 
-def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, software: str) -> Runtime:
+def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, entry: str) -> Runtime:
     """Constants of the software entry on the machine of a file, which already has the law of kernels and exchanges.
 
     In turn: what a kernel takes of the host, how fast products are within a step, what a tensor-parallel exchange takes,
     what a send, an update and a step take.
     """
-    small = _setting(_Run(layers=2), ranks, on, software)
+    small = _setting(_Run(layers=2), ranks, on, entry)
     constants: dict[str, Any] = dict.fromkeys(
         ("host_kernel", "host_collective", "host_send", "host_update", "host_step"), 0.0
     )
-    start = load_software(software, small.cluster.gpu)
+    start = load_software(entry, small.cluster.gpu)
 
     def software() -> Software:
         return replace(start, **constants)
 
     def setting(tp: int, wide: bool, zero: int = 0) -> Setting:
-        return _setting(_Run(layers=2, tp=tp, wide=wide, zero=zero), ranks, on, software)
+        return _setting(_Run(layers=2, tp=tp, wide=wide, zero=zero), ranks, on, entry)
 
     layers = {wide: _layers(runtime, wide) for wide in (False, True)}
     constants["host_kernel"] = _each(small, software(), "host_kernel", layers[False][1])
@@ -184,7 +184,7 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, software:
         constants["host_collective"] = sum(calls) / len(calls)
     if "stage" in runtime:
         group = _group(ranks)
-        piped = _setting(_Run(layers=group, micro_batches=group, pp=group), ranks, on, software)
+        piped = _setting(_Run(layers=group, micro_batches=group, pp=group), ranks, on, entry)
         send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), start).mean_seconds[0])
         passes = (runtime["stage"] - _layer(piped, software())) / 2
         constants["host_send"] = max(passes - send * start.pipeline_exposed, 0.0)
@@ -194,10 +194,10 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, software:
     return Runtime(constants=constants, syncs=tuple(syncs), shards=tuple(shards))
 
 
-def _setting(run: _Run, ranks: int, on: Path, software: str) -> Setting:
+def _setting(run: _Run, ranks: int, on: Path, entry: str) -> Setting:
     given = _options(run, ranks)
     return read_plan(
-        PlanOptions(model=MODEL, on=str(on), gpus=ranks, precision="fp32", software=software, **given)
+        PlanOptions(model=MODEL, on=str(on), gpus=ranks, precision="fp32", software=entry, **given)
     )
 
 
