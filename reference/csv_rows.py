@@ -17,11 +17,27 @@ _BAD_CELLS = (ValueError, KeyError, TypeError, ArithmeticError, IndexError)
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV, plain or gzip, with blanks around cells cut off; a missing cell is ""."""
+    """Rows of a CSV, plain or gzip, with blanks around cells cut off; a missing cell is "".
+
+    A blank or missing id is the number of the row's first line. What stands above the header in lines with # is the cell
+    `remark` of each row.
+    """
     data = path.read_bytes()
     text = (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode("utf-8-sig")
+    remarks = []
+    while text.startswith("#"):
+        remark, _, text = text.partition("\n")
+        remarks.append(remark.strip("# \r"))
     lines = csv.DictReader(io.StringIO(text, newline=""), restval="", restkey="")
-    return [{column: cell.strip() for column, cell in line.items() if column} for line in lines]
+    rows, start = [], len(remarks) + 2
+    for line in lines:
+        cells = {column: cell.strip() for column, cell in line.items() if column}
+        rows.append(
+            {**cells, "id": cells.get("id") or str(start)}
+            | ({"remark": "; ".join(remarks)} if remarks else {})
+        )
+        start = len(remarks) + lines.line_num + 1
+    return rows
 
 
 def csv_text(rows: Sequence[Cells], columns: Iterable[str] = ()) -> str:

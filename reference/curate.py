@@ -20,6 +20,13 @@ from reference.csv_rows import csv_text, read_csv  # noqa: E402 - the root is no
 
 KINDS = {
     "training": "reference.prose_training:curated",
+    "collectives": "reference.curate_collectives:curated",
+    "kernels": "reference.curate_kernels:curated",
+    "minutes": "reference.learning_tables:curated_minutes",
+    "losses": "reference.loss_rows:curated",
+    "convergence": "reference.learning_tables:curated_convergence",
+    "batch-steps": "reference.batch_rows:curated",
+    "formats": "reference.format_pairs:curated",
 }
 """Kind of rows -> MODULE:FUNCTION, from raw rows (cells as text by column) to canonical ones, as many and in order."""
 

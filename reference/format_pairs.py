@@ -1,5 +1,6 @@
 """Results of one model in two number formats, from the collected table of accuracy by format.
 
+    curated(rows)                                  canonical rows of formats.csv and its like
     python -m reference.format_pairs DIRECTORY     # write src/podsim/learning/format_pairs.csv
 
 A pair has one source, model, task and metric, and for NVIDIA's tables also the same batch and number of GPUs. FP32
@@ -8,15 +9,17 @@ results of V100 stand against TF32 results of A100 of the same model. Spreads, e
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from reference.csv_rows import csv_text, each_row, read_csv
 
 TARGET = Path(__file__).parents[1] / "src/podsim/learning/format_pairs.csv"
 COLUMNS = (
+    "id",
     "role",
     "phase",
     "format",
@@ -50,25 +53,54 @@ def _format(words: str) -> str:
     return next((name for part, name in _FORMATS if part in lowered), "")
 
 
-def pairs_of(rows: list[Mapping[str, str]]) -> list[dict[str, str]]:
+def curated(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The canonical rows of a table of results by format, as many and in order, each with the result it is against."""
+    first: dict[str, dict[str, str]] = {}
+    for pair in (*_printed_pairs(rows), *_matched_pairs(rows)):
+        first.setdefault(pair["id"], pair)
+    return each_row(
+        rows, (*COLUMNS, "reason"), lambda row: first.get(row["id"]) or _without_pair(row)
+    )  # fmt: skip
+
+
+def _without_pair(row: Mapping[str, str]) -> dict[str, str]:
+    """The cells of a row that stands against no other, with the reason."""
+    phase, name = _phase(row), _format(row["format"])
+    if not phase:
+        why = f"a row of {row['kind']}: podsim states what number formats cost, no more"
+    elif not _is_number(row["value"]) or _NO_RESULT.search(row["metric"]):
+        why = "a spread, an extreme or a time, no result"
+    elif not name:
+        why = f"podsim has no number format for {row['format'][:40]!r}"
+    else:
+        why = "no result of the same model in a wider format stands beside it"
+    return {"phase": phase, "format": name, "reason": why}
+
+
+def pairs_of(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """The rows of learning/format_pairs.csv."""
-    pairs = [*_printed_pairs(rows), *_matched_pairs(rows)]
+    pairs = [{**pair, "id": ""} for pair in (*_printed_pairs(rows), *_matched_pairs(rows))]
     unique = {tuple(pair.values()): pair for pair in pairs}
-    return sorted(unique.values(), key=lambda pair: [pair[name] for name in COLUMNS])
+    ordered = sorted(unique.values(), key=lambda pair: [pair[name] for name in COLUMNS])
+    return [{**pair, "id": f"FORMAT-{number:03}"} for number, pair in enumerate(ordered, 1)]
 
 
-def _printed_pairs(rows: list[Mapping[str, str]]) -> Iterator[dict[str, str]]:
+def _phase(row: Mapping[str, str]) -> str:
+    """When the format came in: training, retrained, inference; "" for rows of other things."""
+    if row["kind"] == "compressed accuracy":
+        return "retrained" if row["format"].startswith("QAT") else "inference"
+    return _KINDS.get(row["kind"], "")
+
+
+def _printed_pairs(rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, str]]:
     """Pairs whose source prints both results in a line."""
     for row in rows:
-        phase = _KINDS.get(row["kind"], "")
-        if row["kind"] == "compressed accuracy":
-            phase = "retrained" if row["format"].startswith("QAT") else "inference"
-        name = "int8" if row["format"] == "PTQ" else _format(row["format"])
+        phase, name = _phase(row), "int8" if row["format"] == "PTQ" else _format(row["format"])
         if phase and name and row["baseline"] and _is_number(row["baseline"]):
             yield _pair(row, phase, name, row["value"], _format(row["baseline_format"]), row["baseline"])
 
 
-def _matched_pairs(rows: list[Mapping[str, str]]) -> Iterator[dict[str, str]]:
+def _matched_pairs(rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, str]]:
     """Pairs of lines: mixed precision against the other format of a table, and TF32 against FP32 of another table."""
     cells: dict[tuple[str, ...], dict[str, list[Mapping[str, str]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -108,8 +140,9 @@ def _pair(
     )
     model = row["model"].rsplit("/", 1)[-1]
     return {
-        "role": row["role"], "phase": phase, "format": name, "baseline_format": base, "model": model, "metric": metric,
-        "value": value, "baseline": baseline, "is_lower_better": str(int(bool(_LOWER.search(metric)))), "source": source,
+        "id": row["id"], "role": row["role"], "phase": phase, "format": name, "baseline_format": base,
+        "model": model, "metric": metric, "value": value, "baseline": baseline,
+        "is_lower_better": str(int(bool(_LOWER.search(metric)))), "source": source,
     }  # fmt: skip
 
 
@@ -122,12 +155,8 @@ def _is_number(text: str) -> bool:
 
 def main() -> None:
     """Write the table."""
-    with (Path(sys.argv[1]) / "learning" / "formats.csv").open(encoding="utf-8", newline="") as file:
-        pairs = pairs_of(list(csv.DictReader(file)))
-    with TARGET.open("w", encoding="utf-8", newline="") as out:
-        writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(pairs)
+    pairs = pairs_of(read_csv(Path(sys.argv[1]) / "learning" / "formats.csv"))
+    TARGET.write_text(csv_text(pairs, COLUMNS), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,26 @@
 """Points of convergence and minutes to a target, from the collected tables of MLPerf Training.
 
-`convergence_rows` gives each reference point once (repeats and second names of a benchmark are left out), and before
-v1.0, or without reference points, the mean of the submissions that are marked calibrate. `minutes_rows` gives every
-closed submission on GPUs with its samples to the target.
+    curated_minutes(rows)        canonical rows of time_to_train.csv and its like
+    curated_convergence(rows)    canonical rows of convergence.csv and its like
+
+The others make the shipped tables. `convergence_rows` gives each reference point once (repeats and second names of a
+benchmark are left out), and before v1.0, or without reference points, the mean of the submissions that are marked
+calibrate. `minutes_rows` gives every closed submission on GPUs with its samples to the target.
 """
 
 from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
+from podsim.accuracy.own_words import cluster_settings, find_node
+from podsim.accuracy.tables import find_kind
 from podsim.errors import PodsimError
 from podsim.learning.benchmarks import Benchmark, find_benchmark, own_samples
+from reference.csv_rows import each_row
 
 Cells = Mapping[str, str]
 CONVERGENCE = (
@@ -60,9 +67,8 @@ def _reference_point(cells: Cells, first: Mapping[tuple[str, str], tuple[str, st
     version, source = cells["version"], cells["source"]
     if cells["benchmark"] == "retinanet":
         version, source = first.get((cells["batch"], cells["mean"]), (version, source))
-    prefix = "v" if cells["suite"] == "training" else "hpc_v"
     return {
-        "role": cells["role"], "benchmark": cells["benchmark"], "version": prefix + version.removesuffix(".0"),
+        "role": cells["role"], "benchmark": cells["benchmark"], "version": _round({**cells, "version": version}),
         "batch": cells["batch"], "n_seeds": cells["n_seeds"], "mean": cells["mean"], "sd": cells["sd"] or "0",
         "unit": cells["unit"].split()[0], "source": source, "tables": "mlperf-convergence",
     }  # fmt: skip
@@ -91,16 +97,57 @@ def _mean_point(name: str, round: str, batch: str, rows: list[dict[str, str]]) -
     }  # fmt: skip
 
 
+def curated_minutes(rows: Iterable[Cells]) -> list[dict[str, str]]:
+    """The canonical rows of a table of times to train, as many and in order."""
+    return each_row(rows, (*find_kind("minutes").columns,), _minutes_row)
+
+
+def _minutes_row(cells: Cells) -> dict[str, str]:
+    if cells.get("division", "closed") != "closed":
+        return {"reason": "the open division: its model, its data or its target may be others"}
+    own = minutes_cells(cells)
+    if own["reason"]:
+        return own
+    return own | {"samples": _samples(cells, find_benchmark(cells["benchmark"], cells["version"]))}
+
+
+def minutes_cells(row: Mapping[str, str]) -> dict[str, str]:
+    """The columns cluster and reason of a row of minutes in its source's words."""
+    try:
+        gpus = read_count(row, "n_accelerators")
+        node = find_node(cell_text(row, "accelerator"), row.get("system", ""))
+        if node is None:
+            raise NotExpressible(f"no node of the catalog has GPUs like {row['accelerator'][:60]!r}")
+        cluster = cluster_settings(node, gpus, {})
+        read_cluster(cluster).subset(gpus)
+        find_benchmark(row["benchmark"], row["version"])
+    except (PodsimError, NotExpressible) as problem:
+        return {"cluster": "", "reason": str(problem)}
+    return {"cluster": cluster, "reason": ""}
+
+
+def curated_convergence(rows: Iterable[Cells]) -> list[dict[str, str]]:
+    """The canonical rows of a table of points of convergence, as many and in order."""
+    columns = (*find_kind("convergence").columns, "reason")
+    return each_row(rows, columns, lambda cells: {"version": _round(cells), "unit": cells["unit"].split()[0]})
+
+
+def _round(cells: Cells) -> str:
+    """The round of a point, as podsim writes it: v1.0, or hpc_v1.0."""
+    prefix = "hpc_v" if cells.get("suite", "training") != "training" else "v"
+    return prefix + cells["version"].lower().removeprefix("hpc_").removeprefix("v").removesuffix(".0")
+
+
 def minutes_rows(directory: Path) -> Iterator[dict[str, str]]:
     """The raw rows of the table "minutes"; `name` is podsim's name of the benchmark."""
     for cells in _read(directory / "mlperf_training.csv"):
         yield from _minutes({
-            **cells, "samples": cells["converge_mean"], "source": cells["path"],
+            **cells, "source": cells["path"],
             "nodes": cells["n_nodes"], "interconnect": "", "networking": "",
         })  # fmt: skip
     for line, cells in enumerate(_read(directory / "learning" / "time_to_train.csv"), 2):
         yield from _minutes({
-            **cells, "id": f"ttt{line:05}", "samples": cells["last_eval_mean"], "batch_per_accel": "", "grad_accum": "",
+            **cells, "id": f"ttt{line:05}", "batch_per_accel": "", "grad_accum": "",
         })  # fmt: skip
 
 
@@ -117,7 +164,7 @@ def _minutes(cells: dict[str, str]) -> Iterator[dict[str, str]]:
 
 
 def _samples(cells: Cells, benchmark: Benchmark) -> str:
-    count = own_samples({"last_eval_mean": cells["samples"]}, benchmark)
+    count = own_samples(cells, benchmark)
     return f"{count:.7g}" if count else ""
 
 

@@ -1,4 +1,7 @@
-"""Writes podsim's table of losses and its own law: python -m reference.loss_rows [FILE] [--check].
+"""Losses of finished runs in canonical columns; podsim's table of them and its own law.
+
+    curated(rows)                                  canonical rows of scaling_loss.csv and its like
+    python -m reference.loss_rows [FILE] [--check] writes the shipped table and the law
 
 FILE is the collected table of finished runs (columns role, source, dataset, params_total, params_nonembed, tokens,
 loss, metric, batch_tokens, lr, ref, notes). Of several runs of one setting, size and length the best is kept, in a few
@@ -10,9 +13,7 @@ validation set.
 from __future__ import annotations
 
 import argparse
-import csv
 import gzip
-import io
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ import podsim.learning.loss_catalog as laws
 from podsim.learning.loss_catalog import OWN, law_text
 from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_runs import Runs
+from reference.csv_rows import csv_text, each_row, read_csv
 
 LAW = Path(laws.__file__).with_name("own_laws.json")
 TABLE = LAW.with_name("losses.csv.gz")
@@ -54,28 +56,51 @@ def setting(row: Mapping[str, str]) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def curated(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The canonical rows of a table of losses, as many and in order; of runs that were tuned worse a reason."""
+    made = each_row(rows, (*COLUMNS, "reason"), _cells)
+    best: dict[tuple[str, ...], str] = {}
+    for row in sorted((row for row in made if not row["reason"]), key=lambda row: float(row["loss"])):
+        best.setdefault(_near(row), row["id"])
+    for row in made:
+        if not row["reason"] and not _is_digitised(row) and best[_near(row)] != row["id"]:
+            row["reason"] = "another run of this setting, size and length reached a lower loss"
+    return made
+
+
+def _cells(row: Mapping[str, str]) -> dict[str, str]:
+    """The canonical cells of a run; ValueError where a number is missing."""
+    size = float(row["params_total"] or row["params_nonembed"])
+    return {
+        "setting": setting(row), "parameters": f"{size:.8g}",
+        "counts": "total" if row["params_total"] else "non-embedding",
+        "tokens": f"{float(row['tokens']):.8g}", "learning_rate": row["lr"], "loss": f"{float(row['loss']):.7g}",
+        "confirmed": "yes", "source": row["ref"],
+    }  # fmt: skip
+
+
+def _near(row: Mapping[str, str]) -> tuple[str, ...]:
+    """What runs of one setting, role, size and length share."""
+    size, tokens = (f"{np.log(float(row[name])):.2f}" for name in ("parameters", "tokens"))
+    return (row["source"].partition(":")[0], row["setting"], row["role"], size, tokens)
+
+
+def _is_digitised(row: Mapping[str, str]) -> bool:
+    """Whether the points of a row's source were read off a figure: no two of them are one run."""
+    return "svg_extracted" in row["source"]
+
+
 def table_rows(collected: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """The rows of the shipped table."""
+    """The rows of the shipped table: the best runs of the sources that have a part."""
     best: dict[tuple[str, ...], dict[str, str]] = {}
-    for row in collected:
-        if row["source"] not in _PARTS or (
-            row["metric"].startswith("val_loss:") and row["metric"] != _ONE_OF_EIGHT
-        ):
-            continue
-        counts = "total" if row["params_total"] else "non-embedding"
-        size = float(row["params_total"] or row["params_nonembed"])
-        cells = {
-            "role": row["role"], "tables": _PARTS[row["source"]], "setting": setting(row), "parameters": f"{size:.8g}",
-            "counts": counts, "tokens": f"{float(row['tokens']):.8g}", "batch_tokens": row["batch_tokens"],
-            "learning_rate": row["lr"], "loss": f"{float(row['loss']):.7g}", "confirmed": "yes", "source": row["ref"],
-        }  # fmt: skip
-        near = f"{np.log(size):.2f}", f"{np.log(float(row['tokens'])):.2f}"
-        key = (cells["tables"], cells["setting"], cells["role"], *near)
-        if cells["tables"] == _OWN_PART:  # digitised points, each of its own
-            key = (*key, str(len(best)))
-        if key not in best or float(cells["loss"]) < float(best[key]["loss"]):
-            best[key] = cells
-    return [{"id": f"LOSS-{number:04}", **cells} for number, cells in enumerate(best.values(), 1)]
+    for row, cells in zip(collected, curated(collected), strict=True):
+        is_one_of_eight = row["metric"].startswith("val_loss:") and row["metric"] != _ONE_OF_EIGHT
+        if row["source"] in _PARTS and not is_one_of_eight:
+            key = (cells["id"],) if _is_digitised(cells) else _near(cells)
+            kept = best.setdefault(key, cells)
+            best[key] = kept if cells["reason"] else cells
+            best[key]["tables"] = _PARTS[row["source"]]
+    return [{**cells, "id": f"LOSS-{number:04}"} for number, cells in enumerate(best.values(), 1)]
 
 
 def own_law(rows: Sequence[Mapping[str, str]]) -> str:
@@ -95,16 +120,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
     if given.file is not None:
-        rows = table_rows(list(csv.DictReader(given.file.open(encoding="utf-8", newline=""))))
-        out = io.StringIO(newline="")
-        writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        rows = table_rows(read_csv(given.file))
         if not given.check:
-            TABLE.write_bytes(gzip.compress(out.getvalue().encode(), mtime=0))
+            TABLE.write_bytes(gzip.compress(csv_text(rows, COLUMNS).encode(), mtime=0))
     else:
-        text = gzip.decompress(TABLE.read_bytes()).decode()
-        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        rows = read_csv(TABLE)
     law = own_law(rows)
     if given.check:
         return int(law != LAW.read_text("utf-8"))

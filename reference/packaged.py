@@ -19,16 +19,15 @@ from functools import cache
 from pathlib import Path
 
 import podsim.accuracy.tables as shipped
-from podsim.accuracy.collective_cells import canonical_cells, kernel_collective
-from podsim.accuracy.kernel_cells import kernel_cells
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.network_cells import network_cells
-from podsim.accuracy.price_collectives import read_call
-from podsim.accuracy.price_minutes import minutes_cells
 from podsim.accuracy.row_remarks import counted_cells
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.errors import PodsimError
 from reference import prose_training
+from reference.curate_collectives import collective_cells
+from reference.curate_kernels import row_cells
+from reference.learning_tables import minutes_cells
 
 HERE = Path(__file__).parent
 SHIPPED = Path(shipped.__path__[0])
@@ -89,20 +88,12 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
         cells |= minutes_cells(row)
     elif kind.name == "kernels":
         cells = dict.fromkeys(kind.columns, "") | cells
-        is_collective = row["op"].startswith("nccl ")
-        cells |= kernel_cells(row) | (kernel_collective(row) if is_collective else {})
+        cells |= row_cells(row)
     elif kind.name == "collectives":
-        cells |= _collective(row)
+        cells |= collective_cells(row)
     return {
         column: cells.get(column, "") if kind.name == "engines" else cells[column] for column in kind.columns
     }
-
-
-def _collective(row: Mapping[str, str]) -> dict[str, str]:
-    """The canonical cells of a row of collectives, with the reason why it has no prediction."""
-    cells = canonical_cells(row)
-    call = cells["reason"] or read_call({**row, **cells})
-    return cells | {"reason": call if isinstance(call, str) else ""}
 
 
 def _network_columns(table: str, row: Mapping[str, str]) -> dict[str, str]:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from reference.curate_collectives import collective_cells
 
 from podsim.accuracy.broken_fabric import judge_fabric
-from podsim.accuracy.collective_cells import canonical_cells
 from podsim.accuracy.price_collectives import Call, call_seconds, read_call
 from podsim.hardware.cluster import load_cluster
 from podsim.network.collective_settings import CollectiveSettings
@@ -87,7 +87,7 @@ def _is_flagged(rows: list[dict[str, str]]) -> bool:
         nics = _UNSTATED.get(row["nics"], row["nics"])
         gpu = "H100-SXM5-80GB" if row["gpu"].startswith("unknown") else row["gpu"]
         bare = {**row, "nics": nics, "gpu": gpu, "role": "", "state": "", "notes": ""}
-        call = read_call({**bare, **canonical_cells(bare)})
+        call = read_call({**bare, **collective_cells(bare)})
         assert isinstance(call, Call), call
         calls[row["size_bytes"]], measured[row["size_bytes"]] = call, float(row["time_us"]) * 1e-6
     return judge_fabric(calls, measured).is_broken

@@ -1,4 +1,4 @@
-"""Rows of kernels as their sources word them are priced as the packaged ones; a mistake in one leaves the others."""
+"""Rows of kernels as curation gives them are priced as the packaged ones; a mistake in one leaves the others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from reference.curate_kernels import curated
 
 from podsim.accuracy.price_kernels import price_kernels
 from podsim.accuracy.reading import read_rows
@@ -22,7 +23,7 @@ IDS = ("CODET-00049", "CODET-00051", "AICG-00001", "AICN-00442", "VTAR-00012", "
 @pytest.fixture(scope="module")
 def raw() -> list[dict[str, str]]:
     with gzip.open(RAW, "rt", encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if row["id"] in IDS]
+        return curated([row for row in csv.DictReader(file) if row["id"] in IDS])
 
 
 def written(rows: list[dict[str, str]], path: Path) -> Rows:

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 from recorded_values import check
+from reference.curate_collectives import canonical_cells, collective_cells
+from reference.curate_kernels import kernel_cells
+from reference.learning_tables import minutes_cells
 
 from podsim.accuracy.cell_words import read_batch, read_number, read_precision, read_rate_unit
-from podsim.accuracy.collective_cells import canonical_cells
-from podsim.accuracy.kernel_cells import kernel_cells
 from podsim.accuracy.measured_runs import NotExpressible, read_settings, read_training_run
 from podsim.accuracy.nccl_tests import gpu_name, read_log_text
 from podsim.accuracy.network_cells import network_cells
@@ -27,7 +28,6 @@ from podsim.accuracy.own_words import find_node, model_settings, read_adapters
 from podsim.accuracy.price_collectives import decade, read_call
 from podsim.accuracy.price_engines import engine_gpu, engine_product, engine_run
 from podsim.accuracy.price_inference import read_inference_run
-from podsim.accuracy.price_minutes import minutes_cells
 from podsim.accuracy.reading import read_rows
 from podsim.accuracy.row_remarks import counted_cells, read_remarks
 from podsim.accuracy.tables import find_kind, load, make_row, measurement, quantities
@@ -95,7 +95,7 @@ def run_of(row: Mapping[str, str]) -> Any:
 
 
 def call_of(row: Mapping[str, str]) -> Any:
-    call = read_call({**row, **canonical_cells(row)})
+    call = read_call({**row, **collective_cells(row)})
     return call if isinstance(call, str) else {k: v for k, v in vars(call).items() if k != "cluster"}
 
 

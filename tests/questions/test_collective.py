@@ -393,19 +393,20 @@ def test_files_that_are_no_log(podsim: Run, tmp_path: Path, text: str) -> None:
 def test_rows_of_clouds_name_their_adapters(
     system: str, nics: str, name: str, rate: float, fabric: str
 ) -> None:
+    from reference.curate_collectives import collective_cells
+
     from podsim.accuracy.price_collectives import Call, read_call
 
     row = {
         "system": system, "nics": nics, "gpu": "A100-SXM4-80GB", "nodes": "2", "gpus": "16", "collective": "all_reduce",
         "size_bytes": "1048576", "time_us": "1", "notes": "", "algo": "auto", "proto": "auto", "source": "x", "id": "x",
     }  # fmt: skip
-    call = read_call(row)
+    call = read_call(row | collective_cells(row))
     assert isinstance(call, Call)
     assert call.cluster.system.name == name
     assert call.cluster.nics * call.cluster.network.bandwidth == pytest.approx(rate)
     assert call.cluster.fabric == fabric
-    untold = read_call({**row, "nics": "not stated"})
-    assert isinstance(untold, str)
+    untold = collective_cells({**row, "nics": "not stated"})["reason"]
     assert "not stated" in untold
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
-from podsim.accuracy.kernel_cells import kernel_cells
 from podsim.accuracy.price_collectives import network_sweeps
 from podsim.accuracy.price_engines import engine_product
 from podsim.accuracy.registry import software_entry
@@ -176,7 +175,7 @@ def _kernel_fields(tables: Sequence[Rows], kind: str, is_own: bool) -> list[Mapp
     fields = [row for table in tables if table.kind == kind for row in _fields(table, is_own=is_own)]
     if kind == "engines":
         return [engine_product(row) for row in fields if row["op_name"] == "gemm"]
-    return [row if row.get("device") else {**row, **kernel_cells(row)} for row in fields]
+    return fields
 
 
 def _kernel_rows(tables: Sequence[Rows], is_own: bool) -> KernelRows:

@@ -1,7 +1,6 @@
 """Predictions for rows of a collectives table: what NCCL would take on the machine that the row describes.
 
-The packaged rows state their machine in the column `cluster`. The machine of a user's row follows from its GPU, system
-and adapters.
+A row states its machine in the column `cluster`, or in `gpu` where one node ran it.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from podsim.accuracy.collective_cells import canonical_cells, read_settings
 from podsim.accuracy.held_out import held_out_seconds
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
-from podsim.accuracy.own_words import find_node
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows, measurement
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.cluster_names import catalog_name, server_of
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.fit_nccl import fit_architecture, predicted_seconds, samples
 from podsim.network.fit_networks import Sweep
 from podsim.network.nccl import COLLECTIVES, Members, collective_seconds, wires_of
 from podsim.network.nccl_group import Group
 from podsim.network.nccl_tuner import generation
+from podsim.network.settings_text import read_launch, read_release
 
 CROSS_VALIDATED = "all-reduce-a100"
 """The table with a bar whose rows the packaged constants were fitted to."""
@@ -37,6 +36,11 @@ _FITTED_FROM = 512.0
 """B. The least size of a row in a fit."""
 _NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
 """Name of a collective in nccl-tests -> its name in podsim."""
+
+SETTINGS = ("launch", "nccl", "sharp", "algo", "proto")
+"""The columns of what a row states of NCCL."""
+_UNSTATED_MINOR = "2.2x"
+"""The release of logs that say no more of it than their year, 2024."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,24 +143,27 @@ def decade(size: float) -> str:
 
 
 def read_call(row: Mapping[str, str]) -> Call | str:
-    """The call that a row describes, or the reason why there is none."""
+    """The call that a canonical row describes, or the reason why there is none."""
+    if reason := cell_text(row, "reason"):
+        return reason
     try:
-        cells = {**row, **canonical_cells(row)}
-        if cells["reason"]:
-            return cells["reason"]
-        if not cells["cluster"]:
-            return _missing_cluster(row)
-        return make_call(_machine(cells["cluster"], cells["in_switch"] != "no"), cells)
+        cluster = cell_text(row, "cluster") or _usual_cluster(row)
+        return make_call(_machine(cluster, cell_text(row, "in_switch") != "no"), row)
     except (PodsimError, NotExpressible) as problem:
         return str(problem)
 
 
-def _missing_cluster(row: Mapping[str, str]) -> str:
-    """The reason why a row has no cluster: its GPUs, or the adapters of its nodes."""
-    gpu, nics = cell_text(row, "gpu"), cell_text(row, "nics")
-    if find_node(gpu, cell_text(row, "system")) is None:
-        return f"no system of the catalog has GPUs like {gpu or 'those of a blank cell'}"
-    return f"the adapters of a node are not stated ({nics or 'blank'})"
+def _usual_cluster(row: Mapping[str, str]) -> str:
+    """The catalog's server of a row's GPUs, which says enough of one node; NotExpressible otherwise."""
+    gpu = cell_text(row, "gpu")
+    server = server_of(catalog_name(gpu)) if gpu else ""
+    if not server:
+        raise NotExpressible(f"no system of the catalog has GPUs like {gpu or 'those of a blank cell'}")
+    if read_count(row, "nodes") > 1:
+        raise NotExpressible(
+            f"the adapters of a node are not stated: name the cluster, such as {server}:2 network.nics=8"
+        )
+    return f"{server}:1"
 
 
 def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
@@ -165,12 +172,31 @@ def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
     if collective not in COLLECTIVES:
         raise NotExpressible(f"collective {row['collective']!r} is not modelled")
     nodes, gpus = read_count(row, "nodes"), read_count(row, "gpus")
-    settings = replace(read_settings(row), nics=None, nic_bandwidth=None, network=None)
     usual = CollectiveSettings(launch="single" if nodes == 1 else None)
+    settings = _stated_settings(*(cell_text(row, column) for column in SETTINGS)).over(usual)
     return Call(
-        cluster=cluster, collective=collective, nodes=nodes, gpus=gpus, settings=settings.over(usual),
-        size=float(row["size_bytes"]),
+        cluster=cluster, collective=collective, nodes=nodes, gpus=gpus, settings=settings, size=_size(row),
     )  # fmt: skip
+
+
+def _size(row: Mapping[str, str]) -> float:
+    cell = cell_text(row, "size_bytes")
+    try:
+        return float(cell)
+    except ValueError:
+        raise NotExpressible(f"size_bytes={cell[:40]!r} is not a number") from None
+
+
+@lru_cache(maxsize=4096)  # the rows of a sweep share these cells
+def _stated_settings(launch: str, nccl: str, sharp: str, algo: str, proto: str) -> CollectiveSettings:
+    """The settings that the cells of the columns SETTINGS state."""
+    return CollectiveSettings(
+        launch=read_launch(launch),
+        release=nccl if nccl == _UNSTATED_MINOR else read_release(nccl),
+        sharp=True if sharp == "yes" else None,
+        algorithm=algo if algo not in ("", "auto") else None,
+        protocol=proto if proto not in ("", "auto") else None,
+    )
 
 
 @lru_cache(maxsize=256)

@@ -37,9 +37,7 @@ _DEFAULTS = {
     "moe_ep_size": 1.0,
 }
 """Column -> what a blank cell means."""
-_COLLECTIVES = {
-    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "alltoall",
-}  # fmt: skip
+_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,11 +236,12 @@ def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
     """(id -> seconds, id -> reason for none) of the collectives among the rows, all in one node."""
     calls, reasons = {}, {row.id: row.text("reason") for row in rows if row.text("reason")}
     for row in rows:
-        if row.text("op_name") not in _COLLECTIVES:
+        if row.text("op_name") not in _COLLECTIVES or row.text("kernel_source") != "NCCL":
             continue
-        if row.text("kernel_source") != "NCCL":
-            continue
-        call = read_call(_collective_row(row))
+        try:
+            call = read_call(_collective_row(row))
+        except CatalogError as problem:
+            call = str(problem)
         if isinstance(call, str):
             reasons[row.id] = call
         else:
@@ -253,10 +252,8 @@ def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
 
 def _collective_row(row: Row) -> dict[str, str]:
     """The row with the columns of a collectives table; a thread for each GPU launches them."""
-    family = row.text("device").removeprefix("NVIDIA ").split("-")[0].split()[0]
     return {
-        "id": row.id, "system": "", "gpu": {"A100": "A100-SXM4", "H100": "H100-SXM5"}.get(family, family), "nodes": "1",
-        "gpus": row.text("num_gpus"), "nics": "", "collective": row.text("op_name"), "algo": "auto", "proto": "auto",
-        "size_bytes": row.text("bytes"), "cluster": "", "launch": "thread", "nccl": row.text("version"),
-        "in_switch": "no" if row.text("nccl_dtype") == "int8" else "", "notes": "", "reason": "",
+        "gpu": engine_gpu(row.text("device")).name, "nodes": "1", "gpus": row.text("num_gpus"), "launch": "thread",
+        "collective": row.text("op_name"), "size_bytes": row.text("bytes"), "nccl": row.text("version"),
+        "in_switch": "no" if row.text("nccl_dtype") == "int8" else "",
     }  # fmt: skip

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from podsim.accuracy.collective_cells import kernel_collective
 from podsim.accuracy.held_out import held_out_seconds
-from podsim.accuracy.kernel_cells import kernel_cells
 from podsim.accuracy.price_collectives import Call, call_seconds, decade, read_call, require_scipy
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
@@ -81,13 +79,7 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
 def _modelled_rows(rows: Rows) -> KernelRows:
     """The rows that state a modelled kernel and its time."""
     texts = [row for row in rows if not (row.text("reason") or _is_collective(row))]
-    cells = [
-        row.fields if row.text("device") else {**row.fields, **kernel_cells(row.fields)} for row in texts
-    ]
-    return kernel_rows(
-        [{**cell, "id": row.id, "role": "calibrate"} for row, cell in zip(texts, cells, strict=True)],
-        where=rows.name,
-    )
+    return kernel_rows([{**row.fields, "id": row.id, "role": "calibrate"} for row in texts], where=rows.name)
 
 
 def _is_collective(row: Row) -> bool:
@@ -206,9 +198,8 @@ def _collective_seconds(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
 
 def _collective_row(row: Row) -> dict[str, str]:
     """The row with the columns of a collectives table; all are of one node."""
-    own = {} if row.text("device") else kernel_collective(row.fields)
     return {
-        **row.fields, **own, "nodes": "1", "gpus": row.text("n_gpus"), "size_bytes": row.text("message_bytes"),
+        **row.fields, "nodes": "1", "gpus": row.text("n_gpus"), "size_bytes": row.text("message_bytes"),
         "collective": row.text("op").split(" ", maxsplit=1)[1],
     }  # fmt: skip
 

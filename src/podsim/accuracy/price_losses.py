@@ -32,7 +32,9 @@ def price_losses(rows: Rows) -> Priced:
     for row in rows:
         law = laws[row.text("setting")]
         parameters, tokens = row.number("parameters"), row.number("tokens")
-        if isinstance(law, str) or not parameters or not tokens:
+        if reason := row.fields.get("reason"):
+            reasons[row.id] = reason
+        elif isinstance(law, str) or not parameters or not tokens:
             reasons[row.id] = law if isinstance(law, str) else "parameters or tokens are not given"
         elif not _runs([row]).is_sane[0]:
             reasons[row.id] = _UNTOLD

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
-from podsim.accuracy.own_words import cluster_settings, find_node
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import PodsimError
+from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import (
     Benchmark,
     ConvergenceRow,
@@ -43,21 +43,6 @@ _UNKNOWN = Benchmark(
 )
 
 
-def minutes_cells(row: Mapping[str, str]) -> dict[str, str]:
-    """The columns cluster and reason of a row of minutes in its source's words."""
-    try:
-        gpus = read_count(row, "n_accelerators")
-        node = find_node(cell_text(row, "accelerator"), row.get("system", ""))
-        if node is None:
-            raise NotExpressible(f"no node of the catalog has GPUs like {row['accelerator'][:60]!r}")
-        cluster = cluster_settings(node, gpus, {})
-        read_cluster(cluster).subset(gpus)
-        find_benchmark(row["benchmark"], row["version"])
-    except (PodsimError, NotExpressible) as problem:
-        return {"cluster": "", "reason": str(problem)}
-    return {"cluster": cluster, "reason": ""}
-
-
 def price_minutes(rows: Rows) -> Priced:
     """Predicted seconds to the target of rows of the kind "minutes"."""
     rates, predictions, reasons = BenchmarkRates(), {}, {}
@@ -71,16 +56,15 @@ def price_minutes(rows: Rows) -> Priced:
 
 def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> float:
     fields = row.fields
-    cells = fields if fields.get("cluster") else {**fields, **minutes_cells(fields)}
-    if cells.get("reason"):
-        raise NotExpressible(cells["reason"])
+    if reason := cell_text(fields, "reason"):
+        raise NotExpressible(reason)
     batch, round = row.number("global_batch"), row.text("version")
     if round_number(round) == _BATCH_OF_A_GPU:
         raise NotExpressible("logs of v0.5 state the batch of one GPU, or of all, and not which")
     if not batch:
         raise NotExpressible("global_batch is not given")
     benchmark = find_benchmark(row.text("benchmark"), round)
-    cluster = read_cluster(cells["cluster"]).subset(read_count(fields, "n_accelerators"))
+    cluster = _cluster(fields, read_count(fields, "n_accelerators"))
     if is_own:
         samples = own_samples(fields, benchmark)
         if not samples:
@@ -89,6 +73,13 @@ def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> float:
         samples = float(convergence_law(benchmark, round)([batch]).samples[0])
     rate = rates.rate(benchmark, round, cluster, batch, fields.get("framework", "")).rate
     return target_seconds(benchmark, samples, rate).total
+
+
+def _cluster(row: Mapping[str, str], gpus: int) -> Cluster:
+    """The GPUs of a row: of its cluster, or of servers of the catalog that have such accelerators."""
+    if settings := cell_text(row, "cluster"):
+        return read_cluster(settings).subset(gpus)
+    return load_cluster(f"{gpus}x{row['accelerator']}")
 
 
 def price_convergence(rows: Rows) -> Priced:
@@ -104,7 +95,8 @@ def price_convergence(rows: Rows) -> Priced:
                 known = [other for other in convergence_rows() if other.role == "calibrate"]
                 benchmark = find_benchmark(point.benchmark)
             else:
-                known, benchmark = own, replace(_UNKNOWN, name=point.benchmark)
+                known = [other for other in own if other.role == "calibrate"] or own
+                benchmark = replace(_UNKNOWN, name=point.benchmark)
             others = [other for other in known if not _is_same(other, point)]
             law = convergence_law(benchmark, plain_round(point.point.round), others)
             unit = point_unit(row.fields)

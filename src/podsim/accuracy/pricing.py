@@ -34,7 +34,10 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
         from podsim.accuracy.price_collectives import price_collectives
 
         return price_collectives(rows, cross_validate=cross_validate)
-    if rows.kind in ("losses", "minutes", "convergence") or (rows.kind, rows.what) == (
+    if rows.kind in ("losses", "minutes", "convergence", "batch-steps", "formats") or (
+        rows.kind,
+        rows.what,
+    ) == (
         "mlperf",
         "seconds to train",
     ):
@@ -45,7 +48,15 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
 
 
 def _price_learning(rows: Rows) -> Priced:
-    """Predictions of what networks learn: losses, minutes and samples to a target."""
+    """Predictions of what networks learn: losses, minutes, samples and steps to a target, results by number format."""
+    if rows.kind == "batch-steps":
+        from podsim.accuracy.price_batches import price_batches
+
+        return price_batches(rows)
+    if rows.kind == "formats":
+        from podsim.accuracy.price_formats import price_formats
+
+        return price_formats(rows)
     if rows.kind == "losses":
         from podsim.accuracy.price_losses import price_losses
 

@@ -175,6 +175,23 @@ _CONVERGENCE = """
     amount: sd
     text: unit source tables
 """
+_BATCHES = """
+    text: id name
+    role: role
+    text: study model data optimizer
+    count: batch
+    positive: steps
+    text: metric
+    positive: value
+    text: notes source
+"""
+_FORMATS = """
+    text: id
+    role: role
+    text: phase format baseline_format model metric
+    positive: value baseline
+    text: is_lower_better source
+"""
 
 KINDS = (
     Kind(
@@ -284,5 +301,27 @@ KINDS = (
         sweep=(),
         classes=("benchmark",),
         packaged="podsim.learning:convergence.csv",
+    ),
+    Kind(
+        name="batch-steps",
+        title="Steps to a target by batch",
+        cells=_BATCHES,
+        required=("name", "batch", "metric"),
+        measured=("steps",),
+        what="steps to a target",
+        sweep=(),
+        classes=("name",),
+        packaged="podsim.learning:batch_published.csv",
+    ),
+    Kind(
+        name="formats",
+        title="Results of networks by number format",
+        cells=_FORMATS,
+        required=("phase", "format", "baseline", "is_lower_better"),
+        measured=("value",),
+        what="result in a metric",
+        sweep=(),
+        classes=("format", "phase"),
+        packaged="podsim.learning:format_pairs.csv",
     ),
 )

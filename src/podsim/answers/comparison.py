@@ -29,6 +29,8 @@ QUANTITIES = {
     "seconds to train": ("s", False),
     "seconds of own samples": ("s", False),
     "samples to a target": ("1", False),
+    "steps to a target": ("1", False),
+    "result in a metric": ("1", True),
     "nats": ("nats", False),
     "samples/s": ("1/s", True),
     "tokens/s per GPU": ("1/s", True),

@@ -108,7 +108,7 @@ def published_rows() -> tuple[PublishedRow, ...]:
     text = (files("podsim.learning") / "batch_published.csv").read_text("utf-8")
     return tuple(
         PublishedRow(
-            **{name: value for name, value in row.items() if name not in ("batch", "steps", "value")},
+            **{name: value for name, value in row.items() if name not in ("id", "batch", "steps", "value")},
             batch=int(row["batch"]), steps=int(row["steps"]) if row["steps"] else None,
             value=float(row["value"]) if row["value"] else None,
         )

@@ -25,12 +25,17 @@ _LICENCES = {
 """source -> licence; figures of a paper are cited"""
 
 
-@lru_cache(maxsize=1)
-def all_accuracy() -> tuple[FormatAccuracy, ...]:
-    """Changes by format, baseline, phase and source, the largest groups of a format first."""
+@lru_cache(maxsize=2)
+def all_accuracy(role: str = "") -> tuple[FormatAccuracy, ...]:
+    """Changes by format, baseline, phase and source, the largest groups of a format first.
+
+    role: only of rows of this role; "" of all.
+    """
     groups: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
     with _PAIRS.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
+            if role not in ("", row["role"]):
+                continue
             value, baseline = float(row["value"]), float(row["baseline"])
             better = -1.0 if row["is_lower_better"] == "1" else 1.0
             source = row["source"].partition("@")[0]

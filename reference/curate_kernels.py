@@ -1,15 +1,19 @@
-"""Rows of gpu_kernels in their sources' words -> GPU, kernel, precision and clock.
+"""Rows of kernels in their sources' words: GPU, kernel, precision and clock in canonical columns.
 
-The packaged table (reference/) and a user's own files (`podsim validate --rows`) are read here, so that the same row gets
-the same prediction.
+curated(rows)         canonical rows of gpu_kernels.csv.gz and its like, or of aiconfigurator's collected tables
+kernel_cells(row)     the canonical cells of one row of the former
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from podsim.accuracy.tables import find_kind
+from podsim.errors import TableError
 from podsim.kernels.measured_kernels import kernel_rows
+from reference.csv_rows import each_row
+from reference.curate_collectives import collective_cells
 
 _DEVICES = {
     "a100 (paper: a100-sxm4-40gb)": "a100-sxm4-40gb",
@@ -34,6 +38,23 @@ _NOT_MODELLED = {
     "sdp_fwd": "the rate counts arithmetic that a causal kernel skips: it exceeds the peak",
     "sdp_bwd": "the rate counts arithmetic that a causal kernel skips",
 }
+
+
+def curated(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The canonical rows of a table, as many and in order; those of engines name their operation in `op_name`."""
+    if rows and "op_name" in rows[0]:
+        return each_row(rows, tuple(find_kind("engines").columns), lambda row: {"id": row["id"]})
+    return each_row(rows, tuple(find_kind("kernels").columns), row_cells)
+
+
+def row_cells(row: Mapping[str, str]) -> dict[str, str]:
+    """The canonical cells of a row of a kernel, or of a collective in a node."""
+    if row["op"].lower().startswith("nccl "):
+        return kernel_cells(row) | kernel_collective(row)
+    try:
+        return kernel_cells(row)
+    except TableError as problem:
+        return {"reason": str(problem).partition(": ")[2].partition(": ")[2] or str(problem)}
 
 
 def kernel_cells(row: Mapping[str, str]) -> dict[str, str]:
@@ -65,3 +86,22 @@ def _kernel(row: Mapping[str, str]) -> str:
         "gemm (max achievable over search)": "gemm, best of a search",
     }  # fmt: skip
     return labels.get(op, op)
+
+
+def kernel_collective(row: Mapping[str, str]) -> dict[str, str]:
+    """A collective among kernels, in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path."""
+    version = re.search(r"/nccl/(2\.\d+)", row["path"])
+    cells = collective_cells(
+        {
+            **row,
+            "system": "",
+            "nodes": "1",
+            "gpus": row["n_gpus"],
+            "nics": "",
+            "algo": "auto",
+            "collective": row["op"].removeprefix("nccl "),
+            "size_bytes": row["message_bytes"],
+            "notes": f"threads, NCCL {version[1]}" if version else "",
+        }
+    )
+    return {column: cells[column] for column in ("cluster", "launch", "nccl", "reason")}

@@ -1,23 +1,27 @@
-"""The canonical cells of a row of collectives, from what its source says of the machine and the run.
+"""Rows of collectives: machine, launch, release and settings of NCCL as sources word them, in canonical columns.
 
-    canonical_cells(row)    the columns CANONICAL of a row in the words of any source, or of a packaged row
+    curated(rows)           canonical rows of nccl.csv and its like
+    canonical_cells(row)    the columns CANONICAL of one row
 
-`reference/` writes the packaged table with it, and a user's file is read by it. What a row does not state stays blank:
-podsim.network.collective_settings says what is then assumed.
+What a row does not state stays blank: podsim.network.collective_settings says what is then assumed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from podsim.accuracy.measured_runs import cell_text, read_cluster, read_count
+from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
 from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
+from podsim.accuracy.price_collectives import read_call
+from podsim.accuracy.tables import find_kind
 from podsim.answers.comparison import BROKEN
+from podsim.errors import PodsimError
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.settings_text import read_environment, read_launch, read_network_class, read_release
+from reference.csv_rows import each_row
 
 CANONICAL = ("cluster", "launch", "nccl", "sharp", "in_switch", "algo", "proto", "reason")
 """Columns that `canonical_cells` fills."""
@@ -28,16 +32,40 @@ _UNKNOWN_MACHINES = (
 """Pattern in a row's system and GPU -> the reason why no system of the catalog is it."""
 _CIRCUMSTANCES = {
     "superbenchmark": ("single", "2.10"),
-    "doc_a100-80_1n8g_all_reduce_mpi8": ("process", "2.2x"),
-    "doc_v100": ("single", "2.8"),
-    "dgx2": ("single", "2.8"),
+    '"nccl-test", mpirun section': ("process", "2.2x"),
+    "DGX-2": ("single", "2.8"),
     "deepops": ("process", "2.8"),
     "vTrain": ("single", "2.8"),  # nccl-tests without MPI, in the years of its trainings
 }
-"""Part of a row's id or source -> the launch and release that the date or the floor of the log tells."""
+"""Part of a row's source, path or system -> the launch and release that the date or the floor of the log tells."""
 _FABRICS = {"infiniband": "infiniband", "roce": "roce", "efa-v1": "efa", "efa-v2": "efa", "efa": "efa",
             "slingshot": "slingshot", "tcpxo": "ethernet", "tcpx": "ethernet", "sockets": "ethernet"}  # fmt: skip
 """Class of a network -> the cluster's fabric."""
+
+
+def curated(rows: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The canonical rows of a table of collectives, as many and in order."""
+    return each_row(rows, tuple(find_kind("collectives").columns), collective_cells)
+
+
+def collective_cells(row: Mapping[str, str]) -> dict[str, str]:
+    """The canonical cells of a row, with the reason if nothing can be predicted for it."""
+    cells = canonical_cells(row)
+    try:
+        if not (cells["cluster"] or cells["reason"]):
+            return cells | {"reason": _missing_cluster(row)}
+        call = cells["reason"] or read_call({**row, **cells})
+    except (PodsimError, NotExpressible) as problem:
+        return cells | {"reason": str(problem)}
+    return cells | {"reason": call if isinstance(call, str) else ""}
+
+
+def _missing_cluster(row: Mapping[str, str]) -> str:
+    """The reason why a row has no cluster: its GPUs, or the adapters of its nodes."""
+    gpu, nics = cell_text(row, "gpu"), cell_text(row, "nics")
+    if find_node(gpu, cell_text(row, "system")) is None:
+        return f"no system of the catalog has GPUs like {gpu or 'those of a blank cell'}"
+    return f"the adapters of a node are not stated ({nics or 'blank'})"
 
 
 def canonical_cells(row: Mapping[str, str]) -> dict[str, str]:
@@ -65,8 +93,8 @@ def read_settings(row: Mapping[str, str]) -> CollectiveSettings:
 
 
 _STATING = (
-    "settings", "algo", "proto", "nccl", "nccl_version", "launch", "sharp", "notes", "nics", "system", "id", "source",
-    "nodes",
+    "settings", "algo", "proto", "nccl", "nccl_version", "launch", "sharp", "notes", "nics", "system", "source",
+    "path", "nodes",
 )  # fmt: skip
 """The columns that state settings; the rows of a sweep share their cells."""
 
@@ -113,7 +141,7 @@ def _network_class(row: Mapping[str, str], stated: CollectiveSettings) -> str | 
     kind = read_network_class(cell_text(row, "nics")) or read_network_class(cell_text(row, "system"))
     notes = cell_text(row, "notes")
     without = re.search(r"((?:cfg\d/?)+) = no libfabric plugin", notes)
-    own = re.search(r"cfg ?(\d)", cell_text(row, "id")) or re.search(r"cfg ?(\d)", notes)
+    own = re.search(r"cfg ?(\d)", notes)
     if kind == "slingshot" and without and own:
         return "sockets" if f"cfg{own[1]}" in without[1] else kind
     return stated.network or kind
@@ -156,25 +184,6 @@ def _launch(notes: str) -> str:
 
 def _circumstances(row: Mapping[str, str]) -> tuple[str, str]:
     """(launch, release) that the date or the floor of a known log tells; in a node, else what most logs are."""
-    text = f"{cell_text(row, 'id')} {cell_text(row, 'source')}"
+    text = " ".join(cell_text(row, column) for column in ("source", "path", "system"))
     usual = ("single", "2.18") if cell_text(row, "nodes") == "1" else ("", "")
     return next((known for part, known in _CIRCUMSTANCES.items() if part in text), usual)
-
-
-def kernel_collective(row: Mapping[str, str]) -> dict[str, str]:
-    """A collective among kernels, in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path."""
-    version = re.search(r"/nccl/(2\.\d+)", row["path"])
-    cells = canonical_cells(
-        {
-            **row,
-            "system": "",
-            "nodes": "1",
-            "gpus": row["n_gpus"],
-            "nics": "",
-            "algo": "auto",
-            "collective": row["op"].removeprefix("nccl "),
-            "size_bytes": row["message_bytes"],
-            "notes": f"threads, NCCL {version[1]}" if version else "",
-        }
-    )
-    return {column: cells[column] for column in ("cluster", "launch", "nccl", "reason")}
