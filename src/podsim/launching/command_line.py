@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from podsim.launching import megatron, titan
 from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import GIVE_GPUS, Context, Job, Reading, refuse
+from podsim.launching.key_table import cannot
 from podsim.launching.megatron_model import model_notes, read_model
 from podsim.launching.shell import commands
 from podsim.quoting import shell_word
@@ -34,7 +35,7 @@ def inner(job: Job) -> tuple[list[str], list[list[str]]]:
     plan.
     """
     if job.plan.software in titan.ERAS:
-        refuse("torchtitan", titan.cannot(job))
+        refuse("torchtitan", cannot(job, titan.TOOL))
         return ["-m", "torchtitan.train"], [titan.overrides(job)]
     refuse("Megatron-LM", megatron.cannot(job))
     return ["pretrain_gpt.py"], megatron.options(job)

@@ -6,7 +6,7 @@ of a plan that it can run, and the further keys that make its file start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +28,8 @@ class Key:
 
     path: str
     """The names of the tables and of the key, joined by dots."""
-    value: str
-    """The name of the value in a run."""
+    value: str = ""
+    """The name of the value in a run; empty for a key that is written and not read."""
     words: tuple[tuple[object, object], ...] = ()
     """The pairs of a value and its word in the file, the written one first; none: both are a number. A word whose value
     is "" says nothing."""
@@ -37,8 +37,12 @@ class Key:
     """The value that the tool takes where the key is missing; None: nothing follows."""
     also: tuple[str, ...] = ()
     """The other names of the key in older or newer releases."""
+    least: int = 1
+    """The smallest whole number."""
     only_read: bool = False
-    when: tuple[str, tuple[object, ...]] = ("", ())
+    written: object = None
+    """The word of every file, or a function of the job that gives it; None: that of the value."""
+    when: tuple[str, Container[object]] = ("", ())
     """The name of a value and the values of it with which the key is written; by default always."""
 
     def word(self, value: object) -> object:
@@ -55,16 +59,18 @@ class KeyedTool:
     keys: tuple[Key, ...]
     can: Mapping[str, tuple[object, ...]]
     """The values that it can run, by field of a plan."""
-    always: Callable[[Job], Mapping[str, object]]
+    always: Callable[[Job], Mapping[str, object]] = lambda job: {}
     """The further keys, by path, that make it start."""
     machine: Callable[[Job], Mapping[str, object]] = lambda job: {}
     """The keys that the machine decides, by path, in place of others."""
     rules: tuple[tuple[Callable[[Plan, Model], bool], str], ...] = ()
-    """The other conditions of a plan that it cannot run, and why."""
+    """The other conditions of a plan that it cannot run, and why; {tp} in the text is the plan's, {model} the model."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """The keys with which a file is no plan, unless they are false or none, and why."""
     uncounted: Mapping[str, str] = field(default_factory=dict)
     """The keys that a prediction leaves out, and what it takes to be so instead."""
+    left: tuple[str, ...] = ()
+    """The keys whose value -1 leaves to the tool; by default all."""
     silent: tuple[str, ...] = ()
     """The parts of a run that the file leaves to a script, as assumptions."""
 
@@ -80,13 +86,17 @@ def cannot(job: Job, tool: KeyedTool) -> list[str]:
     ]
     return (
         wrong
-        + [text for broken, text in tool.rules if broken(plan, job.model)]
+        + [
+            text.format(**fields, model=job.model.name)
+            for broken, text in tool.rules
+            if broken(plan, job.model)
+        ]
         + era_problem(plan, tool.title, tool.eras)
     )
 
 
-def table_of(job: Job, tool: KeyedTool) -> dict[str, Any]:
-    """The content of the file, as nested tables."""
+def keys_of(job: Job, tool: KeyedTool) -> dict[str, Any]:
+    """The content of the file: its values by path."""
     adapter, rank = job.adapter
     values = run_values(effective(job.plan, job.model), job.model.layer_count) | {
         "adapter": adapter,
@@ -97,10 +107,15 @@ def table_of(job: Job, tool: KeyedTool) -> dict[str, Any]:
     for key in tool.keys:
         name, allowed = key.when
         if not key.only_read and (not name or values[name] in allowed):
-            flat[key.path] = key.word(values[key.value])
-    flat |= tool.machine(job)
+            word = key.written(job) if callable(key.written) else key.written
+            flat[key.path] = key.word(values[key.value]) if word is None else word
+    return flat | dict(tool.machine(job))
+
+
+def table_of(job: Job, tool: KeyedTool) -> dict[str, Any]:
+    """The content of the file, as nested tables."""
     nested: dict[str, Any] = {}
-    for path, value in flat.items():
+    for path, value in keys_of(job, tool).items():
         *tables, last = path.split(".")
         inside = nested
         for table in tables:
@@ -119,8 +134,7 @@ def read_keyed(text: str, context: Context, tool: KeyedTool) -> Reading | None:
         raise PodsimError(f"expected one table of keys of {tool.title}")
     flat = flat_keys(documents[0])
     known = len(context.problems)
-    context.problems.extend(f"{path}: {why}" for path, why in tool.refused.items() if _is_on(flat.get(path)))
-    values = _values(flat, tool, context.problems)
+    values = key_values(flat, tool, context.problems)
     if len(context.problems) > known:
         return None
     gpus = context.gpus or values.get("gpus")
@@ -150,29 +164,35 @@ def flat_keys(table: Mapping[Any, Any], above: str = "", depth: int = 0) -> dict
     return flat
 
 
-def _values(flat: Mapping[str, Any], tool: KeyedTool, problems: list[str]) -> dict[str, Any]:
-    """The values of a run that a file states, or that its missing keys mean."""
+def key_values(flat: Mapping[str, Any], tool: KeyedTool, problems: list[str]) -> dict[str, Any]:
+    """The values of a run that a file states, or that its missing keys mean; what no plan has becomes a problem."""
+    problems.extend(f"{path}: {why}" for path, why in tool.refused.items() if _is_on(flat.get(path)))
     values: dict[str, Any] = {}
     for key in tool.keys:
         path = next((name for name in (key.path, *key.also) if flat.get(name) is not None), "")
-        if not path:
-            if key.plain is not None:
-                values.setdefault(key.value, key.plain)
-            continue
-        word = flat[path]
-        if key.words:
+        word: Any = flat.get(path)
+        if not path or not key.value:
+            pass
+        elif key.words:
             match = next((known for known, each in key.words if _same(word, each)), None)
             if match is None:
                 choices = dict.fromkeys(str(each) for _, each in key.words)
                 problems.append(f"{path} = {shown(word)} may be {', '.join(choices)}")
             elif match != "":
                 values[key.value] = match
-        elif type(word) in (int, float) and 0 < word < 1 << 40 and (key.value == _PART or word == int(word)):
-            values[key.value] = word if key.value == _PART else int(word)
-        elif word != -1:  # which leaves the value to the tool
-            problems.append(
-                f"{path} = {shown(word)} must be a number above 0, and whole but for samples of a GPU"
-            )
+            if match == "":
+                continue
+        elif key.value == _PART and type(word) in (int, float) and 0 < word < 1 << 40:
+            values[key.value] = word
+        elif type(word) in (int, float) and key.least <= word < 1 << 40 and word == int(word):
+            values[key.value] = int(word)
+        elif word == -1 and path in (tool.left or (path,)):
+            continue
+        else:
+            whole = "" if key.value == _PART else ", and whole"
+            problems.append(f"{path} = {shown(word)} must be a number above {key.least - 1}{whole}")
+        if key.plain is not None:
+            values.setdefault(key.value, key.plain)
     return values
 
 

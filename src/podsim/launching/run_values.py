@@ -1,6 +1,7 @@
 """A plan as the numbers that frameworks have keys for, and back: accumulation steps, degrees of FSDP, processes.
 
 steps       micro-batches of a step, which torch accumulates
+local       sequences of a data-parallel rank that one pass of the pipeline takes
 replicate   copies of the weights (HSDP); all data-parallel ranks without sharding
 shard       data-parallel ranks that divide the weights, without the context ranks, which divide them too
 slice_data  copies over slices of a torus (DCN), ici_data those inside each; slice_shard and ici_shard alike
@@ -24,11 +25,13 @@ def run_values(plan: Plan, layers: int) -> dict[str, Any]:
     dp, cp, pp, ep = (int(getattr(plan, name)) for name in ("dp", "cp", "pp", "ep"))
     shard = max((int(plan.shard) or dp * cp) // cp, 1) if int(plan.zero) > 1 else 1
     micro, steps, tp = int(plan.micro_batch), int(plan.micro_batches), int(plan.tp)
+    local = micro * (steps if pp > 1 else 1)
     return {
         **plan.describe(), "steps": steps, "gpus": int(plan.gpus), "replicate": dp // shard, "shard": shard,
         "zero_one": int(plan.zero) == 1, "expert_shard": max(shard // ep, 1),
         "tensor": 1 if plan.sequence_parallel else tp, "tensor_sequence": tp if plan.sequence_parallel else 1,
-        "accumulated": 1 if pp > 1 else steps, "per_gpu": micro * (steps if pp > 1 else 1) * dp / int(plan.gpus),
+        "accumulated": 1 if pp > 1 else steps, "per_gpu": local * dp / int(plan.gpus),
+        "local": local, "expert_tensor": tp if ep > 1 else 1,
         "piped": steps if pp > 1 else -1, "is_piped": pp > 1,
         "chunk_layers": -(-layers // (pp * int(plan.virtual_stages))),
     }  # fmt: skip

@@ -56,7 +56,7 @@ def _megatron(job: Job) -> str:
 
 
 def _titan(job: Job) -> str:
-    refuse("torchtitan", titan.cannot(job))
+    refuse("torchtitan", cannot(job, titan.TOOL))
     return titan.toml(job)
 
 
