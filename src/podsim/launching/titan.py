@@ -345,7 +345,7 @@ def _chunks(values: Mapping[str, Any], context: Context) -> int:
             f"pipeline_parallel_layers_per_stage = {size} makes {chunks} chunks of {layers} layers, which must be a "
             f"multiple of pp={pp}, twice or more"
         )
-    return max(chunks // pp, 1)
+    return int(max(chunks // pp, 1))
 
 
 def _is_uncounted(path: str, flat: Mapping[str, Any]) -> bool:
