@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,14 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Acceptance(Shown):
+class Acceptance(
+    Answer,
+    view=View(
+        report="report.acceptance_tables:acceptance_report",
+        rows="checks",
+        page="report.pages:acceptance_page",
+    ),
+):
     """A machine compared with what it should be."""
 
     machine: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,12 @@ class PublishedAccuracy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchAdvice(Shown):
+class BatchAdvice(
+    Answer,
+    view=View(
+        report="report.batch_tables:batch_report", rows="rows", figure="report.plot_batches:batch_figure"
+    ),
+):
     """The critical batch, and what larger and smaller batches cost."""
 
     source: str

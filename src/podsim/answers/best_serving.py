@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,10 @@ class FrontPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestServing(Shown):
+class BestServing(
+    Answer,
+    view=View(report="report.best_tables:best_report", rows="ways", figure="report.plot_best:best_figure"),
+):
     """The search of the best way to serve a load within limits of latency."""
 
     model: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class ComparedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedServer(Shown):
+class ComparedServer(Answer, view=View(report="report.compared_servers:compared_server_report", rows="rows")):
     """The runs of a benchmark's file, and their predictions."""
 
     file: str

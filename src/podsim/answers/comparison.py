@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.fabric_verdict import FabricVerdict
-from podsim.answers.shown import Shown
 from podsim.errors import TableError, unknown_name
 
 ROLES = ("calibrate", "test")
@@ -173,7 +173,9 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(Shown):
+class Comparison(
+    Answer, view=View(report="report.collectives:log_report", rows="rows", figure="report.plots:plot")
+):
     """Predictions against the measurements of one table."""
 
     table: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnosis(Shown):
+class Diagnosis(Answer, view=View(report="report.diagnosis_tables:diagnosis_report", rows="findings")):
     """The ill parts of a machine, by its metrics."""
 
     source: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 from podsim.answers.simulated import LinkUse
 from podsim.answers.timeline import Timeline
 
@@ -28,7 +28,15 @@ class LossTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExchangeRun(Shown):
+class ExchangeRun(
+    Answer,
+    view=View(
+        report="report.worker_tables:exchange_report",
+        rows="report.worker_tables:exchange_rows",
+        data="report.worker_tables:exchange_data",
+        charts="timeline.step_charts:exchange_charts",
+    ),
+):
     """Many steps of data-parallel workers, played out.
 
     A round is what lies between two exchanges of a worker: one step, or several local ones. All figures are of the time
@@ -96,7 +104,16 @@ class ExchangeRun(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tradeoff(Shown):
+class Tradeoff(
+    Answer,
+    view=View(
+        report="report.worker_tables:tradeoff_report",
+        rows="report.worker_tables:tradeoff_rows",
+        figure="report.plot_workers:tradeoff_figure",
+        data="report.worker_tables:tradeoff_data",
+        chart="Idle time against staleness",
+    ),
+):
     """The same workers with the same durations, exchanging in several ways: idle time against staleness."""
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PowerReport(Shown):
+class PowerReport(Answer, view=View(report="report.expenses:power_report", rows="loads")):
     """What a cluster draws: by load and component, against its limit, and in High-Performance Linpack."""
 
     cluster: str
@@ -112,7 +112,7 @@ class Expense:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bill(Shown):
+class Bill(Answer, view=View(report="report.expenses:bill_report", rows="rows")):
     """GPU hours on a cluster: the energy by two accounts, and the money by every price."""
 
     cluster: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.prediction import Band, SparseGain
-from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Captured(Shown):
+class Captured(Answer, view=View(report="report.graph_tables:captured_report")):
     """A graph that was captured, before any machine."""
 
     model: str
@@ -216,7 +216,7 @@ class TablePlacement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphCost(Shown):
+class GraphCost(Answer, view=View(report="report.graph_tables:graph_report", rows="ops", has_detail=True)):
     """One training step of a graph on a GPU."""
 
     model: str
@@ -321,7 +321,7 @@ class TraceFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traces(Shown):
+class Traces(Answer, view=View(report="report.graph_tables:traces_report", rows="files")):
     """Chakra files that were read, and what was written."""
 
     files: tuple[TraceFile, ...]

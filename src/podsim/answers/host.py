@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class MeasuredSend:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredHost(Shown):
+class MeasuredHost(Answer, view=View(report="report.lab_tables:host_report", rows="kernels")):
     """A machine measured, and the entry of a catalog that comes of it."""
 
     name: str

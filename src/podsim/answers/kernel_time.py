@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class NearestKernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelTime(Shown):
+class KernelTime(Answer, view=View(report="report.kernel_table:kernel_report", rows="nearest")):
     """The predicted time of one kernel."""
 
     kernel: str

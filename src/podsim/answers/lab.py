@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class MeasuredCollective:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredCollectives(Shown):
+class MeasuredCollectives(Answer, view=View(report="report.collectives:measured_report", rows="rows")):
     """A collective run for real: several algorithms over sizes."""
 
     collective: str
@@ -131,7 +131,7 @@ class MeasuredPair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredRanks(Shown):
+class MeasuredRanks(Answer, view=View(report="report.lab_tables:ranks_report", rows="rows")):
     """Each rank by itself, and each pair of ranks."""
 
     hosts: tuple[str, ...]
@@ -176,7 +176,7 @@ class ComparedCollective:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedCollectives(Shown):
+class ComparedCollectives(Answer, view=View(report="report.lab_tables:collectives_report", rows="rows")):
     """A measured run with its predictions."""
 
     run: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class MeasuredCheckpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredCheckpoints(Shown):
+class MeasuredCheckpoints(Answer, view=View(report="report.lab_tables:checkpoints_report", rows="rows")):
     """Checkpoints of one size written, and read back, by ranks that each have a part."""
 
     place: str
@@ -115,7 +115,7 @@ class MeasuredEpoch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredLoader(Shown):
+class MeasuredLoader(Answer, view=View(report="report.lab_tables:loader_report", rows="rows")):
     """Samples read epoch after epoch from a folder or an object store, through a cache or not."""
 
     source: str
@@ -176,7 +176,7 @@ class ComparedStorageRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedStorage(Shown):
+class ComparedStorage(Answer, view=View(report="report.lab_tables:storage_report", rows="rows")):
     """A measured run of storage with its predictions."""
 
     run: str

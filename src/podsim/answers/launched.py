@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.prediction import Prediction
-from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(Shown):
+class Recipe(Answer, view=View(report="report.launches:launch_report")):
     """What one runs."""
 
     tool: str
@@ -25,7 +25,7 @@ class Recipe(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanRead(Shown):
+class PlanRead(Answer, view=View(report="report.launches:launch_report")):
     """What a launch file or command says."""
 
     tool: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.timeline import Timeline
 
 
@@ -75,7 +76,7 @@ class StepRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepComparison:
+class StepComparison(Answer, view=View(report="report.step_tables:against_report", rows="rows")):
     """A measured step compared with a simulated one."""
 
     source: str

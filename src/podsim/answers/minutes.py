@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,14 @@ class BenchmarkMinutes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinutesTable(Shown):
+class MinutesTable(
+    Answer,
+    view=View(
+        report="report.minutes_tables:minutes_report",
+        rows="rows",
+        figure="report.plot_minutes:minutes_figure",
+    ),
+):
     """The benchmarks of a round on a cluster."""
 
     round: str
@@ -109,7 +116,14 @@ class TargetChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetPlan(Shown):
+class TargetPlan(
+    Answer,
+    view=View(
+        report="report.minutes_tables:target_report",
+        rows="choices",
+        figure="report.plot_minutes:target_figure",
+    ),
+):
     """Batch and GPUs that take a benchmark to its target."""
 
     benchmark: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,12 @@ class FormatRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormatTable(Shown):
+class FormatTable(
+    Answer,
+    view=View(
+        report="report.format_tables:format_report", rows="rows", figure="report.plot_formats:format_figure"
+    ),
+):
     """All number formats."""
 
     rows: tuple[FormatRow, ...]
@@ -103,7 +108,14 @@ class FormatAccuracy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormatSheet(Shown):
+class FormatSheet(
+    Answer,
+    view=View(
+        report="report.format_tables:format_report",
+        rows="report.format_tables:format_rows",
+        figure="report.plot_formats:format_figure",
+    ),
+):
     """One number format."""
 
     row: FormatRow
@@ -137,7 +149,12 @@ class FormatTradeRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormatTrade(Shown):
+class FormatTrade(
+    Answer,
+    view=View(
+        report="report.format_tables:format_report", rows="rows", figure="report.plot_formats:format_figure"
+    ),
+):
     """What the number formats of a GPU gain in a model's step, and what they cost in accuracy."""
 
     model: str

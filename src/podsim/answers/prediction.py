@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.expense import Expense, Trade
-from podsim.answers.shown import Shown
 
 PARTS = {
     "compute": "matrix arithmetic and attention",
@@ -200,7 +200,15 @@ class SparseGain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction(Shown):
+class Prediction(
+    Answer,
+    view=View(
+        report="report.predictions:prediction_report",
+        figure="report.plot_plans:prediction_figure",
+        brief="report.glance:prediction_glance",
+        charts="report.plot_predictions:prediction_charts",
+    ),
+):
     """Step time of a plan and where it went, memory by kind, rates, bottleneck."""
 
     model: str
@@ -304,7 +312,15 @@ class ParetoPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanResult(Shown):
+class PlanResult(
+    Answer,
+    view=View(
+        report="report.predictions:plans_report",
+        figure="report.plot_plans:plans_figure",
+        brief="report.glance:plans_glance",
+        charts="report.plot_predictions:plans_charts",
+    ),
+):
     """The ranked plans, the Pareto front, and how much was searched."""
 
     model: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,12 @@ class PrunedTensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pruned(Shown):
+class Pruned(
+    Answer,
+    view=View(
+        report="report.prune_tables:prune_report", rows="tensors", figure="report.plot_prune:prune_figure"
+    ),
+):
     """A file of weights, pruned 2:4."""
 
     file: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 from podsim.answers.timeline import Timeline
 
 
@@ -114,7 +114,16 @@ class ContainerStart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueResult(Shown):
+class QueueResult(
+    Answer,
+    view=View(
+        report="report.queue_tables:queue_report",
+        rows="report.queue_tables:plain_rows",
+        figure="report.plot_queue:queue_figure",
+        data="report.queue_tables:plain_result",
+        chart="Use over time and completion times",
+    ),
+):
     """A trace on a machine, under one policy or several."""
 
     trace: str
@@ -166,7 +175,15 @@ class PackRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackResult(Shown):
+class PackResult(
+    Answer,
+    view=View(
+        report="report.queue_tables:pack_report",
+        rows="rows",
+        figure="report.plot_queue:pack_figure",
+        chart="Allocated over requested GPUs",
+    ),
+):
     """Requests for parts of GPUs, packed onto nodes."""
 
     trace: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.quantiles import Quantiles
-from podsim.answers.shown import Shown
 
 LOSSES = {
     "training": "training",
@@ -20,7 +20,7 @@ LOSSES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointTime(Shown):
+class CheckpointTime(Answer, view=View(report="report.run_tables:checkpoint_report")):
     """What a checkpoint of one plan holds, how long training waits for it, and how long it takes to read back."""
 
     model: str
@@ -84,7 +84,14 @@ class IntervalPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goodput(Shown):
+class Goodput(
+    Answer,
+    view=View(
+        report="report.run_tables:goodput_report",
+        figure="report.plot_runs:goodput_figure",
+        chart="Intervals and days",
+    ),
+):
     """A training run with failures: the best interval, the efficiency, and the days it takes."""
 
     model: str

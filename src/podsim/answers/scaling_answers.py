@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.prediction import Prediction
-from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,16 @@ class LossPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleFit(Shown):
+class ScaleFit(
+    Answer,
+    view=View(
+        report="report.scale_tables:fit_report",
+        rows="rows",
+        figure="report.plot_scaling:scale_figure",
+        data="report.scale_tables:fit_data",
+        chart="Runs and the law",
+    ),
+):
     """A law of the loss, fitted to the runs of a file."""
 
     file: str
@@ -191,7 +200,16 @@ class ScaleFit(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleLoss(Shown):
+class ScaleLoss(
+    Answer,
+    view=View(
+        report="report.scale_tables:loss_report",
+        rows="report.scale_tables:loss_rows",
+        figure="report.plot_scaling:scale_figure",
+        data="report.scale_tables:fit_data",
+        chart="Loss by tokens and parameters",
+    ),
+):
     """The loss that a network reaches with some tokens."""
 
     model: str
@@ -247,7 +265,15 @@ class LawAdvice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleLaws(Shown):
+class ScaleLaws(
+    Answer,
+    view=View(
+        report="report.scale_tables:laws_report",
+        rows="rows",
+        figure="report.plot_scaling:scale_figure",
+        chart="Advice of named laws",
+    ),
+):
     """The named laws, and where they disagree."""
 
     rows: tuple[LawAdvice, ...]
@@ -298,7 +324,16 @@ class DaysPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleBest(Shown):
+class ScaleBest(
+    Answer,
+    view=View(
+        report="report.scale_tables:best_report",
+        rows="front",
+        figure="report.plot_scaling:scale_figure",
+        data="report.scale_tables:fit_data",
+        chart="IsoFLOP curves and days",
+    ),
+):
     """The network that learns most on a machine in some days."""
 
     cluster: str
@@ -373,7 +408,16 @@ class LadderRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleLadder(Shown):
+class ScaleLadder(
+    Answer,
+    view=View(
+        report="report.scale_tables:ladder_report",
+        rows="rows",
+        figure="report.plot_scaling:scale_figure",
+        data="report.scale_tables:fit_data",
+        chart="Runs and the law",
+    ),
+):
     """Tiny networks trained for real, the law of all but the largest, and its error on that one."""
 
     law: LossConstants

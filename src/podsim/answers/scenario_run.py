@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.served import ServedBatch
-from podsim.answers.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,14 @@ class LoadPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScenarioRun(Shown):
+class ScenarioRun(
+    Answer,
+    view=View(
+        report="report.scenario_tables:scenario_report",
+        rows="report.scenario_tables:scenario_rows",
+        figure="report.plot_serving:scenario_figure",
+    ),
+):
     """A network that answers requests as a scenario of MLPerf Inference sends them."""
 
     model: str
@@ -74,7 +81,14 @@ class ScenarioRun(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamRun(Shown):
+class StreamRun(
+    Answer,
+    view=View(
+        report="report.scenario_tables:streams_report",
+        rows="points",
+        figure="report.plot_serving:streams_figure",
+    ),
+):
     """A network that answers streams: of speech in chunks, of video in frames."""
 
     model: str
@@ -144,7 +158,14 @@ class EnsembleStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnsembleRun(Shown):
+class EnsembleRun(
+    Answer,
+    view=View(
+        report="report.scenario_tables:ensemble_report",
+        rows="steps",
+        figure="report.plot_serving:ensemble_figure",
+    ),
+):
     """An ensemble of models and of work on processor cores that answers requests."""
 
     model: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,15 @@ class ScheduledAction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleSheet(Shown):
+class ScheduleSheet(
+    Answer,
+    view=View(
+        report="report.schedules:schedule_report",
+        rows="actions",
+        figure="report.plot_schedule:schedule_figure",
+        chart="Schedule",
+    ),
+):
     """One schedule played out with equal stages: its order in time, its bubble, and what its ranks keep."""
 
     schedule: str
@@ -106,7 +114,7 @@ class ScheduleRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleComparison(Shown):
+class ScheduleComparison(Answer, view=View(report="report.schedules:schedules_report", rows="rows")):
     """All schedules side by side."""
 
     ranks: int

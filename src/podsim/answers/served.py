@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,10 @@ class ServedBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Served(Shown):
+class Served(
+    Answer,
+    view=View(report="report.serving:served_report", rows="rows", figure="report.plot_serving:served_figure"),
+):
     """A model on a GPU or on equal instances."""
 
     model: str
@@ -102,7 +105,7 @@ class FigureName:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigureList(Shown):
+class FigureList(Answer, view=View(report="report.serving:figures_report", rows="rows")):
     """The figures and tables of the white paper that podsim makes again."""
 
     rows: tuple[FigureName, ...]
@@ -127,7 +130,12 @@ class FigureRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure(Shown):
+class Figure(
+    Answer,
+    view=View(
+        report="report.serving:figure_report", rows="rows", figure="report.plot_published:published_figure"
+    ),
+):
     """A published figure, made again."""
 
     title: str

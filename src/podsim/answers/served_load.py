@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,10 @@ class LoadPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServedLoad(Shown):
+class ServedLoad(
+    Answer,
+    view=View(report="report.load_tables:load_report", rows="rows", figure="report.plot_load:load_figure"),
+):
     """A model on GPUs that requests arrive at."""
 
     model: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class MeasuredRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredServing(Shown):
+class MeasuredServing(Answer, view=View(report="report.serving_lab_tables:measured_report", rows="rows")):
     """A server under several loads, and the run of its own in which the time of its steps was measured."""
 
     server: str
@@ -104,7 +104,9 @@ class ComparedServingRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedServing(Shown):
+class ComparedServing(
+    Answer, view=View(report="report.serving_lab_tables:compared_serving_report", rows="rows")
+):
     """A measured server and its simulation."""
 
     run: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class HandMade:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sharded(Shown):
+class Sharded(Answer, view=View(report="report.shard_tables:shard_report", rows="ops")):
     """A graph divided over a mesh."""
 
     model: str

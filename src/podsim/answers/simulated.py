@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.failed import FailedStep
-from podsim.answers.shown import Shown
 from podsim.answers.telemetry import Telemetry
 from podsim.answers.timeline import Timeline
 
@@ -54,7 +54,15 @@ class CriticalOps:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SimulatedStep(Shown):
+class SimulatedStep(
+    Answer,
+    view=View(
+        report="report.simulation:simulated_report",
+        rows="report.simulation:critical_rows",
+        data="report.simulation:simulated_data",
+        charts="timeline.step_charts:step_charts",
+    ),
+):
     """One training step, played out."""
 
     model: str

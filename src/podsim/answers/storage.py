@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
-class StorageSheet(Shown):
+class StorageSheet(Answer, view=View(report="report.storage_tables:sheets_report")):
     """What a storage system is: one line a figure."""
 
     name: str
@@ -98,7 +98,15 @@ class FioMeasured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FioRun(Shown):
+class FioRun(
+    Answer,
+    view=View(
+        report="report.storage_tables:fio_report",
+        rows="rows",
+        figure="report.plot_storage:fio_figure",
+        chart="Scaling over clients",
+    ),
+):
     """A prediction of fio on a storage system, for one client and more."""
 
     system: str
@@ -133,7 +141,7 @@ class MdtestRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MdtestRun(Shown):
+class MdtestRun(Answer, view=View(report="report.storage_tables:mdtest_report", rows="rows")):
     """mdtest predicted on a storage system."""
 
     system: str
@@ -228,7 +236,7 @@ class TrainingTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputRun(Shown):
+class InputRun(Answer, view=View(report="report.storage_tables:input_report", rows="stages")):
     """The input pipeline of a workload on nodes and a storage system."""
 
     workload: str
@@ -267,7 +275,7 @@ class Need:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SizeRun(Shown):
+class SizeRun(Answer, view=View(report="report.storage_tables:size_report", rows="needs")):
     """How much storage a cluster needs for a job."""
 
     workload: str
@@ -319,7 +327,7 @@ class FailRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailRun(Shown):
+class FailRun(Answer, view=View(report="report.storage_tables:fail_report", rows="rows")):
     """Lost servers of a storage system, from none to the requested number."""
 
     system: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 FITS = "fits"
 NO_FIT = "does not fit"
@@ -14,7 +14,7 @@ NO_ANSWER = "no answer"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyRow(Shown):
+class StudyRow(Answer, view=View(report="report.study_tables:row_report")):
     """One design and what podsim says of it; figures are None where there is no answer."""
 
     name: str
@@ -82,7 +82,15 @@ class StudyRow(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyResult(Shown):
+class StudyResult(
+    Answer,
+    view=View(
+        report="report.study_tables:study_report",
+        rows="report.study_tables:flat_rows",
+        figure="report.plot_study:study_figure",
+        charts="report.plot_study:titled_charts",
+    ),
+):
     """The rows of a study, in the order of its file, and how they were computed."""
 
     title: str

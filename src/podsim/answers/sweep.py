@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,15 @@ class AlgorithmRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(Shown):
+class Sweep(
+    Answer,
+    view=View(
+        report="report.collectives:sweep_report",
+        figure="report.plot_collectives:sweep_figure",
+        rows="report.collectives:sweep_rows",
+        chart="Time and bandwidth",
+    ),
+):
     """One collective on one machine, over sizes."""
 
     collective: str
@@ -111,7 +119,7 @@ class RoutingRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoutedFlows(Shown):
+class RoutedFlows(Answer, view=View(report="report.collectives:flows_report", rows="rows")):
     """Flows that cross a fabric at once, by rule of routing."""
 
     machine: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 PORT_KINDS = ("compute", "nvlink", "pcie", "socket", "adapter", "leaf", "spine", "torus", "storage")
 """The kinds of rows, from the rank outwards."""
@@ -72,7 +72,7 @@ class PortRow:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Telemetry(Shown):
+class Telemetry(Answer):
     """One run: its ports over time, and its ranks."""
 
     source: str
@@ -133,7 +133,7 @@ class Contention:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Explained(Shown):
+class Explained(Answer, view=View(report="report.why_tables:why_report", rows="faults")):
     """Why a run is as slow as it is."""
 
     run: str

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
+from podsim.answers.answer import Answer, View
 from podsim.answers.lab import Emulated
-from podsim.answers.shown import Shown
 
 WARM = 2
 """first steps of a run, or after it resumed, that no step time counts: buffers and connections are made in them"""
@@ -30,7 +30,12 @@ class TrainedStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredTraining(Shown):
+class MeasuredTraining(
+    Answer,
+    view=View(
+        report="report.training_tables:training_report", rows="rows", figure="report.plot_losses:loss_figure"
+    ),
+):
     """A training run."""
 
     model: str
@@ -161,7 +166,7 @@ class MeasuredTraining(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedTraining(Shown):
+class ComparedTraining(Answer, view=View(report="report.training_tables:compared_training_report")):
     """A measured step time with its prediction."""
 
     run: str
@@ -202,7 +207,7 @@ class MeasuredPass:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredDdp(Shown):
+class MeasuredDdp(Answer, view=View(report="report.training_tables:ddp_report", rows="rows")):
     """Steps of torch's DistributedDataParallel whose compute is a pause, so that only their communication is real."""
 
     layers: int
@@ -246,7 +251,7 @@ class MeasuredDdp(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredTables(Shown):
+class MeasuredTables(Answer, view=View(report="report.training_tables:sparse_report", rows="rows")):
     """A small DLRM trained on embedding tables that parameter servers hold."""
 
     tables: str
@@ -288,7 +293,7 @@ class MeasuredTables(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedDdp(Shown):
+class ComparedDdp(Answer, view=View(report="report.training_tables:compared_ddp_report")):
     """A measured step of DistributedDataParallel with two predictions: with and without overlap."""
 
     run: str

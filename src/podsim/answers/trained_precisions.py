@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,14 @@ class PrecisionRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedPrecisions(Shown):
+class TrainedPrecisions(
+    Answer,
+    view=View(
+        report="report.precision_tables:precisions_report",
+        rows="rows",
+        figure="report.plot_precisions:precision_figure",
+    ),
+):
     """A network trained in several precisions."""
 
     model: str
