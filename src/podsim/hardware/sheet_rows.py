@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 from podsim.units import format_quantity
 
 
@@ -36,7 +36,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Sheet(Shown):
+class Sheet(Answer, view=View(report="report.sheets:sheet_report")):
     """The given and derived figures of a catalog entry or a cluster."""
 
     name: str

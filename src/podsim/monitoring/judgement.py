@@ -30,7 +30,7 @@ _ORDER = (
     "slow job",
 )
 Moments = NDArray[np.bool_]
-Shown = tuple[Symptom, Moments, Floats]
+Answer = tuple[Symptom, Moments, Floats]
 """(a symptom, whether a part shows it at each time, the value)"""
 
 
@@ -86,7 +86,7 @@ def _job_speeds(metrics: Metrics) -> dict[str, Floats]:
 
 def _findings(metrics: Metrics, speeds: Mapping[str, Floats]) -> list[Finding]:
     """The ill parts: the first symptom names the illness."""
-    hits: dict[tuple[str, Key], list[Shown]] = {}
+    hits: dict[tuple[str, Key], list[Answer]] = {}
     for symptom in symptoms():
         panel = metrics.panels.get(symptom.metric)
         if panel is None or not panel.keys:
@@ -108,9 +108,9 @@ def _findings(metrics: Metrics, speeds: Mapping[str, Floats]) -> list[Finding]:
     ]
 
 
-def _illnesses(shown: Sequence[Shown]) -> list[list[Shown]]:
+def _illnesses(shown: Sequence[Answer]) -> list[list[Answer]]:
     """The symptoms of one part by illness: one that is there for most of its time with an earlier one belongs to it."""
-    groups: list[list[Shown]] = []
+    groups: list[list[Answer]] = []
     for each in shown:
         cause = next((
             group for group in groups
@@ -123,7 +123,7 @@ def _illnesses(shown: Sequence[Shown]) -> list[list[Shown]]:
     return groups
 
 
-def _dead_nodes(metrics: Metrics, hits: Mapping[tuple[str, Key], Sequence[Shown]]) -> set[str]:
+def _dead_nodes(metrics: Metrics, hits: Mapping[tuple[str, Key], Sequence[Answer]]) -> set[str]:
     """The hosts whose GPUs all vanished."""
     panel = metrics.panels.get("DCGM_FI_DEV_GPU_TEMP")
     if panel is None:
@@ -142,7 +142,7 @@ def _jobs_by_host(metrics: Metrics) -> dict[Key, Sequence[str]]:
 
 
 def _finding(
-    metrics: Metrics, part: str, key: Key, shown: Sequence[Shown],
+    metrics: Metrics, part: str, key: Key, shown: Sequence[Answer],
     jobs: Mapping[Key, Sequence[str]], speeds: Mapping[str, Floats],
 ) -> Finding:  # fmt: skip
     """What is said of one part."""

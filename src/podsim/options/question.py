@@ -16,6 +16,7 @@ from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 
+from podsim.answers.answer import Hook
 from podsim.errors import PodsimError
 from podsim.units import parse_quantity
 
@@ -232,14 +233,49 @@ PLAN_FILE = "podsim.launching.plan_file:with_plan"
 """what completes the options of a question about a training plan"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How a terminal asks a question and prints its answer, beyond what its options and its answer say."""
+
+    group: type
+    """The options of the question."""
+    output: type | None = None
+    """The options of its output; by default --json, --csv and --html."""
+    network: Hook = None
+    """The function that answers for a captured network, given the options."""
+    ask: Hook = None
+    """The function that asks instead, given (options, output)."""
+    check: Hook = None
+    """The check, given (output, options), that raises PodsimError for contradictory options before the work begins."""
+    view: Any = None
+    """The view, or a function that gives it from (answer, output, options); by default that of the kind of answer."""
+    write: Hook = None
+    """The function that writes further files, given (answer, output, options); it may give another answer instead."""
+    text: Hook = None
+    """The function that gives the text for a terminal, given (answer, output, options); None: the report's."""
+    after: Hook = None
+    """The function to call after the answer is printed, given (answer, output, options)."""
+    plotted: str = ""
+    """The keyword of the question that is true if --plot is given."""
+    progress: str = ""
+    """The title of a bar, or "doing" for a line, if the question reports its progress."""
+    activity: str = ""
+    """The activity, said on standard error after a second, if the question reports no progress."""
+    ranked: bool = False
+    """Whether it runs in every rank of a job, and only the first reports mistakes."""
+    status: Callable[[Any], int] = lambda answer: 0
+    """The exit status by the answer."""
+
+
 def question(
-    group: type[Group], *, fill: str = ""
+    group: type[Group], *, fill: str = "", **manner: Any
 ) -> Callable[[Callable[Concatenate[Group, More], Answer]], Callable[..., Answer]]:
     """Make a function of a group of options one of their names, as `podsim.predict("gpt2", on="dgx-a100", tp=8)`.
 
     Its signature and its help show the options. Keywords that are not options, such as `progress`, stay as they are.
     If `plan` names a file that holds more of the options, the function that `fill` names (MODULE:FUNCTION, loaded when
     it is needed) gives their values from the group and from those that the user gave.
+    The other keywords are fields of the question's `Manner`, which a command reads as `FUNCTION.manner`.
     """
 
     def made(answer: Callable[Concatenate[Group, More], Answer]) -> Callable[..., Answer]:
@@ -261,6 +297,7 @@ def question(
             )  # type: ignore[call-arg]
 
         ask.__signature__ = shown  # type: ignore[attr-defined]
+        ask.manner = Manner(group=group, **manner)  # type: ignore[attr-defined]
         ask.__doc__ = _document(answer, options)
         return ask
 
@@ -306,3 +343,8 @@ def overrides_option(example: str) -> Any:
     """The option that changes what the catalogs say, by key and value."""
     first = example.split(",", 1)[0].strip()
     return option(None, f"Override, as {example}. Repeatable.", flag="--set", read=pairs(first))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """The options of a question that has none."""

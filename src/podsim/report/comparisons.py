@@ -252,3 +252,8 @@ def render(
 ) -> str:
     """`comparisons_report` as plain text."""
     return report_text(comparisons_report(comparisons, verdicts, limit=limit, has_detail=detail), width)
+
+
+def comparison_rows(validation: Any) -> list[Any]:
+    """The rows of all comparisons."""
+    return [row for comparison in validation.comparisons for row in comparison.rows]

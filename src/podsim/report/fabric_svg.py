@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+
+from markupsafe import Markup
 
 from podsim.errors import PodsimError
 from podsim.hardware.fabrics.describe import Drawing, Layer, Net
@@ -221,3 +224,13 @@ def group_text(sizes: Sequence[int], name: str) -> str:
     """The composition of groups: 7 units of 20."""
     low, high = min(sizes), max(sizes)
     return f"{len(sizes)} {name}s of {low}" + (f" to {high}" if high > low else "")
+
+
+def drawing_figures(drawing: Drawing) -> list[Markup]:
+    """The drawing as an image, which keeps its styles to itself."""
+    data = base64.b64encode(fabric_svg(drawing).encode()).decode()
+    return [
+        Markup('<figure><img alt="{}" src="data:image/svg+xml;base64,{}"></figure>').format(
+            drawing.title, data
+        )
+    ]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from podsim.hardware.fabrics.describe import Drawing, Layer, Net
 from podsim.hardware.fabrics.infrastructure import Infrastructure
 from podsim.report.fabric_svg import group_text, taper_text
+from podsim.report.screen import Block, Paragraph
 from podsim.units import format_quantity
 
 
@@ -183,3 +184,8 @@ def _groups(layer: Layer) -> str:
     if layer.group:
         said.append(group_text(layer.groups, layer.group))
     return ", ".join(said)
+
+
+def drawing_report(drawing: Drawing) -> Iterator[Block]:
+    """The drawing as text."""
+    yield Paragraph(fabric_text(drawing), is_wrapped=False)

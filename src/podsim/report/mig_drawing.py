@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing
+from podsim.hardware.mig.results import GpuState, LayoutSheet, MigPlan
 from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 
 if TYPE_CHECKING:
@@ -104,3 +105,25 @@ def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: st
     axes.text(
         x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=7.6, color=INK, clip_on=True
     )
+
+
+def layout_image(sheet: LayoutSheet, kind: str) -> bytes:
+    """A picture of one layout."""
+    return mig_image(
+        sheet.slicing, [(sheet.gpu, sheet.layout, ())], title=f"{sheet.gpu}: {sheet.layout}", kind=kind
+    )
+
+
+def plan_image(plan: MigPlan, kind: str) -> bytes:
+    """A picture of the GPUs of a plan, with the jobs of their instances."""
+    drawn = [
+        (f"GPU {gpu.index}" if plan.nodes == 1 else f"{gpu.node}.{gpu.index}", gpu.layout, gpu.jobs)
+        for gpu in plan.gpus
+    ]
+    return mig_image(plan.slicing, drawn, title=f"{plan.on}: {plan.devices} devices", kind=kind)
+
+
+def states_image(states: Sequence[GpuState], kind: str) -> bytes:
+    """A picture of what nvidia-smi showed."""
+    drawn = [(f"GPU {state.index}", state.layout, ()) for state in states]
+    return mig_image(states[0].slicing, drawn, title=f"{states[0].name}, as nvidia-smi shows it", kind=kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from podsim.hardware.mig.best import Wish
 from podsim.hardware.mig.layouts import Layout
@@ -246,3 +247,60 @@ def law_report(report: LawReport) -> Iterator[Block]:
         "One smallest instance, in sevenths of the whole GPU (MLPerf Inference offline; none is fitted)"
     )
     yield from (Rows(_SEVENTHS, report.sevenths), f"Mean error {report.seventh_error:.1%}")
+
+
+def layout_rows(table: LayoutTable) -> list[dict[str, Any]]:
+    """A row for each layout."""
+    return [
+        {
+            "number": row.number, "layout": str(row.layout), "instances": row.instances, "compute": row.compute,
+            "memory": row.memory, "maximal": row.maximal,
+        }
+        for row in table.rows
+    ]  # fmt: skip
+
+
+def instance_rows(sheet: LayoutSheet) -> list[dict[str, Any]]:
+    """A row for each instance of a layout."""
+    return [
+        {
+            "instance": str(instance), "sms": gpu.sms, "memory": gpu.memory,
+            "memory_bandwidth": gpu.memory_bandwidth, "l2": gpu.l2, "peaks": dict(gpu.peaks),
+        }
+        for instance, gpu in zip(sheet.layout.instances, sheet.slices, strict=True)
+    ]  # fmt: skip
+
+
+def plan_rows(plan: MigPlan) -> list[dict[str, Any]]:
+    """A row for each GPU of a plan."""
+    return [
+        {
+            "node": gpu.node, "gpu": gpu.index, "mode": gpu.mode, "layout": "" if gpu.layout is None else str(gpu.layout),
+            "jobs": " ".join(gpu.jobs), "speeds": " ".join(f"{speed:g}" for speed in gpu.speeds),
+        }
+        for gpu in plan.gpus
+    ]  # fmt: skip
+
+
+def state_rows(states: Sequence[GpuState]) -> list[dict[str, Any]]:
+    """A row for each instance that nvidia-smi showed."""
+    return [
+        {
+            "gpu": state.index, "instance": str(instance), "uuid": uuid, "start": instance.start,
+            "size": instance.size,
+        }
+        for state in states
+        for instance, uuid in zip(state.layout.instances, state.uuids, strict=True)
+    ]  # fmt: skip
+
+
+def config_rows(configurations: Sequence[ConfigRow]) -> list[dict[str, Any]]:
+    """A row for each configuration of a mig-parted file."""
+    return [
+        {
+            "configuration": each.name,
+            "devices": "all" if each.devices is None else ",".join(map(str, each.devices)),
+            "enabled": each.enabled, "layout": "" if each.layout is None else str(each.layout),
+        }
+        for each in configurations
+    ]  # fmt: skip

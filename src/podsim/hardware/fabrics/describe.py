@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.answers.answer import Answer, View
 from podsim.hardware.fabrics.fabric_links import Fabric
 from podsim.hardware.fabrics.infrastructure import Infrastructure
 from podsim.hardware.fabrics.torus import Torus
@@ -78,7 +79,9 @@ class Net:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
+class Drawing(
+    Answer, view=View(report="report.fabric_text:drawing_report", charts="report.fabric_svg:drawing_figures")
+):
     """The content of a drawing."""
 
     title: str

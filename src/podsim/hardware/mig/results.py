@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.shown import Shown
+from podsim.answers.answer import Answer, View
 from podsim.hardware.mig.best import Wish
 from podsim.hardware.mig.change import Change
 from podsim.hardware.mig.layouts import Layout
@@ -32,7 +32,9 @@ class LayoutRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayoutTable(Shown):
+class LayoutTable(
+    Answer, view=View(report="report.mig_tables:layouts_report", rows="report.mig_tables:layout_rows")
+):
     """Layouts of one GPU."""
 
     gpu: str
@@ -50,7 +52,15 @@ class LayoutTable(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayoutSheet(Shown):
+class LayoutSheet(
+    Answer,
+    view=View(
+        report="report.mig_tables:layout_report",
+        rows="report.mig_tables:instance_rows",
+        image="report.mig_drawing:layout_image",
+        chart="Slices",
+    ),
+):
     """One layout, with its instances as GPUs and the commands that create it."""
 
     gpu: str
@@ -104,7 +114,15 @@ class GpuPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MigPlan(Shown):
+class MigPlan(
+    Answer,
+    view=View(
+        report="report.mig_tables:plan_report",
+        rows="report.mig_tables:plan_rows",
+        image="report.mig_drawing:plan_image",
+        chart="Slices",
+    ),
+):
     """A node, or several, divided for a mix of jobs."""
 
     on: str
@@ -182,7 +200,7 @@ class SeventhRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LawReport(Shown):
+class LawReport(Answer, view=View(report="report.mig_tables:law_report", rows="scores")):
     """The accuracy of the laws of slices."""
 
     scores: tuple[SliceScore, ...]
