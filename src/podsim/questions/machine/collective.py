@@ -20,6 +20,7 @@ from podsim.network.settings_text import read_nics
 from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
 from podsim.network.sweep_rows import SweepSetting, algorithm_rows, nccl_rows, table_rows
 from podsim.options.machine_options import CollectiveOptions
+from podsim.options.output_options import CollectiveOutput
 from podsim.options.question import question
 
 _IN_NETWORK = ("in-network", "in network", "sharp")
@@ -28,7 +29,11 @@ _NCCL_ONLY = ("release", "protocol", "launch", "gpudirect", "sharp", "tuned")
 """Settings that a table of transfers does not have."""
 
 
-@question(CollectiveOptions)
+@question(
+    CollectiveOptions,
+    output=CollectiveOutput,
+    activity="timing the collective",
+)
 def collective(options: CollectiveOptions) -> Sweep | Comparison:
     """Seconds and bandwidths of a collective over sizes; or, with `against`, predictions against a log of nccl-tests.
 

@@ -23,7 +23,10 @@ _MOST_FLOWS = 4_000_000
 """Flows of all hashes together."""
 
 
-@question(FlowsOptions)
+@question(
+    FlowsOptions,
+    activity="routing the flows",
+)
 def flows(options: FlowsOptions) -> RoutedFlows:
     """The max-min rates of flows that start at once, a row for each rule of routing, at line rate.
 

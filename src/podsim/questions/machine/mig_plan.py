@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from podsim.answers.answer import call
 from podsim.errors import MigError, NoFitError, PodsimError, UnitError
 from podsim.hardware.catalog import find, load_gpu
 from podsim.hardware.cluster import load_cluster
@@ -18,14 +20,27 @@ from podsim.hardware.mig.results import GpuPlan, MigPlan
 from podsim.hardware.overrides import read_quantity
 from podsim.hardware.parts import Gpu
 from podsim.options.machine_options import MigPlanOptions
+from podsim.options.output_options import MigPlanOutput
 from podsim.options.question import question
-from podsim.whole_files import write_files
+from podsim.whole_files import write_files, write_whole
 
 _JOB = re.compile(r"([^:=]+)[:=]\s*(\d{1,6})\s*[x*]\s*([^@]+?)(?:@([0-9.eE+-]+))?")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-@question(MigPlanOptions)
+def _write_files(plan: MigPlan, output: MigPlanOutput, options: Mapping[str, Any]) -> None:
+    """Write the files that divide the GPUs, and draw them."""
+    if output.save is not None:
+        save_plan(plan, output.save)
+    if output.plot is not None:
+        write_whole(output.plot, call("report.pictures:image_of", plan, output.plot.suffix.lower()[1:]))
+
+
+@question(
+    MigPlanOptions,
+    output=MigPlanOutput,
+    write=_write_files,
+)
 def mig_plan(options: MigPlanOptions) -> MigPlan:
     """What the GPUs of `on` become for the jobs.
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from podsim.answers.answer import View, call
 from podsim.answers.storage import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
 from podsim.errors import StorageError
+from podsim.options.output_options import FioOutput
 from podsim.options.question import question
 from podsim.options.storage_options import (
     StorageFailOptions,
@@ -26,7 +29,16 @@ from podsim.storage.stripe import damage, net_capacity
 Overrides = Mapping[str, str] | None
 
 
-@question(StorageShowOptions)
+_VIEW = View(
+    report="report.storage_tables:sheets_report",
+    rows=lambda answer: answer if isinstance(answer, list) else [answer],
+)
+
+
+@question(
+    StorageShowOptions,
+    view=_VIEW,
+)
 def storage_show(options: StorageShowOptions) -> StorageSheet | list[StorageSheet]:
     """The sheet of a storage system (weka-ra, weka-ra:4), or of all of them."""
     if not options.name:
@@ -34,7 +46,16 @@ def storage_show(options: StorageShowOptions) -> StorageSheet | list[StorageShee
     return storage_sheet(*load_storage(options.name, options.overrides, client=options.client))
 
 
-@question(StorageFioOptions)
+def _fio_text(run: FioRun, output: FioOutput, options: Mapping[str, Any]) -> str | None:
+    """The run in fio's own form, if that is wanted."""
+    return call("report.fio_json:fio_json", run) + "\n" if output.fio_json else None
+
+
+@question(
+    StorageFioOptions,
+    output=FioOutput,
+    text=_fio_text,
+)
 def storage_fio(options: StorageFioOptions) -> FioRun:
     """The result of fio on a storage system, for each number of clients up to that of `on`.
 
@@ -132,7 +153,10 @@ def storage_mdtest(options: StorageMdtestOptions) -> MdtestRun:
     )  # fmt: skip
 
 
-@question(StorageFailOptions)
+@question(
+    StorageFailOptions,
+    status=lambda run: int(not run.rows[-1].reads),
+)
 def storage_fail(options: StorageFailOptions) -> FailRun:
     """Reads, writes and danger with none to `servers` servers lost at once, a share `fill` of the net space in use.
 

@@ -32,7 +32,10 @@ from podsim.units import format_quantity
 from podsim.workload.catalog import load_model
 
 
-@question(StorageSizeOptions)
+@question(
+    StorageSizeOptions,
+    status=lambda run: int(run.tier == "beyond"),
+)
 def storage_size(options: StorageSizeOptions) -> SizeRun:
     """What a job asks of storage on a cluster, and which systems would do.
 

@@ -6,19 +6,34 @@ same rows give the same files. Needs scipy (pip install podsim[calibrate]).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from podsim.acceptance.measured_rows import read_measured
 from podsim.accuracy.calibration import DRIFT, Calibration, calibrate_software, calibrate_tables
 from podsim.accuracy.tables import load
+from podsim.answers.answer import call
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import CalibrateOptions
+from podsim.options.output_options import JsonOutput
 from podsim.options.question import question
 from podsim.whole_files import write_files
 
 
-@question(CalibrateOptions)
+def _text(answer: Calibration, output: JsonOutput, options: Mapping[str, Any]) -> str:
+    """Constants that were fitted, or how they differ from the packaged ones, in lines of 140 columns."""
+    report = call("report.calibration_tables:calibration_report", answer, is_check=options["check"])
+    return str(call("report.screen:report_text", report, 140))
+
+
+@question(
+    CalibrateOptions,
+    output=JsonOutput,
+    text=_text,
+    status=lambda calibration: int(bool(calibration.drifts)),
+)
 def calibrate(options: CalibrateOptions) -> Calibration:
     """Constants from files (default: the packaged tables), written to a directory, or compared with the packaged ones.
 

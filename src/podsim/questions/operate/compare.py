@@ -41,7 +41,18 @@ def with_training_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:
     return dict(said) if is_benchmark_file(Path(str(said["run"]))) else with_plan(group, said)
 
 
-@question(CompareOptions, fill="podsim.questions.operate.compare:with_training_plan")
+def _status(compared: Any) -> int:
+    """1 if no row can be compared."""
+    if hasattr(compared, "verdict"):
+        return int(compared.verdict != "comparable")
+    return int(compared.mean is None)
+
+
+@question(
+    CompareOptions,
+    fill="podsim.questions.operate.compare:with_training_plan",
+    status=_status,
+)
 def compare(
     options: CompareOptions,
 ) -> (

@@ -18,7 +18,7 @@ _STEPS = 240
 """The number of times that a server is asked for at most."""
 
 
-@question(DiagnoseOptions)
+@question(DiagnoseOptions, status=lambda diagnosis: int(bool(diagnosis.findings)))
 def diagnose(options: DiagnoseOptions) -> Diagnosis:
     """Name the idle, straggling, throttled, mis-cabled and failing parts of a machine, from a server or a dump.
 

@@ -26,6 +26,7 @@ from podsim.monitoring.host_source import HostSource
 from podsim.monitoring.metric_server import make_server
 from podsim.monitoring.training_source import TrainingSource, begin_of
 from podsim.options.monitoring_options import ExporterOptions
+from podsim.options.output_options import NoOutput
 from podsim.options.question import question, wrong_choices
 from podsim.questions.asking import ask
 from podsim.quoting import visible
@@ -38,7 +39,10 @@ _RECORDS = (".json", ".jsonl")
 Source = DaySource | HostSource | TrainingSource
 
 
-@question(ExporterOptions)
+@question(
+    ExporterOptions,
+    output=NoOutput,
+)
 def exporter(options: ExporterOptions) -> None:
     """Export metrics: print one scrape, write a day, or serve /metrics until Ctrl-C.
 

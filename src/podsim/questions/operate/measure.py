@@ -15,7 +15,11 @@ from podsim.options.measure_options import MeasureCollectiveOptions
 from podsim.options.question import question
 
 
-@question(MeasureCollectiveOptions)
+@question(
+    MeasureCollectiveOptions,
+    ranked=True,
+    status=lambda run: int(any(row.wrong or row.in_place_wrong for row in run.rows)),
+)
 def measure_collective(options: MeasureCollectiveOptions) -> MeasuredCollectives | None:
     """Seconds of a collective run for real, by algorithm and size; None on every rank but the first of a job.
 

@@ -23,7 +23,11 @@ from podsim.units import format_quantity, parse_quantity
 _LARGEST = 1 << 50
 
 
-@question(MeasureCheckpointOptions)
+@question(
+    MeasureCheckpointOptions,
+    progress="checkpoints",
+    status=lambda run: int(any(row.wrong for row in run.rows)),
+)
 def measure_checkpoint(
     options: MeasureCheckpointOptions, *, progress: Callable[[int, int], None] = lambda _done, _whole: None
 ) -> MeasuredCheckpoints | None:

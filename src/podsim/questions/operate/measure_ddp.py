@@ -19,7 +19,10 @@ from podsim.units import parse_quantity
 MOST_LAYERS, MOST_STEPS = 1000, 100_000
 
 
-@question(MeasureDdpOptions)
+@question(
+    MeasureDdpOptions,
+    ranked=True,
+)
 def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
     """Seconds of steps of torch's DistributedDataParallel; None on every rank but the first of a job.
 

@@ -33,7 +33,10 @@ from podsim.whole_files import write_whole
 Note = Callable[[str], None]
 
 
-@question(MeasureHostOptions)
+@question(
+    MeasureHostOptions,
+    progress="doing",
+)
 def measure_host(options: MeasureHostOptions, *, progress: Note = lambda _: None) -> MeasuredHost:
     """What this machine does, and its catalog entry, which `--on FILE` and `verify --expect FILE` take.
 

@@ -23,7 +23,11 @@ _MAKE = re.compile(r"\s*([0-9]{1,9})\s*x\s*(.+?)\s*")
 _KINDS = {"filecache": "file", "blockcache": "block"}
 
 
-@question(MeasureLoaderOptions)
+@question(
+    MeasureLoaderOptions,
+    progress="reading samples",
+    status=lambda run: 130 if run.stopped else 0,
+)
 def measure_loader(
     options: MeasureLoaderOptions, *, progress: Callable[[int, int], None] = lambda _done, _whole: None
 ) -> MeasuredLoader:

@@ -16,7 +16,10 @@ from podsim.options.question import question
 from podsim.units import parse_quantity
 
 
-@question(MeasureRanksOptions)
+@question(
+    MeasureRanksOptions,
+    ranked=True,
+)
 def measure_ranks(options: MeasureRanksOptions) -> MeasuredRanks | None:
     """Products of each rank, and the bandwidth of each pair; None on every rank but the first of a job.
 

@@ -23,7 +23,10 @@ from podsim.workload.specification import Transformer, resolve
 _VOCAB = 512
 
 
-@question(MeasureServingOptions)
+@question(
+    MeasureServingOptions,
+    progress="answering requests",
+)
 def measure_serving(
     options: MeasureServingOptions, *, progress: Callable[[int, int], None] = lambda _done, _all: None
 ) -> MeasuredServing:

@@ -32,7 +32,10 @@ _EXCHANGES = ("sync", "async")
 _MOST_ROWS = 100_000_000
 
 
-@question(MeasureTablesOptions)
+@question(
+    MeasureTablesOptions,
+    progress="training",
+)
 def measure_tables(
     options: MeasureTablesOptions, *, progress: Callable[[int, int], None] = lambda _done, _whole: None
 ) -> MeasuredTables:

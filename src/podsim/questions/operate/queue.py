@@ -30,6 +30,7 @@ from podsim.fleet.squeue import forecast_starts
 from podsim.fleet.traces import DATA, read_jobs
 from podsim.hardware.cluster import load_cluster
 from podsim.options.fleet_options import PackOptions, QueueOptions
+from podsim.options.output_options import PackPlot, QueuePlot
 from podsim.options.question import question
 from podsim.storage.checkpoints_stores import load_store
 from podsim.units import parse_quantity
@@ -39,7 +40,13 @@ _SAVES = 3600.0
 """s. The training time between checkpoints, if the user says none."""
 
 
-@question(QueueOptions)
+@question(
+    QueueOptions,
+    output=QueuePlot,
+    plotted="timeline",
+    progress="running jobs",
+    status=lambda result: int(bool(result.too_large)),
+)
 def queue(options: QueueOptions, *, timeline: bool = True, progress: Progress | None = None) -> QueueResult:
     """Run the jobs of a trace through the queue of a machine, under one policy or several.
 
@@ -213,7 +220,11 @@ def _arrivals(text: str) -> Any:
     return Arrivals(**values)
 
 
-@question(PackOptions)
+@question(
+    PackOptions,
+    output=PackPlot,
+    progress="packing requests",
+)
 def pack(options: PackOptions, *, progress: Progress | None = None) -> PackResult:
     """Pack requests for parts of GPUs onto nodes until `load` times the machine's GPUs have been asked for.
 

@@ -7,8 +7,11 @@ that podsim cannot express are listed with the reason.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from podsim.acceptance.measured_rows import read_measured
 from podsim.accuracy.bars import verdicts, worse_figures
@@ -16,15 +19,17 @@ from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
 from podsim.accuracy.score import assess
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
+from podsim.answers.answer import Answer, View, call
 from podsim.answers.comparison import Comparison, Verdict
-from podsim.answers.shown import Shown
 from podsim.errors import PodsimError
 from podsim.foreign_files import read_start
 from podsim.options.accuracy_options import ValidateOptions
+from podsim.options.output_options import ValidateOutput
 from podsim.options.question import question
 from podsim.serving.measured_server import is_benchmark_file, measured_comparisons
 from podsim.serving.serving_rows import TABLE as SERVING
 from podsim.serving.serving_rows import is_serving_table, packaged_serving, read_serving
+from podsim.whole_files import write_whole
 
 FAILURES = "failures"
 """The table of published times between failures."""
@@ -59,7 +64,7 @@ UNKNOWN = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validation(Shown):
+class Validation(Answer, view=View(report="report.comparisons:summary_report")):
     """Predictions against measurements."""
 
     comparisons: tuple[Comparison, ...]
@@ -73,7 +78,34 @@ class Validation(Shown):
         return all(verdict.met for verdict in self.verdicts)
 
 
-@question(ValidateOptions)
+_WIDTH = 140
+"""columns that the tables need"""
+
+
+def _write_pages(answer: Validation, output: ValidateOutput, options: Mapping[str, Any]) -> None:
+    """Write the pages."""
+    if output.html is not None:
+        write_whole(output.html, call("report.pages:page", answer.comparisons, answer.verdicts))
+    if output.markdown is not None:
+        text = call("report.pages:accuracy_page", answer.comparisons, answer.verdicts, unknown=UNKNOWN)
+        write_whole(output.markdown, text)
+
+
+def _text(answer: Validation, output: ValidateOutput, options: Mapping[str, Any]) -> str:
+    """The comparisons in lines of at least 140 columns, whatever the terminal: these tables need them."""
+    width = max(shutil.get_terminal_size((170, 40)).columns, _WIDTH)
+    detail = bool(options["tables"] or options["rows"])
+    text = call("report.comparisons:render", answer.comparisons, answer.verdicts, width=width, detail=detail)
+    return str(text) + "".join(f"Worse than recorded: {figure}\n" for figure in answer.worsened)
+
+
+@question(
+    ValidateOptions,
+    output=ValidateOutput,
+    write=_write_pages,
+    text=_text,
+    status=lambda answer: int(bool(answer.worsened)),
+)
 def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Validation:
     """Comparisons of some packaged tables (default all), or of a file: a CSV with the columns of one of
     them, what nccl-tests printed, or a run that the lab kept. The table kernels-all is every raw table of kernels.

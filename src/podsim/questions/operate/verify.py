@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from podsim.acceptance.machine_checks import Findings, Machine, add_checks, disturbed, machine_text
 from podsim.acceptance.thresholds import thresholds_of
 from podsim.acceptance.trend_checks import read_earlier, trend_checks, trend_parts
 from podsim.answers.acceptance import Acceptance
+from podsim.answers.answer import call
 from podsim.errors import PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.lab.inventory import read_inventory
@@ -16,9 +18,11 @@ from podsim.lab.options import outside
 from podsim.lab.ranks import MOST_RANKS
 from podsim.lab.usage import clocks, now_text, others_since
 from podsim.options.measure_options import VerifyOptions
+from podsim.options.output_options import VerifyOutput
 from podsim.options.question import question
 from podsim.questions.asking import ask
 from podsim.storage.fio_results import read_block
+from podsim.whole_files import write_whole
 
 GROUPS = ("inventory", "health", "storage", "metadata", "network", "ranks", "training")
 _GROUP_OF = {"fio": "storage", "mdtest": "metadata", "run": "network", "pairs": "ranks", "health": "health"}
@@ -27,7 +31,29 @@ Note = Callable[[str], None]
 _LARGEST = 1 << 40
 
 
-@question(VerifyOptions)
+def _check_output(output: VerifyOutput, options: Mapping[str, Any]) -> None:
+    """Raise PodsimError for pages that cannot be written, before minutes of work."""
+    for path in (output.html, output.pdf, output.junit):
+        if path is not None and not path.parent.is_dir():
+            raise PodsimError(f"{path}: there is no folder {path.parent}")
+
+
+def _write_files(acceptance: Acceptance, output: VerifyOutput, options: Mapping[str, Any]) -> None:
+    """Write the report as JUnit XML and as PDF."""
+    if output.junit is not None:
+        write_whole(output.junit, call("report.junit:junit_text", acceptance))
+    if output.pdf is not None:
+        call("report.browser:print_pdf", call("report.pages:acceptance_page", acceptance), output.pdf)
+
+
+@question(
+    VerifyOptions,
+    output=VerifyOutput,
+    check=_check_output,
+    write=_write_files,
+    progress="doing",
+    status=lambda acceptance: int(not acceptance.accepted),
+)
 def verify_machine(options: VerifyOptions, *, progress: Note = lambda _: None) -> Acceptance:
     """This machine, or earlier runs elsewhere, compared with an expected system.
 

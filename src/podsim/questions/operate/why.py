@@ -35,7 +35,10 @@ _LEAST_COST = 1e-3
 """The share of a step below which a cost is none."""
 
 
-@question(WhyOptions)
+@question(
+    WhyOptions,
+    activity="reading the record",
+)
 def why(options: WhyOptions) -> Explained:
     """The faults that a record shows, and where traffic of several owners met, with costs by simulating again.
 
