@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from podsim.answers.served import Figure, FigureList, FigureName
 from podsim.options.mlperf_options import FigureOptions
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import question
 from podsim.serving.white_paper import figure as made
 
@@ -21,7 +22,10 @@ _FIGURES = (
 )
 
 
-@question(FigureOptions)
+@question(
+    FigureOptions,
+    output=PlotOutput,
+)
 def figure(options: FigureOptions) -> Figure | FigureList:
     """Make one figure of the white paper, or list those that a command makes. Raises CatalogError for another number."""
     if options.number is not None:

@@ -26,6 +26,7 @@ from podsim.learning.number_format_blocks import BLOCK_FORMATS, BlockFormat, any
 from podsim.learning.number_format_recipes import RECIPES, read_recipe
 from podsim.learning.rounding import Overflow, round_to
 from podsim.options.format_options import FormatOptions
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import question
 from podsim.questions.asking import ask
 
@@ -41,7 +42,10 @@ _PHASES = ("training", "retrained", "inference")
 """phases of published accuracy, the first that has any counts"""
 
 
-@question(FormatOptions)
+@question(
+    FormatOptions,
+    output=PlotOutput,
+)
 def format(options: FormatOptions) -> FormatTable | FormatSheet | FormatTrade:
     """One number format; without a name a table of all, or for a model what each gains and costs.
 

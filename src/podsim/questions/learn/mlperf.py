@@ -13,12 +13,16 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, benchmarks_of, find_benchmark, round_number
 from podsim.options.mlperf_options import MlperfOptions
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import question
 
 _LARGEST = 1e12
 
 
-@question(MlperfOptions)
+@question(
+    MlperfOptions,
+    output=PlotOutput,
+)
 def mlperf(options: MlperfOptions) -> MinutesTable:
     """Predict the minutes to the target of each benchmark of a round, at scale and on one node.
 

@@ -21,6 +21,7 @@ from podsim.learning.sparsity_files import (
     restored_part,
 )
 from podsim.learning.tensor_files import TensorEntry, TensorFile, read_tensor_file, write_tensor_file
+from podsim.options.output_options import PlotOutput
 from podsim.options.prune_options import PruneOptions
 from podsim.options.question import question, wrong_choices
 
@@ -28,7 +29,10 @@ _PART = re.compile(r"-\d+-of-\d+\.")
 """in the name of a file that is one of several"""
 
 
-@question(PruneOptions)
+@question(
+    PruneOptions,
+    output=PlotOutput,
+)
 def prune(options: PruneOptions) -> Pruned:
     """Prune the weights of a safetensors file 2:4 by magnitude, and write them with `to`.
 

@@ -23,7 +23,7 @@ from podsim.learning.loss_catalog import find_law, named_laws
 from podsim.learning.loss_law import FLOPS_PER_PARAMETER, LossLaw
 from podsim.learning.loss_optimum import Budget, best_parameters
 from podsim.options.question import question
-from podsim.options.scale_options import ScaleBestOptions
+from podsim.options.scale_options import ScaleBestOptions, ScaleOutput
 from podsim.questions.asking import ask
 from podsim.storage.run_length import DAY, RunLength, read_days, with_run
 from podsim.training.job_inputs import read_inputs
@@ -65,7 +65,11 @@ class _Asked:
         return Budget(flops=flops, inference=self.inference, unique=self.unique)
 
 
-@question(ScaleBestOptions)
+@question(
+    ScaleBestOptions,
+    output=ScaleOutput,
+    progress="searching plans",
+)
 def scale_best(options: ScaleBestOptions, *, progress: Progress | None = None) -> ScaleBest:
     """The parameters and tokens with the least loss on a cluster in some days, and the plan that trains them.
 

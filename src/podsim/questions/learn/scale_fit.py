@@ -21,7 +21,7 @@ from podsim.learning.loss_runs import Runs
 from podsim.learning.loss_table import RunTable, mixed_lines, read_runs
 from podsim.learning.loss_tuning import tune
 from podsim.options.question import question, wrong_choices
-from podsim.options.scale_options import ScaleFitOptions
+from podsim.options.scale_options import ScaleFitOptions, ScaleOutput
 from podsim.units import parse_quantity
 
 _ALONG, _LINES = 41, 4
@@ -29,7 +29,11 @@ _ALONG, _LINES = 41, 4
 FITTED, UNDERTRAINED, OVERTRAINED, WORSE = "fitted", "undertrained", "overtrained", "tuned worse"
 
 
-@question(ScaleFitOptions)
+@question(
+    ScaleFitOptions,
+    output=ScaleOutput,
+    activity="fitting the law",
+)
 def scale_fit(options: ScaleFitOptions) -> ScaleFit:
     """The law of the loss that finished runs tell: constants, band, error, and the best size for their compute.
 

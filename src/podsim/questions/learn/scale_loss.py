@@ -10,12 +10,15 @@ from podsim.learning.loss_advice import advised, loss_points, range_notes, repet
 from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
 from podsim.options.question import question
-from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions
+from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions, ScaleOutput
 from podsim.units import parse_count
 from podsim.workload.catalog import network_size
 
 
-@question(ScaleLossOptions)
+@question(
+    ScaleLossOptions,
+    output=ScaleOutput,
+)
 def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     """The loss of a model after some tokens, its band, and the size that would have been best for the same compute.
 
@@ -70,7 +73,10 @@ def _tokens(options: ScaleLossOptions, law: LossLaw, parameters: float) -> float
     return tokens
 
 
-@question(ScaleLawsOptions)
+@question(
+    ScaleLawsOptions,
+    output=ScaleOutput,
+)
 def scale_laws(options: ScaleLawsOptions) -> ScaleLaws:
     """What every named law advises for some compute, and what its advice costs by podsim's own law.
 

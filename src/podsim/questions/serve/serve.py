@@ -17,6 +17,7 @@ from podsim.hardware.catalog import find, load_system
 from podsim.options.best_options import BestOptions
 from podsim.options.language_options import LanguageOptions
 from podsim.options.load_options import LoadOptions
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import options_of, question
 from podsim.options.scenario_options import ScenarioOptions
 from podsim.options.serving_options import ServeOptions
@@ -29,7 +30,13 @@ _SHARED = ("engine", "rate", "input_tokens", "output_tokens")
 """options of language models that networks read, too"""
 
 
-@question(ServeOptions, fill="podsim.serving.deployments.deployments:with_serving_plan")
+@question(
+    ServeOptions,
+    fill="podsim.serving.deployments.deployments:with_serving_plan",
+    output=PlotOutput,
+    progress="serving",
+    status=lambda answer: int(getattr(answer, "best", answer) is None),
+)
 def serve(
     options: ServeOptions, *, progress: Progress | None = None
 ) -> Served | ServedLoad | BestServing | ComparedServer | ScenarioRun | StreamRun | EnsembleRun | Figure:

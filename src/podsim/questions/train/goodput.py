@@ -33,6 +33,7 @@ from podsim.fleet.reliability import (
 from podsim.fleet.reliability_rates import recovery
 from podsim.fleet.reliability_runs import MOST_RUNS, RunSamples, simulate_runs
 from podsim.options.fleet_options import GoodputOptions
+from podsim.options.output_options import GoodputPlot
 from podsim.options.question import PLAN_FILE, question
 from podsim.runs.best_job import best_job
 from podsim.storage.checkpoint_answer import checkpoint_time
@@ -43,7 +44,11 @@ _DAY = 86400.0
 _TIMES = ("step", "interval", "mtbf", "restart", "found")
 
 
-@question(GoodputOptions, fill=PLAN_FILE)
+@question(
+    GoodputOptions,
+    fill=PLAN_FILE,
+    output=GoodputPlot,
+)
 def goodput(options: GoodputOptions) -> Goodput:
     """Days to train some tokens with failures: closed forms, and simulated runs.
 

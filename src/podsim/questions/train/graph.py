@@ -48,7 +48,10 @@ LAYOUTS = ("channels-last", "channels-first")
 """of tensors with channels: NHWC, NCHW"""
 
 
-@question(GraphOptions)
+@question(
+    GraphOptions,
+    status=lambda cost: int(not cost.memory.fits),
+)
 def graph(options: GraphOptions) -> GraphCost:
     """Cost one training step of a captured graph, op by op.
 

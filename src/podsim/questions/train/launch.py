@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.launching.fine_tuning import default_tool
 from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading, is_started
 from podsim.launching.tools import LARGEST, TOOLS, emit, read
+from podsim.options.output_options import Output
 from podsim.options.plan_options import LaunchOptions
 from podsim.options.question import PLAN_FILE, options_of, question
+from podsim.quoting import visible
 from podsim.training.job_inputs import read_sequence, split_overrides
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import predict_plan
@@ -26,7 +30,18 @@ from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build
 
 
-@question(LaunchOptions, fill=PLAN_FILE)
+def _print_notes(answer: Recipe | PlanRead, output: Output, options: Mapping[str, Any]) -> None:
+    """Print the notes of files that start a plan apart from them."""
+    if isinstance(answer, Recipe) and not (output.json or output.csv):
+        sys.stderr.writelines(f"podsim: note: {visible(note)}\n" for note in answer.notes)
+
+
+@question(
+    LaunchOptions,
+    fill=PLAN_FILE,
+    after=_print_notes,
+    status=lambda answer: int(not getattr(getattr(answer, "prediction", None), "fits", True)),
+)
 def launch(options: LaunchOptions) -> Recipe | PlanRead:
     """What starts a plan of a model on a cluster with a tool; or, with `read`, the plan of a file that others run.
 

@@ -11,6 +11,7 @@ from podsim.accuracy.stated_prediction import describe
 from podsim.answers.prediction import Prediction
 from podsim.fleet.expense import with_expense
 from podsim.launching.plan_command import plan_command
+from podsim.options.output_options import GlanceOutput
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import PLAN_FILE, question
 from podsim.questions.asking import ask
@@ -22,7 +23,20 @@ if TYPE_CHECKING:
     from podsim.answers.graphs import GraphCost
 
 
-@question(PredictOptions, fill=PLAN_FILE)
+def _status(answer: Any) -> int:
+    """1 if a plan, or a captured network, does not fit."""
+    if isinstance(answer, Prediction):
+        return int(not answer.fits)
+    return int(not answer.memory.fits)
+
+
+@question(
+    PredictOptions,
+    fill=PLAN_FILE,
+    output=GlanceOutput,
+    network="questions.train.predict:predicted_network",
+    status=_status,
+)
 def predict(options: PredictOptions) -> Prediction:
     """Predict one plan of a model on a cluster.
 

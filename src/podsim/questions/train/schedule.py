@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from podsim.answers.answer import call
 from podsim.answers.scheduled import ScheduleComparison, ScheduleRow, ScheduleSheet
-from podsim.errors import ScheduleError, TableError
+from podsim.errors import PodsimError, ScheduleError, TableError
 from podsim.foreign_files import read_text
+from podsim.options.output_options import ScheduleOutput
 from podsim.options.question import question
 from podsim.options.step_options import ScheduleOptions
 from podsim.schedules.actions import ScheduleTable
@@ -17,13 +21,41 @@ from podsim.schedules.held import held, weight_copies
 from podsim.schedules.player import idle, play_table
 from podsim.schedules.schedule_sheet import action_seconds, idle_share, schedule_sheet, step_seconds
 from podsim.schedules.torch_csv import read_csv, to_csv, torch_problems
+from podsim.whole_files import write_whole
 
 MOST_ACTIONS = 1 << 20
 """actions of a schedule that is shown"""
 _MOST_BYTES = 32 << 20
 
 
-@question(ScheduleOptions)
+def _check(output: ScheduleOutput, options: Mapping[str, Any]) -> None:
+    """Raise PodsimError where a picture or torch's form is wanted of all schedules."""
+    if not options["name"] and (output.plot is not None or output.csv_torch is not None):
+        raise PodsimError("--plot and --csv-torch are of one schedule: give its name")
+
+
+def _write_files(
+    answer: ScheduleSheet | ScheduleComparison, output: ScheduleOutput, options: Mapping[str, Any]
+) -> None:
+    """Draw a schedule, and write it for torch."""
+    if output.csv_torch is not None:
+        sizes = {name: options[name] for name in ("pp", "micro_batches", "virtual_stages")}
+        write_whole(output.csv_torch, torch_csv(options["name"], **sizes))
+    if output.plot is not None and isinstance(answer, ScheduleSheet):
+        kind = output.plot.suffix.lower()[1:]
+        is_page = kind == "html"
+        page = call("report.pages:schedule_page", answer) if is_page else ""
+        picture = page.encode() if is_page else call("report.pictures:image_of", answer, kind)
+        write_whole(output.plot, picture)
+
+
+@question(
+    ScheduleOptions,
+    output=ScheduleOutput,
+    check=_check,
+    write=_write_files,
+    activity="building and playing the schedule",
+)
 def schedule(options: ScheduleOptions) -> ScheduleSheet | ScheduleComparison:
     """Play a pipeline schedule; without a name, all of them, side by side.
 

@@ -48,7 +48,11 @@ class _Setting(NamedTuple):
         return max((block.experts for block in self.model.kinds), default=0) if self.model else 0
 
 
-@question(ShardOptions)
+@question(
+    ShardOptions,
+    activity="looking for annotations",
+    status=lambda answer: int(not answer.fits),
+)
 def shard(options: ShardOptions) -> Sharded:
     """Divide all tensors of a training step over GPUs, as GSPMD does, and cost it.
 

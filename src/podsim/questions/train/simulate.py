@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from podsim.answers.answer import call
+from podsim.answers.measured import StepComparison
 from podsim.answers.simulated import SimulatedStep
 from podsim.errors import PodsimError
 from podsim.graphs.networks import networks
 from podsim.lab.record import write_run
+from podsim.options.output_options import SimulateOutput
 from podsim.options.plan_options import FiledPlanOptions
 from podsim.options.question import PLAN_FILE, options_of, question, wrong_choices
 from podsim.options.step_options import SimulateOptions
@@ -19,7 +24,31 @@ from podsim.simulation.shares import shares
 from podsim.training.plan import read_plan
 
 
-@question(SimulateOptions, fill=PLAN_FILE)
+def _write_files(
+    step: SimulatedStep, output: SimulateOutput, options: Mapping[str, Any]
+) -> StepComparison | None:
+    """Write the timeline and the links of a step; what a measured one has different, if one is named."""
+    for path in output.timeline:
+        call(
+            "timeline.timelines:write_timeline", step.timeline, path, title=f"{step.model} on {step.cluster}"
+        )
+    if output.links is not None:
+        call("timeline.link_plots:plot_links", step, output.links)
+    if output.against is None:
+        return None
+    compared: StepComparison = call(
+        "timeline.kineto_compare:compare_steps", call("timeline.kineto:read_kineto", output.against), step
+    )
+    return compared
+
+
+@question(
+    SimulateOptions,
+    fill=PLAN_FILE,
+    output=SimulateOutput,
+    write=_write_files,
+    activity="simulating the step",
+)
 def simulate(options: SimulateOptions) -> SimulatedStep:
     """Play one step of a plan: ops on every rank's streams and adapters, a timeline, the critical path.
 

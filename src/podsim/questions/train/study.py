@@ -9,10 +9,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from podsim.answers.answer import call
 from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
 from podsim.errors import PodsimError
-from podsim.options.question import question
-from podsim.options.study_options import StudyOptions
+from podsim.options.question import question, wrong_choices
+from podsim.options.study_options import StudyOptions, StudyOutput
 from podsim.questions.asking import ask
 from podsim.report.plain_data import plain_value
 from podsim.studies.answer_store import open_store
@@ -20,11 +21,44 @@ from podsim.studies.fewest import fewest_row
 from podsim.studies.rows import study_row
 from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study
+from podsim.whole_files import write_whole
 
 Progress: TypeAlias = Callable[[int, int], None]
 
 
-@question(StudyOptions)
+def _check_output(output: StudyOutput, options: Mapping[str, Any]) -> None:
+    """Raise PodsimError for files that cannot be written and charts that do not exist, before any work is done."""
+    problems = wrong_choices(output, "chart")
+    for name in ("plot", "xlsx", "parquet", "html"):
+        path = getattr(output, name)
+        if path is not None and not path.parent.is_dir():
+            problems.append(f"--{name} {str(path)[-120:]}: there is no directory {str(path.parent)[-120:]}")
+    if problems:
+        raise PodsimError("; ".join(problems))
+    call("report.plot_study:read_axes", output.axes)
+    if output.plot is not None or output.html is not None:
+        call("report.plots:load_matplotlib")
+
+
+def _write_files(result: StudyResult, output: StudyOutput, options: Mapping[str, Any]) -> None:
+    """Write the files that were asked for."""
+    if output.xlsx is not None:
+        call("report.study_files:write_workbook", result, output.xlsx)
+    if output.parquet is not None:
+        call("report.study_files:write_parquet", result, output.parquet)
+    if output.plot is not None:
+        figure = result.plot(chart=output.chart, axes=output.axes)
+        write_whole(output.plot, call("report.plots:figure_image", figure, output.plot.suffix.lower()[1:]))
+
+
+@question(
+    StudyOptions,
+    output=StudyOutput,
+    check=_check_output,
+    write=_write_files,
+    progress="answering designs",
+    status=lambda result: int(not result.fits),
+)
 def study(
     options: StudyOptions,
     *,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
+from podsim.answers.answer import call
 from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.errors import PodsimError
+from podsim.options.output_options import WorkersOutput
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import options_of, question, values_of, wrong_choices
 from podsim.options.step_options import WorkersOptions
@@ -15,6 +18,7 @@ from podsim.runs.loss_time import loss_time, read_target
 from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan
+from podsim.whole_files import write_whole
 
 OUTER = ("local", "diloco")
 """exchanges of weights after some steps"""
@@ -36,7 +40,30 @@ _LOCAL_STEPS = 8
 MOST_STEPS, MOST_SERVERS, MOST_FACTOR = 100_000, 100_000, 1e6
 
 
-@question(WorkersOptions)
+def _check(output: WorkersOutput, options: Mapping[str, Any]) -> None:
+    """Raise PodsimError where a picture or a timeline is wanted of what has none."""
+    if output.plot is not None and not options["compare"]:
+        raise PodsimError("--plot draws a comparison; give --compare, too")
+    if output.timeline and options["compare"]:
+        raise PodsimError("--timeline is of one exchange; leave --compare out")
+
+
+def _write_files(answer: ExchangeRun | Tradeoff, output: WorkersOutput, options: Mapping[str, Any]) -> None:
+    """Write the timelines of an exchange, or draw a comparison."""
+    if isinstance(answer, ExchangeRun):
+        for path in output.timeline:
+            call("timeline.timelines:write_timeline", answer.timeline, path, title=answer.name)
+    elif output.plot is not None:
+        write_whole(output.plot, call("report.pictures:image_of", answer, output.plot.suffix.lower()[1:]))
+
+
+@question(
+    WorkersOptions,
+    output=WorkersOutput,
+    check=_check,
+    write=_write_files,
+    activity="playing the workers",
+)
 def workers(options: WorkersOptions) -> ExchangeRun | Tradeoff:
     """Play many steps of data-parallel workers: steps per second, idle time, staleness of the gradients, a timeline.
 
