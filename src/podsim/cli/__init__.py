@@ -1,7 +1,7 @@
 """The command line: the same questions as the library, for a terminal.
 
 Every command is the Python function of the same name with the same options, from one declaration in `podsim.options`;
-`podsim.cli.command_table` says which. Nothing heavy is imported before a command runs, so that `podsim --help` is quick.
+`podsim.questions.registry` says which. Nothing heavy is imported before a command runs, so that `podsim --help` is quick.
 Exit status: 0 yes, 1 no (does not fit, falls short), 2 misuse, 70 a bug of podsim, 130 interrupted with nothing to show.
 """
 

@@ -11,18 +11,22 @@ import click
 from click.shell_completion import get_completion_class
 
 from podsim.cli.command import Command, guarded
-from podsim.cli.command_table import COMMANDS
-from podsim.cli.help_table import EXAMPLES, GROUPS, SECTIONS
 from podsim.cli.late_import import load
 from podsim.cli.mistakes import keep_arguments, mistake_lines, usage_text
 from podsim.options.question import Option
+from podsim.questions.registry import GROUPS, SECTIONS, commands
 from podsim.quoting import visible_lines
 
 SHELLS = ("bash", "zsh", "fish")
+OWN = {
+    "help": "help plan",
+    "completion": "completion bash > ~/.local/share/bash-completion/completions/podsim",
+}
+"""the commands that ask no question, each with its example"""
 
 
 class Commands(click.Group):
-    """Commands in the order of the table."""
+    """Commands in the order of the registry."""
 
     def __init__(self, **details: Any) -> None:
         """Help stands for a group without a command."""
@@ -31,7 +35,7 @@ class Commands(click.Group):
         )
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order of the table."""
+        """The names in the order of the registry."""
         return list(self.commands)
 
     def resolve_command(
@@ -73,17 +77,25 @@ class Application(Commands):
             sys.stderr.write(visible_lines(usage_text(error, options, typed)))
             raise SystemExit(2) from None
         except click.Abort:
+            sys.stderr.write("podsim: interrupted\n")
             raise SystemExit(130) from None
         raise SystemExit(status if isinstance(status, int) else 0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands under their headings, each with an example."""
-        listed = {name for names in SECTIONS.values() for name in names}
-        others = tuple(name for name in self.commands if name not in listed)
-        for title, names in {**SECTIONS, **({"More": others} if others else {})}.items():
+        """Write the commands under the headings of their sections, each with an example."""
+        for title, names in self._sections().items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(60)) for name in names])
                 formatter.write_text(f"e.g. podsim {_example(names[0])}")
+
+    def _sections(self) -> dict[str, list[str]]:
+        """The commands and groups under each heading, in the order of the registry."""
+        listed: dict[str, list[str]] = {}
+        for name, entry in commands().items():
+            names = listed.setdefault(SECTIONS[entry.section], [])
+            if (own := name.split()[0]) not in names:
+                names.append(own)
+        return listed | {"podsim itself": list(OWN)}
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write how to go on."""
@@ -93,7 +105,10 @@ class Application(Commands):
 
 def _example(name: str) -> str:
     """The example of a command, or of the first command of a group."""
-    return next((text for key, text in EXAMPLES.items() if key == name or key.startswith(f"{name} ")), name)
+    known = commands().items()
+    return next(
+        (entry.example for key, entry in known if f"{key} ".startswith(f"{name} ")), OWN.get(name, name)
+    )
 
 
 def command_names(group: click.Group) -> list[str]:
@@ -106,14 +121,14 @@ def command_names(group: click.Group) -> list[str]:
 
 
 def make_application() -> click.Group:
-    """The commands of the table; a name of two words is a command of a group."""
+    """The questions of the registry as commands; a name of two words is a command of a group."""
     application = Application(
         name="podsim", help="A working model of an AI supercomputer, and of the training that runs on it."
     )
     groups = {name: Commands(name=name, help=about) for name, about in GROUPS.items()}
-    for name, row in COMMANDS.items():
-        group, _, own = name.rpartition(" ")
-        (groups[group] if group else application).add_command(Command(own, row, EXAMPLES.get(name, "")))
+    for name, entry in commands().items():
+        group = name.rpartition(" ")[0]
+        (groups[group] if group else application).add_command(Command(name, entry))
     for made in (*groups.values(), _help_command(), _completion_command(application)):
         application.add_command(made)
     version: click.Group = click.version_option(package_name="podsim", message="podsim %(version)s")(
@@ -123,7 +138,7 @@ def make_application() -> click.Group:
 
 
 def _help_command() -> click.Command:
-    @click.command("help", help="Show the help of a command.", epilog="Example: podsim help storage fio")
+    @click.command("help", help="Show the help of a command.", epilog=f"Example: podsim {OWN['help']}")
     @click.argument("command", nargs=-1)
     @click.pass_context
     def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
@@ -143,7 +158,7 @@ def _help_command() -> click.Command:
 def _completion_command(application: click.Group) -> click.Command:
     @click.command(
         "completion", help="Print the script that makes a shell complete words.",
-        epilog=f"Example: podsim {EXAMPLES['completion']}",
+        epilog=f"Example: podsim {OWN['completion']}",
     )  # fmt: skip
     @click.argument("shell", type=click.Choice(SHELLS))
     def show_completion(shell: str) -> None:

@@ -2,95 +2,49 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from podsim import __version__
+from podsim.answers.answer import View, call
 from podsim.cli.late_import import load
 from podsim.cli.mistakes import option_flag, unusable_text
-from podsim.errors import PodsimError
-from podsim.options.question import Option, options_of
+from podsim.errors import LabError, NoFitError, PodsimError
+from podsim.options.output_options import NoOutput, Output
+from podsim.options.question import Manner, Option, options_of
+from podsim.questions.registry import Entry, function_of
 from podsim.quoting import visible, visible_lines
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
-    from podsim.report.screen import Report  # which loads rich, and `podsim --help` shall not
-
     _PathBase = click.ParamType[Path]
 else:
     _PathBase = click.ParamType
-import os
 
-from podsim import __version__
-from podsim.errors import LabError, NoFitError
-
-Status = Callable[[Any], int]
-Charts = Callable[[], "Sequence[Markup]"]
-"""draws the charts of a page"""
 _FORMS = ("json", "csv", "fio_json")
 """options that choose how an answer is printed"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A line of the table of commands."""
-
-    help: str
-    options: str = "machine_options:NoOptions"
-    """The options, as MODULE:CLASS of podsim.options."""
-    verb: str = ""
-    """The verb: a public name of podsim, or MODULE:FUNCTION."""
-    network: str = ""
-    """The function that answers for a captured network, given the options; without one the verb does."""
-    ask: str = ""
-    """The function that asks, given (options, output), where the output decides what to ask."""
-    check: str = ""
-    """The check, given (output, options), that raises PodsimError for contradictory options before the work begins."""
-    output: str = "output_options:Output"
-    report: str = ""
-    """The function from an answer to its report."""
-    brief: str = ""
-    """The function from an answer to its report at a glance; --verbose prints `report`."""
-    rows: str = ""
-    """The attribute, or MODULE:FUNCTION, of the rows of CSV; by default the answer itself."""
-    data: str = ""
-    """The function from an answer to its JSON; by default the answer itself."""
-    show: str = ""
-    """The function that prints an answer in every form, given (answer, output, options), if `report` and `rows` do not.
-    """
-    picture: str = ""
-    """The function that draws --plot, given (answer, kind)."""
-    plotted: str = ""
-    """The keyword of the question that is true if --plot is given."""
-    progress: str = ""
-    """The title of a bar, or "doing" for a line, if the question reports its progress."""
-    activity: str = ""
-    """The activity, said on standard error after a second, if the question reports no progress."""
-    ranked: bool = False
-    """Whether it runs in every rank of a job, and only the first reports mistakes."""
-    status: Status = lambda answer: 0
-    """The exit status by the answer."""
 
 
 class Command(click.Command):
     """A command whose parameters are made when they are needed."""
 
-    def __init__(self, name: str, row: Row, example: str = "") -> None:
-        """Keep the row; nothing of it is imported."""
+    def __init__(self, question: str, entry: Entry) -> None:
+        """Keep the entry; nothing of the question is imported."""
         super().__init__(
-            name=name, help=row.help, callback=self._run, epilog=f"Example: podsim {example}",
+            name=question.rpartition(" ")[2], help=entry.help, callback=self._run,
+            epilog=f"Example: podsim {entry.example}",
             context_settings={"help_option_names": ["-h", "--help"], "allow_extra_args": True},
         )  # fmt: skip
-        self.row = row
-        self.example = example
+        self.question = question
+        self.example = entry.example
 
     @property
     def options(self) -> dict[str, Option]:
@@ -127,12 +81,17 @@ class Command(click.Command):
         return super().get_params(ctx)
 
     @property
-    def _group(self) -> Any:
-        return load(f"options.{self.row.options}")
+    def _group(self) -> type:
+        return self._manner.group
 
     @property
-    def _output(self) -> Any:
-        return load(f"options.{self.row.output}")
+    def _output(self) -> type:
+        return self._manner.output or Output
+
+    @cached_property
+    def _manner(self) -> Manner:
+        manner: Manner = function_of(self.question).manner
+        return manner
 
     def _run(self, **given: Any) -> None:
         status = guarded(
@@ -143,51 +102,60 @@ class Command(click.Command):
 
     def _answered(self, given: Mapping[str, Any]) -> int:
         """Ask and print; the exit status."""
-        row = self.row
+        manner = self._manner
         output = self._output(**_values(options_of(self._output), given))
         _one_format(output)
         options = _values(options_of(self._group), given)
-        with first_rank_speaks() if row.ranked else nullcontext():
-            if row.check:
-                load(row.check)(output, options)
+        with first_rank_speaks() if manner.ranked else nullcontext():
+            if manner.check:
+                call(manner.check, output, options)
             answer = self._asked(options, output)
         _warn_of_hosts(options)
         if answer is None:  # another rank has the result
             return 0
-        if row.picture and output.plot is not None:
-            load("whole_files:write_whole")(
-                output.plot, load(row.picture)(answer, output.plot.suffix.lower()[1:])
-            )
-        if row.show:
-            load(row.show)(answer, output, options)
-        elif row.report:
-            data = load(row.data) if row.data else None
-            is_brief = row.brief and not output.verbose and not options.get("detail")
-            report = load(row.brief if is_brief else row.report)
-            print_answer(answer, output, report, full=load(row.report), rows=_rows(row, answer), data=data)
+        if isinstance(output, NoOutput):
+            return manner.status(answer)
+        if manner.write:
+            answer = call(manner.write, answer, output, options) or answer
+        view = self._view(answer, output, options)
+        if not manner.write and getattr(output, "plot", None) is not None:
+            image = load("report.pictures:image_of")(answer, output.plot.suffix.lower()[1:], view)
+            load("whole_files:write_whole")(output.plot, image)
+        text = partial(call, manner.text, answer, output, options) if manner.text else None
+        print_answer(answer, output, view, text=text, detail=options.get("detail"))
+        if manner.after:
+            call(manner.after, answer, output, options)
         sys.stdout.flush()
-        return row.status(answer)
+        return manner.status(answer)
+
+    def _view(self, answer: Any, output: Any, options: Mapping[str, Any]) -> View:
+        """The view of the question, or of the kind of answer."""
+        view = self._manner.view
+        if view is not None and not isinstance(view, View):
+            view = call(view, answer, output, options)
+        known: View = view or load("report.views:view_of")(answer)
+        return known
 
     def _asked(self, options: Mapping[str, Any], output: Any) -> Any:
         """The answer to the question."""
-        row = self.row
-        if row.progress or row.activity or row.ranked or row.output.endswith("NoOutput"):
+        manner = self._manner
+        if manner.progress or manner.activity or manner.ranked or isinstance(output, NoOutput):
             return self._answer_of(options, output)
         with load("report.progress:waiting")(self.name):
             return self._answer_of(options, output)
 
     def _answer_of(self, options: Mapping[str, Any], output: Any) -> Any:
         """The answer of the question, or of the function that asks it."""
-        row = self.row
-        if row.ask:
-            return load(row.ask)(options, output)
-        if row.network and load("graphs.networks:is_captured")(options.get("model")):
-            return load(row.network)(options)
+        manner = self._manner
+        if manner.ask:
+            return call(manner.ask, options, output)
+        if manner.network and load("graphs.networks:is_captured")(options.get("model")):
+            return call(manner.network, options)
         if options.get("plan"):
             options = _explicit(options)
-        plotted = {row.plotted: output.plot is not None} if row.plotted else {}
-        with _progress(row.progress) as progress, _activity(row.activity):
-            return load(row.verb)(**options, **plotted, **progress)
+        plotted = {manner.plotted: output.plot is not None} if manner.plotted else {}
+        with _progress(manner.progress) as progress, _activity(manner.activity):
+            return function_of(self.question)(**options, **plotted, **progress)
 
 
 def _warn_of_hosts(options: Mapping[str, Any]) -> None:
@@ -277,45 +245,35 @@ def _one_format(output: Any) -> None:
 
 
 def print_answer(
-    answer: Any,
-    output: Any,
-    report: Callable[[Any], Report],
-    *,
-    rows: Any = None,
-    data: Callable[[Any], Any] | None = None,
-    charts: Charts | None = None,
-    full: Callable[[Any], Report] | None = None,
+    answer: Any, output: Any, view: View, *, text: Callable[[], str | None] | None, detail: object
 ) -> None:
-    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report; write its page, if it is wanted.
+    """Print an answer as JSON, as CSV, or as a report (or a `text` instead); write its page, if it is wanted.
 
-    The page has the `full` report, where the terminal gets a shorter one.
+    The page has the full report, where the terminal gets it at a glance.
     """
-    if getattr(output, "html", None) is not None:
-        load("cli.page_output:write_page")(answer, output.html, full or report, charts)
+    report = partial(load("report.views:report_of"), answer, view, detail=detail)
+    if getattr(output, "html", None) is not None and text is None:
+        load("cli.page_output:write_page")(answer, output.html, report(brief=False), view)
     if getattr(output, "json", False):
-        sys.stdout.write(answer_json(answer, data(answer) if data else answer) + "\n")
+        sys.stdout.write(answer_json(answer, view) + "\n")
     elif getattr(output, "csv", False):
-        sys.stdout.write(load("report.plain_data:to_csv")(answer if rows is None else rows))
+        sys.stdout.write(load("report.plain_data:to_csv")(load("report.views:rows_of")(answer, view)))
+    elif text is not None and (written := text()) is not None:
+        sys.stdout.write(written)
     else:
-        load("report.screen:show")(report(answer))
+        is_brief = bool(view.brief) and not output.verbose and not detail
+        load("report.screen:show")(report(brief=is_brief))
 
 
-def answer_json(answer: Any, shown: Any) -> str:
+def answer_json(answer: Any, view: View) -> str:
     """An answer as JSON: its own keys (or `rows`), and under `podsim` the version, the command and the units."""
     words = click.get_current_context().meta.get("podsim.words", [])
     head = {
         "version": __version__, "command": shlex.join(words), "units": load("report.json_units:units_of")(answer),
     }  # fmt: skip
-    plain = load("report.plain_data:plain_value")(shown)
+    plain = load("report.views:data_of")(answer, view)
     rest = plain if isinstance(plain, dict) else {"rows": plain}
     return str(load("report.plain_data:to_json")({"podsim": head, **rest}))
-
-
-def _rows(row: Row, answer: Any) -> Any:
-    """What CSV shows of an answer."""
-    if ":" in row.rows:
-        return load(row.rows)(answer)
-    return getattr(answer, row.rows) if row.rows else answer
 
 
 @contextmanager

@@ -7,16 +7,18 @@ from difflib import get_close_matches
 
 import click
 
-from podsim.cli.help_table import MEANT
 from podsim.cli.mistakes import kept_arguments
 from podsim.errors import PodsimError
 from podsim.hardware.catalog import aliases, find, names
 from podsim.hardware.cluster import cluster_names
 from podsim.hardware.cluster_names import catalog_name, read_spec
 from podsim.options.question import Option
+from podsim.questions.registry import words_meant
 from podsim.workload.catalog import any_model_names
 from podsim.workload.model_names import known_model
 
+_MEANT = {**words_meant(), "version": "--version", "autocomplete": "completion"}
+"""the command for each other word that users type"""
 _JOB = ("--on", "h100", "--gpus", "64")
 
 
@@ -79,7 +81,7 @@ def unknown_command(word: str, commands: Sequence[str], path: Sequence[str] = ()
     if not path and (likely := _question(word, after)):
         return LikelyError(f"{message}; a command comes first", likely)
     short = {name.rpartition(" ")[2]: name for name in reversed(commands)}
-    meant = MEANT.get(word.lower(), "") if not path else ""
+    meant = _MEANT.get(word.lower(), "") if not path else ""
     close = [meant] if meant else get_close_matches(word.lower(), [*commands, *short], n=1, cutoff=0.6)
     if not close:
         return LikelyError(f"{message}; see podsim --help", None)

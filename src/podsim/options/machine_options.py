@@ -11,16 +11,14 @@ from podsim.options.question import like, option, overrides_option
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoOptions:
-    """A question without options."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ShowOptions:
     """Anything in the catalogs."""
 
     name: str | Path = option(
         MISSING, "A name of any catalog, `software`, a config.json, or a cluster's TOML file.", argument=True
+    )
+    fabric: bool = option(
+        False, "Draw servers and switches instead; NAME may be a topology XML, too.", flag="--fabric"
     )
     overrides: Mapping[str, str] | None = overrides_option(
         "gpu.memory=64GB, network.bandwidth=100Gb/s, model.layers=12"

@@ -106,9 +106,6 @@ class MigPlanOutput(DrawOutput):
 class ShowOutput(Output):
     """A sheet, or a drawing of the fabric."""
 
-    fabric: bool = option(
-        False, "Draw servers and switches instead; NAME may be a topology XML, too.", flag="--fabric"
-    )
     plot: Path | None = option(
         None, "With --fabric: draw it to this file, too: FILE.svg.", suffixes=(".svg",), older="--svg"
     )
@@ -168,9 +165,6 @@ class ValidateOutput(JsonOutput):
 
     html: Path | None = option(None, "Write one HTML page with a plot for each table.")
     markdown: Path | None = option(None, "Write the page docs/accuracy.md.")
-    sensitivity: bool = option(
-        False, "How far 5 % of each constant moves each table; takes minutes.", flag="--sensitivity"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,11 @@ def suffix_of(path: str | Path, known: tuple[str, ...], what: str) -> str:
     return suffix
 
 
+def check_suffix(path: Path) -> None:
+    """Raise TimelineError for a name that ends in no format of `write_timeline`."""
+    suffix_of(path, SUFFIXES, "timeline")
+
+
 def write_timeline(
     timeline: Timeline, path: str | Path, *, title: str = "", progress: Progress | None = None
 ) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from podsim.bugs import bug_report
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError
-from podsim.report.plain_data import plain_value
+from podsim.report.views import data_of
 from podsim.studies.executors import begin_worker
-from podsim.web.questions import QUESTIONS, load, read_options
+from podsim.web.questions import question_of, read_options
 from podsim.web.worker_jobs import Job, Progress, Reply
 
 if sys.platform != "win32":
@@ -28,12 +28,11 @@ _OFTEN = 0.1
 
 def answer(job: Job, progress: Progress) -> Reply:
     """The reply to a job; no error passes."""
-    question = QUESTIONS[job.name]
+    question = question_of(job.name)
     try:
         values = read_options(question, job.given, lambda identity: _path_of(job, identity))
-        verb = load(question.verb)
         reports = {"progress": progress} if question.has_progress else {}
-        data = plain_value(load(question.data)(verb(**values, **reports)))
+        data = data_of(question.ask(**values, **reports))
         return Reply(status=0, text=json.dumps(data, allow_nan=False, separators=(",", ":")))
     except PodsimError as error:
         lines = error.problems if isinstance(error, (PlanError, ScheduleError)) else (str(error),)

@@ -1,4 +1,4 @@
-"""The table of what a browser may ask: each question with its options, its limit, and how its answer becomes JSON.
+"""What a browser may ask: the questions of the registry with a screen, and how a request becomes their options.
 
 A request is a JSON object of option names and values. Options that name files of the server are refused; a file that
 the visitor sent is named `upload:ID`.
@@ -10,14 +10,15 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cache
+from inspect import signature
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.foreign_files import refuse_constant
 from podsim.options.question import Option, options_of
+from podsim.questions.registry import Screen, function_of, screens
 
 LONGEST_TEXT = 2000
 """characters of the text of one option"""
@@ -28,129 +29,49 @@ _WITH_SLASH = ("overrides", "bandwidth", "server_bandwidth", "limit")
 UPLOAD = "upload:"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """A question, and the rules of asking it."""
-
-    verb: str
-    """The function, as MODULE:FUNCTION of podsim."""
-    options: str
-    """The options, as MODULE:CLASS of podsim."""
-    about: str
-    data: str = "report.plain_data:plain_value"
-    """The function from an answer to its JSON."""
-    is_quick: bool = False
-    """Whether it answers in a fraction of a second: it has its own workers, and its answers are kept."""
-    has_progress: bool = False
-    """Whether it reports its progress."""
-    uploads: tuple[str, ...] = ()
-    """The options that may name an uploaded file."""
-
-
-_MODEL = ("model", "on")
 _FILES = (
     "save", "launch", "plan", "read", "raw", "rows", "chakra", "experiment", "against", "topology"
 )  # fmt: skip
 """options that name files of the machine; only an upload can stand for one"""
 
-QUESTIONS: Mapping[str, Question] = MappingProxyType({
-    "predict": Question(
-        verb="questions.train.predict:predict",
-        options="options.plan_options:PredictOptions", is_quick=True, uploads=_MODEL,
-        about="Step time and memory of one plan: podsim predict.",
-    ),
-    "plan": Question(
-        verb="questions.train.plan:plan",
-        options="options.plan_options:SearchOptions", has_progress=True, uploads=_MODEL,
-        about="The best plans among every legal one: podsim plan.",
-    ),
-    "launch": Question(
-        verb="questions.train.launch:launch",
-        options="options.plan_options:LaunchOptions", is_quick=True, uploads=_MODEL,
-        about="The file that starts a plan: podsim launch.",
-    ),
-    "defaults": Question(
-        verb="web.default_values:default_values", options="options.plan_options:SearchOptions", is_quick=True,
-        uploads=_MODEL,
-        about="What a search takes where an option is not given, each value with its origin.",
-    ),
-    "map": Question(
-        verb="web.plan_map:plan_map", options="web.plan_map:MapOptions", has_progress=True, uploads=_MODEL,
-        about="Every plan of a search, counted in the cells of two axes.",
-    ),
-    "timeline": Question(
-        verb="web.step_timeline:step_timeline", options="web.step_timeline:TimelineOptions",
-        uploads=(*_MODEL, "against"), about="A played step with its spans: podsim simulate.",
-    ),
-    "schedule": Question(
-        verb="questions.train.schedule:schedule",
-        options="options.step_options:ScheduleOptions", is_quick=True,
-        about="A pipeline schedule, action by action: podsim schedule.",
-    ),
-    "collective": Question(
-        verb="questions.machine.collective:collective",
-        options="options.machine_options:CollectiveOptions", is_quick=True,
-        about="The time of a collective by size: podsim collective.",
-    ),
-    "rounds": Question(
-        verb="web.collective_rounds:collective_rounds", options="web.collective_rounds:RoundsOptions", is_quick=True,
-        about="An all-reduce round by round.",
-    ),
-    "machine": Question(
-        verb="web.machine_levers:machine_levers", options="web.machine_levers:LeverOptions", is_quick=True,
-        uploads=("on",), about="The values of a machine that a design changes.",
-    ),
-    "measured": Question(
-        verb="web.trusted_runs:measured_runs", options="options.machine_options:NoOptions", is_quick=True,
-        about="The measured runs that stand behind predictions, each with its error.",
-    ),
-    "goodput": Question(
-        verb="questions.train.goodput:goodput",
-        options="options.fleet_options:GoodputOptions", uploads=_MODEL,
-        about="The days of a run with failures: podsim goodput.",
-    ),
-    "scale": Question(
-        verb="questions.learn.scale_best:scale_best",
-        options="options.scale_options:ScaleBestOptions", has_progress=True,
-        data="report.scale_tables:fit_data", about="The network that learns most in some days: podsim scale best.",
-    ),
-    "queue": Question(
-        verb="questions.operate.queue:queue",
-        options="options.fleet_options:QueueOptions", has_progress=True, uploads=("trace",),
-        data="report.queue_tables:plain_result", about="Jobs through a queue: podsim queue.",
-    ),
-    "mig": Question(
-        verb="questions.machine.mig:mig_layouts",
-        options="options.machine_options:MigLayoutsOptions", is_quick=True,
-        about="The layouts of MIG instances on a GPU: podsim mig layouts.",
-    ),
-    "fabric": Question(
-        verb="web.fabric_drawing:fabric_drawing", options="web.fabric_drawing:DrawingOptions",
-        uploads=("on",), about="The drawing of a server or a fabric: podsim show --fabric.",
-    ),
-    "names": Question(
-        verb="web.catalog_names:catalog_names", options="options.machine_options:NoOptions", is_quick=True,
-        about="The names that the catalogs know.",
-    ),
-})  # fmt: skip
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question, and the rules of asking it."""
+
+    about: str
+    ask: Callable[..., Any]
+    screen: Screen
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether it reports its progress."""
+        return "progress" in signature(self.ask).parameters
+
+    @property
+    def uploads(self) -> tuple[str, ...]:
+        """The options that may name an uploaded file."""
+        return self.screen.uploads
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """All its options, by name."""
+        return options_of(self.ask.manner.group)  # type: ignore[attr-defined]
 
 
-def load(name: str) -> Any:
-    """What MODULE:NAME of podsim is."""
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(f"podsim.{module}"), attribute)
-
-
-def group_of(question: Question) -> Any:
-    """The options of a question."""
-    return load(question.options)
+@cache
+def question_of(name: str) -> Question:
+    """The question of a name of the API, which is loaded only now. KeyError for another name."""
+    own, entry = screens()[name]
+    assert entry.screen is not None
+    return Question(about=entry.help, ask=function_of(own), screen=entry.screen)
 
 
 def known_options(question: Question) -> dict[str, Option]:
     """The options that a request may give, by name."""
     return {
         name: known
-        for name, known in options_of(group_of(question)).items()
+        for name, known in question.options.items()
         if name in question.uploads or (known.kind is not Path and name not in _FILES)
     }
 
@@ -166,7 +87,8 @@ def described_questions() -> dict[str, Any]:
             "uploads": list(question.uploads),
             "options": [_described(known) for known in known_options(question).values()],
         }
-        for name, question in QUESTIONS.items()
+        for name in screens()
+        if (question := question_of(name))
     }
 
 

@@ -20,8 +20,9 @@ from starlette.staticfiles import StaticFiles
 
 from podsim import __version__
 from podsim.errors import PodsimError
+from podsim.questions.registry import screens
 from podsim.web.guard import Guard, TooLargeError, refuse
-from podsim.web.questions import QUESTIONS, UPLOAD, described_questions, read_request
+from podsim.web.questions import UPLOAD, described_questions, read_request
 from podsim.web.sessions import LARGEST, Session, Sessions
 from podsim.web.worker_jobs import Job, Reply
 from podsim.web.worker_pool import BusyError, LateError, LostError, WorkerPool
@@ -74,12 +75,12 @@ class Site:
 
     async def reply(self, job: Job, progress: Any = None) -> Reply:
         """The reply to a job, kept or new; a busy or late server says so."""
-        question = QUESTIONS[job.name]
-        key = _key(job) if question.is_quick else ""
+        is_quick = _is_quick(job.name)
+        key = _key(job) if is_quick else ""
         kept = self.answers.get(key) if key else None
         if kept is not None:
             return kept
-        pool = self.quick if question.is_quick else self.long
+        pool = self.quick if is_quick else self.long
         try:
             reply = await pool.ask(job, self.limit, progress)
         except BusyError:
@@ -94,6 +95,12 @@ class Site:
         if key and reply.status in (0, 1):
             self.answers.keep(key, reply)
         return reply
+
+
+def _is_quick(name: str) -> bool:
+    """Whether a question has the quick workers."""
+    screen = screens()[name][1].screen
+    return screen is not None and screen.is_quick
 
 
 def _failed(line: str) -> Reply:
@@ -251,14 +258,14 @@ async def _answer(request: Request) -> Response:
     """The answer to a question, at once or as a stream."""
     site: Site = request.app.state.site
     name = request.path_params["name"]
-    if name not in QUESTIONS:
+    if name not in screens():
         return refuse(404, f"{name[:40]}: no such question; GET /api lists them")
     given = read_request(await request.body())
     session = _session_of(request, site)
     job = Job(name=name, given=given, uploads=dict(session.uploads) if session else {})
     if "text/event-stream" in request.headers.get("accept", ""):
         return StreamingResponse(_events(site, job), media_type="text/event-stream")
-    reply = await site.reply(job) if QUESTIONS[name].is_quick else await _reply_or_nobody(site, job, request)
+    reply = await site.reply(job) if _is_quick(name) else await _reply_or_nobody(site, job, request)
     if reply is None:
         return Response(status_code=400)
     return Response(reply.text, _STATUS.get(reply.status, reply.status), media_type="application/json")

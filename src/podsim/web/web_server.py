@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from podsim.errors import PodsimError
+from podsim.options.output_options import NoOutput
 from podsim.options.question import question
 from podsim.options.web_options import WebOptions
 from podsim.whole_files import scratch_folder
@@ -20,7 +21,7 @@ from podsim.whole_files import scratch_folder
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@question(WebOptions)
+@question(WebOptions, output=NoOutput)
 def web(options: WebOptions) -> None:
     """Serve the pages until Ctrl-C. PodsimError for an address without --token, a busy port, or missing packages."""
     _check(options)

@@ -14,7 +14,7 @@ class Job:
     """A question for a worker."""
 
     name: str
-    """The name in `podsim.web.questions.QUESTIONS`."""
+    """The name of a question in the API."""
     given: Mapping[str, Any]
     """The options as they were sent."""
     uploads: Mapping[str, str] = field(default_factory=dict)

@@ -15,13 +15,14 @@ from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError, PodsimError
 from podsim.lab.ranks import started_rank
 from podsim.lab.record import read_trained
+from podsim.lab.training.trained_run import trained_run
 from podsim.learning.loss_catalog import write_law
 from podsim.learning.loss_choice import score
 from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_runs import Runs
+from podsim.options.measure_options import TrainOptions
 from podsim.options.question import question
-from podsim.options.scale_options import ScaleLadderOptions
-from podsim.questions.asking import ask
+from podsim.options.scale_options import ScaleLadderOptions, ScaleOutput
 from podsim.whole_files import write_whole
 from podsim.workload.catalog import load_model
 
@@ -57,7 +58,11 @@ class _Rung:
         return {f"model.{name}": str(value) for name, value in fields.items()}
 
 
-@question(ScaleLadderOptions)
+@question(
+    ScaleLadderOptions,
+    output=ScaleOutput,
+    progress="training",
+)
 def scale_ladder(
     options: ScaleLadderOptions, *, progress: Progress = lambda done, steps: None
 ) -> ScaleLadder:
@@ -149,11 +154,12 @@ def _run(options: ScaleLadderOptions, rung: _Rung, text: Path, progress: Progres
             abs(kept.rate / rung.rate - 1) < 1e-9 and kept.plan.get("global_batch") == options.batch
         ):
             return kept
-    run = ask(
-        "train", model=_MODEL, overrides=rung.overrides, ranks=1, batch=options.batch, sequence=options.sequence,
+    ladder_run = TrainOptions(
+        model=_MODEL, overrides=rung.overrides, ranks=1, batch=options.batch, sequence=options.sequence,
         steps=options.steps, warmup=max(1, options.steps // 20), rate=rung.rate, seed=options.seed, data=str(text),
-        backend=options.backend, timeout=600.0, save=path, progress=progress,
+        backend=options.backend, timeout=600.0, save=path,
     )  # fmt: skip
+    run = trained_run(ladder_run, progress=progress)
     assert isinstance(run, MeasuredTraining)
     return run
 

@@ -1,83 +1,217 @@
-"""`podsim train`: a small network trained for real under a plan, on the ranks at hand."""
+"""`podsim train`: a small network trained for real, in one precision or in several with seeds side by side."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import fmean, stdev
 from typing import Any
 
+from podsim.answers.answer import View, call
 from podsim.answers.trained import MeasuredTraining
+from podsim.answers.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
 from podsim.errors import PodsimError
-from podsim.lab.options import no_folder, outside, unknown_backend
-from podsim.lab.ranks import run_task, started_rank
-from podsim.lab.record import keep_run
-from podsim.lab.training.metrics_log import MetricsLog
-from podsim.lab.training.setup import training_run_of
-from podsim.lab.training.train_job import Training
-from podsim.lab.training.train_run import task_of
+from podsim.lab.options import no_folder
+from podsim.lab.ranks import started_rank
+from podsim.lab.record import read_trained
+from podsim.lab.training.trained_run import trained_run
+from podsim.learning.number_format_recipes import read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
+from podsim.options.output_options import TrainOutput
 from podsim.options.question import PLAN_FILE, question
+from podsim.whole_files import write_whole
 
-_BOUNDS = (
-    ("steps", 1, 1e7), ("warmup", 0, 1e7), ("local_steps", 1, 1e6), ("prune_at", 0, 1e7), ("test_samples", 0, 100_000),
-    ("rate", 1e-9, 100), ("seed", 0, 2**31), ("image", 8, 512), ("classes", 2, 10_000),
-    ("every", 0, 1e7), ("keep", 0, 1e6), ("timeout", 1, 1e6),
+_MOST_RUNS = 100
+Progress = Callable[[int, int], None]
+
+
+def _check_output(output: TrainOutput, options: Mapping[str, Any]) -> None:
+    """Raise what reading the other runs, or writing the picture, would raise after the training."""
+    _others(output)
+    for path in output.timeline:
+        call("timeline.timelines:check_suffix", path)
+    if problems := no_folder(output.plot, "--plot"):
+        raise PodsimError(*problems)
+
+
+def _write_files(
+    run: MeasuredTraining | TrainedPrecisions, output: TrainOutput, options: Mapping[str, Any]
+) -> None:
+    """Write the timeline of a run, and draw it with others; or draw runs in several precisions."""
+    drawn: Any = run
+    if isinstance(run, MeasuredTraining):
+        for path in output.timeline:
+            timeline = call("timeline.trained_timeline:trained_timeline", run)
+            call("timeline.timelines:write_timeline", timeline, path, title=run.model)
+        drawn = [run, *_others(output).values()]
+    if output.plot is not None:
+        figure = call(run.view.figure, drawn)
+        write_whole(output.plot, call("report.plots:figure_image", figure, output.plot.suffix.lower()[1:]))
+
+
+def _view(
+    run: MeasuredTraining | TrainedPrecisions, output: TrainOutput, options: Mapping[str, Any]
+) -> View | None:
+    """The losses of a run next to those of others."""
+    if isinstance(run, TrainedPrecisions):
+        return None
+    others = _others(output)
+    return replace(
+        run.view, report=lambda answer: call("report.training_tables:training_report", answer, others)
+    )
+
+
+def _others(output: TrainOutput) -> dict[str, MeasuredTraining]:
+    return {path.name: read_trained(path) for path in output.against}
+
+
+@question(
+    TrainOptions, fill=PLAN_FILE, output=TrainOutput, check=_check_output, write=_write_files, view=_view,
+    progress="training", ranked=True, status=lambda run: int(getattr(run, "diverged", None) is not None),
 )  # fmt: skip
-
-
-@question(TrainOptions, fill=PLAN_FILE)
 def train(
-    options: TrainOptions, *, progress: Callable[[int, int], None] = lambda done, steps: None
-) -> MeasuredTraining | None:
+    options: TrainOptions, *, progress: Progress = lambda done, steps: None
+) -> MeasuredTraining | TrainedPrecisions | None:
     """Losses and seconds of each step of a training run; None on every rank but the first of a job.
 
-    The loss of a step is the same for every layout, but for rounding, except where gradients are exchanged
-    asynchronously. Numbers are fp32. Under torchrun or `podsim emulate` the ranks are theirs; else they are forked on
-    this machine. `progress` is called with (steps done, steps) as the run goes.
+    With several precisions, loss scales or seeds, the curves of all runs side by side. The loss of a step is the same
+    for every layout, but for rounding, except where gradients are exchanged asynchronously. Under torchrun or `podsim
+    emulate` the ranks are theirs; else they are forked on this machine. `progress` is called with (steps done, steps).
 
     Raises PlanError with all that is wrong with the plan, PodsimError for what makes no sense, LabError, naming the rank,
     for a run that broke off, and CheckpointError.
     """
-    joined = started_rank(os.environ)
-    _check(options)
-    run = training_run_of(options, joined)
-
-    log = (
-        _log(options.metrics, run)
-        if options.metrics is not None and (joined is None or joined.rank == 0)
-        else None
-    )
-
-    def watch(rank: int, heard: dict[str, Any]) -> None:
-        if log is not None and joined is None:
-            log.hear(rank, heard)
-        if "done" in heard:
-            progress(int(heard["done"]), options.steps)
-
-    measured = keep_run(run_task(task_of(run), joined, watch=watch), MeasuredTraining, options.save)
-    if log is not None and joined is not None and measured is not None:
-        log.write_all(measured)
-    return measured
+    if options.seeds != 1 or "," in f"{options.precision}{options.loss_scale}":
+        return _compared_precisions(options, progress)
+    return trained_run(options, progress=progress)
 
 
-def _log(path: Path, run: Training) -> MetricsLog:
-    try:
-        return MetricsLog(path, run)
-    except OSError as problem:
-        raise PodsimError(f"--metrics {path}: cannot be written: {problem.strerror or problem}") from None
+@question(TrainOptions, fill=PLAN_FILE)
+def train_precisions(
+    options: TrainOptions, *, progress: Progress = lambda done, steps: None
+) -> TrainedPrecisions:
+    """Runs of every precision, loss scale and seed, one after the other on this machine; the first is the baseline.
+
+    Raises what `train` raises, and PodsimError under torchrun and for options of single runs.
+    """
+    return _compared_precisions(options, progress)
 
 
-def _check(options: TrainOptions) -> None:
-    """Raise PodsimError with all that is wrong with the numbers."""
-    values = ((name, getattr(options, name), least, most) for name, least, most in _BOUNDS)
-    wrong = outside(each for each in values if each[1] is not None)
-    wrong += unknown_backend(options.backend)
-    idle = [name for name in ("every", "keep", "resume") if getattr(options, name)]
-    if options.checkpoint is None and idle:
-        wrong.append(
-            f"{', '.join(f'--{name}' for name in idle)}: of checkpoints; say where with --checkpoint FOLDER"
+def _compared_precisions(options: TrainOptions, progress: Progress) -> TrainedPrecisions:
+    pairs = _pairs(options)
+    _check(options, len(pairs))
+    runs = [
+        replace(options, precision=precision, loss_scale=scale, seed=options.seed + seed, seeds=1)
+        for precision, scale in pairs
+        for seed in range(options.seeds)
+    ]
+    curves = []
+    for number, run in enumerate(runs):
+        measured = trained_run(
+            run,
+            progress=partial(_count, progress, number, len(runs)),
         )
-    wrong += no_folder(options.save)
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+        assert measured is not None
+        curves.append(_curve(run, measured))
+    groups = [curves[first : first + options.seeds] for first in range(0, len(curves), options.seeds)]
+    noise = _spread([curve.final for curve in groups[0]])
+    return TrainedPrecisions(
+        model=options.model, data=options.data, steps=options.steps, noise=noise,
+        rows=tuple(_row(group, groups[0], noise) for group in groups), curves=tuple(curves),
+    )  # fmt: skip
+
+
+def _count(progress: Progress, before: int, runs: int, done: int, steps: int) -> None:
+    """Report the steps done of all runs."""
+    progress(before * steps + done, runs * steps)
+
+
+def _pairs(options: TrainOptions) -> list[tuple[str, str]]:
+    """(precision, loss scale) of each kind of run: of several scales, formats that need none take the first."""
+    precisions, scales = (
+        [word.strip().lower() for word in text.split(",") if word.strip()]
+        for text in (options.precision, options.loss_scale)
+    )
+    for precision in precisions:
+        read_recipe(precision)
+    for scale in scales:
+        read_loss_scale(scale)
+    if not precisions or not scales:
+        raise PodsimError("--precision and --loss-scale need names, as fp32,fp16 and none,dynamic")
+    pairs = [
+        (name, scale)
+        for name in precisions
+        for scale in (scales if read_recipe(name).has_scale else scales[:1])
+    ]
+    return list(dict.fromkeys(pairs))
+
+
+def _check(options: TrainOptions, kinds: int) -> None:
+    """Raise PodsimError for what only a single run can have."""
+    problems = [
+        f"--{name} is of a single run: give one precision and one seed"
+        for name in ("save", "checkpoint")
+        if getattr(options, name) is not None
+    ]
+    if not 1 <= options.seeds <= _MOST_RUNS or kinds * options.seeds > _MOST_RUNS:
+        problems.append(f"--seeds {options.seeds} of {kinds} precisions; 1 to {_MOST_RUNS} runs in all")
+    if started_rank(os.environ) is not None:
+        problems.append(
+            "several precisions or seeds under torchrun: their ranks are forked here; start one run at a time"
+        )
+    if problems:
+        raise PodsimError(*problems)
+
+
+def _curve(options: TrainOptions, run: MeasuredTraining) -> PrecisionCurve:
+    losses = tuple(row.loss for row in run.rows)
+    tail = losses[-max(1, len(losses) // 10) :]
+    most = next(iter(run.lost_by.items()), None)
+    return PrecisionCurve(
+        precision=options.precision, loss_scale=options.loss_scale, seed=options.seed, losses=losses,
+        final=None if run.diverged is not None else fmean(tail), lost=fmean(run.lost) if run.lost else 0.0,
+        lost_most=f"{most[0]} {most[1]:.0%}" if most else "", skipped=len(run.skipped), diverged=run.diverged,
+        overflow=run.overflow, step_time=run.step_time,
+    )  # fmt: skip
+
+
+def _spread(finals: Sequence[float | None]) -> float | None:
+    known = [final for final in finals if final is not None]
+    return stdev(known) if len(known) > 1 else None
+
+
+def _row(
+    curves: Sequence[PrecisionCurve], first: Sequence[PrecisionCurve], noise: float | None
+) -> PrecisionRow:
+    """All seeds of a precision, next to those of the first one."""
+    finals = [curve.final for curve in curves if curve.final is not None]
+    pairs = [(mine.final, theirs.final) for mine, theirs in zip(curves, first, strict=True)]
+    changes = [mine - theirs for mine, theirs in pairs if mine is not None and theirs is not None]
+    is_whole = len(finals) == len(curves)
+    difference = fmean(changes) if changes and is_whole else None
+    is_within = None if noise is None else difference is not None and abs(difference) <= noise
+    worst = max(curves, key=lambda curve: curve.lost)
+    return PrecisionRow(
+        precision=curves[0].precision, loss_scale=curves[0].loss_scale, seeds=len(curves),
+        loss=fmean(finals) if is_whole else None, spread=_spread(finals), difference=difference,
+        lost=fmean(curve.lost for curve in curves), lost_most=worst.lost_most,
+        skipped=sum(curve.skipped for curve in curves), step_time=curves[0].step_time, is_within=is_within,
+        verdict="baseline" if curves is first else _verdict(curves, difference, noise),
+    )  # fmt: skip
+
+
+def _verdict(curves: Sequence[PrecisionCurve], difference: float | None, noise: float | None) -> str:
+    broken = [curve for curve in curves if curve.diverged is not None]
+    if broken:
+        where = f": {broken[0].overflow} is not finite" if broken[0].overflow else ""
+        count = f" in {len(broken)} of {len(curves)} seeds" if len(curves) > 1 else ""
+        return f"diverged at step {broken[0].diverged}{count}{where}"
+    if difference is None or noise is None:
+        return "the noise of seeds is unknown: --seeds 5"
+    if abs(difference) <= noise:
+        return "within seed noise"
+    times = abs(difference) / noise if noise else math.inf
+    return f"{'worse' if difference > 0 else 'better'} by {times:.3g} x seed noise"

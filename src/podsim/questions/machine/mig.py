@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from podsim.answers.answer import View, call
 from podsim.errors import MigError, NoFitError, PodsimError
 from podsim.foreign_files import read_text
 from podsim.hardware.catalog import load_gpu
@@ -25,11 +28,29 @@ from podsim.hardware.mig.results import (
 from podsim.hardware.mig.smi import SeenGpu, differences, find_slicing, layout_of, read_smi
 from podsim.hardware.mig.split import split
 from podsim.options.machine_options import MigCheckOptions, MigLayoutsOptions, MigShowOptions, MigStateOptions
-from podsim.options.question import question
+from podsim.options.output_options import DrawOutput
+from podsim.options.question import NoOptions, question
 from podsim.serving.mlperf import sevenths
 
 _LARGEST = 4_000_000
 """characters of a text that is read"""
+
+
+_STATES = View(
+    report="report.mig_tables:states_report",
+    rows="report.mig_tables:state_rows",
+    image="report.mig_drawing:states_image",
+    chart="Slices",
+)
+
+
+def _configurations(answer: Sequence[ConfigRow], output: object, options: Mapping[str, Any]) -> View:
+    """How the configurations of a mig-parted file look on a GPU."""
+    slicing = slicing_of(load_gpu(options["gpu"]))
+    return View(
+        report=lambda made: call("report.mig_tables:configs_report", made, slicing),
+        rows="report.mig_tables:config_rows",
+    )
 
 
 @question(MigLayoutsOptions)
@@ -61,7 +82,10 @@ def mig_layouts(options: MigLayoutsOptions) -> LayoutTable:
     )  # fmt: skip
 
 
-@question(MigShowOptions)
+@question(
+    MigShowOptions,
+    output=DrawOutput,
+)
 def mig_show(options: MigShowOptions) -> LayoutSheet:
     """One layout ("4g,2g,1g", "7x1g.5gb", "3g.20gb@4"): its instances as GPUs, possible additions, and its commands.
 
@@ -85,7 +109,12 @@ def read_smi_text(path: Path) -> str:
     )
 
 
-@question(MigStateOptions)
+@question(
+    MigStateOptions,
+    output=DrawOutput,
+    view=_STATES,
+    status=lambda states: int(any(each.change is not None and not each.change.reachable for each in states)),
+)
 def mig_state(options: MigStateOptions) -> tuple[GpuState, ...]:
     """The instances that nvidia-smi shows (-L, mig -lgi, mig -lgipp, or several in one file), GPU by GPU.
 
@@ -146,7 +175,10 @@ def _target(slicing: Slicing, now: Layout, want: str, add: str) -> tuple[Layout,
         raise NoFitError([f"beside {now} no {add[:60]}: {problem}" for problem in error.problems]) from None
 
 
-@question(MigCheckOptions)
+@question(
+    MigCheckOptions,
+    view=_configurations,
+)
 def mig_check(options: MigCheckOptions) -> tuple[ConfigRow, ...]:
     """The configurations of a mig-parted file, each of its entries placed on a GPU of this name.
 
@@ -173,7 +205,8 @@ def mig_check(options: MigCheckOptions) -> tuple[ConfigRow, ...]:
     return tuple(made)
 
 
-def mig_law() -> LawReport:
+@question(NoOptions)
+def mig_law(options: NoOptions) -> LawReport:
     """The laws of slices against what was measured: 28 training jobs by leaving out, and MLPerf's smallest instances."""
     rows = tuple(SeventhRow(**vars(row)) for row in sevenths())
     return LawReport(

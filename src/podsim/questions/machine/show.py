@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from podsim.errors import CatalogError, ModelError, unknown_name
+from collections.abc import Mapping
+from typing import Any
+
+from podsim.answers.answer import View, call
+from podsim.errors import CatalogError, ModelError, PodsimError, unknown_name
 from podsim.graphs.network_sheets import all_networks_sheet, network_sheet
 from podsim.graphs.networks import networks
 from podsim.hardware.cluster import cluster_names, load_cluster
 from podsim.hardware.cluster_names import is_slice
+from podsim.hardware.fabrics.describe import Drawing
 from podsim.hardware.sheet import sheet, sheet_names
 from podsim.hardware.sheet_rows import Row, Section, Sheet
 from podsim.options.machine_options import ShowOptions
-from podsim.options.question import question
+from podsim.options.output_options import ShowOutput
+from podsim.options.question import NoOptions, question
+from podsim.questions.machine.fabric import fabric
 from podsim.serving.engine_sheets import all_engines_sheet, engine_sheet
 from podsim.serving.language_engines import language_engine_names
 from podsim.training.job_inputs import split_overrides
@@ -20,13 +27,34 @@ from podsim.workload.catalog import load_model, model_names
 from podsim.workload.model import Model
 
 
-@question(ShowOptions)
-def show(options: ShowOptions) -> Sheet:
+def _check(output: ShowOutput, options: Mapping[str, Any]) -> None:
+    """Raise PodsimError for forms that there are not."""
+    if output.plot is not None and not options["fabric"]:
+        raise PodsimError("--plot draws a fabric; give --fabric, too")
+    if options["fabric"] and output.csv:
+        raise PodsimError("--fabric --csv: a drawing is no table; --json gives its parts")
+
+
+def _draw(answer: Sheet | Drawing, output: ShowOutput, options: Mapping[str, Any]) -> None:
+    """Write the drawing, if a file is named."""
+    if output.plot is not None and isinstance(answer, Drawing):
+        call("report.fabric_svg:draw_file", answer, output.plot)
+
+
+@question(
+    ShowOptions,
+    output=ShowOutput,
+    check=_check,
+    write=_draw,
+)
+def show(options: ShowOptions) -> Sheet | Drawing:
     """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a network, a software entry.
 
     `name` may also be "software" (of training), "engines" (of language models), "networks" (all captured ones), a
     config.json or a cluster file. Raises CatalogError for an unknown name, with the closest ones.
     """
+    if options.fabric:
+        return fabric(str(options.name), overrides=options.overrides)
     name = str(options.name)
     for_model, for_hardware = split_overrides(options.overrides)
     if name == "software" or name in software_names():
@@ -68,7 +96,8 @@ def _unknown(name: str) -> CatalogError:
     )
 
 
-def models() -> list[dict[str, object]]:
+@question(NoOptions, view=View(report="report.sheets:models_report"))
+def models(options: NoOptions) -> list[dict[str, object]]:
     """Every model of the catalog: name, family, layers, hidden, parameters, sequence, source; then captured networks."""
     rows: list[dict[str, object]] = []
     for name in model_names():
@@ -87,7 +116,8 @@ def models() -> list[dict[str, object]]:
     return rows
 
 
-def clusters() -> list[dict[str, object]]:
+@question(NoOptions, view=View(report="report.sheets:clusters_report"))
+def clusters(options: NoOptions) -> list[dict[str, object]]:
     """Every system and cluster of the catalog: name, GPU, GPUs, memory, network, source."""
     rows: list[dict[str, object]] = []
     for name in cluster_names():

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from podsim.accuracy.score import assess
+from podsim.answers.answer import Answer, View
 from podsim.answers.comparison import ComparedRow, Comparison, Verdict
-from podsim.answers.shown import Shown
+from podsim.options.question import NoOptions, question
 from podsim.questions.asking import ask
 from podsim.storage.mlperf_storage import Result, at_limit, by_utilisation, results, unhindered
 from podsim.storage.published import published_systems
@@ -27,7 +28,9 @@ _ENDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StorageValidation(Shown):
+class StorageValidation(
+    Answer, view=View(report="report.comparisons:summary_report", rows="report.comparisons:comparison_rows")
+):
     """Predictions against published results, and the bars they are meant to meet."""
 
     comparisons: tuple[Comparison, ...]
@@ -39,7 +42,8 @@ class StorageValidation(Shown):
         return all(verdict.met for verdict in self.verdicts)
 
 
-def storage_validate() -> StorageValidation:
+@question(NoOptions, status=lambda validation: int(not validation.met))
+def storage_validate(options: NoOptions) -> StorageValidation:
     """MLPerf Storage v1.0, times of ResNet-50, and published rates, each against its prediction."""
     blind, limit, defined = (_mlperf(f"mlperf-storage{end}") for end in _ENDS)
     times, rates = _times(), _rates()

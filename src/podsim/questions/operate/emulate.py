@@ -10,10 +10,16 @@ from podsim.lab.emulated_cluster import perform
 from podsim.lab.emulated_links import EMULATED, emulated_cluster
 from podsim.lab.port_counters import Injected
 from podsim.options.measure_options import EmulateOptions
+from podsim.options.output_options import NoOutput
 from podsim.options.question import question
 
 
-@question(EmulateOptions)
+@question(
+    EmulateOptions,
+    ask="cli.emulation:emulated_status",
+    output=NoOutput,
+    status=int,
+)
 def emulate(options: EmulateOptions, *, own: Callable[[Sequence[str]], int] | None = None) -> int:
     """Exit status of a command that every rank of the emulated cluster runs, as under torchrun.
 

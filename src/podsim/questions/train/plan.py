@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from podsim.answers.graphs import GraphCost
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult
 from podsim.errors import PodsimError
 from podsim.launching.experiment_file import check_saving, read_experiment, save_plans, texts_of_tools
+from podsim.options.output_options import GlanceOutput, GlancePlot
 from podsim.options.plan_options import ReplayOptions, SearchOptions, TargetOptions
 from podsim.options.question import question, values_of
 from podsim.questions.asking import ask
@@ -18,32 +19,25 @@ from podsim.runs.best_plans import find_plans, with_whole_runs
 from podsim.runs.search_case import Progress
 from podsim.training.job_inputs import refuse_tables
 
+_SEARCHING = "searching plans"
 
-@question(SearchOptions)
-def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanResult:
+
+@question(
+    TargetOptions,
+    output=GlancePlot,
+    network="questions.train.plan:planned_network",
+    progress=_SEARCHING,
+)
+def plan(options: TargetOptions, *, progress: Progress | None = None) -> PlanResult | TargetPlan:
     """Search every legal plan of a model on a cluster; rank the best layouts, each with its reason.
 
     The ranking shows one plan for each layout (tp, pp, cp, ep, dp): the fastest, or with objective="memory" the one
     that needs least memory. By cost (of a step, at a price) and by energy, `gpus` and its halves are searched, and
     the fronts of time against both are given. A limit may be a list of values: {"tp": (4, 8)}; all other fields are
-    searched. With `simulate`, the result also says where simulation and closed form disagree. `progress` is called
-    with (evaluated, all) combinations; Ctrl-C gives the best so far. Raises NoFitError when no plan fits, saying by
-    how much, PlanError when none is legal, and PodsimError for anything unusable.
-    """
-    if options.save is not None or options.launch:
-        check_saving(options.save, options.launch)
-    case, result = find_plans(options, progress)
-    result = with_whole_runs(case, result)
-    if options.save is not None:
-        save_plans(result, Path(options.save), texts_of_tools(case.model, case.cluster, case.options, result))
-    return result
-
-
-@question(TargetOptions)
-def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) -> PlanResult | TargetPlan:
-    """The best plans, or with `to_target` the best batch and GPUs of a benchmark.
-
-    Raises what `plan` raises.
+    searched. With `simulate`, the result also says where simulation and closed form disagree. With `to_target`, the
+    answer is the best batch and GPUs of a benchmark of MLPerf Training. `progress` is called with (evaluated, all)
+    combinations; Ctrl-C gives the best so far. Raises NoFitError when no plan fits, saying by how much, PlanError when
+    none is legal, and PodsimError for anything unusable.
     """
     refuse_tables(options, options.model)
     if options.to_target:
@@ -52,7 +46,13 @@ def plan_or_target(options: TargetOptions, *, progress: Progress | None = None) 
         return plan_target(options, progress)
     if options.round:
         raise PodsimError("round: a round of MLPerf Training goes with --to-target")
-    return plan(**values_of(options, TargetOptions, SearchOptions), progress=progress)
+    if options.save is not None or options.launch:
+        check_saving(options.save, options.launch)
+    case, result = find_plans(SearchOptions(**values_of(options, TargetOptions, SearchOptions)), progress)
+    result = with_whole_runs(case, result)
+    if options.save is not None:
+        save_plans(result, Path(options.save), texts_of_tools(case.model, case.cluster, case.options, result))
+    return result
 
 
 def planned_network(options: Mapping[str, Any]) -> GraphCost | PlanResult | TargetPlan:
@@ -61,17 +61,13 @@ def planned_network(options: Mapping[str, Any]) -> GraphCost | PlanResult | Targ
     from podsim.graphs.replicated_network import graph_options
 
     if options["to_target"] or (tables_of(str(options["model"]).lower()) is None and not options["tables"]):
-        return plan_or_target(**options)
+        return plan(**options)
     cost: GraphCost = ask("graph", **graph_options({**options, "placement": options["placement"] or "best"}))
     return cost
 
 
-@question(ReplayOptions)
+@question(ReplayOptions, output=GlanceOutput, progress=_SEARCHING)
 def replay(options: ReplayOptions, *, progress: Progress | None = None) -> PlanResult:
     """Run the search of an experiment file that `plan` saved; raises what `plan` does."""
-    return plan(
-        **read_experiment(Path(options.experiment)),
-        save=options.save,
-        detail=options.detail,
-        progress=progress,
-    )
+    saved = read_experiment(Path(options.experiment))
+    return cast("PlanResult", plan(**saved, save=options.save, detail=options.detail, progress=progress))
