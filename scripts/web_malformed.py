@@ -18,7 +18,7 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "made")]
 from malformed_requests import Malformed, malformed_requests  # noqa: E402 - not on the path of a script
 from web_load import listening_seconds, server  # noqa: E402
 
-from podsim.web.questions import QUESTIONS  # noqa: E402
+from podsim.questions.registry import screens  # noqa: E402
 
 
 def status_of(port: int, asked: Malformed) -> tuple[int, bytes]:
@@ -50,7 +50,7 @@ def main() -> int:
     try:
         listening_seconds(port)
         started = time.monotonic()
-        for asked in malformed_requests(seed, count, tuple(QUESTIONS)):
+        for asked in malformed_requests(seed, count, tuple(screens())):
             status, body = status_of(port, asked)
             statuses[status] += 1
             if status == 500 or b"Traceback" in body or b"root:x:" in body:

@@ -1,4 +1,4 @@
-"""The table of commands: every name in it leads somewhere, and its options are those of the question."""
+"""The registry: every name in it leads somewhere, and the options of a command are those of its question."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from click.testing import CliRunner
 import podsim
 from podsim.cli import app
 from podsim.cli.application import command_names
-from podsim.cli.command import Row
-from podsim.cli.command_table import COMMANDS
-from podsim.cli.help_table import EXAMPLES, GROUPS, MEANT, SECTIONS
 from podsim.cli.late_import import load
-from podsim.options.question import options_of
+from podsim.options.output_options import Output
+from podsim.options.question import Manner, NoOptions, options_of
+from podsim.questions.registry import GROUPS, QUESTIONS, commands, function_of, words_meant
 
 
 def _loaded() -> Iterator[str]:
@@ -36,25 +35,20 @@ def test_every_name_that_a_command_loads_exists() -> None:
         assert callable(load(name)), name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_name_of_a_row_leads_somewhere(name: str) -> None:
-    row = COMMANDS[name]
-    assert bool(row.verb) != bool(row.ask)
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_name_of_a_question_leads_somewhere(name: str) -> None:
+    function = function_of(name)
     assert name.count(" ") == 0 or name.split(maxsplit=1)[0] in GROUPS
-    for path in (row.verb, row.ask, row.check, row.report, row.data, row.show, row.picture):
-        assert not path or callable(load(path)), path
-    assert ":" not in row.rows or callable(load(row.rows))
-    assert row.report or row.show or name in ("emulate", "exporter", "web")
+    for hook in vars(getattr(function, "manner", Manner(group=NoOptions))).values():
+        assert not (isinstance(hook, str) and ":" in hook) or callable(load(hook)), hook
 
 
-@pytest.mark.parametrize("name", [name for name, row in COMMANDS.items() if row.verb])
+@pytest.mark.parametrize("name", commands())
 def test_a_command_asks_with_the_options_of_its_question(name: str) -> None:
-    row: Row = COMMANDS[name]
-    options = options_of(load(f"options.{row.options}"))
-    output = options_of(load(f"options.{row.output}"))
-    assert not set(options) & set(output)
-    if row.verb in podsim.__all__:
-        assert set(options) <= set(inspect.signature(load(row.verb)).parameters)
+    function = function_of(name)
+    options = options_of(function.manner.group)
+    assert not set(options) & set(options_of(function.manner.output or Output))
+    assert set(options) <= set(inspect.signature(function).parameters)
 
 
 @pytest.mark.parametrize("path", ["\0", "\ud800"])
@@ -64,15 +58,14 @@ def test_a_path_that_no_machine_can_name_is_refused(path: str) -> None:
     assert "no path can hold" in result.stderr
 
 
-def test_every_command_has_a_section_and_an_example() -> None:
-    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(app.commands)
-    assert set(COMMANDS) <= set(EXAMPLES)
-    assert set(MEANT.values()) <= {*command_names(app), "--version"}
+def test_every_other_word_means_a_command() -> None:
+    assert set(words_meant().values()) <= set(command_names(app))
+    assert len(words_meant()) == sum(len(entry.also.split()) for entry in QUESTIONS.values())
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", commands())
 def test_an_example_can_be_read(name: str) -> None:
-    words = shlex.split(EXAMPLES[name])
+    words = shlex.split(commands()[name].example)
     assert words[: len(name.split())] == name.split()
     command = app
     for word in name.split():

@@ -11,10 +11,9 @@ from pathlib import Path
 from random import Random
 
 from podsim.cli.command import Command
-from podsim.cli.command_table import COMMANDS
-from podsim.cli.help_table import EXAMPLES
 from podsim.cli.mistakes import option_flag
 from podsim.options.question import Option
+from podsim.questions.registry import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = (
@@ -95,11 +94,11 @@ def write_files(folder: Path) -> None:
 @cache
 def _lines() -> Mapping[str, Sequence[Sequence[str]]]:
     """The lines of the documents and of the help by command, without the command."""
-    texts = [text.partition(" >")[0] for text in EXAMPLES.values()]
+    texts = [text.partition(" >")[0] for text in (entry.example for entry in commands().values())]
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         if "decisions" not in page.parts:
             texts += re.findall(r"(?m)^\s*\$? ?podsim ([a-z][^\n`|<>&;]*)", page.read_text("utf-8"))
-    found: dict[str, list[list[str]]] = {name: [] for name in COMMANDS}
+    found: dict[str, list[list[str]]] = {name: [] for name in commands()}
     for text in dict.fromkeys(texts):
         try:
             words = [SMALL.get(word, word) for word in shlex.split(text, comments=True)]
@@ -114,7 +113,7 @@ def _lines() -> Mapping[str, Sequence[Sequence[str]]]:
 
 @cache
 def _options(name: str) -> tuple[Option, ...]:
-    return tuple(Command(name, COMMANDS[name]).options.values())
+    return tuple(Command(name, commands()[name]).options.values())
 
 
 @cache
@@ -168,7 +167,7 @@ def random_command(rng: Random) -> list[str]:
             [*WORDS, *NUMBERS, "help", "completion", "mig", "storage", "--help", "--version"],
             k=rng.randint(0, 4),
         )
-    name = rng.choice(list(COMMANDS))
+    name = rng.choice(list(commands()))
     options = _options(name)
     lines = _lines()[name]
     if lines and rng.random() < 0.8:

@@ -52,8 +52,8 @@ from podsim.report.columns import markdown_text
 from podsim.report.fabric_svg import fabric_svg
 from podsim.report.junit import junit_text
 from podsim.report.pages import acceptance_page
+from podsim.report.pictures import image_of
 from podsim.report.plain_data import to_csv, to_json
-from podsim.report.plot_study import study_image
 from podsim.report.report_page import report_page
 from podsim.report.screen import report_text
 from podsim.report.study_files import write_parquet, write_workbook
@@ -381,7 +381,7 @@ def _junit(texts: Sequence[str], folder: Path) -> None:
 def _plot(texts: Sequence[str], folder: Path) -> None:
     """Names on the axes and titles of plots, which matplotlib would take for formulas."""
     texts = texts[-16:]
-    for make in (lambda texts: study_image(_study(texts), "svg"), _gantt_image):
+    for make in (lambda texts: image_of(_study(texts), "svg"), _gantt_image):
         made, plain = (Xml.fromstring(make(given)) for given in (texts, _plain(texts)))
         assert {each.tag for each in made.iter()} == {each.tag for each in plain.iter()}
         assert any(each.text and HOSTILE["math"] in each.text for each in made.iter())

@@ -11,13 +11,11 @@ from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult
 from podsim.errors import PodsimError
 from podsim.learning.benchmarks import convergence_law, find_benchmark
-from podsim.questions.train.plan import plan_or_target
+from podsim.questions.train.plan import plan
 
 
 def planned(**options: object) -> TargetPlan:
-    answer = plan_or_target(
-        **{"model": "bert", "on": "selene-2020-06", "to_target": True, "round": "v0.7", **options}
-    )
+    answer = plan(**{"model": "bert", "on": "selene-2020-06", "to_target": True, "round": "v0.7", **options})
     assert isinstance(answer, TargetPlan)
     return answer
 
@@ -73,7 +71,7 @@ def test_designs_of_a_study() -> None:
 
 
 def test_without_a_target_it_is_the_search() -> None:
-    assert isinstance(plan_or_target(model="gpt2", on="dgx-a100-80gb:1", top=1), PlanResult)
+    assert isinstance(plan(model="gpt2", on="dgx-a100-80gb:1", top=1), PlanResult)
 
 
 @pytest.mark.parametrize(

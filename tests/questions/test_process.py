@@ -90,7 +90,7 @@ def test_an_interruption_while_modules_load_is_an_exit_status(tmp_path: Path) ->
         "import sys\n"
         "import podsim.questions.machine.show\n"
         "from podsim.cli import main\n"
-        "podsim.questions.machine.show.models = lambda: exec('raise KeyboardInterrupt')\n"
+        "podsim.questions.machine.show.model_names = lambda: exec('raise KeyboardInterrupt')\n"
         "sys.argv = ['podsim', 'models']\n"
         "main()\n"
     )

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 import podsim
 from podsim.errors import PodsimError
+from podsim.questions.registry import screens
 from podsim.report.plain_data import plain_value
-from podsim.web.questions import QUESTIONS
 from podsim.web.web_application import make_application, open_site
 from podsim.web.web_server import listen, web
 
@@ -88,7 +88,7 @@ def test_no_request_names_a_file_of_the_server(client, path):
 
 def test_options_that_name_files_are_not_asked_for(client):
     questions = client.get("/api").json()["questions"]
-    assert set(questions) == set(QUESTIONS)
+    assert set(questions) == set(screens())
     for name in ("save", "read", "chakra", "raw"):
         assert all(name not in [known["name"] for known in each["options"]] for each in questions.values())
     assert client.post("/api/plan", json={"model": "gpt2", "on": "dgx-h100", "save": "x"}).status_code == 400
@@ -197,7 +197,7 @@ def test_the_server_refuses_what_it_should_not_do():
 
 
 def test_malformed_requests_get_a_refusal_and_no_traceback(client):
-    quick = tuple(name for name, question in QUESTIONS.items() if question.is_quick)
+    quick = tuple(name for name, (_, entry) in screens().items() if entry.screen and entry.screen.is_quick)
     for asked in malformed_requests(7, 300, quick):
         reply = client.request(asked.method, asked.path, content=asked.body, headers=asked.headers)
         assert reply.status_code < 500, (asked, reply.text)

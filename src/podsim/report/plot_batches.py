@@ -5,17 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.answers.batch_sizes import BatchAdvice
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANELS = (("steps", 0.08), ("samples", 0.565))
-
-
-def batch_image(advice: BatchAdvice, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `batch_figure`, "svg" or "png"."""
-    return figure_image(batch_figure(advice), kind, dpi=dpi)
 
 
 def batch_figure(advice: BatchAdvice) -> Figure:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from podsim.answers.sweep import Sweep
 from podsim.report.collectives import own_name
 from podsim.report.columns import size_text
-from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 _COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
 _DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)))
 _WIDTH, _HEIGHT = 10.4, 4.9
-
-
-def sweep_image(sweep: Sweep, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `sweep_figure`, "svg" or "png"."""
-    return figure_image(sweep_figure(sweep), kind, dpi=dpi)
 
 
 def sweep_figure(sweep: Sweep) -> Figure:

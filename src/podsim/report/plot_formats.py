@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.number_formats import FormatRow, FormatSheet, FormatTable, FormatTrade
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,11 +15,6 @@ Drawn = FormatTable | FormatSheet | FormatTrade
 _SIGN, _EXPONENT, _MANTISSA = "#7F7F7F", "#009E73", BLUE
 _MOST = 32
 """bits of a row; wider formats are cut"""
-
-
-def format_image(answer: Drawn, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `format_figure`, "svg" or "png"."""
-    return figure_image(format_figure(answer), kind, dpi=dpi)
 
 
 def format_figure(answer: Drawn) -> Figure:

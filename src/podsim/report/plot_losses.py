@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podsim.answers.trained import MeasuredTraining
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.report.training_tables import run_name
 
 if TYPE_CHECKING:
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 
 
 _COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-
-
-def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `loss_figure`, "svg" or "png"."""
-    return figure_image(loss_figure(runs), kind, dpi=dpi)
 
 
 def loss_figure(runs: MeasuredTraining | Sequence[MeasuredTraining]) -> Figure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.answers.pruned import Pruned
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,11 +14,6 @@ _ORANGE = "#D55E00"
 _NORMAL = 0.763
 """share. What 2:4 keeps of weights that are normally distributed."""
 _MOST = 40
-
-
-def prune_image(pruned: Pruned, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `prune_figure`, "svg" or "png"."""
-    return figure_image(prune_figure(pruned), kind, dpi=dpi)
 
 
 def prune_figure(pruned: Pruned) -> Figure:

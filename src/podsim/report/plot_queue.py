@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from podsim.answers.queued import PackResult, QueueResult, QueueRun
 from podsim.answers.timeline import Timeline
-from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
 from podsim.report.queue_tables import wait_text
 
 if TYPE_CHECKING:
@@ -27,11 +27,6 @@ _TICKS = {
 }  # fmt: skip
 _GANTT = 4000
 """The number of runs up to which each is drawn as a bar."""
-
-
-def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `queue_figure`, "svg" or "png"."""
-    return figure_image(queue_figure(result), kind, dpi=dpi)
 
 
 def queue_figure(result: QueueResult) -> Figure:
@@ -178,11 +173,6 @@ def _steps(run: QueueRun) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """At most 500 points of the distribution of completion times."""
     share = np.linspace(0.0, 1.0, min(500, len(run.jct)))
     return np.maximum(np.quantile(run.jct, share), 1.0), share
-
-
-def pack_image(result: PackResult, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `pack_figure`, "svg" or "png"."""
-    return figure_image(pack_figure(result), kind, dpi=dpi)
 
 
 def pack_figure(result: PackResult) -> Figure:

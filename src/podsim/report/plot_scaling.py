@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from podsim.answers.answer import Answer
 from podsim.answers.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
-from podsim.answers.shown import Shown
-from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib
 from podsim.report.scale_tables import count_text, equation
 
 if TYPE_CHECKING:
@@ -20,12 +20,7 @@ _LEFT, _RIGHT = (0.075, 0.125, 0.395, 0.68), (0.565, 0.125, 0.42, 0.68)
 _MANY = 1500
 
 
-def scale_image(answer: Shown, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `scale_figure`, "svg" or "png"."""
-    return figure_image(scale_figure(answer), kind, dpi=dpi)
-
-
-def scale_figure(answer: Shown) -> Figure:
+def scale_figure(answer: Answer) -> Figure:
     """The figure of an answer about scaling."""
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):

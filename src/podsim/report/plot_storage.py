@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from podsim.answers.storage import FioRun
 from podsim.report.columns import size_text
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 
 _ORANGE = "#D55E00"
 _WIDTH, _HEIGHT = 9.6, 4.6
-
-
-def fio_image(run: FioRun, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `fio_figure`, "svg" or "png"."""
-    return figure_image(fio_figure(run), kind, dpi=dpi)
 
 
 def fio_figure(run: FioRun) -> Figure:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from podsim.answers.study import FITS, StudyResult, StudyRow
 from podsim.errors import PodsimError, unknown_name
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.study_tables import FIGURES, row_name, shown_rows
+from podsim.report.theme import titled_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,16 +31,14 @@ _LABELS = 8
 """points of a front that bear their names"""
 
 
-def study_image(
-    result: StudyResult, kind: str, *, chart: str = "overview", axes: str = "money,days", dpi: int = 150
-) -> bytes:
-    """Bytes of `study_figure`, "svg" or "png"."""
-    return figure_image(study_figure(result, chart=chart, axes=axes), kind, dpi=dpi)
-
-
 def study_charts(result: StudyResult) -> dict[str, bytes]:
     """SVG of every chart that the study has data for, by its name."""
-    return {name: study_image(result, "svg", chart=name) for name in _panels(result)}
+    return {name: figure_image(study_figure(result, chart=name), "svg") for name in _panels(result)}
+
+
+def titled_charts(result: StudyResult) -> list[Markup]:
+    """The same as figures of a page."""
+    return [titled_figure(svg, name.capitalize()) for name, svg in study_charts(result).items()]
 
 
 def study_figure(result: StudyResult, *, chart: str = "overview", axes: str = "money,days") -> Figure:

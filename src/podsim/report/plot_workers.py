@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.answers.exchanged import ExchangeRun, Tradeoff
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.report.worker_tables import bound_name
 from podsim.units import format_quantity
 
@@ -18,11 +18,6 @@ _WIDTH, _HEIGHT = 11.0, 4.2
 _ORANGE = "#D55E00"
 _PANELS = (0.065, 0.395, 0.725)
 _PANEL_WIDTH, _PANEL_HEIGHT, _BOTTOM = 0.255, 0.6, 0.15
-
-
-def tradeoff_image(compared: Tradeoff, kind: str, *, dpi: int = 150) -> bytes:
-    """Bytes of `tradeoff_figure`, "svg" or "png"."""
-    return figure_image(tradeoff_figure(compared), kind, dpi=dpi)
 
 
 def tradeoff_figure(compared: Tradeoff) -> Figure:

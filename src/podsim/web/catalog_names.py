@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podsim.options.machine_options import NoOptions
-from podsim.options.question import question
+from podsim.options.question import NoOptions, question
 from podsim.questions.machine.show import clusters, models
 from podsim.training.software import software_names
 

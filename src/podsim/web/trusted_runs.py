@@ -6,8 +6,7 @@ from math import exp
 from typing import Any
 
 from podsim.accuracy.bands import residuals
-from podsim.options.machine_options import NoOptions
-from podsim.options.question import question
+from podsim.options.question import NoOptions, question
 
 
 @question(NoOptions)

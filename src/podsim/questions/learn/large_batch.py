@@ -18,6 +18,7 @@ from podsim.learning.batch_critical import BatchLaw, fit_batch_law, published_ro
 from podsim.learning.batch_noise import noise_of_run
 from podsim.learning.batch_rules import RULE_OF, noisy_rate, scaled_rate
 from podsim.options.batch_options import BatchOptions
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import question
 
 _MOST = 1 << 20
@@ -49,7 +50,10 @@ class Critical(NamedTuple):
     measured: Measured | None
 
 
-@question(BatchOptions)
+@question(
+    BatchOptions,
+    output=PlotOutput,
+)
 def scale_batch(options: BatchOptions) -> BatchAdvice:
     """The critical batch of a run or a table, and steps, samples and learning rates of batches.
 
