@@ -17,7 +17,7 @@ from podsim.hardware.sheet_rows import Row, Section, Sheet
 from podsim.options.machine_options import ShowOptions
 from podsim.options.output_options import ShowOutput
 from podsim.options.question import NoOptions, question
-from podsim.questions.machine.fabric import fabric
+from podsim.questions.asking import ask
 from podsim.serving.engine_sheets import all_engines_sheet, engine_sheet
 from podsim.serving.language_engines import language_engine_names
 from podsim.training.job_inputs import split_overrides
@@ -54,7 +54,8 @@ def show(options: ShowOptions) -> Sheet | Drawing:
     config.json or a cluster file. Raises CatalogError for an unknown name, with the closest ones.
     """
     if options.fabric:
-        return fabric(str(options.name), overrides=options.overrides)
+        drawing: Drawing = ask("fabric", str(options.name), overrides=options.overrides)
+        return drawing
     name = str(options.name)
     for_model, for_hardware = split_overrides(options.overrides)
     if name == "software" or name in software_names():
