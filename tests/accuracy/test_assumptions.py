@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import podsim
-from podsim.accuracy.assumptions import assumptions, warnings
+from podsim.accuracy.stated_prediction import assumptions, warnings
 from podsim.answers.prediction import Prediction
 from podsim.hardware.cluster import load_cluster
 from podsim.training.plan import Plan

@@ -1,11 +1,11 @@
-"""The prediction of a plan with what makes it believable: error band, gains, assumptions, warnings, ops."""
+"""A prediction as it is stated: within the reach of measured runs, with its band, assumptions, warnings and ops."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from podsim.accuracy.assumptions import assumptions, warnings
-from podsim.accuracy.bands import band_of
+from podsim.accuracy.bands import band_of, operand_bits, residuals
 from podsim.accuracy.measured_reach import (
     calibrated_software,
     measured_reach,
@@ -13,13 +13,16 @@ from podsim.accuracy.measured_reach import (
     stated_band,
     within_reach,
 )
-from podsim.answers.prediction import Correction, OpReport, Prediction
+from podsim.answers.prediction import Allowance, Correction, OpReport, Prediction
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.schedules.entries import SCHEDULES
 from podsim.training.expert_load import dropped_share
 from podsim.training.plan import Plan
 from podsim.training.predict import law_seconds, predict_with_gains
-from podsim.training.software import load_software
+from podsim.training.rules import ABILITIES, lacking_titles
+from podsim.training.software import Software, load_software
+from podsim.units import format_quantity
 from podsim.workload.model import Model
 
 
@@ -79,3 +82,112 @@ def _reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ...]
     from podsim.training.op_reports import op_reports
 
     return op_reports(model, cluster, plan)
+
+
+def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bool) -> tuple[str, ...]:
+    """Sentences, the ones that matter most first."""
+    software = load_software(plan.software, cluster.gpu)
+    length = plan.length(model)
+    said = [
+        f"software: {software.title}; source: {software.source}" + _lacking(software),
+        f"a step trains {plan.global_batch} sequences of {length} tokens"
+        + (" (default: about four million tokens; --batch changes it)" if default_batch else ""),
+        f"Adam with {plan.optimizer_precision} moments; weights and activations in {plan.precision}, "
+        f"gradients kept at {software.gradient_memory:g} B and reduced at {software.gradient_bytes:g} B per parameter",
+        f"memory floor of {format_quantity(software.memory_floor, 'B')} for context, libraries and communicators"
+        + (
+            f", and {format_quantity(software.reserved, 'B')} that the allocator holds beyond what is in use"
+            if software.reserved
+            else ""
+        ),
+        "GPUs of a job fill whole nodes, tensor-parallel groups first; no other job shares the fabric; "
+        "data loading keeps up; nothing fails",
+    ]
+    if model.has_experts:
+        imbalance = plan.imbalance or software.expert_imbalance
+        said.append(f"the busiest expert rank gets {imbalance:g} times the mean number of tokens")
+        if plan.capacity_factor:
+            said.append(
+                f"every expert computes room for {plan.capacity_factor:g} times the mean; what exceeds it is dropped, "
+                "where loads fall exponentially from the busiest expert"
+            )
+    said += _of_schedule(plan)
+    if cluster.gpu.kernels == "":
+        said.append(
+            f"no kernel of {cluster.gpu.name} was measured: its speed is scaled from the nearest GPU with data"
+        )
+    return tuple(said)
+
+
+def changed(prediction: Prediction, overrides: Mapping[str, str] | None) -> Prediction:
+    """The prediction with what the user changed of the model and the cluster that it names, said before all else."""
+    if not overrides:
+        return prediction
+    said = "changed: " + ", ".join(f"{key} = {value}" for key, value in overrides.items())
+    return replace(prediction, assumptions=(said, *prediction.assumptions))
+
+
+def _lacking(software: Software) -> str:
+    """What a search leaves out, because the framework has none of it."""
+    lacks = [ABILITIES[name].title for name in software.lacks]
+    return f"; it has no {', '.join(lacks)} (a search leaves these out)" if lacks else ""
+
+
+def _of_schedule(plan: Plan) -> list[str]:
+    """What a schedule brings that others do not."""
+    name = str(plan.describe()["schedule"])
+    said = []
+    if not SCHEDULES[name].flush:
+        said.append(
+            f"{name} never drains the pipeline: gradients are applied to weights newer than made them"
+        )
+    if SCHEDULES[name].placement == "two ways":
+        said.append(f"{name} trains each part of the model on two ranks of a pipeline")
+    if name.startswith(("zb", "dualpipe")):
+        said.append(
+            "activations are kept until the gradient of the weights is made, not only that of the input"
+        )
+    return said
+
+
+_UNEVEN = 3.0
+"""factor between the memory of two stages from which the answer says so"""
+
+
+def _has_runs(architecture: str, precision: str) -> bool:
+    """Whether a run on a GPU family in operands of this width was measured."""
+    wanted = (architecture.lower(), operand_bits(precision))
+    return any((row.features.architecture, row.features.bits) == wanted for row in residuals())
+
+
+def _beyond(allowance: Allowance) -> str:
+    """What a step's time by the law alone is, and why it is not stated."""
+    return (
+        f"beyond measured runs: the law alone gives {format_quantity(allowance.law_time, 's')} "
+        f"(MFU {allowance.utilisation:.1%} by 6 x parameters); the best of {allowance.rows} measured runs on "
+        f"{allowance.basis} reached {allowance.best:.1%} (row {allowance.row})"
+    )
+
+
+def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
+    """What a reader should doubt."""
+    software = load_software(plan.software, cluster.gpu)
+    said = list(cluster.remarks)
+    said += [
+        f"{software.title} has no {title}: predicted as if it had" for title in lacking_titles(plan, software)
+    ]
+    if not _has_runs(cluster.gpu.architecture, plan.precision):
+        said.append(
+            f"no measured run on {cluster.gpu.architecture} in {plan.precision} is at hand: nothing validates this"
+        )
+    if prediction.allowance is not None and prediction.allowance.outside:
+        said.append(_beyond(prediction.allowance))
+    most, least = (choose(stage.total for stage in prediction.stages) for choose in (max, min))
+    if most > _UNEVEN * least:
+        said.append(
+            f"the fullest stage needs {most / least:.0f} times the memory of the emptiest: "
+            f"{format_quantity(most, 'B')} and {format_quantity(least, 'B')}"
+        )
+    if prediction.fits and prediction.memory > 0.95 * prediction.memory_limit:
+        said.append("within 5 % of the GPU's memory: fragmentation may make it fail")
+    return tuple(said)

@@ -8,20 +8,18 @@ from dataclasses import replace
 from math import isclose
 from typing import Any
 
-from podsim.accuracy.assumptions import changed
 from podsim.accuracy.measured_reach import calibrated_software, stated_seconds
 from podsim.accuracy.own_step import own_correction, read_measured
-from podsim.accuracy.stated_prediction import describe
+from podsim.accuracy.stated_prediction import changed, describe
 from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.errors import NoFitError, PlanError
-from podsim.fleet.expense import with_expense
-from podsim.launching.plan_command import plan_command
+from podsim.fleet.power_cost import with_expense
 from podsim.options.plan_options import SearchOptions
 from podsim.runs.plan_trade import weighed_plans
 from podsim.runs.search_case import TRADES, Case, Progress, read_case
 from podsim.simulation.refine import refine_ranking
-from podsim.storage.run_length import read_length, with_run
-from podsim.training.plan import Plan
+from podsim.storage.long_runs import read_length, with_run
+from podsim.training.plan import Plan, plan_command
 from podsim.training.search import SearchResult, search
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
 from podsim.training.search_space import read_limits, spelled

@@ -11,8 +11,7 @@ from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.target_runs import fastest_run, target_run
 from podsim.answers.minutes import TargetChoice, TargetPlan, TargetRun
 from podsim.errors import ClusterError, NoFitError, PlanError, PodsimError
-from podsim.fleet.expense import usual_price
-from podsim.fleet.power_cost import find_offer, read_site
+from podsim.fleet.power_cost import find_offer, read_site, usual_price
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmark
 from podsim.options.plan_options import TargetOptions

@@ -18,9 +18,8 @@ from podsim.accuracy.stated_prediction import describe
 from podsim.answers.expense import Offer
 from podsim.answers.prediction import PlanResult, Prediction, Ranked
 from podsim.errors import NoFitError, PlanError
-from podsim.fleet.expense import expense_of
 from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, make_trade
-from podsim.fleet.power_cost import find_offer, read_site
+from podsim.fleet.power_cost import expense_of, find_offer, read_site
 from podsim.runs.search_case import Case, Progress
 from podsim.training.search import SearchResult, search
 from podsim.training.search_space import read_limits

@@ -10,7 +10,7 @@ from podsim.answers.prediction import Prediction
 from podsim.answers.study import FITS, NO_ANSWER, NO_FIT, StudyRow
 from podsim.bugs import bug_line
 from podsim.errors import NoFitError, PodsimError
-from podsim.fleet.expense import with_expense
+from podsim.fleet.power_cost import with_expense
 from podsim.hardware.cluster import load_cluster
 from podsim.options.plan_options import TargetOptions
 from podsim.runs.plan_target import plan_target

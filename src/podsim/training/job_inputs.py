@@ -16,9 +16,8 @@ from podsim.errors import PodsimError, UnitError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.plan_options import TableFields
 from podsim.units import parse_quantity
-from podsim.workload.catalog import load_model
+from podsim.workload.catalog import load_model, trained_length
 from podsim.workload.model import Model
-from podsim.workload.trained_lengths import trained_length
 
 DEFAULT_TOKENS = 4 * 2**20
 """tokens of a step when no batch is given, as large language models of 2020-2024 were trained with"""

@@ -9,7 +9,7 @@ from podsim.options.question import question
 from podsim.training.job_inputs import batch_of, read_inputs
 from podsim.training.plan import precision_of, software_of
 from podsim.training.software import load_software
-from podsim.workload.trained_lengths import trained_length
+from podsim.workload.catalog import trained_length
 
 
 @question(SearchOptions)

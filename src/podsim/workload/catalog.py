@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from podsim.errors import CatalogError, ModelError, PodsimError, unknown_name
 from podsim.units import format_quantity, parse_count
@@ -241,3 +241,39 @@ def network_size(
     embedding = float(network.vocab * network.hidden)
     counted = active - embedding if counts == "non-embedding" else active
     return network.name, counted, remarks
+
+
+_OTHER_FAMILY = "other"
+"""the entry of trained_lengths.toml for families without one"""
+
+
+class TrainedLength(NamedTuple):
+    """Tokens of a sequence in most of the pre-training."""
+
+    tokens: int
+    source: str
+
+
+@cache
+def _trained_lengths() -> dict[str, TrainedLength]:
+    """By family, as in a config's model_type."""
+    text = (files("podsim.workload") / "catalog" / "trained_lengths.toml").read_text("utf-8")
+    return {
+        name: TrainedLength(int(entry["tokens"]), str(entry["source"]))
+        for name, entry in tomllib.loads(text).items()
+    }
+
+
+def trained_length(model: Model) -> TrainedLength:
+    """The trained length of a model, never more than its context window.
+
+    A model of the catalog states its own; for a config.json the family decides.
+    """
+    known = entries().get(model.name)
+    if known is not None and known.specification.source == model.source:
+        return TrainedLength(model.sequence, model.source)
+    family = model.family.removesuffix("_text")
+    entry = _trained_lengths().get(family) or _trained_lengths()[_OTHER_FAMILY]
+    if model.sequence <= entry.tokens:
+        return TrainedLength(model.sequence, model.source)
+    return entry

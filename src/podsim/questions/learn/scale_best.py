@@ -15,7 +15,7 @@ import numpy as np
 from podsim.answers.prediction import Prediction
 from podsim.answers.scaling_answers import DaysPoint, ScaleBest, SizePoint
 from podsim.errors import NoFitError, PodsimError
-from podsim.fleet.expense import with_expense
+from podsim.fleet.power_cost import with_expense
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.parts import matmul_peak
 from podsim.learning.loss_advice import range_notes, repetition_notes
@@ -25,7 +25,7 @@ from podsim.learning.loss_optimum import Budget, best_parameters
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleBestOptions, ScaleOutput
 from podsim.questions.asking import ask
-from podsim.storage.run_length import DAY, RunLength, read_days, with_run
+from podsim.storage.long_runs import DAY, RunLength, read_days, with_run
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan, precision_of
 from podsim.units import parse_count

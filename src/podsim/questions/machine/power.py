@@ -7,10 +7,9 @@ from functools import partial
 
 from podsim.answers.expense import Bill, BillRow, PowerReport
 from podsim.errors import PlanError, PodsimError, unknown_name
-from podsim.fleet.expense import assumptions_of
 from podsim.fleet.power import capped_speed, count_switches, load_power, make_node
 from podsim.fleet.power_catalog import figures
-from podsim.fleet.power_cost import HOUR, find_offer, list_offers, read_site
+from podsim.fleet.power_cost import HOUR, assumptions_of, find_offer, list_offers, read_site
 from podsim.fleet.power_hpl import hpl
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.fleet_options import CostOptions, PowerOptions

@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from podsim.accuracy.assumptions import changed
-from podsim.accuracy.stated_prediction import describe
+from podsim.accuracy.stated_prediction import changed, describe
 from podsim.answers.prediction import Prediction
-from podsim.fleet.expense import with_expense
-from podsim.launching.plan_command import plan_command
+from podsim.fleet.power_cost import with_expense
 from podsim.options.output_options import GlanceOutput
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import PLAN_FILE, question
 from podsim.questions.asking import ask
-from podsim.storage.run_length import read_length, with_run
+from podsim.storage.long_runs import read_length, with_run
 from podsim.training.job_inputs import refuse_tables
-from podsim.training.plan import read_plan
+from podsim.training.plan import plan_command, read_plan
 
 if TYPE_CHECKING:
     from podsim.answers.graphs import GraphCost
