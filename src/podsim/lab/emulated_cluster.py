@@ -15,6 +15,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from podsim.answers.lab import Emulated
@@ -59,7 +61,10 @@ def perform(
     made, and naming the rank, where one is killed. An interruption stops everything first.
     """
     needs_linux("emulating a cluster in network namespaces")
-    _check(made, command, own)
+    stage = _Stage(
+        made=made, command=command, own=own, variable=variable, injected=injected or Injected(), save=save
+    )  # fmt: skip
+    stage.check()
     if why := unable():
         raise LabError(
             f"cannot emulate a cluster: {why}. Without it, podsim measure collective still runs on the links as "
@@ -67,13 +72,13 @@ def perform(
         )
     reader, writer = os.pipe()
 
-    def stage() -> int:
+    def work() -> int:
         os.close(reader)
         with keeping_orphans():
-            return _stage(made, command, own, variable, writer, injected or Injected(), save)
+            return stage.run(writer)
 
     with stopped_by_signals():
-        pid = fork(stage)
+        pid = fork(work)
         os.close(writer)
         try:
             status = os.waitpid(pid, 0)[1]
@@ -94,130 +99,116 @@ def perform(
     return os.waitstatus_to_exitcode(status)
 
 
-def _check(made: Emulated, command: Sequence[str], own: Callable[[Sequence[str]], int] | None) -> None:
-    """Raise LabError for what cannot be emulated here, all at once."""
-    problems = []
-    if made.ranks > MOST_RANKS:
-        problems.append(f"{made.ranks} ranks; at most {MOST_RANKS} are emulated on one machine")
-    if max(made.servers, made.local) > links.LARGEST:
-        problems.append(f"{made.servers} servers of {made.local} ranks; at most {links.LARGEST} each")
-    if not command:
-        problems.append("no command; give it after --, as in: -- podsim measure collective")
-    elif own is None and not shutil.which(command[0]):
-        problems.append(f"{command[0][:80]}: no such command")
-    if problems:
-        raise LabError("; ".join(problems))
+@dataclass(frozen=True, kw_only=True)
+class _Stage:
+    """What happens below the process that holds the emulated cluster; the fields are those of `perform`."""
 
+    made: Emulated
+    command: Sequence[str]
+    own: Callable[[Sequence[str]], int] | None
+    variable: str
+    injected: Injected
+    save: Path | None
 
-def _stage(
-    made: Emulated,
-    command: Sequence[str],
-    own: Callable[[Sequence[str]], int] | None,
-    variable: str,
-    tell: int,
-    injected: Injected,
-    save: Path | None,
-) -> int:
-    """Make the cluster, run the ranks, and tell the parent what it cannot see from the exit status."""
-    pids: dict[int, int] = {}
-    try:
-        os.environ.setdefault(
-            "TORCH_CPP_LOG_LEVEL", "ERROR"
-        )  # addresses here have no names, and it would say so
-        if own is not None:
-            load_torch()
-        spaces = _build(made, injected)
-        for rank in range(made.ranks):
-            pids[rank] = fork(_rank(made, rank, spaces[rank], command, own, variable, injected))
-        with _watching(made, command, injected, pids, spaces, save):
-            failed = wait_all(pids)
-    except KeyboardInterrupt:
-        kill(pids.values())
-        return _INTERRUPTED
-    except (LabError, OSError) as problem:
-        kill(pids.values())
-        os.write(tell, str(problem).encode())
-        return 1
-    if failed is None:
-        return 0
-    rank, status = failed
-    if os.WIFSIGNALED(status):
-        os.write(tell, f"rank {rank} {end_of(status)}; the other ranks were stopped".encode())
-        return 1
-    return os.waitstatus_to_exitcode(status)
+    def check(self) -> None:
+        """Raise LabError for what cannot be emulated here, all at once."""
+        made, problems = self.made, []
+        if made.ranks > MOST_RANKS:
+            problems.append(f"{made.ranks} ranks; at most {MOST_RANKS} are emulated on one machine")
+        if max(made.servers, made.local) > links.LARGEST:
+            problems.append(f"{made.servers} servers of {made.local} ranks; at most {links.LARGEST} each")
+        if not self.command:
+            problems.append("no command; give it after --, as in: -- podsim measure collective")
+        elif self.own is None and not shutil.which(self.command[0]):
+            problems.append(f"{self.command[0][:80]}: no such command")
+        if problems:
+            raise LabError("; ".join(problems))
 
-
-@contextmanager
-def _watching(
-    made: Emulated, command: Sequence[str], injected: Injected, pids: dict[int, int], spaces: dict[int, int],
-    save: Path | None,
-) -> Iterator[None]:  # fmt: skip
-    """Watch the ports during the block; afterwards the record is in its file."""
-    if save is None and not injected.flap:
-        yield
-        return
-    until, end = os.pipe()
-    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    job = f"{' '.join(word for word in command[:3] if not word.startswith('-'))} on {made.cluster}"
-
-    def watcher() -> int:
-        os.close(end)
-        return Watcher(made=made, injected=injected, pids=pids).work(
-            spaces, own, until, save or Path(os.devnull), job
-        )
-
-    pid = fork(watcher)
-    os.close(until)
-    try:
-        yield
-    finally:
-        os.close(end)
-        os.close(own)
-        problem = end_of(os.waitpid(pid, 0)[1])
-    if problem and save is not None:
-        raise LabError(f"{save}: no record: the process that watched the ports {problem}")
-
-
-def _build(made: Emulated, injected: Injected) -> dict[int, int]:
-    """Make all namespaces and links; a descriptor for each rank's. This process ends up among the bridges."""
-    own_user()
-    spaces = {rank: unshare() for rank in range(made.ranks)}
-    unshare()
-    holds = {rank: f"/proc/{os.getpid()}/fd/{space}" for rank, space in spaces.items()}
-    swap = {rank: injected.plug(rank) for rank in range(made.ranks)}
-    shapes = list(links.fabric_shapes(made, injected.slow_link))
-    configure(list(links.fabric_links(made, holds, swap)), shapes)
-    return spaces
-
-
-def _rank(
-    made: Emulated,
-    rank: int,
-    space: int,
-    command: Sequence[str],
-    own: Callable[[Sequence[str]], int] | None,
-    variable: str,
-    injected: Injected,
-) -> Callable[[], int]:
-    """What a rank's process does."""
-
-    def work() -> int:
-        enter(space)
-        configure(list(links.rank_links(made, rank)), list(links.rank_shapes(made, rank, injected.slow_link)))
-        _windows(made)
-        os.environ.update(_environment(made, rank, variable))
-        if rank in injected.slow_disk:
-            os.environ[SLOW_DISK] = str(injected.slow_disk[rank])
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        if own is not None:
-            return own(command)
+    def run(self, tell: int) -> int:
+        """Make the cluster, run the ranks, and tell the parent what it cannot see from the exit status."""
+        pids: dict[int, int] = {}
         try:
-            os.execvp(command[0], list(command))
+            # addresses here have no names, and it would say so
+            os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+            if self.own is not None:
+                load_torch()
+            spaces = self._build()
+            for rank, space in spaces.items():
+                pids[rank] = fork(partial(self._rank, rank, space))
+            with self._watching(pids, spaces):
+                failed = wait_all(pids)
+        except KeyboardInterrupt:
+            kill(pids.values())
+            return _INTERRUPTED
+        except (LabError, OSError) as problem:
+            kill(pids.values())
+            os.write(tell, str(problem).encode())
+            return 1
+        if failed is None:
+            return 0
+        rank, status = failed
+        if os.WIFSIGNALED(status):
+            os.write(tell, f"rank {rank} {end_of(status)}; the other ranks were stopped".encode())
+            return 1
+        return os.waitstatus_to_exitcode(status)
+
+    def _build(self) -> dict[int, int]:
+        """Make all namespaces and links; a descriptor for each rank's. This process ends up among the bridges."""
+        made, injected = self.made, self.injected
+        own_user()
+        spaces = {rank: unshare() for rank in range(made.ranks)}
+        unshare()
+        holds = {rank: f"/proc/{os.getpid()}/fd/{space}" for rank, space in spaces.items()}
+        swap = {rank: injected.plug(rank) for rank in range(made.ranks)}
+        shapes = list(links.fabric_shapes(made, injected.slow_link))
+        configure(list(links.fabric_links(made, holds, swap)), shapes)
+        return spaces
+
+    @contextmanager
+    def _watching(self, pids: dict[int, int], spaces: dict[int, int]) -> Iterator[None]:
+        """Watch the ports during the block; afterwards the record is in its file."""
+        if self.save is None and not self.injected.flap:
+            yield
+            return
+        until, end = os.pipe()
+        own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        words = " ".join(word for word in self.command[:3] if not word.startswith("-"))
+
+        def watch() -> int:
+            os.close(end)
+            watcher = Watcher(made=self.made, injected=self.injected, pids=pids)
+            return watcher.work(
+                spaces, own, until, self.save or Path(os.devnull), f"{words} on {self.made.cluster}"
+            )
+
+        pid = fork(watch)
+        os.close(until)
+        try:
+            yield
+        finally:
+            os.close(end)
+            os.close(own)
+            problem = end_of(os.waitpid(pid, 0)[1])
+        if problem and self.save is not None:
+            raise LabError(f"{self.save}: no record: the process that watched the ports {problem}")
+
+    def _rank(self, rank: int, space: int) -> int:
+        """What a rank's process does."""
+        made, slow_link, command = self.made, self.injected.slow_link, list(self.command)
+        enter(space)
+        configure(list(links.rank_links(made, rank)), list(links.rank_shapes(made, rank, slow_link)))
+        _windows(made)
+        os.environ.update(_environment(made, rank, self.variable))
+        if rank in self.injected.slow_disk:
+            os.environ[SLOW_DISK] = str(self.injected.slow_disk[rank])
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if self.own is not None:
+            return self.own(command)
+        try:
+            os.execvp(command[0], command)
         except OSError as problem:
             sys.stderr.write(f"podsim: {command[0]}: {problem.strerror}\n")
             return 127
-
-    return work
 
 
 def _environment(made: Emulated, rank: int, variable: str) -> Mapping[str, str]:
