@@ -23,13 +23,13 @@ from podsim.acceptance.thresholds import Figure, unmeasured
 from podsim.acceptance.training_checks import measure_images, training_checks
 from podsim.answers.acceptance import Check, Curve, Part
 from podsim.answers.lab import MeasuredRanks
+from podsim.answers.saved_run import read_run, run_of
 from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
 from podsim.lab.inventory import Inventory
 from podsim.lab.inventory_tools import ask_machine, no_answers
 from podsim.lab.rank_pairs import task_of
 from podsim.lab.ranks import run_here
-from podsim.lab.record import read_run, run_of
 from podsim.lab.usage import cores
 from podsim.lab.wires import gpus_here
 from podsim.options.measure_options import VerifyOptions

@@ -10,12 +10,12 @@ import numpy as np
 from podsim.acceptance.thresholds import Figure, check, threshold_of, unmeasured
 from podsim.answers.acceptance import Check, Curve
 from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
+from podsim.answers.saved_run import read_run, run_of
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.lab.collective_job import collective_job
 from podsim.lab.measured_collectives import task_of
 from podsim.lab.ranks import run_here
-from podsim.lab.record import read_run, run_of
 from podsim.network.bus import bus_factor
 from podsim.network.nccl import Members, bus_bandwidth, collective_seconds
 from podsim.options.measure_options import MeasureCollectiveOptions

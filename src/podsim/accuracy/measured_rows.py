@@ -13,10 +13,10 @@ from pathlib import Path
 from podsim.accuracy.nccl_tests import gpu_name, make_rows, read_any
 from podsim.accuracy.tables import Rows
 from podsim.answers.lab import MeasuredCollectives
+from podsim.answers.saved_run import read_run
 from podsim.answers.trained import MeasuredTraining
 from podsim.errors import PodsimError, TableError
 from podsim.foreign_files import read_start
-from podsim.lab.record import read_run
 from podsim.workload.catalog import load_specification
 from podsim.workload.specification import resolve
 

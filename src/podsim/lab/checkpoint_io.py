@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from podsim.answers.lab_storage import MeasuredCheckpoint, MeasuredCheckpoints
+from podsim.answers.saved_run import plain
 from podsim.lab import usage
 from podsim.lab.places import Place, drive_bytes, drop, flush
 from podsim.lab.ranks import Note, Task
-from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires, load_part
 
 SLOW_DISK = "PODSIM_SLOW_DISK"

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from podsim.answers.lab import Emulated
+from podsim.answers.saved_run import plain
 from podsim.errors import LabError
 from podsim.lab import links
 from podsim.lab.checkpoint_io import SLOW_DISK
@@ -34,7 +35,6 @@ from podsim.lab.processes import (
     stopped_by_signals,
     wait_all,
 )
-from podsim.lab.record import plain
 from podsim.lab.wires import load_torch
 
 PORT = 29500

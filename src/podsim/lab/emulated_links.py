@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 
 from podsim.answers.lab import Emulated
+from podsim.answers.saved_run import emulated_of
 from podsim.errors import ClusterError, LabError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.lab import usage
 from podsim.lab.links import burst_bytes
-from podsim.lab.record import emulated_of
 
 EMULATED = "PODSIM_EMULATED"
 """environment variable that tells a rank its shaped links: the JSON of Emulated"""

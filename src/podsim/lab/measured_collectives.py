@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
+from podsim.answers.saved_run import plain
 from podsim.lab import usage
 from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
 from podsim.lab.library import library_call
 from podsim.lab.ranks import Note, Task
-from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires
 from podsim.lab.work import Work, measure_work
 from podsim.network.collectives.program import Program, programs

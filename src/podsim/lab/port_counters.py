@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from podsim.answers.lab import Emulated
+from podsim.answers.saved_run import write_run
 from podsim.answers.telemetry import DEPTHS, PortRow, Telemetry
 from podsim.lab import links
 from podsim.lab.namespaces import configure, enter, tool_path
-from podsim.lab.record import write_run
 
 BINS = 96
 _TICK = 0.004

@@ -6,11 +6,11 @@ import os
 from typing import Any
 
 from podsim.answers.lab import MeasuredPair, MeasuredRanks
+from podsim.answers.saved_run import plain
 from podsim.lab import usage
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.host_rates import timed
 from podsim.lab.ranks import Note, Task
-from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires
 
 PRODUCT = 512

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from podsim.answers.exchanged import ExchangeRun, LossTime
+from podsim.answers.saved_run import read_trained
 from podsim.errors import PodsimError
-from podsim.lab.record import read_trained
 from podsim.learning.loss_catalog import OWN, find_law
 from podsim.learning.staleness import LossCurve, curve_of, own_curve, staleness_law
 from podsim.options.step_options import WorkersOptions

@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 from podsim.answers.lab import Emulated
+from podsim.answers.saved_run import plain
 from podsim.answers.trained import MeasuredDdp, MeasuredPass
 from podsim.lab import usage
 from podsim.lab.measured_collectives import message_seconds
 from podsim.lab.ranks import Note, Task
-from podsim.lab.record import plain
 from podsim.lab.training.sums import Sums, hook_of
 from podsim.lab.wires import Board, Wires, load_torch
 from podsim.network.collectives.table import Table

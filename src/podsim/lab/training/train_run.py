@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from podsim.answers.saved_run import plain
 from podsim.answers.trained import WARM, MeasuredTraining, TrainedStep
 from podsim.errors import LabError
 from podsim.lab import usage
 from podsim.lab.measured_collectives import device_name, message_seconds
 from podsim.lab.ranks import Note, Task
-from podsim.lab.record import plain
 from podsim.lab.training.adapters import frozen_digest, held_bytes
 from podsim.lab.training.batches import Batches, batches_of
 from podsim.lab.training.experts import merged_routing, routing_of

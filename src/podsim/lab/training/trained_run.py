@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from podsim.answers.saved_run import keep_run
 from podsim.answers.trained import MeasuredTraining
 from podsim.errors import PodsimError
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.ranks import run_task, started_rank
-from podsim.lab.record import keep_run
 from podsim.lab.training.metrics_log import MetricsLog
 from podsim.lab.training.setup import training_run_of
 from podsim.lab.training.train_job import Training

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from podsim.answers.batch_sizes import BatchAdvice, BatchRow, PublishedAccuracy
+from podsim.answers.saved_run import read_trained
 from podsim.errors import PodsimError, unknown_name
 from podsim.foreign_files import csv_table, finite, read_text
-from podsim.lab.record import read_trained
 from podsim.learning.batch_critical import BatchLaw, fit_batch_law, published_rows
 from podsim.learning.batch_noise import noise_of_run
 from podsim.learning.batch_rules import RULE_OF, noisy_rate, scaled_rate

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.saved_run import read_trained
 from podsim.answers.scaling_answers import LadderRun, ScaleLadder
 from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError, PodsimError
 from podsim.lab.ranks import started_rank
-from podsim.lab.record import read_trained
 from podsim.lab.training.trained_run import trained_run
 from podsim.learning.loss_catalog import write_law
 from podsim.learning.loss_choice import score

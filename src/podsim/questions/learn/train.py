@@ -11,12 +11,12 @@ from statistics import fmean, stdev
 from typing import Any
 
 from podsim.answers.answer import View, call
+from podsim.answers.saved_run import read_trained
 from podsim.answers.trained import MeasuredTraining
 from podsim.answers.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
 from podsim.errors import PodsimError
 from podsim.lab.options import no_folder
 from podsim.lab.ranks import started_rank
-from podsim.lab.record import read_trained
 from podsim.lab.training.trained_run import trained_run
 from podsim.learning.number_format_recipes import read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from podsim.acceptance.measured_rows import read_measured
 from podsim.accuracy.calibration import DRIFT, Calibration, calibrate_software, calibrate_tables
+from podsim.accuracy.measured_rows import read_measured
 from podsim.accuracy.tables import load
 from podsim.answers.answer import call
 from podsim.errors import PodsimError

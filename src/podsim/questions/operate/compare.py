@@ -14,6 +14,7 @@ from podsim.acceptance.compare_training import compare_training
 from podsim.answers.compared_server import ComparedServer
 from podsim.answers.lab import ComparedCollectives, MeasuredRanks
 from podsim.answers.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
+from podsim.answers.saved_run import read_run
 from podsim.answers.served_real import ComparedServing, MeasuredServing
 from podsim.answers.sweep import Sweep
 from podsim.answers.telemetry import Telemetry
@@ -25,7 +26,6 @@ from podsim.answers.trained import (
     MeasuredTraining,
 )
 from podsim.errors import LabError
-from podsim.lab.record import read_run
 from podsim.launching.plan_file import read_plan_file, with_plan
 from podsim.network.collectives import Table
 from podsim.options.measure_options import CompareOptions

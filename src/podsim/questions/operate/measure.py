@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from podsim.answers.lab import MeasuredCollectives
+from podsim.answers.saved_run import keep_run
 from podsim.errors import LabError
 from podsim.lab.collective_job import collective_job
 from podsim.lab.measured_collectives import task_of
 from podsim.lab.options import no_folder
 from podsim.lab.ranks import run_task, started_rank
-from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureCollectiveOptions
 from podsim.options.question import question
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from podsim.answers.lab_storage import MeasuredCheckpoints
+from podsim.answers.saved_run import keep_run
 from podsim.errors import LabError, PodsimError
 from podsim.lab.checkpoint_io import WRITERS, CheckpointJob, task_of
 from podsim.lab.options import no_folder, outside, wrong_ranks
 from podsim.lab.places import Place, place_of
 from podsim.lab.ranks import run_task, started_rank
-from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureCheckpointOptions
 from podsim.options.question import question
 from podsim.units import format_quantity, parse_quantity

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
+from podsim.answers.saved_run import keep_run
 from podsim.answers.trained import MeasuredDdp
 from podsim.errors import PodsimError
 from podsim.lab.collective_job import ranks_of, sum_table
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.ranks import run_task, started_rank
-from podsim.lab.record import keep_run
 from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
 from podsim.options.measure_options import MeasureDdpOptions
 from podsim.options.question import question

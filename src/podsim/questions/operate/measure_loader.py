@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from podsim.answers.lab_storage import MeasuredLoader
+from podsim.answers.saved_run import write_run
 from podsim.errors import LabError, PodsimError, UnitError, unknown_name
 from podsim.lab.loader import LoaderJob
 from podsim.lab.loader import measure_loader as run
 from podsim.lab.options import no_folder, outside
 from podsim.lab.places import place_of
-from podsim.lab.record import write_run
 from podsim.lab.samples import CACHES, make_samples
 from podsim.lab.small_model import MODELS
 from podsim.options.measure_options import MeasureLoaderOptions

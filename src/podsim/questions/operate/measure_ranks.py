@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from podsim.answers.lab import MeasuredRanks
+from podsim.answers.saved_run import keep_run
 from podsim.errors import PodsimError
 from podsim.lab.collective_job import ranks_of
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.rank_pairs import task_of
 from podsim.lab.ranks import run_task, started_rank
-from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureRanksOptions
 from podsim.options.question import question
 from podsim.units import parse_quantity

@@ -7,10 +7,10 @@ from math import inf, isfinite
 
 import numpy as np
 
+from podsim.answers.saved_run import write_run
 from podsim.answers.served_real import MeasuredServing
 from podsim.errors import LabError, PodsimError
 from podsim.lab.options import no_folder, outside
-from podsim.lab.record import write_run
 from podsim.lab.serving.load_generator import read_url
 from podsim.lab.serving.measured_serving import ServingMeasurement, measure_server, measure_url
 from podsim.lab.serving.served_run import SentLoad, ServerJob

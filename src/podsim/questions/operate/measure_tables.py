@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.saved_run import keep_run
 from podsim.answers.trained import MeasuredTables
 from podsim.embeddings.hit_rates import hit_rate
 from podsim.embeddings.table_files import SUFFIXES, read_tables
@@ -20,7 +21,6 @@ from podsim.errors import LabError, PodsimError, unknown_name
 from podsim.lab import usage
 from podsim.lab.options import no_folder, outside
 from podsim.lab.ranks import MOST_RANKS, run_here
-from podsim.lab.record import keep_run
 from podsim.lab.sparse.click_files import read_clicks
 from podsim.lab.sparse.sparse_train import SparseJob, checkpoint_step, task_of
 from podsim.options.measure_options import MeasureTablesOptions

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from podsim.acceptance.measured_rows import read_measured
 from podsim.accuracy.bars import verdicts, worse_figures
+from podsim.accuracy.measured_rows import read_measured
 from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
 from podsim.accuracy.score import assess

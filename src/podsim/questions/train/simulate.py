@@ -9,10 +9,10 @@ from typing import Any
 
 from podsim.answers.answer import call
 from podsim.answers.measured import StepComparison
+from podsim.answers.saved_run import write_run
 from podsim.answers.simulated import SimulatedStep
 from podsim.errors import PodsimError
 from podsim.graphs.networks import networks
-from podsim.lab.record import write_run
 from podsim.options.output_options import SimulateOutput
 from podsim.options.plan_options import FiledPlanOptions
 from podsim.options.question import PLAN_FILE, options_of, question, wrong_choices
