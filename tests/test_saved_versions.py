@@ -13,10 +13,10 @@ import pytest
 
 import podsim
 from podsim.acceptance.trend_checks import read_earlier
+from podsim.answers.saved_run import read_run
 from podsim.errors import PodsimError
 from podsim.graphs.op_graph_json import read_value
 from podsim.lab.checkpoint_files import MANIFEST, begin, commit, opened
-from podsim.lab.record import read_run
 from podsim.lab.sparse.sparse_train import checkpoint_step
 from podsim.launching.experiment_file import read_experiment
 from podsim.launching.plan_file import read_plan_file

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import podsim
+from podsim.answers.saved_run import read_run
 from podsim.answers.telemetry import Telemetry
 from podsim.errors import PodsimError
 from podsim.lab import port_counters
 from podsim.lab.namespaces import unable
-from podsim.lab.record import read_run
 from podsim.questions.operate.emulate import emulate
 from podsim.report.screen import report_text
 from podsim.report.why_tables import why_report

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from podsim.answers.saved_run import read_run, run_of
 from podsim.errors import LabError, PodsimError
 from podsim.lab.checkpoint_io import CheckpointJob, task_of
 from podsim.lab.places import filesystem_of, place_of
 from podsim.lab.ranks import run_here
-from podsim.lab.record import read_run, run_of
 from podsim.questions.operate.measure_checkpoint import measure_checkpoint
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]

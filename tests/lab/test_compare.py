@@ -14,8 +14,8 @@ from click.testing import Result
 
 from podsim.acceptance.shaped_links import emulated_fabric
 from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
+from podsim.answers.saved_run import read_run, write_run
 from podsim.errors import LabError
-from podsim.lab.record import read_run, write_run
 from podsim.questions.operate.compare import compare
 
 MIB = 1 << 20

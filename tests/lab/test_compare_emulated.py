@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from podsim.answers.lab import Emulated
+from podsim.answers.saved_run import write_run
 from podsim.answers.trained import ComparedTraining, MeasuredTraining, TrainedStep
 from podsim.errors import LabError
-from podsim.lab.record import write_run
 from podsim.questions.operate.compare import compare
 
 RATE, PAYLOAD, FLOAT = 1e6, 8948 / 9014, 4

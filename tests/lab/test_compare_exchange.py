@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from podsim.answers.saved_run import write_run
 from podsim.answers.trained import ComparedTraining, MeasuredTraining, TrainedStep
-from podsim.lab.record import write_run
 from podsim.questions.operate.compare import compare
 
 PLAN = {

@@ -17,8 +17,8 @@ from podsim.answers.lab_storage import (
     MeasuredEpoch,
     MeasuredLoader,
 )
+from podsim.answers.saved_run import KINDS, Run, read_run, write_run
 from podsim.errors import CatalogError, LabError, StorageError
-from podsim.lab.record import KINDS, Run, read_run, write_run
 from podsim.questions.operate.compare import compare
 from podsim.storage.catalog import load_storage
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from podsim.answers.saved_run import read_run
 from podsim.errors import ClusterError, LabError, PodsimError
 from podsim.lab import emulated_cluster as stage
 from podsim.lab import links
 from podsim.lab.emulated_links import emulated_cluster, warnings_of
 from podsim.lab.namespaces import unable
 from podsim.lab.processes import end_of, fork
-from podsim.lab.record import read_run
 from podsim.questions.operate.emulate import emulate
 
 PAIR = {"gpus_per_node": "1", "nics": "1"}

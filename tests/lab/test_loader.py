@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+from podsim.answers.saved_run import read_run
 from podsim.errors import LabError, PodsimError
 from podsim.lab.places import place_of
-from podsim.lab.record import read_run
 from podsim.lab.samples import SIDE, Reader, list_samples
 from podsim.questions.operate.measure_loader import measure_loader
 

@@ -19,13 +19,13 @@ import pytest
 from click.testing import Result
 
 from podsim.accuracy.nccl_tests import read_log_text
+from podsim.answers.saved_run import read_run, run_of
 from podsim.errors import LabError, PodsimError
 from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
 from podsim.lab.measured_collectives import Job, task_of
 from podsim.lab.processes import fork, wait_all
 from podsim.lab.ranks import Note, Task, run_here, started_rank
-from podsim.lab.record import read_run, run_of
 from podsim.lab.wires import Wires, connect, gpus_here
 from podsim.network.collectives import ALGORITHMS, Algorithm, Table, make_table
 from podsim.network.collectives.lookup import ON_TORI

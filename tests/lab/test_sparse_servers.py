@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from podsim.answers.saved_run import read_run
 from podsim.embeddings.clicks import zipf_rows
 from podsim.embeddings.hit_rates import hit_rate
 from podsim.embeddings.tables import EmbeddingTable, TableSet
 from podsim.errors import LabError, PodsimError
 from podsim.lab.ranks import run_here
-from podsim.lab.record import read_run
 from podsim.lab.sparse.click_files import read_clicks
 from podsim.lab.sparse.row_messages import receive_message, send_message
 from podsim.lab.sparse.row_store import RowStore, Shard, initial_rows

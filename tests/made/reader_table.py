@@ -40,6 +40,7 @@ from podsim.accuracy.nccl_comparison import against_log
 from podsim.accuracy.nccl_tests import read_any
 from podsim.answers.acceptance import Part
 from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
+from podsim.answers.saved_run import read_run, write_run
 from podsim.answers.telemetry import PortRow, Telemetry
 from podsim.answers.trained import MeasuredTraining, TrainedStep
 from podsim.embeddings.table_files import read_tables
@@ -56,7 +57,6 @@ from podsim.hardware.machine_input import read_server
 from podsim.hardware.mig.commands import make_parted, parted_text
 from podsim.hardware.mig.layouts import read_layout
 from podsim.lab.checkpoint_files import MANIFEST, latest, opened, saving
-from podsim.lab.record import read_run, write_run
 from podsim.lab.sparse.click_files import read_clicks
 from podsim.lab.sparse.row_messages import receive_message, send_message
 from podsim.lab.sparse.row_store import RowStore

@@ -13,9 +13,9 @@ from tests.monitoring.small_day import FAULTS
 
 import podsim
 from podsim.answers.diagnosis import Diagnosis
+from podsim.answers.saved_run import write_run
 from podsim.answers.trained import MeasuredTraining, TrainedStep
 from podsim.errors import PodsimError
-from podsim.lab.record import write_run
 from podsim.monitoring.exposition import Family, metric_text, read_metrics
 from podsim.monitoring.host_source import HostSource
 from podsim.monitoring.metric_server import make_server

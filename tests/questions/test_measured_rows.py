@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from podsim.acceptance.measured_rows import read_measured
+from podsim.accuracy.measured_rows import read_measured
 from podsim.accuracy.nccl_tests import gpu_name
 from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
+from podsim.answers.saved_run import write_run
 from podsim.answers.trained import MeasuredDdp, MeasuredTraining, TrainedStep
 from podsim.errors import LabError, TableError
-from podsim.lab.record import write_run
 from podsim.questions.machine.collective import collective
 from podsim.questions.operate.calibrate import calibrate
 from podsim.questions.operate.validate import validate

@@ -14,8 +14,8 @@ from click.testing import Result
 from podsim.acceptance.thresholds import SAME, THRESHOLDS, Figure, check, unmeasured
 from podsim.answers.acceptance import Acceptance
 from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
+from podsim.answers.saved_run import write_run
 from podsim.errors import PodsimError, StorageError
-from podsim.lab.record import write_run
 from podsim.questions.operate.verify import verify_machine
 from podsim.report.browser import print_pdf
 from podsim.report.pages import acceptance_page

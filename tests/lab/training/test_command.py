@@ -15,9 +15,9 @@ from click.testing import Result
 
 from podsim.acceptance.compare_ddp import step_seconds
 from podsim.answers.lab import Emulated
+from podsim.answers.saved_run import read_run, write_run
 from podsim.answers.trained import MeasuredDdp, MeasuredPass, MeasuredTraining
 from podsim.errors import LabError
-from podsim.lab.record import read_run, write_run
 from podsim.lab.training.batches import batches_of
 from podsim.lab.training.gpt import gpt, pieces
 from podsim.questions.learn.train import train

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
+from podsim.answers.saved_run import read_run
 from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError, PodsimError
 from podsim.lab.checkpoint_files import latest, opened, saving, steps
 from podsim.lab.ranks import run_here
-from podsim.lab.record import read_run
 from podsim.lab.training import train_run as training
 from podsim.lab.training.train_job import Training
 from podsim.questions.learn.train import train
