@@ -15,7 +15,7 @@ from podsim.quoting import script_json
 from podsim.report.theme import render_page
 from podsim.timeline.gantt import length_text
 from podsim.timeline.kind_colours import colours
-from podsim.timeline.trace_rows import label, rows_of
+from podsim.timeline.trace_rows import argument_columns, rows_of
 
 _TYPES = {
     "u1": "Uint8Array",
@@ -56,24 +56,22 @@ def gantt_data(timeline: Timeline) -> tuple[dict[str, object], str]:
         "kind": timeline.kind[order].astype("<u1" if len(timeline.kinds) < 1 << 8 else "<u2"),
     }
     words: dict[str, list[str]] = {}
-    for name, values in timeline.arguments.items():
+    for name, values in argument_columns(timeline).items():
         key = f"argument {name}"
-        if values.dtype.kind in "iub":
-            integers = values[order].astype(np.int64)
-            arrays[key] = integers.astype("<i4" if np.all(np.abs(integers) < 2**31) else "<f8")
-        elif values.dtype.kind == "f":
-            arrays[key] = values[order].astype("<f8")
-        else:
-            distinct, word = np.unique(values.astype(str), return_inverse=True)
+        if values.dtype.kind == "U":
+            distinct, word = np.unique(values, return_inverse=True)
             words[name], arrays[key] = distinct.tolist(), word[order].astype("<u4")
+        else:
+            is_small = values.dtype.kind == "i" and np.all(np.abs(values.astype(np.int64)) < 2**31)
+            arrays[key] = values[order].astype("<i4" if is_small else "<f8")
     for index, counter in enumerate(timeline.counters):
         arrays[f"counter {index} time"], arrays[f"counter {index} value"] = counter.time, counter.value
     colour = colours(timeline.kinds)
     offsets, packed = _pack_arrays(arrays)
     described: dict[str, object] = {
         "rows": [
-            {"process": timeline.lanes[lane].process, "name": label(timeline.lanes[lane], depth)}
-            for lane, depth in zip(rows.lane, rows.depth, strict=True)
+            {"process": timeline.lanes[lane].process, "name": name}
+            for lane, (_, _, name) in zip(rows.lane, rows.threads, strict=True)
         ],
         "names": timeline.names,
         "kinds": [{"name": kind, "colour": colour[kind]} for kind in timeline.kinds],

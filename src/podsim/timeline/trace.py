@@ -21,10 +21,7 @@ from podsim.answers.timeline import Counter, Timeline
 from podsim.foreign_files import finite
 from podsim.timeline.trace_collect import Collected
 from podsim.timeline.trace_events import read_events
-from podsim.timeline.trace_perfetto import processes_of
-from podsim.timeline.trace_rows import Rows, label, nanoseconds, rows_of
-
-_CHUNK = 1 << 15
+from podsim.timeline.trace_rows import Rows, argument_columns, nanoseconds, rows_of
 
 
 def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
@@ -33,41 +30,50 @@ def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None 
     Overlapping spans of a lane go to further rows of it. Arguments that are NaN are left out.
     """
     rows = rows_of(timeline)
-    processes = processes_of(timeline)
     yield '{"displayTimeUnit":"ms","traceEvents":[\n'
-    yield ",\n".join(_names(timeline, rows, processes))
-    pids = {process: 1 + index for index, process in enumerate(processes)}
-    tracks = [
-        f'","pid":{pids[timeline.lanes[lane].process]},"tid":{1 + len(processes) + row},"ts":'
-        for row, lane in enumerate(rows.lane)
-    ]
+    yield ",\n".join(_names(rows))
+    tracks = [f'","pid":{pid},"tid":{tid},"ts":' for pid, tid, _ in rows.threads]
     names = [json.dumps(name) for name in timeline.names]
     kinds = [json.dumps(kind)[1:-1] for kind in timeline.kinds]
-    for first in range(0, len(rows.order), _CHUNK):
-        yield "".join(_spans(timeline, rows, slice(first, first + _CHUNK), tracks, names, kinds))
-        if progress is not None:
-            progress(min(first + _CHUNK, len(rows.order)), len(rows.order))
+    arguments = argument_columns(timeline)
+    for part in rows.parts(progress):
+        order = rows.order[part]
+        held = [_argument(name, values[order]) for name, values in arguments.items()]
+        columns: list[Iterator[str] | list[str]] = [
+            repeat(',\n{"ph":"X","name":'),
+            [names[index] for index in timeline.name[order].tolist()],
+            repeat(',"cat":"'),
+            [kinds[index] for index in timeline.kind[order].tolist()],
+            [tracks[index] for index in rows.row[part].tolist()],
+            _microseconds(rows.start[part]),
+            repeat(',"dur":'),
+            _microseconds(rows.end[part] - rows.start[part]),
+        ]
+        if held:
+            joined = (",".join(filter(None, cells)) for cells in zip(*held, strict=True))
+            columns.append(f',"args":{{{cells}}}}}' for cells in joined)
+        else:
+            columns.append(repeat("}"))
+        yield "".join(map("".join, zip(*columns, strict=False)))
     for counter in timeline.counters:
-        yield "".join(_values(counter, pids[counter.process]))
+        yield "".join(_values(counter, rows.pids[counter.process]))
     yield "\n]}\n"
 
 
-def _names(timeline: Timeline, rows: Rows, processes: tuple[str, ...]) -> Iterator[str]:
+def _names(rows: Rows) -> Iterator[str]:
     """Events that name processes and threads and keep them in order."""
 
     def metadata(what: str, pid: int, tid: int, **held: object) -> str:
         event = {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": held}
         return json.dumps(event, separators=(",", ":"))
 
-    pids = {process: 1 + index for index, process in enumerate(processes)}
     yield metadata("podsim_timeline", 1, 1, version=1)
-    for process, pid in pids.items():
+    for process, pid in rows.pids.items():
         yield metadata("process_name", pid, pid, name=process)
         yield metadata("process_sort_index", pid, pid, sort_index=pid)
-    for row, (lane, depth) in enumerate(zip(rows.lane, rows.depth, strict=True)):
-        owner, tid = timeline.lanes[lane], 1 + len(processes) + row
-        yield metadata("thread_name", pids[owner.process], tid, name=label(owner, depth))
-        yield metadata("thread_sort_index", pids[owner.process], tid, sort_index=row)
+    for row, (pid, tid, name) in enumerate(rows.threads):
+        yield metadata("thread_name", pid, tid, name=name)
+        yield metadata("thread_sort_index", pid, tid, sort_index=row)
 
 
 def _microseconds(nanoseconds: NDArray[np.int64]) -> Iterator[str]:
@@ -76,38 +82,12 @@ def _microseconds(nanoseconds: NDArray[np.int64]) -> Iterator[str]:
     return (f"{a}.{b:03d}" for a, b in zip(micro.tolist(), nano.tolist(), strict=True))
 
 
-def _spans(
-    timeline: Timeline, rows: Rows, part: slice, tracks: list[str], names: list[str], kinds: list[str]
-) -> Iterator[str]:
-    order = rows.order[part]
-    columns: list[Iterator[str] | list[str]] = [
-        repeat(',\n{"ph":"X","name":'),
-        [names[index] for index in timeline.name[order].tolist()],
-        repeat(',"cat":"'),
-        [kinds[index] for index in timeline.kind[order].tolist()],
-        [tracks[index] for index in rows.row[part].tolist()],
-        _microseconds(rows.start[part]),
-        repeat(',"dur":'),
-        _microseconds(rows.end[part] - rows.start[part]),
-    ]
-    held = [_argument(name, values[order]) for name, values in timeline.arguments.items()]
-    if held:
-        joined = (",".join(filter(None, cells)) for cells in zip(*held, strict=True))
-        columns.append(f',"args":{{{cells}}}}}' for cells in joined)
-    else:
-        columns.append(repeat("}"))
-    return map("".join, zip(*columns, strict=False))
-
-
 def _argument(name: str, values: NDArray[np.generic]) -> list[str]:
     """The text of an argument of each span; "" for NaN."""
     key = json.dumps(name)
-    if values.dtype.kind in "iub":
-        return [f"{key}:{value}" for value in values.astype(np.int64).tolist()]
     if values.dtype.kind == "f":
-        numbers = values.astype(np.float64)
-        return [f"{key}:{value!r}" if np.isfinite(value) else "" for value in numbers.tolist()]
-    return [f"{key}:{json.dumps(value)}" for value in values.astype(str).tolist()]
+        return [f"{key}:{value!r}" if np.isfinite(value) else "" for value in values.tolist()]
+    return [f"{key}:{json.dumps(value)}" for value in values.tolist()]
 
 
 def _values(counter: Counter, pid: int) -> Iterator[str]:

@@ -8,7 +8,7 @@ Format: perfetto.dev/docs/reference/synthetic-track-event and trace-packet-proto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from podsim.answers.timeline import Counter, Timeline
 from podsim.errors import TimelineError
 from podsim.timeline.protobuf import bytes_field, message_field, number_field
-from podsim.timeline.trace_rows import Rows, label, nanoseconds, rows_of
+from podsim.timeline.trace_rows import CHUNK, Rows, argument_columns, nanoseconds, rows_of
 from podsim.timeline.wire import Block, constant, doubles, integers, join_rows, message_blocks, select_rows
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -26,14 +26,6 @@ _TIMESTAMP, _SEQUENCE, _INTERNED, _FLAGS, _EVENT, _DESCRIPTOR = 8, 10, 12, 13, 1
 _CLEARED, _NEEDED = 1, 2
 _TYPE, _TRACK, _CATEGORY, _NAME, _ANNOTATION, _VALUE = 9, 11, 3, 10, 4, 44
 _BEGIN, _END, _COUNTER = 1, 2, 4
-_CHUNK = 1 << 15
-"""The number of spans encoded at once: some 5 MB of memory."""
-
-
-def processes_of(timeline: Timeline) -> tuple[str, ...]:
-    """Distinct processes of lanes and counters, in their order."""
-    named = [*(lane.process for lane in timeline.lanes), *(counter.process for counter in timeline.counters)]
-    return tuple(dict.fromkeys(named))
 
 
 def packets(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[bytes]:
@@ -45,88 +37,59 @@ def packets(timeline: Timeline, progress: Callable[[int, int], None] | None = No
     rows = rows_of(timeline)
     if len(rows.start) and rows.start.min() < 0:
         raise TimelineError(f"a span starts at {rows.start.min() / 1e9:g} s; Perfetto traces start at 0")
-    processes = processes_of(timeline)
-    first_counter = 1 + len(processes) + len(rows.lane)
-    yield b"".join([*_tracks(timeline, rows, processes), *_counters(timeline, processes, first_counter)])
+    first_counter = 1 + len(rows.pids) + len(rows.threads)
+    counters = dict(enumerate(timeline.counters, first_counter))
+    yield b"".join(_tracks(rows, counters))
     words, columns = _columns(timeline)
     yield _texts(timeline, words)
-    for first in range(0, len(rows.order), _CHUNK):
-        part = slice(first, first + _CHUNK)
-        yield _spans(timeline, rows, part, 1 + len(processes), columns)
-        if progress is not None:
-            progress(min(first + _CHUNK, len(rows.order)), len(rows.order))
-    for index, counter in enumerate(timeline.counters):
-        yield from _values(counter, first_counter + index)
+    for part in rows.parts(progress):
+        yield _spans(timeline, rows, part, columns)
+    for track, counter in counters.items():
+        yield from _values(counter, track)
 
 
 def _descriptor(*parts: bytes) -> bytes:
     return message_field(_PACKET, number_field(_SEQUENCE, 1), message_field(_DESCRIPTOR, *parts))
 
 
-def _tracks(timeline: Timeline, rows: Rows, processes: tuple[str, ...]) -> Iterator[bytes]:
-    """Packets of processes and threads; process p is track 1 + p, the rows follow."""
-    pids = {process: 1 + index for index, process in enumerate(processes)}
-    for process, pid in pids.items():
+def _tracks(rows: Rows, counters: Mapping[int, Counter]) -> Iterator[bytes]:
+    """Packets of processes, threads and counters: each is the track of its number."""
+    for process, pid in rows.pids.items():
+        named = number_field(1, pid), number_field(3, pid), bytes_field(6, process)
+        yield _descriptor(number_field(1, pid), message_field(3, *named))
+    for row, (pid, tid, name) in enumerate(rows.threads):
+        thread = number_field(1, pid), number_field(2, tid), number_field(3, row), bytes_field(5, name)
+        yield _descriptor(number_field(1, tid), number_field(5, pid), message_field(4, *thread))
+    for track, counter in counters.items():
         yield _descriptor(
-            number_field(1, pid),
-            message_field(3, number_field(1, pid), number_field(3, pid), bytes_field(6, process)),
-        )
-    for row, (lane, depth) in enumerate(zip(rows.lane, rows.depth, strict=True)):
-        uuid = 1 + len(processes) + row
-        owner = timeline.lanes[lane]
-        thread = (
-            number_field(1, pids[owner.process]),
-            number_field(2, uuid),
-            number_field(3, row),
-            bytes_field(5, label(owner, depth)),
-        )
-        yield _descriptor(
-            number_field(1, uuid), number_field(5, pids[owner.process]), message_field(4, *thread)
-        )
-
-
-def _counters(timeline: Timeline, processes: tuple[str, ...], first: int) -> Iterator[bytes]:
-    pids = {process: 1 + index for index, process in enumerate(processes)}
-    for index, counter in enumerate(timeline.counters):
-        unit = message_field(8, bytes_field(6, counter.unit))
-        yield _descriptor(
-            number_field(1, first + index),
-            number_field(5, pids[counter.process]),
-            bytes_field(2, counter.name),
-            unit,
-        )
+            number_field(1, track), number_field(5, rows.pids[counter.process]), bytes_field(2, counter.name),
+            message_field(8, bytes_field(6, counter.unit)),
+        )  # fmt: skip
 
 
 Column: TypeAlias = tuple[str, NDArray[np.generic]]
 
 
-def _columns(timeline: Timeline) -> tuple[tuple[str, ...], dict[str, Column]]:
-    """The texts of arguments, and each argument as (type, values); texts are numbered from 1."""
+def _columns(timeline: Timeline) -> tuple[list[str], list[Column]]:
+    """The texts of arguments, and each argument as (kind of number, values); texts are numbered from 1."""
     words: list[str] = []
-    columns: dict[str, Column] = {}
-    for name, values in timeline.arguments.items():
-        if values.dtype.kind in "iub":
-            columns[name] = ("integer", values.astype(np.int64))
-        elif values.dtype.kind == "f":
-            columns[name] = ("float", values.astype(np.float64))
-        else:
-            distinct, places = np.unique(values.astype(str), return_inverse=True)
-            columns[name] = ("text", places + 1 + len(words))
+    columns: list[Column] = []
+    for values in argument_columns(timeline).values():
+        if values.dtype.kind == "U":
+            distinct, places = np.unique(values, return_inverse=True)
+            columns.append(("U", places + 1 + len(words)))
             words += distinct.tolist()
-    return tuple(words), columns
+        else:
+            columns.append((values.dtype.kind, values))
+    return words, columns
 
 
-def _texts(timeline: Timeline, words: tuple[str, ...]) -> bytes:
+def _texts(timeline: Timeline, words: Sequence[str]) -> bytes:
     """The packet of all texts, each numbered from 1; it opens the sequence."""
     interned = b"".join(
         message_field(field, number_field(1, 1 + index), bytes_field(2, word))
-        for field, all_of_them in (
-            (1, timeline.kinds),
-            (2, timeline.names),
-            (3, timeline.arguments),
-            (29, words),
-        )
-        for index, word in enumerate(all_of_them)
+        for field, texts in ((1, timeline.kinds), (2, timeline.names), (3, timeline.arguments), (29, words))
+        for index, word in enumerate(texts)
     )
     return message_field(
         _PACKET,
@@ -144,9 +107,9 @@ def _packet(stamp: Ints, event: list[Block]) -> list[Block]:
     )
 
 
-def _spans(timeline: Timeline, rows: Rows, part: slice, first_row: int, columns: dict[str, Column]) -> bytes:
+def _spans(timeline: Timeline, rows: Rows, part: slice, columns: Sequence[Column]) -> bytes:
     """Packets of some spans: the begin and the end of each, side by side."""
-    order, track = rows.order[part], rows.row[part] + first_row
+    order, track = rows.order[part], rows.row[part] + 1 + len(rows.pids)
     n = len(order)
     begin = [
         constant(number_field(_TYPE, _BEGIN), n),
@@ -154,23 +117,21 @@ def _spans(timeline: Timeline, rows: Rows, part: slice, first_row: int, columns:
         *integers(_NAME, timeline.name[order] + 1),
         *integers(_TRACK, track),
     ]
-    for index, (what, values) in enumerate(columns.values()):
-        begin += _annotation(index + 1, what, values[order])
+    for name, (kind, values) in enumerate(columns, 1):
+        begin += _annotation(name, kind, values[order])
     end = [constant(number_field(_TYPE, _END), n), *integers(_TRACK, track)]
     return join_rows([*_packet(rows.start[part], begin), *_packet(rows.end[part], end)])
 
 
-def _annotation(name: int, what: str, values: NDArray[np.generic]) -> list[Block]:
+def _annotation(name: int, kind: str, values: NDArray[np.generic]) -> list[Block]:
     """An argument of each span; one that is not a number is left out."""
     named = constant(number_field(1, name), len(values))
-    if what == "float":
+    if kind == "f":
         numbers = values.astype(np.float64)
         blocks = message_blocks(_ANNOTATION, [named, *doubles(5, numbers)])
         gone = np.isnan(numbers)
         return select_rows(blocks, ~gone) if gone.any() else blocks
-    return message_blocks(
-        _ANNOTATION, [named, *integers(17 if what == "text" else 4, values.astype(np.int64))]
-    )
+    return message_blocks(_ANNOTATION, [named, *integers(17 if kind == "U" else 4, values.astype(np.int64))])
 
 
 def _values(counter: Counter, track: int) -> Iterator[bytes]:
@@ -179,7 +140,7 @@ def _values(counter: Counter, track: int) -> Iterator[bytes]:
     if len(stamps) and stamps.min() < 0:
         raise TimelineError(f"counter {counter.name} starts before 0; Perfetto traces start at 0")
     head = number_field(_TYPE, _COUNTER) + number_field(_TRACK, track)
-    for first in range(0, len(stamps), _CHUNK):
-        part = slice(first, first + _CHUNK)
+    for first in range(0, len(stamps), CHUNK):
+        part = slice(first, first + CHUNK)
         event = [constant(head, len(stamps[part])), *doubles(_VALUE, counter.value[part])]
         yield join_rows(_packet(stamps[part], event))

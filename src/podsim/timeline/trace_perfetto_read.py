@@ -82,29 +82,16 @@ class _Reader:
 
     def packet(self, data: bytes) -> None:
         """Take one packet."""
-        stamp, sequence, flags = 0, 0, 0
-        event = descriptor = interned = None
-        for number, value in _fields(data):
-            if number == 11:
-                event = value
-            elif number == 8:
-                stamp = value
-            elif number == 10:
-                sequence = value
-            elif number == 13:
-                flags = value
-            elif number == 60:
-                descriptor = value
-            elif number == 12:
-                interned = value
-        if flags & 1:
-            self.texts = {key: held for key, held in self.texts.items() if key[0] != sequence}
-        if interned is not None:
-            self._take_texts(interned, sequence)
-        if descriptor is not None:
-            self._track(dict(_fields(descriptor)))
-        if event is not None:
-            self._event(stamp / 1e9, _fields(event), sequence)
+        held = dict(_fields(data))
+        sequence = held.get(10, 0)
+        if held.get(13, 0) & 1:
+            self.texts = {key: texts for key, texts in self.texts.items() if key[0] != sequence}
+        if 12 in held:
+            self._take_texts(held[12], sequence)
+        if 60 in held:
+            self._track(dict(_fields(held[60])))
+        if 11 in held:
+            self._event(held.get(8, 0) / 1e9, _fields(held[11]), sequence)
 
     def _take_texts(self, data: bytes, sequence: int) -> None:
         for table, entry in _fields(data):
@@ -141,47 +128,42 @@ class _Reader:
 
     def _event(self, time: float, content: Fields, sequence: int) -> None:
         """Take the begin or the end of a span, or a value of a counter."""
-        kind = track = 0
-        words: dict[str, Any] = {}
-        arguments: dict[str, Any] = {}
-        value: float | None = None
-        for number, held in content:
-            if number == 9:
-                kind = held
-            elif number == 11:
-                track = held
-            elif number in (3, 10):
-                key = "name" if number == 10 else "kind"
-                words["name" if number == 10 else "cat"] = self.texts.get((sequence, key), {}).get(
-                    held, f"{key} {held}"
-                )
-            elif number in (22, 23):
-                words["name" if number == 23 else "cat"] = held.decode("utf-8")
-            elif number == 4:
-                arguments |= self._argument(held, sequence)
-            elif number in (30, 44):
-                value = float(signed_integer(held)) if number == 30 else held
+        held = dict(content)
+        kind, track = held.get(9, 0), held.get(11, 0)
         if kind == 1:
-            pid, tid = self.threads.get(track, (self.pid_of_process_track.get(track, 0), f"track {track}"))
-            event = {**words, "pid": pid, "tid": tid, "args": arguments}
+            event: dict[str, Any] = {"args": {}}
+            for key, table, interned, plain in (("cat", "kind", 3, 22), ("name", "name", 10, 23)):
+                if plain in held:
+                    event[key] = held[plain].decode("utf-8")
+                elif interned in held:
+                    event[key] = self._text(sequence, table, held[interned], f"{table} {held[interned]}")
+            for number, argument in content:
+                if number == 4:
+                    event["args"] |= self._argument(argument, sequence)
+            event["pid"], event["tid"] = self.threads.get(
+                track, (self.pid_of_process_track.get(track, 0), f"track {track}")
+            )
             self.open.setdefault(track, []).append((time, event))
         elif kind == 2 and self.open.get(track):
             start, event = self.open[track].pop()
             self.spans.span(event, start, time - start)
-        elif kind == 4 and value is not None and track in self.counter:
+        elif kind == 4 and {30, 44} & held.keys() and track in self.counter:
+            value = held[44] if 44 in held else float(signed_integer(held[30]))
             self.spans.value(*self.counter[track], time, value)
+
+    def _text(self, sequence: int, table: str, number: int, missing: str | None) -> Any:
+        """A text that a packet before this one gave a number."""
+        return self.texts.get((sequence, table), {}).get(number, missing)
 
     def _argument(self, data: bytes, sequence: int) -> dict[str, Any]:
         held = dict(_fields(data))
         name = (
-            held[10].decode("utf-8")
-            if 10 in held
-            else self.texts.get((sequence, "argument"), {}).get(held.get(1, 0))
+            held[10].decode("utf-8") if 10 in held else self._text(sequence, "argument", held.get(1, 0), None)
         )
         if name is None:
             return {}
         if 17 in held:
-            return {name: self.texts.get((sequence, "word"), {}).get(held[17], "")}
+            return {name: self._text(sequence, "word", held[17], "")}
         if 6 in held:
             return {name: held[6].decode("utf-8")}
         for number in (3, 4, 5, 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,6 +15,9 @@ from podsim.answers.timeline import Lane, Timeline
 from podsim.errors import TimelineError
 
 Ints: TypeAlias = NDArray[np.int64]
+CHUNK = 1 << 15
+"""The number of spans encoded at once: some 5 MB of memory."""
+_KINDS: dict[str, type] = {"i": np.int64, "u": np.int64, "b": np.int64, "f": np.float64}
 _LABEL = re.compile(r"(.*?)(?: \((\d+) alike\))?(?: \(row (\d+)\))?\Z", re.DOTALL)
 
 
@@ -31,8 +35,17 @@ class Rows:
     """The end in ns, [spans]."""
     lane: tuple[int, ...]
     """The lane of each row."""
-    depth: tuple[int, ...]
-    """The depth: 0 of a lane's first row, 1 of the next."""
+    pids: dict[str, int]
+    """The number of each process of a lane or a counter, from 1."""
+    threads: tuple[tuple[int, int, str], ...]
+    """The process, the number (after those of the processes), and the label of each row."""
+
+    def parts(self, progress: Callable[[int, int], None] | None) -> Iterator[slice]:
+        """Some spans after the others; `progress` gets (spans taken, of all) after each part."""
+        for first in range(0, len(self.order), CHUNK):
+            yield slice(first, first + CHUNK)
+            if progress is not None:
+                progress(min(first + CHUNK, len(self.order)), len(self.order))
 
 
 def nanoseconds(seconds: NDArray[np.float64]) -> Ints:
@@ -60,10 +73,21 @@ def rows_of(timeline: Timeline) -> Rows:
     first_row = np.concatenate([[0], np.cumsum(depths + 1)[:-1]]).astype(np.int64)
     row = first_row[lane] + depth if len(lane) else lane
     again = np.lexsort((end, start, row))
+    deepest = depths.tolist()
+    named = [*(lane.process for lane in timeline.lanes), *(counter.process for counter in timeline.counters)]
+    pids = {process: 1 + index for index, process in enumerate(dict.fromkeys(named))}
+    named_rows = [
+        (index, label(lane, below))
+        for index, lane in enumerate(timeline.lanes)
+        for below in range(deepest[index] + 1)
+    ]
     return Rows(
         order=order[again], row=row[again], start=start[again], end=end[again],
-        lane=tuple(np.repeat(np.arange(len(timeline.lanes)), depths + 1).tolist()),
-        depth=tuple(d for deepest in depths.tolist() for d in range(deepest + 1)),
+        lane=tuple(index for index, _ in named_rows), pids=pids,
+        threads=tuple(
+            (pids[timeline.lanes[index].process], 1 + len(pids) + number, name)
+            for number, (index, name) in enumerate(named_rows)
+        ),
     )  # fmt: skip
 
 
@@ -82,6 +106,13 @@ def _stack_rows(start: Ints, end: Ints) -> list[int]:
         rows.append(heapq.heappop(free))
         heapq.heappush(busy, (ends, rows[-1]))
     return rows
+
+
+def argument_columns(timeline: Timeline) -> dict[str, NDArray[np.generic]]:
+    """The arguments by name, as whole numbers, floats (NaN: the span has none) or texts."""
+    return {
+        name: values.astype(_KINDS.get(values.dtype.kind, str)) for name, values in timeline.arguments.items()
+    }
 
 
 def label(lane: Lane, depth: int = 0) -> str:
