@@ -13,7 +13,8 @@ from podsim.acceptance.inventory_checks import inventory_parts
 from podsim.answers.acceptance import Part
 from podsim.hardware.catalog import load_system
 from podsim.lab.inventory import closeness, read_inventory
-from podsim.lab.inventory_tools import Answers, ask, ask_machine, encrypting, gpu_names, no_answers
+from podsim.lab.inventory_tools import Answers, ask_machine, encrypting, gpu_names, no_answers
+from podsim.programs import ask
 
 TOLD = Answers(gpus=gpu_names(NAMES), no_gpus="", drives=encrypting(ENCRYPTING), no_drives="")
 SYSTEM = load_system("dgx-a100-80gb")

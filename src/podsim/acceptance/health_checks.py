@@ -18,7 +18,7 @@ from podsim.acceptance.inventory_checks import CANNOT
 from podsim.answers.acceptance import Part
 from podsim.errors import LabError
 from podsim.foreign_files import read_text
-from podsim.lab.inventory_tools import ask
+from podsim.programs import ask
 
 Tree = dict[str, Any]
 _MOST = 64 << 20

@@ -25,7 +25,7 @@ from podsim.lab.disk import (
     scratch,
     tool,
 )
-from podsim.lab.processes import needs_linux
+from podsim.programs import needs_linux
 from podsim.storage.catalog import load_storage
 from podsim.storage.fio import Job, fio_row
 from podsim.storage.fio_results import read_fio

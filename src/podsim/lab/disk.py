@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from podsim.errors import LabError
 from podsim.lab.processes import die_with_parent
+from podsim.programs import ask
 from podsim.whole_files import scratch_folder
 
 FIO = "fio is not installed: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL)"
@@ -135,25 +134,7 @@ def mdtest_command(folder: Path, *, files: int) -> list[str]:
 
 def run_tool(command: Sequence[str], seconds: float) -> str:
     """What a tool printed. LabError for one that fails or does not end; it never outlives this process's interest."""
-    name = Path(command[0]).name
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-        start_new_session=True, preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - a call of the kernel
-    ) as process:  # fmt: skip
-        try:
-            out, wrong = process.communicate(timeout=seconds + _PATIENCE)
-        except BaseException as problem:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            if isinstance(problem, subprocess.TimeoutExpired):
-                raise LabError(
-                    f"{name} did not end within {seconds + _PATIENCE:g} s; it was stopped"
-                ) from None
-            raise
-    if process.returncode:
-        said = [line for line in (wrong + "\n" + out).splitlines() if line.strip()]
-        raise LabError(
-            f"{name} ended with status {process.returncode}: {'; '.join(said[:3])[:300] or 'no reason given'}"
-        )
+    out, why = ask(command, seconds + _PATIENCE, partial(die_with_parent, os.getpid()))
+    if why:
+        raise LabError(why)
     return out

@@ -26,16 +26,9 @@ from podsim.lab import links
 from podsim.lab.checkpoint_io import SLOW_DISK
 from podsim.lab.namespaces import configure, enter, own_user, unable, unshare
 from podsim.lab.port_counters import Injected, Watcher
-from podsim.lab.processes import (
-    end_of,
-    fork,
-    keeping_orphans,
-    kill,
-    needs_linux,
-    stopped_by_signals,
-    wait_all,
-)
+from podsim.lab.processes import end_of, fork, keeping_orphans, kill, stopped_by_signals, wait_all
 from podsim.lab.wires import load_torch
+from podsim.programs import needs_linux
 
 PORT = 29500
 """where rank 0 listens: in a namespace of its own, no port is ever taken"""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from podsim.lab.processes import needs_linux
+from podsim.programs import needs_linux
 
 _NVIDIA = 0x10DE
 _GPU_CLASSES = (0x0302, 0x0300)

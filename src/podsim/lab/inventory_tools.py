@@ -7,16 +7,9 @@ nothing, and the reason is kept.
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-_PATIENCE = 20.0
-"""s that a tool gets"""
-
-Ask = Callable[[Sequence[str]], "tuple[str, str]"]
-"""a command to (what it printed, why it printed nothing)"""
+from podsim.programs import Ask, ask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,28 +22,6 @@ class Answers:
     drives: tuple[tuple[str, bool], ...]
     """The (device, whether it encrypts itself) of each drive, by sedutil-cli."""
     no_drives: str
-
-
-def ask(command: Sequence[str]) -> tuple[str, str]:
-    """(what a command printed, "") or ("", why it printed nothing)."""
-    name = command[0]
-    path = shutil.which(name)
-    if path is None:
-        return "", f"{name} is not installed"
-    try:
-        done = subprocess.run(
-            [path, *command[1:]], capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        return (
-            "",
-            f"{name}: {getattr(problem, 'strerror', None) or f'no answer within {_PATIENCE:g} s'}",
-        )
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        return "", f"{name} ended with status {done.returncode}{': ' + said[0][:120] if said else ''}"
-    return done.stdout, ""
 
 
 def ask_machine(run: Ask = ask) -> Answers:

@@ -32,9 +32,10 @@ from podsim.answers.lab_storage import MeasuredEpoch, MeasuredLoader
 from podsim.errors import LabError
 from podsim.lab import usage
 from podsim.lab.places import Place, drop, filesystem_of
-from podsim.lab.processes import die_with_parent, needs_linux, stopped_by_signals
+from podsim.lab.processes import die_with_parent, stopped_by_signals
 from podsim.lab.samples import Loaded, Reader, list_samples
 from podsim.lab.small_model import MODELS, make_trainer
+from podsim.programs import needs_linux
 
 AHEAD = 2
 """batches that each worker has under way"""

@@ -14,7 +14,6 @@ import os
 import select
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +28,7 @@ from podsim.answers.saved_run import write_run
 from podsim.answers.telemetry import DEPTHS, PortRow, Telemetry
 from podsim.lab import links
 from podsim.lab.namespaces import configure, enter, tool_path
+from podsim.programs import ask
 
 BINS = 96
 _TICK = 0.004
@@ -163,8 +163,8 @@ def _disk_bytes(pid: int) -> int:
 
 def _listing(tool: str, words: Sequence[str]) -> list[dict[str, Any]]:
     """What a tool of iproute2 lists as JSON."""
-    done = subprocess.run([tool_path(tool) or tool, *words], capture_output=True, text=True, check=False)
-    listed: list[dict[str, Any]] = json.loads(done.stdout or "[]") if done.returncode == 0 else []
+    out, _ = ask([tool_path(tool) or tool, *words])
+    listed: list[dict[str, Any]] = json.loads(out or "[]")
     return listed
 
 

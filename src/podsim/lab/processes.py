@@ -18,21 +18,13 @@ from pathlib import Path
 from types import FrameType
 
 from podsim.bugs import bug_report
-from podsim.errors import LabError
+from podsim.programs import needs_linux
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _STOPS = tuple(number for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP"))
 _ENDINGS = (signal.SIGINT, *_STOPS)
 GRACE = 3.0
 """s that a group of processes gets between being asked to stop and being killed"""
-
-
-def needs_linux(what: str) -> None:
-    """Raise LabError on another system than Linux."""
-    if sys.platform != "linux":
-        raise LabError(
-            f"{what} needs Linux, and this is {sys.platform}; run it on Linux, in a container, or on Windows in WSL 2"
-        )
 
 
 def die_with_parent(parent: int) -> None:

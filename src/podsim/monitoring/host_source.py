@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from podsim.lab.inventory_tools import Ask, ask
-from podsim.lab.processes import needs_linux
 from podsim.monitoring.day import Floats
 from podsim.monitoring.exposition import Family, label_text
 from podsim.monitoring.metric_table import Metric, metrics_of
+from podsim.programs import Ask, ask, needs_linux
 
 Rows = Iterator[tuple[Mapping[str, str], str]]
 _IDENTITY = ("index", "uuid", "pci.bus_id", "name", "driver_version")

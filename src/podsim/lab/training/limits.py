@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from podsim.errors import LabError, PodsimError, unknown_name
-from podsim.lab.processes import needs_linux
 from podsim.lab.training.local_steps import OUTER
 from podsim.lab.training.optimizers import OPTIMIZERS
 from podsim.lab.wires import gpus_here
 from podsim.learning.batch_rules import RULE_OF, RULES, scaled_rate
 from podsim.learning.number_format_recipes import DYNAMIC, read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
+from podsim.programs import needs_linux
 from podsim.schedules.actions import ScheduleTable, Work
 from podsim.schedules.torch_csv import torch_problems
 from podsim.training.plan import Plan
