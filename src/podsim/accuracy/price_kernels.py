@@ -25,7 +25,7 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.fit_attention import cross_validate_serving
 from podsim.kernels.fit_kernels import cross_validate, host_seconds
-from podsim.kernels.fit_products import cross_validate_batches, engine_timed
+from podsim.kernels.fit_products import cross_validate_batches, is_engine_timed
 from podsim.kernels.gemm import GemmKernel, gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows
 
@@ -108,7 +108,7 @@ def _part_seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.fl
     if op not in _PRODUCTS:
         return _attention_seconds(part, gpu)
     kernel: GemmKernel = (
-        "accumulating" if part.accumulate[0] else "engine" if engine_timed(part).all() else "plain"
+        "accumulating" if part.accumulate[0] else "engine" if is_engine_timed(part).all() else "plain"
     )
     seconds = gemm_seconds(
         gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn", kernel=kernel

@@ -126,7 +126,7 @@ def catalog_name(text: str) -> str:
     name = text.strip().lower()
     if (find(name) or ("",))[0] in _KINDS:
         return name
-    known = _squeezed()
+    known = _squeezed_names()
     dashed = re.sub(r"[\s_/]+", "-", name)
     while (shorter := _DECORATION.sub("", dashed)) != dashed:
         if _squeeze(dashed) in known:
@@ -172,7 +172,7 @@ def _count(text: str, name: str, what: str) -> int:
 
 
 @cache
-def _squeezed() -> dict[str, str]:
+def _squeezed_names() -> dict[str, str]:
     """Names and aliases by what is left without signs; clusters win over systems, systems over GPUs."""
     every = [name for kind in reversed(_KINDS) for name in (*aliases(kind), *names(kind))]
     return {_squeeze(name): name for name in every}

@@ -80,15 +80,15 @@ def fat_tree(*, nodes: int, rails: int, unit: int, ports: int) -> FatTree:
 
 def _spines(units: int, rails: int, unit: int, ports: int) -> tuple[int, int, bool]:
     """(spines, groups of spines, whether there are cores) for leaves with `unit` uplinks each."""
-    joined = _even(ceil(units * rails * unit / ports), unit)
+    joined = _even_spines(ceil(units * rails * unit / ports), unit)
     if joined:
         return joined, 1, False
     pods = ceil(units / (ports // 2))  # a spine of a rail reaches one leaf of at most ports/2 units
-    while not (group := _even(ceil(ceil(units / pods) * unit / (ports // 2)), unit)):
+    while not (group := _even_spines(ceil(ceil(units / pods) * unit / (ports // 2)), unit)):
         pods += 1
     return pods * rails * group, pods * rails, True
 
 
-def _even(least: int, uplinks: int) -> int:
+def _even_spines(least: int, uplinks: int) -> int:
     """The fewest spines, `least` or more, that divide a leaf's uplinks evenly; 0 if there are none."""
     return next((spines for spines in range(max(least, 1), uplinks + 1) if uplinks % spines == 0), 0)

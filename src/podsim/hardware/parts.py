@@ -354,7 +354,7 @@ def _precision(name: str, size: float, accumulate: str, exponent: int, significa
     )
 
 
-def _scaled(name: str, matmul: str, exponent: int, significand: int, block: int) -> Precision:
+def _block_format(name: str, matmul: str, exponent: int, significand: int, block: int) -> Precision:
     """A format of blocks, each with a scale of one byte; Blackwell's tensor cores are the first to take them."""
     return Precision(
         name=name, matmul=matmul, bytes=(1 + exponent + significand) / 8 + 1 / block, accumulate="fp32",
@@ -375,8 +375,8 @@ PRECISIONS: Final[dict[str, Precision]] = {
         _precision("bf16", 2.0, "fp32", 8, 7),
         _precision("fp16", 2.0, "fp32", 5, 10),
         _precision("fp8", 1.0, "fp32", 4, 3),
-        _scaled("mxfp8", "fp8", 4, 3, 32),
-        _scaled("nvfp4", "fp4", 2, 1, 16),
+        _block_format("mxfp8", "fp8", 4, 3, 32),
+        _block_format("nvfp4", "fp4", 2, 1, 16),
         _precision("int8", 1.0, "int32", 0, 7),
         _precision("int4", 0.5, "int32", 0, 3),
     )

@@ -191,7 +191,7 @@ def cluster_sections(cluster: Cluster) -> tuple[Section, ...]:
     for title, rows in (
         ("Compute fabric", tuple(_fabric(cluster))),
         ("All networks, racks and cables", tuple(_surroundings(cluster))),
-        ("Published", tuple(_published(cluster))),
+        ("Published", tuple(_published_rows(cluster))),
         ("Doubts", tuple(_doubts(cluster))),
     ):
         if rows:
@@ -328,7 +328,7 @@ def _doubts(cluster: Cluster) -> Iterator[Row]:
         yield Row(label="", value=None, unit="", text="", how=remark, source=cluster.source)
 
 
-def _published(cluster: Cluster) -> Iterator[Row]:
+def _published_rows(cluster: Cluster) -> Iterator[Row]:
     """Published figures, and ratios to the derived ones."""
     published = cluster.published
     for key, label, unit in (

@@ -109,10 +109,10 @@ def attention_seconds(
         seconds = flash_law(constants, machine, sizes, causal=causal, window=window,
                             backward=direction == "backward", width=operand_bytes(precision))  # fmt: skip
         b, h, _, q, s, d, v = sizes
-        pairs = b * h * q * (_seen(s, window) if causal or window else s)
+        pairs = b * h * q * (_mean_keys(s, window) if causal or window else s)
         products = pairs * (3 * d + 2 * v if direction == "backward" else d + v)
         return np.asarray(np.maximum(seconds, 2 * products / peak))
-    return _unfused(gpu, sizes, direction, precision, score_passes(direction, fused_softmax, dropout))
+    return _unfused_seconds(gpu, sizes, direction, precision, score_passes(direction, fused_softmax, dropout))
 
 
 def _check(gpu: Gpu, algorithm: str, direction: str, window: int) -> None:
@@ -133,7 +133,7 @@ def _check(gpu: Gpu, algorithm: str, direction: str, window: int) -> None:
         raise PlanError(problems)
 
 
-def _seen(keys: Floats, window: int) -> Floats:
+def _mean_keys(keys: Floats, window: int) -> Floats:
     """Keys that a query sees on average under a causal mask, of a whole sequence."""
     if not window:
         return keys / 2
@@ -161,14 +161,14 @@ def flash_law(
     b, h, hk, q, s, d, v = sizes
     wide = np.clip(np.log2(d) - 6.0, 0.0, 1.0)
     share = c.share_64 * (c.share_128 / c.share_64) ** wide
-    fill, products = c.fill, _padded(d) + _padded(v)
+    fill, products = c.fill, _padded_width(d) + _padded_width(v)
     if backward:
         share = share * c.backward_64 * (c.backward_128 / c.backward_64) ** wide
-        fill, products = c.backward_fill, 3 * _padded(d) + 2 * _padded(v)
+        fill, products = c.backward_fill, 3 * _padded_width(d) + 2 * _padded_width(v)
     longest = s if not window else np.minimum(s, window + _QUERIES)
     mean = longest
     if causal:
-        mean = np.minimum(_seen(s, window) + _QUERIES / 2, longest)
+        mean = np.minimum(_mean_keys(s, window) + _QUERIES / 2, longest)
     blocks = b * h * np.ceil(q / _QUERIES)
     passed = np.maximum(blocks * (mean + fill) / sms + c.tail * (longest + fill), longest + fill)
     arithmetic = passed * (2 * _QUERIES * products * sms / (peak * share))
@@ -177,7 +177,7 @@ def flash_law(
     return np.asarray((arithmetic**3 + (moved / bandwidth) ** 3) ** (1 / 3) + _LATENCY)
 
 
-def _padded(head_dim: Floats) -> Floats:
+def _padded_width(head_dim: Floats) -> Floats:
     return np.asarray(np.ceil(head_dim / _HEAD_STEP) * _HEAD_STEP)
 
 
@@ -197,7 +197,7 @@ def score_passes(direction: Direction, fused_softmax: bool, dropout: bool) -> tu
     return (*passes, 5.0) if dropout else passes
 
 
-def _unfused(
+def _unfused_seconds(
     gpu: Gpu, sizes: list[Floats], direction: str, precision: str, passes: tuple[float, ...]
 ) -> Floats:
     """Batched products over all query-key pairs, and the passes over the scores."""

@@ -235,11 +235,11 @@ def kernel_constants(gpu: Gpu) -> KernelConstants:
     measured.
     """
     gpu_name = gpu.name.lower().partition("/")[0]
-    return _sliced(gpu.kernels, gpu_name, gpu.architecture.lower(), gpu.fraction)
+    return _slice_constants(gpu.kernels, gpu_name, gpu.architecture.lower(), gpu.fraction)
 
 
 @lru_cache(maxsize=256)
-def _sliced(kernels: str, name: str, architecture: str, fraction: float) -> KernelConstants:
+def _slice_constants(kernels: str, name: str, architecture: str, fraction: float) -> KernelConstants:
     """The constants of a whole GPU, or of an instance with a fraction of its memory system."""
     constants = _resolve(kernels, name, architecture)
     if fraction == 1:

@@ -137,20 +137,20 @@ def conv_seconds(gpu: Gpu, part: str, shape: ConvShape, *, precision: str = "bf1
     share = np.where(w > LONG_WINDOW, LONG_ARITHMETIC, DIRECT_ARITHMETIC)
     grouped = moved / (DIRECT_BYTES * gpu.sms * gpu.clock) + plain / share
     direct = np.maximum(memory_seconds(gpu, moved), np.where(g > 1, grouped, plain))
-    tiled = _tiled(gpu, precision, sizes)
+    tiled = _may_tile(gpu, precision, sizes)
     saved = np.where(tiled, TILE_IN / TILE_OUT / TILED_WINDOW, 1.0)
     least = np.maximum(saved * flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
     if tiled.any():
-        tiles = _winograd(gpu, part, (m, n, k), read, precision, c, f)
+        tiles = _winograd_seconds(gpu, part, (m, n, k), read, precision, c, f)
         direct = np.where(tiled, np.minimum(direct, tiles), direct)
     product = np.where(
         w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision, kernel="grouped"),
-        _packed(gpu, part, sizes, read, precision),
+        _packed_seconds(gpu, part, sizes, read, precision),
     )  # fmt: skip
     return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(arrays[0].shape))
 
 
-def _packed(gpu: Gpu, part: str, sizes: tuple[Floats, ...], read: Floats, precision: str) -> Floats:
+def _packed_seconds(gpu: Gpu, part: str, sizes: tuple[Floats, ...], read: Floats, precision: str) -> Floats:
     """Seconds of a grouped convolution as products, `sizes` as in ConvShape: as many groups in one as is fastest."""
     b, c, f, g, w, out, source = sizes
     least = np.full(b.shape, np.inf)
@@ -158,12 +158,12 @@ def _packed(gpu: Gpu, part: str, sizes: tuple[Floats, ...], read: Floats, precis
         fits = (pack == 1) | ((g % pack == 0) & (np.minimum(c, f) / g >= NARROWEST))
         groups = np.where(fits, g / pack, g)
         m, n, k = conv_product(part, (b, c, f, groups, w, out, source))
-        seconds = _implicit(gpu, (m, n, k, groups), read, precision, c / groups, f / groups)
+        seconds = _implicit_seconds(gpu, (m, n, k, groups), read, precision, c / groups, f / groups)
         least = np.where(fits, np.minimum(least, seconds), least)
     return least
 
 
-def _tiled(gpu: Gpu, precision: str, sizes: tuple[Floats, ...]) -> npt.NDArray[np.bool_]:
+def _may_tile(gpu: Gpu, precision: str, sizes: tuple[Floats, ...]) -> npt.NDArray[np.bool_]:
     """Which convolutions may go by Winograd's algorithm: 3 x 3 without a stride, whole, on plain fp32 units of a GPU."""
     library = gpu.compute_capability > 0  # what runs on processors asks for it by name only
     _, _, _, g, w, out, source = sizes
@@ -171,7 +171,7 @@ def _tiled(gpu: Gpu, precision: str, sizes: tuple[Floats, ...]) -> npt.NDArray[n
     return np.asarray((w == TILED_WINDOW) & (g == 1) & alike & library & (precision not in TENSOR_CORES))
 
 
-def _winograd(
+def _winograd_seconds(
     gpu: Gpu,
     part: str,
     product: tuple[Floats, Floats, Floats],
@@ -185,10 +185,10 @@ def _winograd(
     over_m, over_k = (TILED_WINDOW, TILE_OUT) if part == "weight" else (TILE_OUT, TILED_WINDOW)
     points = np.full(m.shape, TILE_IN)
     shape = (np.maximum(m / over_m, 1.0), n, np.maximum(k / over_k, 1.0), points)
-    return _implicit(gpu, shape, read, precision, c, f)
+    return _implicit_seconds(gpu, shape, read, precision, c, f)
 
 
-def _implicit(
+def _implicit_seconds(
     gpu: Gpu,
     product: tuple[Floats, Floats, Floats, Floats],
     read: Floats,

@@ -32,10 +32,10 @@ def memory_seconds(gpu: Gpu, bytes_: npt.ArrayLike) -> Floats:
     """
     moved = np.asarray(bytes_, float)
     c = kernel_constants(gpu).memory
-    return _streamed(gpu, c, moved, _spilled(c, moved) if c.spill else 1.0)
+    return _stream_seconds(gpu, c, moved, _spill_factor(c, moved) if c.spill else 1.0)
 
 
-def _streamed(gpu: Gpu, c: MemoryConstants, moved: Floats, slower: Floats | float = 1.0) -> Floats:
+def _stream_seconds(gpu: Gpu, c: MemoryConstants, moved: Floats, slower: Floats | float = 1.0) -> Floats:
     wrong = ~((moved >= 0) & (moved < np.inf))
     if wrong.any():
         raise PlanError([f"bytes_={moved[wrong].flat[0]:g} must be finite, and zero or more"])
@@ -43,7 +43,7 @@ def _streamed(gpu: Gpu, c: MemoryConstants, moved: Floats, slower: Floats | floa
     return np.asarray(np.where(moved > 0, seconds, 0.0))
 
 
-def _spilled(c: MemoryConstants, moved: Floats) -> Floats:
+def _spill_factor(c: MemoryConstants, moved: Floats) -> Floats:
     """Times that a byte takes longer than in the caches: 1 up to `near`, most from `far` on, between by the logarithm."""
     beyond = np.log(np.clip(moved, c.near, c.far) / c.near) / np.log(c.far / c.near)
     return np.asarray(1.0 + c.spill * beyond)
@@ -56,4 +56,4 @@ def optimizer_seconds(gpu: Gpu, parameters: npt.ArrayLike, bytes_per_parameter: 
     weight and two moments (16 B) and writes the last three and the bf16 weight (14 B).
     """
     moved = np.asarray(parameters, float) * np.asarray(bytes_per_parameter, float)
-    return _streamed(gpu, kernel_constants(gpu).memory, moved)
+    return _stream_seconds(gpu, kernel_constants(gpu).memory, moved)

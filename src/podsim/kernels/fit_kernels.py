@@ -35,7 +35,7 @@ from podsim.kernels.fit_products import (
     fit_batches,
     fit_long_runs,
     fit_products_law,
-    host_timed,
+    is_host_timed,
     law_seconds,
 )
 from podsim.kernels.gemm import correction_at, is_aligned, operand_bytes, peak_of
@@ -191,7 +191,7 @@ def cross_validate(
     part = _products(rows.take((rows.gpu == gpu.name.lower()) & (rows.precision == precision)))
     if len(part) < folds:
         raise TableError(f"{len(part)} {precision} products on {gpu.name} cannot be cut in {folds} folds")
-    start, hosted = _start(gpu, precision), host_timed(part)
+    start, hosted = _start(gpu, precision), is_host_timed(part)
 
     def predict(held: Bools) -> Floats:
         constants, correction, host = _fit_precision(part.take(~held), gpu, *start)
@@ -207,7 +207,7 @@ def cross_validate(
 
 def host_seconds(rows: KernelRows, gpu: Gpu) -> Floats:
     """s of the host in the time of each row, all of one precision: 0 but where the source was timed on the host."""
-    hosted = host_timed(rows)
+    hosted = is_host_timed(rows)
     if not hosted.any():
         return np.zeros(len(rows))
     _, _, host = _fit_precision(_products(rows), gpu, *_start(gpu, str(rows.precision[0])))
@@ -234,7 +234,7 @@ def _fit_precision(
 ) -> tuple[GemmConstants, Correction | None, float]:
     """Constants, the smoothed rest where the rows fill a grid, the host's s of a call. `firm`: the start was measured."""
     fitted, host = _fit_gemm(rows, gpu, start, 0.1 if firm and len(rows) < 300 else 0.01)
-    expected = law_seconds(fitted, gpu, rows) + host_timed(rows) * host
+    expected = law_seconds(fitted, gpu, rows) + is_host_timed(rows) * host
     return fitted, _correction(rows, np.log(rows.seconds / expected)), host
 
 
@@ -252,7 +252,7 @@ def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> 
         for name, (scale, low, high) in bounds.items()
         if name not in fixed
     }
-    host = _HOST if host_timed(rows).any() else replace(_HOST, start=0.0)
+    host = _HOST if is_host_timed(rows).any() else replace(_HOST, start=0.0)
     fit = Fit(
         parameters=parameters | {"host": host}, softness=0.05, pull=pull, differences=(3e-2, 1e-2, 3e-3),
         evaluations=40,

@@ -26,7 +26,7 @@ from podsim.kernels.gemm import (
     peak_of,
     quantise_seconds,
     result_bytes,
-    sustained,
+    sustained_constants,
 )
 from podsim.kernels.measured_kernels import KernelRows
 
@@ -68,19 +68,25 @@ def law_seconds(constants: GemmConstants, gpu: Gpu, rows: KernelRows) -> Floats:
     product = gemm_law(constants, machine, shapes, widths=widths, aligned=aligned, odd=odd, cache=gpu.l2)
     if rows.sustained.any():
         long = gemm_law(
-            sustained(constants), machine, shapes, widths=widths, aligned=aligned, odd=odd, cache=gpu.l2
+            sustained_constants(constants),
+            machine,
+            shapes,
+            widths=widths,
+            aligned=aligned,
+            odd=odd,
+            cache=gpu.l2,
         )
         product = np.where(rows.sustained, long, product)
     quantising = quantise_seconds(constants, gpu.memory_bandwidth, rows.m * rows.k, precision)
-    return np.asarray(product + engine_timed(rows) * quantising)
+    return np.asarray(product + is_engine_timed(rows) * quantising)
 
 
-def host_timed(rows: KernelRows) -> npt.NDArray[np.bool_]:
+def is_host_timed(rows: KernelRows) -> npt.NDArray[np.bool_]:
     """Which rows were timed on the host's clock, and so hold its time of a call."""
     return np.array([source.startswith(_HOST_TIMED) for source in rows.source], dtype=bool)
 
 
-def engine_timed(rows: KernelRows) -> npt.NDArray[np.bool_]:
+def is_engine_timed(rows: KernelRows) -> npt.NDArray[np.bool_]:
     """Which rows were timed in an inference engine, and so hold the time in which it quantises the input."""
     return np.array([_ENGINE_TIMED in source for source in rows.source], dtype=bool)
 
@@ -93,7 +99,7 @@ def fit_products_law(
     Each part is a GPU, its rows and their weights. Of the parameters, "host" is the host's seconds in rows timed on its
     clock, and "factor" what the source's seconds are over the law's; the others are constants of the law.
     """
-    hosted = [host_timed(rows) for _, rows, _ in parts]
+    hosted = [is_host_timed(rows) for _, rows, _ in parts]
 
     def residuals(values: Values) -> Floats:
         law, factor, host = (
@@ -218,7 +224,7 @@ def cross_validate_batches(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: 
     precision = str(part.precision[0])
     constants, _ = gemm_constants(kernel_constants(gpu), precision)
     plain = gemm_seconds(gpu, part.m, part.n, part.k, precision=precision)
-    hosted = host_timed(part)
+    hosted = is_host_timed(part)
 
     def predict(held: Bools) -> Floats:
         fitted, solution = fit_products_law(_parts_by_gpu(part.take(~held)), constants, _batch_fit(part))

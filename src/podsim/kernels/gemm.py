@@ -243,7 +243,7 @@ def _chunk(
     fitted = kernel_constants(gpu)
     constants, correction = gemm_constants(fitted, precision)
     if gpu.is_sustained:
-        constants = sustained(constants)
+        constants = sustained_constants(constants)
     width, result = operand_widths(precision, m, n), result_bytes(precision)
     widths = (width, 8.0 if kernel == "accumulating" else result)
     if constants.tile:
@@ -265,7 +265,7 @@ def _chunk(
     return np.asarray(np.maximum(seconds, least))
 
 
-def sustained(constants: GemmConstants) -> GemmConstants:
+def sustained_constants(constants: GemmConstants) -> GemmConstants:
     """The constants at the clock of runs of seconds and more, where power lowers it."""
     return replace(constants, ceiling=constants.ceiling * constants.sustained)
 

@@ -91,7 +91,9 @@ def fit_networks(sweeps: Sequence[Sweep]) -> FittedNetworks:
 def _fit_stage(sweeps: Sequence[Sweep], start: FittedNetworks, free: tuple[str, ...]) -> FittedNetworks:
     """The constants of the parts `free`, fitted to sweeps."""
     origin = network_values(start)
-    names = [name for name in _told(sweeps) if name not in _HELD and name.partition(".")[0] in free]
+    names = [
+        name for name in _timed_constants(sweeps) if name not in _HELD and name.partition(".")[0] in free
+    ]
     fit = Fit(
         parameters={
             name: Parameter(
@@ -105,13 +107,13 @@ def _fit_stage(sweeps: Sequence[Sweep], start: FittedNetworks, free: tuple[str, 
     measured = np.concatenate([s.seconds for s in sweeps])
 
     def errors(values: Values) -> NDArray[np.float64]:
-        fitted = _changed(start, values)
+        fitted = _with_values(start, values)
         return np.asarray(
             weight * np.log(np.concatenate([swept_seconds(fitted, s) for s in sweeps]) / measured)
         )
 
     values = solve(fit, errors).values
-    return _changed(start, {name: float(f"{value:.4g}") for name, value in values.items()})
+    return _with_values(start, {name: float(f"{value:.4g}") for name, value in values.items()})
 
 
 def swept_seconds(fitted: FittedNetworks, sweep: Sweep) -> NDArray[np.float64]:
@@ -125,7 +127,7 @@ def swept_seconds(fitted: FittedNetworks, sweep: Sweep) -> NDArray[np.float64]:
 
 def network_text(fitted: FittedNetworks, sweeps: Sequence[Sweep]) -> str:
     """The catalog's file."""
-    evident, values = set(_told(sweeps)), network_values(fitted)
+    evident, values = set(_timed_constants(sweeps)), network_values(fitted)
     lines = [
         "# Collectives between nodes, by podsim.network.fit_networks from nccl-tests sweeps",
         "# (podsim calibrate collectives).",
@@ -165,7 +167,7 @@ def network_values(fitted: FittedNetworks) -> dict[str, float]:
     return out
 
 
-def _changed(fitted: FittedNetworks, values: Values) -> FittedNetworks:
+def _with_values(fitted: FittedNetworks, values: Values) -> FittedNetworks:
     """The constants with some of them replaced."""
     parts: dict[str, dict[str, float]] = {}
     for name, value in values.items():
@@ -179,13 +181,13 @@ def _changed(fitted: FittedNetworks, values: Values) -> FittedNetworks:
     return FittedNetworks(networks=networks)
 
 
-def _told(sweeps: Sequence[Sweep]) -> list[str]:
+def _timed_constants(sweeps: Sequence[Sweep]) -> list[str]:
     """Constants that change the time of some sweep."""
     start = start_networks()
     plain = [swept_seconds(start, sweep) for sweep in sweeps]
     evident = []
     for name, value in network_values(start).items():
-        other = _changed(start, {name: value * 1.05})
+        other = _with_values(start, {name: value * 1.05})
         if any(not np.array_equal(swept_seconds(other, s), p) for s, p in zip(sweeps, plain, strict=True)):
             evident.append(name)
     return evident

@@ -68,7 +68,7 @@ class Wires:
     slot: float = math.inf
     """B/s. The bandwidth of the PCI Express slot of a GPU, and of an adapter; traffic to another node passes both."""
 
-    def ringed(self, group: Group) -> float:
+    def ring_share(self, group: Group) -> float:
         """Share of `nvlink` that rings over a group's GPUs of a node reach."""
         if not self.rings or group.members == 1:
             return 1.0
@@ -203,7 +203,7 @@ def ring_rate(wires: Wires, collective: str, group: Group, p: int, fabric: Fabri
         "reduce": (fabric.chain_share, fabric.small_group),
     }.get(collective, (1.0, fabric.small_group))
     if wires.rings:  # what a small group loses there is links
-        return wires.nvlink * wires.ringed(group) * share * extra[0]
+        return wires.nvlink * wires.ring_share(group) * share * extra[0]
     return link_rate(wires, group, fabric) * share * extra[0] / (1 + extra[1] / group.members**2)
 
 

@@ -152,7 +152,7 @@ def _row(nodes: int) -> int:
 
 def _bus_rates(wires: Wires, group: Group, release: str) -> tuple[float, float]:
     """NCCL's bus bandwidth of rings and of trees, B/s."""
-    inside = _counted_rate(wires, group) * wires.ringed(group)
+    inside = _counted_rate(wires, group) * wires.ring_share(group)
     if release in EARLY and wires.architecture == "ampere":
         inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:
@@ -270,7 +270,7 @@ def is_reduced_in_network(wires: Wires, group: Group) -> bool:
     return wires.sharp and forced and wires.fabric == "infiniband" and group.nodes > 1
 
 
-def _forecast(
+def _forecast_seconds(
     belief: Belief, wires: Wires, group: Group, collective: str, release: str, channels: int
 ) -> NDArray[np.float64]:
     """Seconds that NCCL expects at each size of the grid."""
@@ -295,7 +295,7 @@ def chosen_until(
     options: list[Belief], wires: Wires, group: Group, collective: str, release: str, channels: int
 ) -> list[float]:
     """For each belief the largest size, B, at which NCCL picks it: 0 never, infinity for the last."""
-    forecasts = np.stack([_forecast(b, wires, group, collective, release, channels) for b in options])
+    forecasts = np.stack([_forecast_seconds(b, wires, group, collective, release, channels) for b in options])
     picks = np.argmin(forecasts, axis=0)
     until = []
     for index in range(len(options)):

@@ -82,9 +82,9 @@ def nccl_rows(
     play_choice = _Player(replace(setting, cluster=cluster), name)
     rows = []
     for size in sizes:
-        picked = _picked(name, size, setting, settings)
+        picked = _nccl_choice(name, size, setting, settings)
         seconds = play_choice(picked.algorithm, picked.protocol, size) if simulate else picked.seconds
-        row = _timed(setting, name, size, seconds, picked.algorithm, picked.protocol, picked.channels)
+        row = _timed_row(setting, name, size, seconds, picked.algorithm, picked.protocol, picked.channels)
         rows.append(row if simulate or cluster.host else _with_range(row, name, setting, settings))
     sends = ", every rank sending to the next" if name == "send-recv" else ""
     if setting.axes is not None:
@@ -99,7 +99,7 @@ def nccl_rows(
     return tuple(rows), how
 
 
-def _picked(name: str, size: float, setting: SweepSetting, settings: CollectiveSettings) -> Choice:
+def _nccl_choice(name: str, size: float, setting: SweepSetting, settings: CollectiveSettings) -> Choice:
     """NCCL's choice for one size."""
     assert setting.cluster is not None
     return choice(
@@ -113,11 +113,11 @@ def _with_range(row: Timed, name: str, setting: SweepSetting, settings: Collecti
     others = settings.alternatives()
     if len(others) < 2:
         return row
-    seconds = [_picked(name, row.size, setting, other).seconds for other in others]
+    seconds = [_nccl_choice(name, row.size, setting, other).seconds for other in others]
     return replace(row, low=min(seconds), high=max(seconds))
 
 
-def _straightened(cluster: Cluster) -> Cluster:
+def _without_twist(cluster: Cluster) -> Cluster:
     """The cluster without the twist of its torus: its rings are those of the plain one."""
     links = cluster.system.torus
     assert links is not None
@@ -157,7 +157,7 @@ class _Player:
                 if algo == "shift"
                 else table_of(algo, self.name, setting.nodes, setting.local, setting.axes)
             )
-            return table, fabric_of(_straightened(setting.cluster) if algo == RINGS else setting.cluster)
+            return table, fabric_of(_without_twist(setting.cluster) if algo == RINGS else setting.cluster)
         table = nccl_table(self.name, algorithm, nodes=setting.nodes, local=setting.local)
         links = nccl_fabric(
             setting.fabric, setting.cluster, NCCL_NAMES[self.name], algorithm, protocol, **rates
@@ -188,7 +188,7 @@ def table_rows(
     table = table_of(algo, name, setting.nodes, setting.local, setting.axes)
     seconds = _table_seconds(table, setting, sizes, simulate)
     rows = tuple(
-        _timed(setting, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
+        _timed_row(setting, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
     )
     how = "simulated on the links" if simulate else "costed step by step on the links"
     sends = ", rank 0 sending to rank 1" if isinstance(algo, str) and table.name == "send-recv" else ""
@@ -233,7 +233,7 @@ def algorithm_rows(
     return tuple(sorted(rows, key=lambda row: row.seconds[-1])), left_out
 
 
-def _timed(
+def _timed_row(
     setting: SweepSetting,
     name: str,
     size: int,

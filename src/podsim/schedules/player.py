@@ -87,10 +87,12 @@ def idle(table: ScheduleTable, start: Floats, end: Floats, *, staggered: bool = 
         np.minimum.at(first, table.rank, start)
         np.maximum.at(last, table.rank, end)
         return np.asarray((last - first).max() - busy)
-    return np.array([_endless(table, start, end, seconds, rank) for rank in range(table.ranks)])
+    return np.array([_endless_wait_seconds(table, start, end, seconds, rank) for rank in range(table.ranks)])
 
 
-def _endless(table: ScheduleTable, start: Floats, end: Floats, seconds: Floats, rank: int) -> float:
+def _endless_wait_seconds(
+    table: ScheduleTable, start: Floats, end: Floats, seconds: Floats, rank: int
+) -> float:
     """Seconds a rank waits between its first backward and its last forward."""
     row = table.row(rank)
     forward = table.work[row] == Work.FORWARD

@@ -135,7 +135,7 @@ def load_ssd(name: str) -> Ssd:
 def load_infrastructure(name: str) -> InfrastructureEntry:
     """The networks, racks and floor of that name."""
     file = "infrastructure.toml"
-    entries = _parsed("infrastructure", file)
+    entries = _parse_file("infrastructure", file)
     if name not in entries:
         raise CatalogError(unknown_name("infrastructure", name, entries))
     return cast("InfrastructureEntry", entries[name])
@@ -157,11 +157,11 @@ def _entries(kind: str) -> dict[str, Entry]:
     if kind not in KINDS:
         raise CatalogError(unknown_name("kind of part", kind, KINDS))
 
-    return _parsed(kind, KINDS[kind])
+    return _parse_file(kind, KINDS[kind])
 
 
 @cache
-def _parsed(kind: str, file: str) -> dict[str, Entry]:
+def _parse_file(kind: str, file: str) -> dict[str, Entry]:
     return parse_catalog(kind, Path(__file__).with_name(file).read_text(encoding="utf-8"), file)
 
 

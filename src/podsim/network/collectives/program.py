@@ -174,14 +174,14 @@ class _Compiler:
 
     def _finish_arriving(self, chunks: range) -> None:
         for k in sorted({k for c in chunks for k in self.arriving[c]}):
-            self._received(k)
+            self._receive(k)
 
-    def _received(self, k: int) -> None:
+    def _receive(self, k: int) -> None:
         """Wait for receive k: earlier ones on the same chunks come first, and what is being read leaves before it."""
         if k not in self.arriving[self.chunks[k].start]:
             return
         for before in sorted({j for c in self.chunks[k] for j in self.arriving[c] if j < k}):
-            self._received(before)
+            self._receive(before)
         for send in sorted({j for c in self.chunks[k] for j in self.leaving[c]}):
             self._sent(send)
         self.order.append(Do(RECEIVED, k))
@@ -196,7 +196,7 @@ class _Compiler:
 
     def _finish_all(self) -> None:
         for k in sorted({k for waiting in self.arriving.values() for k in waiting}):
-            self._received(k)
+            self._receive(k)
         known = {do.transfer for do in self.order if do.what == SENT}
         for do in [do for do in self.order if do.what == SEND and do.transfer not in known]:
             self._sent(do.transfer)
