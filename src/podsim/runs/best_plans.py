@@ -22,7 +22,7 @@ from podsim.storage.long_runs import read_length, with_run
 from podsim.training.plan import Plan, plan_command
 from podsim.training.search import SearchResult, search
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
-from podsim.training.search_space import read_limits, spelled
+from podsim.training.search_space import limit_words, read_limits
 from podsim.training.weight_streaming import streamed_plans
 
 _ORDERS: dict[str, Callable[[Prediction], tuple[float, float]]] = {
@@ -108,7 +108,7 @@ def _arguments(case: Case) -> dict[str, Any]:
         "batch": int(fixed.global_batch), "sequence": case.model.sequence, "precision": fixed.precision,
         "optimizer_precision": options.optimizer_precision, "software": fixed.software,
         **{name: value for name in ("capacity_factor", "imbalance") if (value := getattr(options, name))},
-        "objective": options.objective, "top": options.top, "limit": spelled(options.limit),
+        "objective": options.objective, "top": options.top, "limit": limit_words(options.limit),
         "overrides": dict(options.overrides or {}), **asked,
     }  # fmt: skip
 

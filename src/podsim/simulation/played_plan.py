@@ -55,7 +55,7 @@ def play_setting(
                 trouble=trouble,
                 closed_form=prediction.step_time,
             ),
-            warnings=_warned(setting, tightest.fits),
+            warnings=_plan_warnings(setting, tightest.fits),
         )
     if trouble.swap or cluster.routing:
         trouble = replace(trouble, paths=path_shares(plan, cluster, trouble.swap))
@@ -69,7 +69,7 @@ def play_setting(
     )
     if chakra is not None:
         _write_chakra(trace_graphs(lowered, played, plan), chakra)
-    notes = [*_warned(setting, tightest.fits)]
+    notes = [*_plan_warnings(setting, tightest.fits)]
     if trouble.nodes:
         notes.append(f"the closed form is that of a cluster whose servers all have {cluster.gpu.name}")
     if trouble.shares:
@@ -83,7 +83,7 @@ def play_setting(
     return replace(step, warnings=tuple(notes))
 
 
-def _warned(setting: Setting, fits: bool) -> tuple[str, ...]:
+def _plan_warnings(setting: Setting, fits: bool) -> tuple[str, ...]:
     """What is to be said of a plan, whatever happens to its step."""
     notes = [] if fits else ["the plan does not fit the memory: it could not be run"]
     if setting.default_batch:

@@ -114,7 +114,7 @@ class _Loads:
                 axis=0
             )
         return rows + [
-            PortRow(port=f"other {kind} ports", kind=kind, values=_rounded(values))
+            PortRow(port=f"other {kind} ports", kind=kind, values=_four_digits(values))
             for kind, values in rest.items()
         ]
 
@@ -137,9 +137,9 @@ class _Loads:
         name, neighbour = port_name(self.fabric, link)
         yield PortRow(
             port=name, kind=kind, ranks=ranges_text(self.flows.source[mine]), capacity=capacity, neighbour=neighbour,
-            values=_rounded(count @ self.binned[keys]), busy=float(self.width[busy].sum()),
-            utilisation=_rounded(np.bincount(tenth[busy], self.width[busy], 10)),
-            queue=_rounded(np.bincount(deep[busy], self.width[busy], len(DEPTHS))),
+            values=_four_digits(count @ self.binned[keys]), busy=float(self.width[busy].sum()),
+            utilisation=_four_digits(np.bincount(tenth[busy], self.width[busy], 10)),
+            queue=_four_digits(np.bincount(deep[busy], self.width[busy], len(DEPTHS))),
             queued_rate=float(rate[waits] @ self.width[waits]) / queued if queued else 0.0,
         )  # fmt: skip
         owners: dict[tuple[str, int], list[int]] = {}
@@ -149,7 +149,7 @@ class _Loads:
         for (collective, group), those in owners.items():
             micro = self.exchanges.micro[np.isin(self.exchanges.key, keys[those])] if group else None
             yield PortRow(
-                port=name, kind=kind, collective=collective, values=_rounded(count[those] @ self.binned[keys[those]]),
+                port=name, kind=kind, collective=collective, values=_four_digits(count[those] @ self.binned[keys[those]]),
                 ranks=ranges_text(self.flows.source[mine[np.isin(self.flows.key[mine], keys[those])]]),
                 micro_batches=() if micro is None else (int(micro.min()), int(micro.max())),
             )  # fmt: skip
@@ -174,7 +174,7 @@ def _cable(fabric: Fabric, link: int) -> str:
     return f" cable {link - first - tree.first['core_up']}" if fabric.kind(link) == "spine" else ""
 
 
-def _rounded(values: NDArray[Any]) -> tuple[float, ...]:
+def _four_digits(values: NDArray[Any]) -> tuple[float, ...]:
     """Four significant digits of each value; nothing at the end if only zeros follow."""
     full = np.flatnonzero(values)
     return tuple(float(f"{value:.4g}") for value in values[: full[-1] + 1].tolist()) if len(full) else ()
@@ -222,7 +222,7 @@ def _with_faults(rows: list[PortRow], planned: Fabric, cluster: Cluster, trouble
             values = np.array(row.values) * up
             scale = row.bytes / values.sum() if values.sum() else 0.0
             downs = 0 if row.collective else 1 + int(np.sum(~up))
-            known = replace(known, values=_rounded(values * scale), downs=downs)
+            known = replace(known, values=_four_digits(values * scale), downs=downs)
         out.append(known)
     return out
 
@@ -238,7 +238,7 @@ def _laps(lowered: Lowered, played: Played) -> Iterator[PortRow]:
         ranks = np.flatnonzero(label == c)
         yield PortRow(
             port=f"rank {ranks[0]}", kind="compute", collective=f"stage {int(lowered.classes.first[c, 0])}",
-            ranks=ranges_text(ranks), values=_rounded(np.bincount(micro[chosen], taken, count)),
+            ranks=ranges_text(ranks), values=_four_digits(np.bincount(micro[chosen], taken, count)),
         )  # fmt: skip
 
 
@@ -259,5 +259,5 @@ def _storage_rows(
         yield PortRow(
             port=f"node{server}/storage in", kind="storage", capacity=capacity, busy=busy,
             ranks=ranges_text(range(server * per, min((server + 1) * per, ranks))), queued_rate=rate,
-            queue=(0.0, busy), values=_rounded(full / max(full.sum(), 1e-30) * size),
+            queue=(0.0, busy), values=_four_digits(full / max(full.sum(), 1e-30) * size),
         )  # fmt: skip

@@ -114,7 +114,7 @@ class _Links:
         ends = [self.left[kind] / rate for kind, rate in self.rate.items()]
         return min([*ends, *paid.tolist()], default=np.inf)
 
-    def ended(self) -> list[int]:
+    def take_ended(self) -> list[int]:
         """The flows that have just ended; they are gone then."""
         done = [
             kind for kind, left in self.left.items() if left <= self.rate.get(kind, 0.0) * _ROUNDING + 1e-6
@@ -167,7 +167,7 @@ class _Player:
         for later in [*self.after[op], *queue[-1:]]:
             self.try_start(later, now)
 
-    def arrived(self, op: int, now: float) -> None:
+    def receive(self, op: int, now: float) -> None:
         """The last byte of a message is here; processors pass it on."""
         cost = self.processors.message + self.processors.byte * min(
             self.links.passed[self.kind[op]], self.bytes[op]
@@ -185,8 +185,8 @@ class _Player:
             upcoming = min(self.events[0][0] if self.events else np.inf, now + links.next_change())
             links.advance(upcoming - now)
             now = upcoming
-            for kind in links.ended():
-                self.arrived(self.moving.pop(kind), now)
+            for kind in links.take_ended():
+                self.receive(self.moving.pop(kind), now)
             while self.events and self.events[0][0] <= now + _ROUNDING:
                 _, op, moves = heapq.heappop(self.events)
                 if moves:

@@ -126,7 +126,9 @@ class _Entry:
         last = self.ops.compute(min(ends), 0.0, [begun for begun, _ in ends.values()], lane=3 * _LANES)
         way = self.how(str(name), float(str(size)), members)
         if way.table is None or len(members) < 2:
-            done = dict.fromkeys(members, self.ops.compute(min(ends), way.seconds, [last], lane=self._own()))
+            done = dict.fromkeys(
+                members, self.ops.compute(min(ends), way.seconds, [last], lane=self._own_lane())
+            )
         else:
             self.transfers += way.table.transfers
             if self.transfers > MOST_TRANSFERS:
@@ -134,10 +136,12 @@ class _Entry:
                     f"more than {MOST_TRANSFERS:,} messages; --algo nccl takes collectives as its law says"
                 )
             after = {rank: ends[rank][0] if rank in ends else last for rank in members}
-            done = self.ops.collective(way.table, way.size, members, after, str(name), channel=self._own())
+            done = self.ops.collective(
+                way.table, way.size, members, after, str(name), channel=self._own_lane()
+            )
         self.ops.edges += [(done[rank], ended) for rank, (_, ended) in ends.items()]
 
-    def _own(self) -> int:
+    def _own_lane(self) -> int:
         """A lane of its own: collectives wait for ranks and links, and not for one another."""
         return 4 * _LANES + len(self.ops.stream)
 
@@ -164,12 +168,12 @@ def play_traces(
         start, end = (spans[graph.rank][k] for k in (0, 1)) if len(graph) else (np.zeros(1), np.zeros(1))
         moves = np.isin(graph.kind, [KINDS.index(kind) for kind in ("collective", "send", "recv")])
         out[graph.rank] = PlayedTrace(
-            float(end.max()), float(end.max()) - _covered(start[~moves], end[~moves])
+            float(end.max()), float(end.max()) - _covered_seconds(start[~moves], end[~moves])
         )
     return out, _timeline(graphs, entry, played.start, played.end)
 
 
-def _covered(start: np.ndarray, end: np.ndarray) -> float:
+def _covered_seconds(start: np.ndarray, end: np.ndarray) -> float:
     """Seconds in which at least one span runs."""
     covered, last = 0.0, 0.0
     for first, until in sorted(zip(start.tolist(), end.tolist(), strict=True)):

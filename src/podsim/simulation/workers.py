@@ -127,13 +127,15 @@ def lower_all_reduce(
     stream = np.broadcast_to(np.arange(workers)[:, None], op.shape)  # [round, worker, op]
     ops = Ops(
         stream=_as_small(np.concatenate([stream.ravel(), np.repeat([workers, workers + 1], rounds)])),
-        seconds=np.concatenate([_halves(compute, tail).ravel(), np.repeat([seconds, 0.0], rounds)]),
+        seconds=np.concatenate([_halves_seconds(compute, tail).ravel(), np.repeat([seconds, 0.0], rounds)]),
         before=before, after=after,
     )  # fmt: skip
     return Rounds(ops=ops, rounds=rounds, workers=workers, parts=0)
 
 
-def _halves(compute: Shaped[Floats, "round worker"], tail: Shaped[Floats, "round worker"] | None) -> Floats:
+def _halves_seconds(
+    compute: Shaped[Floats, "round worker"], tail: Shaped[Floats, "round worker"] | None
+) -> Floats:
     """Seconds of head and tail of each compute, shape [round, worker, 2]."""
     tail = np.zeros_like(compute) if tail is None else tail
     return np.stack([compute - tail, tail], axis=2)
@@ -173,7 +175,7 @@ def lower_servers(
     stream = np.broadcast_to(np.arange(workers)[:, None] * (parts + 1) + lane, op.shape)
     work, kind = _moves(exchange, workers)
     seconds = np.broadcast_to(work, op.shape).copy()  # [round, worker, op]
-    seconds[:, :, :2] = _halves(compute, tails)
+    seconds[:, :, :2] = _halves_seconds(compute, tails)
     transfer_kinds = np.broadcast_to(kind, op.shape)  # [round, worker, op]
     ops = Ops(
         stream=_as_small(np.concatenate([stream.ravel(), np.full(rounds, workers * (parts + 1))])),

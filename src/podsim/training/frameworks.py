@@ -56,8 +56,8 @@ def framework_software(framework: str, year: int | None) -> str | None:
         return None
     release = _RELEASE.search(name)
     if known.releases and release:
-        return _held(known.releases, (int(release[1]), int(release[2])))
-    return _held(known.years, (year, 0) if year is not None else min(known.years))
+        return _entry_at(known.releases, (int(release[1]), int(release[2])))
+    return _entry_at(known.years, (year, 0) if year is not None else min(known.years))
 
 
 def _release(text: str) -> Moment:
@@ -65,7 +65,7 @@ def _release(text: str) -> Moment:
     return int(major), int(minor)
 
 
-def _held(entries: Mapping[Moment, str], moment: Moment) -> str:
+def _entry_at(entries: Mapping[Moment, str], moment: Moment) -> str:
     """The entry that holds at a moment: the last that began by then, else the first."""
     begun = [start for start in entries if start <= moment]
     return entries[max(begun) if begun else min(entries)]

@@ -179,7 +179,7 @@ class PlanValues(TrainedFields, LayoutFields):
         chosen: dict[str, Any] = {}
         for name in ARRAY_FIELDS:
             value = np.asarray(getattr(self, name))
-            picked = value if value.ndim == 0 else _picked(value, index)
+            picked = value if value.ndim == 0 else _values_at(value, index)
             chosen[name] = _scalar(name, picked) if np.ndim(picked) == 0 else picked
         return self.having(chosen)
 
@@ -202,7 +202,7 @@ class PlanValues(TrainedFields, LayoutFields):
         return out
 
 
-def _picked(column: Array, index: Any) -> Array:
+def _values_at(column: Array, index: Any) -> Array:
     """The values at an index; `take` is several times as quick, and knows no masks and no slices."""
     is_index = isinstance(index, np.ndarray) and index.dtype != bool
     return np.asarray(column.take(index) if is_index else column[index])

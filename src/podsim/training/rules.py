@@ -304,7 +304,7 @@ def violations(plan: PlanValues, f: Facts) -> dict[str, Bools]:
 
 def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
     """Every rule a scalar plan breaks, worded."""
-    wrong = [n for n in ARRAY_FIELDS if np.ndim(getattr(plan, n)) == 0 and not _whole(getattr(plan, n))]
+    wrong = [n for n in ARRAY_FIELDS if np.ndim(getattr(plan, n)) == 0 and not _is_whole(getattr(plan, n))]
     if wrong:
         return [f"{name}={getattr(plan, name)!r} is not a whole number" for name in wrong]
     length = plan.length(model)
@@ -315,7 +315,7 @@ def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
     return broken + _text_problems(plan, f)
 
 
-def _whole(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer, np.bool_)) and abs(int(value)) < 1 << 40
 
 

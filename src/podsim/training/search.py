@@ -166,7 +166,7 @@ class _Bounds:
             for division, (low, high) in zip(self.divisions, pairwise(borders), strict=True)
             for part in chunks(high - low)
         ]
-        return np.concatenate(list(_mapped(self.part_seconds, parts, jobs)), axis=1)
+        return np.concatenate(list(_map_all(self.part_seconds, parts, jobs)), axis=1)
 
     def contenders(
         self, plans: Plan, jobs: int
@@ -185,7 +185,7 @@ class _Bounds:
         return positions, every
 
 
-def _mapped(function: Callable[[S], T], items: Iterable[S], jobs: int) -> Iterator[T]:
+def _map_all(function: Callable[[S], T], items: Iterable[S], jobs: int) -> Iterator[T]:
     """What a function gives of each item, by one or several threads."""
     if jobs == 1:
         yield from map(function, items)
@@ -252,7 +252,7 @@ def search(
     done = evaluated = fitting = 0
     try:
         bounds = _new_bounds(model, cluster, (plans, layouts), flags, software, every=every)
-        for reached, plans_of, fitting_of in _mapped(bounds.fill, chunks(bounds.tables.plan.size), jobs):
+        for reached, plans_of, fitting_of in _map_all(bounds.fill, chunks(bounds.tables.plan.size), jobs):
             done, evaluated, fitting = done + reached, evaluated + plans_of, fitting + fitting_of
             if progress:
                 progress(done, total)

@@ -213,7 +213,7 @@ def read_limits(limit: Limit | None, gpus: int) -> Space:
         wrong = [word for word in words if _value(name, word, gpus) is None]
         if wrong or not words:
             problems.append(
-                f"limit {name}={', '.join(wrong)[:60] or 'nothing'}: {name} may be {_allowed(name, gpus)}"
+                f"limit {name}={', '.join(wrong)[:60] or 'nothing'}: {name} may be {_allowed_text(name, gpus)}"
             )
         else:
             values[name] = tuple(dict.fromkeys(v for w in words if (v := _value(name, w, gpus)) is not None))
@@ -222,7 +222,7 @@ def read_limits(limit: Limit | None, gpus: int) -> Space:
     return values
 
 
-def spelled(limit: Limit | None) -> dict[str, list[str]]:
+def limit_words(limit: Limit | None) -> dict[str, list[str]]:
     """The same limits as lists of words, as an experiment file keeps them."""
     return {name: _words(given) for name, given in _items(limit)}
 
@@ -251,7 +251,7 @@ def _value(name: str, word: str, gpus: int) -> int | None:
     return number if known.least <= number <= (known.most or gpus) else None
 
 
-def _allowed(name: str, gpus: int) -> str:
+def _allowed_text(name: str, gpus: int) -> str:
     known = SEARCHED[name]
     if known.choices:
         return ", ".join(known.choices)

@@ -259,7 +259,7 @@ def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Sof
     if gpu is None:
         return entry[""]
     known = entry[holds(entry, gpu, precision)]
-    own: Mapping[str, Any] = _measured(gpu.kernels, name) if gpu.kernels.endswith(".toml") else {}
+    own: Mapping[str, Any] = _measured_constants(gpu.kernels, name) if gpu.kernels.endswith(".toml") else {}
     return replace(known, **own) if own else known
 
 
@@ -281,7 +281,7 @@ def holds(parts: Collection[str], gpu: Gpu, precision: str) -> str:
 
 
 @cache
-def _measured(file: str, name: str) -> Mapping[str, float]:
+def _measured_constants(file: str, name: str) -> Mapping[str, float]:
     """Constants of a software entry that were measured on one machine: the table software.NAME of its file."""
     try:
         table = tomllib.loads(Path(file).read_text("utf-8")).get("software", {}).get(name, {})

@@ -233,7 +233,7 @@ class Waits:
         The last gradients come back through that pass.
         """
         slowdown = self._slowdown_seconds(self._layer_reduce_seconds)
-        return self._once_a_step(np.maximum(self._part_layers - 1, 0.0) * slowdown)
+        return self._once_a_step_seconds(np.maximum(self._part_layers - 1, 0.0) * slowdown)
 
     def later_pass_slowdown_seconds(self, passes: Shaped[Array, "path plan"]) -> Shaped[Array, "path plan"]:
         """What they add to the next `passes` on the same rank, which are of another chunk.
@@ -246,9 +246,9 @@ class Waits:
         compute = (layers - 1 + passes * layers) * self.passes.layer_backward
         most = np.minimum(share * layers * self._layer_reduce_seconds, share / (1 - share) * compute)
         before = (layers - 1) * self._slowdown_seconds(self._layer_reduce_seconds)
-        return self._once_a_step(np.maximum(most - before, 0.0))
+        return self._once_a_step_seconds(np.maximum(most - before, 0.0))
 
-    def _once_a_step(self, seconds: Array) -> Array:
+    def _once_a_step_seconds(self, seconds: Array) -> Array:
         """Seconds of gradients that leave once a step (ZeRO 0 and 1), not with every micro-batch."""
         return np.asarray(np.where(self._zero < 2, seconds, 0.0))
 

@@ -72,7 +72,7 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
         )
     else:
         raise unknown_model(text, {**known, **dict.fromkeys(captured_names())})
-    return overridden(spec, overrides or {})
+    return with_overrides(spec, overrides or {})
 
 
 def _is_path(text: str) -> bool:
@@ -94,7 +94,7 @@ def any_model_names() -> tuple[str, ...]:
     return tuple(_by_any_name())
 
 
-def overridden(spec: Transformer, changes: Mapping[str, Value]) -> Transformer:
+def with_overrides(spec: Transformer, changes: Mapping[str, Value]) -> Transformer:
     """The specification with some fields changed; raises ModelError with all that cannot be."""
     problems: list[str] = []
     values: dict[str, Value] = {}

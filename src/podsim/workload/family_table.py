@@ -93,10 +93,10 @@ def read_value(c: Config, name: str, rule: Any) -> Any:
     if isinstance(rule, list):
         product = prod(int(read_value(c, name, factor)) for factor in rule)
         return min(product, LIMITS.get(name, product))
-    return _keyed(c, name, rule[1:]) if isinstance(rule, str) and rule.startswith("$") else rule
+    return _key_value(c, name, rule[1:]) if isinstance(rule, str) and rule.startswith("$") else rule
 
 
-def _keyed(c: Config, name: str, rule: str) -> int | bool | str:
+def _key_value(c: Config, name: str, rule: str) -> int | bool | str:
     """The value that keys state, by the type of the field."""
     keys, equals, default = rule.partition("=")
     names = tuple(keys.split("|"))

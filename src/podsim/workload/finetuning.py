@@ -53,13 +53,13 @@ def fine_tuned(model: Model, training: str) -> Model:
     """
     text = str(training).strip().lower()
     if not text.startswith("dpo"):
-        return _tuned(model, training)
+        return _tuned_model(model, training)
     rest = text.removeprefix("dpo").lstrip("+ ") or "full"
-    policy = _tuned(model, rest)
+    policy = _tuned_model(model, rest)
     return _with_reference(policy, model, shares_weights="lora" in rest)
 
 
-def _tuned(model: Model, training: str) -> Model:
+def _tuned_model(model: Model, training: str) -> Model:
     kind, number = read_training(training)
     if kind == "full":
         return model
@@ -71,9 +71,9 @@ def _tuned(model: Model, training: str) -> Model:
     return replace(
         model,
         training=f"{kind}:{number}",
-        embedding=replace(model.embedding, ops=tuple(_unreached(op) for op in model.embedding.ops)),
+        embedding=replace(model.embedding, ops=tuple(_unreached_op(op) for op in model.embedding.ops)),
         layers=tuple(_adapted_block(block, number, stored, gated) for block in model.layers),
-        head=replace(model.head, ops=tuple(_frozen(op) for op in model.head.ops)),
+        head=replace(model.head, ops=tuple(_frozen_op(op) for op in model.head.ops)),
     )
 
 
@@ -81,9 +81,9 @@ def _adapted_block(block: Block, rank: int, stored: float, gated: bool) -> Block
     ops: list[TensorOp] = []
     for op in block.ops:
         if op.kind != "gemm" or not op.weight or op.name == "moe.router":
-            ops.append(_frozen(op))
+            ops.append(_frozen_op(op))
             continue
-        ops += [replace(_frozen(op), stored_bytes=stored), *_adapters(op, rank, _matrices(op, gated))]
+        ops += [replace(_frozen_op(op), stored_bytes=stored), *_adapters(op, rank, _matrices(op, gated))]
     return replace(block, ops=tuple(ops))
 
 
@@ -112,12 +112,12 @@ def _adapters(op: TensorOp, rank: int, matrices: int) -> list[TensorOp]:
     ]  # fmt: skip
 
 
-def _frozen(op: TensorOp) -> TensorOp:
+def _frozen_op(op: TensorOp) -> TensorOp:
     """The op without a gradient of its weight."""
     return replace(op, gradient="input")
 
 
-def _unreached(op: TensorOp) -> TensorOp:
+def _unreached_op(op: TensorOp) -> TensorOp:
     """The op as no gradient reaches it: it keeps nothing, and has no backward pass."""
     return replace(op, gradient="none", read_back=0.0, write_back=0.0, saved=())
 
@@ -126,7 +126,7 @@ def _with_reference(policy: Model, model: Model, *, shares_weights: bool) -> Mod
     """The policy behind the layers of its reference, which no gradient reaches, and with its logits in the head."""
 
     def passive(op: TensorOp) -> TensorOp:
-        bare = replace(_unreached(op), name=f"reference.{op.name}")
+        bare = replace(_unreached_op(op), name=f"reference.{op.name}")
         return replace(bare, weight=0, bias=0) if shares_weights else bare
 
     layers = tuple(
@@ -152,16 +152,16 @@ def _with_frozen_layers(model: Model, frozen: int) -> Model:
         below = min(left, block.count)
         left -= below
         if below:
-            passive = tuple(_unreached(op) for op in block.ops)
+            passive = tuple(_unreached_op(op) for op in block.ops)
             layers.append(replace(block, name=f"frozen {block.name}", count=below, ops=passive))
         if block.count > below:
             layers.append(replace(block, count=block.count - below))
     # a tied head multiplies by the frozen table
-    head = [_frozen(op) if model.tied_embeddings and op.split == "vocab" else op for op in model.head.ops]
+    head = [_frozen_op(op) if model.tied_embeddings and op.split == "vocab" else op for op in model.head.ops]
     return replace(
         model,
         training=f"frozen:{frozen}",
-        embedding=replace(model.embedding, ops=tuple(_unreached(op) for op in model.embedding.ops)),
+        embedding=replace(model.embedding, ops=tuple(_unreached_op(op) for op in model.embedding.ops)),
         layers=tuple(layers),
         head=replace(model.head, ops=tuple(head)),
     )

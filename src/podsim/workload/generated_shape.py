@@ -61,7 +61,7 @@ def shape_near(parameters: float) -> Shape:
     known = min(newest_first, key=lambda shape: abs(math.log(shape.parameters / parameters)), default=None)
     if known is not None and abs(math.log(known.parameters / parameters)) <= math.log(_NEAR):
         return known
-    return min(_generated(parameters), key=lambda shape: _strangeness(shape, parameters))
+    return min(_shapes_near(parameters), key=lambda shape: _strangeness(shape, parameters))
 
 
 def catalog_shapes() -> Iterator[Shape]:
@@ -88,10 +88,10 @@ def _is_plain(spec: Transformer) -> bool:
     )
 
 
-def _generated(parameters: float) -> Iterator[Shape]:
+def _shapes_near(parameters: float) -> Iterator[Shape]:
     """Shapes of about so many parameters."""
     middle = (parameters / 12 * _aspect(parameters)) ** (1 / 3)
-    for hidden in sorted({_rounded(middle * 2 ** (step / 8)) for step in range(-10, 11)}):
+    for hidden in sorted({_round_width(middle * 2 ** (step / 8)) for step in range(-10, 11)}):
         width = 64 if hidden < 2048 else 128
         heads = hidden // width
         kv_heads = 8 if heads > 8 and heads % 8 == 0 else math.gcd(heads, 8)
@@ -114,7 +114,7 @@ def _generated(parameters: float) -> Iterator[Shape]:
         )  # fmt: skip
 
 
-def _rounded(width: float) -> int:
+def _round_width(width: float) -> int:
     """A width that heads and tensor-parallel GPUs divide."""
     grain = 128 if width < 2048 else 256 if width < 4096 else 1024
     return max(128, round(width / grain) * grain)

@@ -104,7 +104,7 @@ def _read_table(raw: Mapping[str, Any], name: str, *, guess: bool = False) -> Tr
         fields |= (
             _encoder_head(c) if fields.get("bidirectional") and family in families() else _head(c, family)
         )
-        fields |= _unpriced(c, fields)
+        fields |= _drop_unpriced(c, fields)
     assumed = _assumptions(c, family)
     name = _printable(name or c.text("_name_or_path")) or family
     if c.problems:
@@ -131,7 +131,7 @@ def _name(path: Path) -> str:
     return path.name.removesuffix(".json").removesuffix(".config") or "model"
 
 
-def _unpriced(c: Config, fields: Fields) -> Fields:
+def _drop_unpriced(c: Config, fields: Fields) -> Fields:
     """What launch files state of rotary positions and routers, and no cost depends on."""
     rotary = c.raw.get("rope_parameters") or c.raw.get("rope_scaling")
     base = c.raw.get("rope_theta", rotary.get("rope_theta") if isinstance(rotary, dict) else None)

@@ -28,7 +28,7 @@ _MOST_NAMES = 10_000
 Kinds = list[str]
 
 
-def _listed(c: Config, layers: int, key: str) -> Kinds:
+def _kinds_from_names(c: Config, layers: int, key: str) -> Kinds:
     names = c.items(key)
     kinds = [_MIXERS.get(str(name).lower()[:40], "") for name in names[:_MOST_NAMES]]
     if len(kinds) == layers and not all(kinds):
@@ -41,7 +41,7 @@ def _listed(c: Config, layers: int, key: str) -> Kinds:
     return kinds
 
 
-def _numbered(c: Config, layers: int, key: str, names: str) -> Kinds:
+def _kinds_from_numbers(c: Config, layers: int, key: str, names: str) -> Kinds:
     """A list of 0 and 1; `names` are the kinds of 1 and of 0."""
     flags = c.items(key)
     first, zero = names.split(",")
@@ -58,13 +58,13 @@ def _periodic(c: Config, layers: int, key: str, rest: str, offset: str = "") -> 
     return ["full" if i % period == at % period else rest for i in range(layers)]
 
 
-def _indexed(c: Config, layers: int, key: str, first: int = 0) -> Kinds:
+def _kinds_from_indices(c: Config, layers: int, key: str, first: int = 0) -> Kinds:
     full = {i - first for i in c.indices(key)}
     return ["full" if i in full else "linear" for i in range(layers)]
 
 
 def _kimi(c: Config, layers: int) -> Kinds:
-    return _indexed(c.table("linear_attn_config"), layers, "full_attn_layers", first=1)
+    return _kinds_from_indices(c.table("linear_attn_config"), layers, "full_attn_layers", first=1)
 
 
 def _window_pattern(c: Config, layers: int) -> Kinds:
@@ -83,16 +83,18 @@ def _window_pattern(c: Config, layers: int) -> Kinds:
 
 Reader = Callable[[Config, int], Kinds]
 MIXERS: dict[str, Reader] = {
-    "layer_types": lambda c, n: _listed(c, n, "layer_types"),
-    "layers_block_type": lambda c, n: _listed(c, n, "layers_block_type"),
+    "layer_types": lambda c, n: _kinds_from_names(c, n, "layer_types"),
+    "layers_block_type": lambda c, n: _kinds_from_names(c, n, "layers_block_type"),
     "linear_attn_config": _kimi,
-    "attn_type_list": lambda c, n: _numbered(c, n, "attn_type_list", "full,linear"),
-    "hybrid_layer_pattern": lambda c, n: _numbered(c, n, "hybrid_layer_pattern", "sliding,full"),
-    "full_attn_idxs": lambda c, n: _indexed(c, n, "full_attn_idxs"),
-    "attn_layer_indices": lambda c, n: _indexed(c, n, "attn_layer_indices"),
+    "attn_type_list": lambda c, n: _kinds_from_numbers(c, n, "attn_type_list", "full,linear"),
+    "hybrid_layer_pattern": lambda c, n: _kinds_from_numbers(c, n, "hybrid_layer_pattern", "sliding,full"),
+    "full_attn_idxs": lambda c, n: _kinds_from_indices(c, n, "full_attn_idxs"),
+    "attn_layer_indices": lambda c, n: _kinds_from_indices(c, n, "attn_layer_indices"),
     "attn_layer_period": lambda c, n: _periodic(c, n, "attn_layer_period", "linear", "attn_layer_offset"),
     "full_attention_interval": lambda c, n: _periodic(c, n, "full_attention_interval", "linear"),
-    "block_types": lambda c, n: [_MIXERS.get(str(x), "full") for x in _cycled(c.items("block_types"), n)],
+    "block_types": lambda c, n: [
+        _MIXERS.get(str(x), "full") for x in _repeat_values(c.items("block_types"), n)
+    ],
     "sliding_window_pattern": _window_pattern,
     "_sliding_window_pattern": _window_pattern,
     "global_attn_every_n_layers": lambda c, n: [
@@ -103,7 +105,7 @@ MIXERS: dict[str, Reader] = {
 """Readers of the kinds of mixers, by the key that says them."""
 
 
-def _cycled(values: Sequence[Any], layers: int) -> list[Any]:
+def _repeat_values(values: Sequence[Any], layers: int) -> list[Any]:
     return [values[i % len(values)] for i in range(layers)] if values else ["attention"] * layers
 
 
@@ -159,7 +161,7 @@ def _dense_but(c: Config, layers: int, key: str) -> set[int]:
     return set(range(layers)) - sparse
 
 
-def _stepped(c: Config, layers: int, key: str) -> set[int]:
+def _stepped_layers(c: Config, layers: int, key: str) -> set[int]:
     step, plain = c.integer("layers", key), set(c.indices("mlp_only_layers"))
     return {i for i in range(layers) if i in plain or (i + 1) % step}
 
@@ -178,8 +180,8 @@ FEEDS: dict[str, Callable[[Config, int], set[int]]] = {
     "moe_layer_start_index": lambda c, n: _sparse_from(c, n, "moe_layer_start_index"),
     "num_dense_layers": lambda c, n: _sparse_from(c, n, "num_dense_layers"),
     "moe_layer_freq": lambda c, n: _sparse_from(c, n, "num_dense_layers"),
-    "interleave_moe_layer_step": lambda c, n: _stepped(c, n, "interleave_moe_layer_step"),
-    "decoder_sparse_step": lambda c, n: _stepped(c, n, "decoder_sparse_step"),
+    "interleave_moe_layer_step": lambda c, n: _stepped_layers(c, n, "interleave_moe_layer_step"),
+    "decoder_sparse_step": lambda c, n: _stepped_layers(c, n, "decoder_sparse_step"),
     "expert_layer_period": _offset,
 }
 """Readers of the dense layers of a model with experts, by the key that says them."""

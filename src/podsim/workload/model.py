@@ -177,12 +177,12 @@ def _share(block: Block, weighing: Weighing, *, expert: bool) -> Share:
     )
 
 
-def _trained(op: TensorOp) -> float:
+def _trained_share(op: TensorOp) -> float:
     """1 for the parameters of an op that are trained."""
     return float(op.gradient == "both")
 
 
-def _stored(op: TensorOp) -> float:
+def _stored_factor(op: TensorOp) -> float:
     """Bytes of an op's parameters over those in 16 bits."""
     return op.stored_bytes / 2 if op.stored_bytes else 1
 
@@ -235,19 +235,19 @@ class Model:
     @cached_property
     def shares(self) -> tuple[tuple[Share, Share], ...]:
         """For each of `kinds`: how tensor parallelism divides the parameters of one copy, of dense and of expert ops."""
-        return self._weighed(lambda op: 1)
+        return self._weighed_shares(lambda op: 1)
 
     @cached_property
     def trained_shares(self) -> tuple[tuple[Share, Share], ...]:
         """The same of the parameters that are trained."""
-        return self.shares if self.training == "full" else self._weighed(_trained)
+        return self.shares if self.training == "full" else self._weighed_shares(_trained_share)
 
     @cached_property
     def stored_shares(self) -> tuple[tuple[Share, Share], ...]:
         """The same, a quantised parameter counted by its bytes over those of one in 16 bits."""
-        return self.shares if self.training == "full" else self._weighed(_stored)
+        return self.shares if self.training == "full" else self._weighed_shares(_stored_factor)
 
-    def _weighed(self, weighing: Weighing) -> tuple[tuple[Share, Share], ...]:
+    def _weighed_shares(self, weighing: Weighing) -> tuple[tuple[Share, Share], ...]:
         return tuple(
             (_share(block, weighing, expert=False), _share(block, weighing, expert=True))
             for block in self.kinds

@@ -19,9 +19,9 @@ def build(spec: Transformer) -> Model:
     """
     spec = resolve(spec)
     if spec.captured is not None:
-        return _captured(spec, spec.captured)
+        return _model_of_blocks(spec, spec.captured)
     decoder = "decoder layer" if spec.encoder_layers else "layer"
-    layers = tuple(replace(block, ops=_shortened(spec, block.ops)) for block in _runs(spec, decoder))
+    layers = tuple(replace(block, ops=_shortened_ops(spec, block.ops)) for block in _runs(spec, decoder))
     if spec.encoder_layers:
         ops = layer_ops(spec, causal=False)
         encoder = Block(
@@ -39,11 +39,11 @@ def build(spec: Transformer) -> Model:
         sequence=spec.sequence,
         embedding=Block(
             name="embedding",
-            ops=(*_shortened(spec, _embedding(spec), ("embedding.decoder_lookup",)), *seen[1]),
+            ops=(*_shortened_ops(spec, _embedding(spec), ("embedding.decoder_lookup",)), *seen[1]),
             syncs=lookups,
         ),
         layers=layers,
-        head=Block(name="head", ops=_shortened(spec, _head(spec))),
+        head=Block(name="head", ops=_shortened_ops(spec, _head(spec))),
         tied_embeddings=spec.tied,
         source=spec.source,
         attributes=dict(vars(spec)),
@@ -51,7 +51,7 @@ def build(spec: Transformer) -> Model:
     )
 
 
-def _captured(spec: Transformer, captured: Captured) -> Model:
+def _model_of_blocks(spec: Transformer, captured: Captured) -> Model:
     """The Model of blocks that a class gave."""
     return Model(
         name=spec.name, family=spec.family, hidden=spec.hidden, vocab=spec.vocab, sequence=spec.sequence,
@@ -65,7 +65,7 @@ _OF_ENCODER = ("cross.kv", "head.encoder_norm")
 """The ops beyond the encoder that see the encoder's tokens."""
 
 
-def _shortened(
+def _shortened_ops(
     spec: Transformer, ops: tuple[TensorOp, ...], names: tuple[str, ...] = ()
 ) -> tuple[TensorOp, ...]:
     """The ops of a decoder (those of some names) with its share of the tokens; its own attention has as few keys."""

@@ -56,7 +56,7 @@ def read_by_class(raw: Mapping[str, Any], name: str) -> Transformer:
     blocks = [_block(layer, config, hidden, seen) for layers in lists for layer in layers]
     embedding, head = _ends(module, hidden, inside)
     captured = Captured(
-        embedding=Block(name="embedding", ops=embedding, syncs=1), layers=tuple(_merged(blocks)),
+        embedding=Block(name="embedding", ops=embedding, syncs=1), layers=tuple(_merge_runs(blocks)),
         head=Block(name="head", ops=head),
     )  # fmt: skip
     return Transformer(
@@ -231,7 +231,7 @@ def _ends(module: Any, hidden: int, inside: set[int]) -> tuple[tuple[TensorOp, .
     return tuple(embedding), tuple(head)
 
 
-def _merged(blocks: list[Block]) -> Iterator[Block]:
+def _merge_runs(blocks: list[Block]) -> Iterator[Block]:
     """Runs of equal layers as one block."""
     run: Block | None = None
     for block in blocks:

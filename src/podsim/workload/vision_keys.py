@@ -27,7 +27,7 @@ def read_vision(c: Config, text_hidden: int) -> tuple[Transformer | None, str]:
     family = rows.get(kind) or rows["ordinary"]
     known = class_defaults().get(kind) or class_defaults().get(f"{kind}_vision", {})
     v = Config(raw={**known, **raw}, prefix="vision_config.")
-    v = Config(raw={**v.raw, **_derived(v, text_hidden)}, prefix=v.prefix, problems=v.problems)
+    v = Config(raw={**v.raw, **_derived_sizes(v, text_hidden)}, prefix=v.prefix, problems=v.problems)
     fields = read_fields(v, family.fields)
     merge = read_value(v, "extras", family.fields["merge"])
     plain = read_value(v, "head_plain", family.fields["merge_plain"])
@@ -49,7 +49,7 @@ def read_vision(c: Config, text_hidden: int) -> tuple[Transformer | None, str]:
     return replace(resolved, extras=(*patches, *merged)), exact
 
 
-def _derived(v: Config, text_hidden: int) -> dict[str, int]:
+def _derived_sizes(v: Config, text_hidden: int) -> dict[str, int]:
     """The sizes that configs state together, or not at all."""
     hidden = v.integer("hidden", "embed_dim", "hidden_size", "width")
     patch = _side(v, "patch_size", 16)
