@@ -39,6 +39,8 @@ class Column:
     """The alignment, l or r; default: plain text to the left, numbers to the right."""
     wrap: bool = False
     """Whether the text wraps in the remaining width; only the last column may."""
+    is_brief: bool = False
+    """Whether a text that wraps is left out where it would take a second line."""
     drop: int = 0
     """The order in which columns disappear on a narrow terminal; 0: the column stays."""
     optional: bool = False
@@ -165,3 +167,15 @@ def size_text(size: float) -> str:
         if size >= factor:
             return f"{size / factor:.4g} {unit}"
     return f"{size:g} B"
+
+
+def energy_text(joules: float) -> str:
+    """An energy (J) in Wh, as meters count."""
+    return format_quantity(joules / 3600.0, "Wh")
+
+
+def mass_text(kilograms: float) -> str:
+    """A mass (kg) in g, kg or t."""
+    if kilograms >= 1e6:
+        return f"{kilograms / 1e3:,.0f} t"
+    return f"{kilograms / 1e3:.3g} t" if kilograms >= 1e3 else format_quantity(kilograms * 1e3, "g", digits=3)

@@ -5,25 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.answers.expense import Bill, Expense, Offer, PowerReport, Trade, TradePoint
-from podsim.report.columns import Column, Table
+from podsim.report.columns import Column, Table, energy_text, mass_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
 from podsim.units import format_quantity
 
 HOUR = 3600.0
 _SHOWN = 20
 """plans of a Pareto front that are shown"""
-
-
-def energy_text(joules: float) -> str:
-    """An energy (J) in Wh, as meters count."""
-    return format_quantity(joules / HOUR, "Wh")
-
-
-def mass_text(kilograms: float) -> str:
-    """A mass (kg) in g, kg or t."""
-    if kilograms >= 1e6:
-        return f"{kilograms / 1e3:,.0f} t"
-    return f"{kilograms / 1e3:.3g} t" if kilograms >= 1e3 else format_quantity(kilograms * 1e3, "g", digits=3)
 
 
 def money_text(low: float, high: float) -> str:

@@ -10,8 +10,8 @@ from textwrap import wrap
 from podsim.answers.graphs import GraphCost
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult, Prediction, Ranked, StageMemory
-from podsim.report.columns import Column, Table
-from podsim.report.expenses import energy_text, hourly_price, mass_text
+from podsim.report.columns import Column, Table, energy_text, mass_text
+from podsim.report.expenses import hourly_price
 from podsim.report.graph_tables import graph_report
 from podsim.report.minutes_tables import target_report
 from podsim.report.predictions import cluster_name, shared_choices

@@ -1,19 +1,13 @@
-"""The units of an answer's numbers, as JSON states them: from the docstrings of the answer's fields."""
+"""The units of an answer's numbers, as JSON states them."""
 
 from __future__ import annotations
 
-import ast
-import inspect
-import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from functools import cache
-from itertools import pairwise
-from textwrap import dedent
 from typing import Any
 
-_UNIT = re.compile(r"((?:[A-Za-z]{1,7}|1)(?:/[A-Za-z]{1,7})?)\. ")
-"""a docstring that begins with a unit: "B/s. The bandwidth of one port." """
+from podsim.report.field_notes import field_notes
+
 _MOST = 50
 """items of a list whose kinds are looked at"""
 
@@ -43,31 +37,6 @@ def _collect(value: Any, path: str, units: dict[str, str], seen: set[tuple[str, 
             _collect(each, path, units, seen)
 
 
-@cache
 def units_of_kind(kind: type) -> dict[str, str]:
     """The unit of each field of a dataclass, with those that it inherits."""
-    units: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
-        if is_dataclass(each):
-            units |= _stated(each)
-    return units
-
-
-def _stated(kind: type) -> dict[str, str]:
-    """The units in the docstrings of a class's own fields."""
-    try:
-        (made,) = ast.parse(dedent(inspect.getsource(kind))).body
-    except (OSError, ValueError, SyntaxError):  # a class without source
-        return {}
-    units: dict[str, str] = {}
-    body = made.body if isinstance(made, ast.ClassDef) else []
-    for field, note in pairwise(body):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(note, ast.Expr)
-        ):
-            text = note.value.value if isinstance(note.value, ast.Constant) else ""
-            if match := _UNIT.match(str(text)):
-                units[field.target.id] = match[1]
-    return units
+    return {name: note.unit for name, note in field_notes(kind).items() if note.unit}

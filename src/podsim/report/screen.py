@@ -164,6 +164,12 @@ def table_lines(block: Rows, width: int) -> Iterator[Line]:
     if block.otherwise is not None and _needed_width(table.indent, _widths(columns)) > width:
         yield from table_lines(block.otherwise, width)
         return
+    if len(parts := _parts(columns, table.indent, width)) > 1:
+        for number, part in enumerate(parts):
+            kept = Table(columns=tuple(column for column, _ in part), indent=table.indent)
+            yield from ([((("", ""),))] if number else [])
+            yield from table_lines(Rows(kept, block.rows, block.marked), width)
+        return
     widths = _widths(columns)
     if table.headings:
         yield from _row_lines([c.heading for c, _ in columns], columns, widths, (table.indent, width), "bold")
@@ -203,6 +209,16 @@ def _fitting_columns(table: Table, rows: Sequence[Any], width: int) -> list[Fill
     return columns
 
 
+def _parts(columns: list[FilledColumn], indent: int, width: int) -> list[list[FilledColumn]]:
+    """The columns in tables that fit one below the other, each with the first column, where one is too wide."""
+    parts = [columns[:1]]
+    for filled in columns[1:]:
+        if len(parts[-1]) > 1 and _needed_width(indent, _widths([*parts[-1], filled])) > width:
+            parts.append(columns[:1])
+        parts[-1].append(filled)
+    return parts
+
+
 def _widths(columns: Sequence[FilledColumn]) -> list[int]:
     """The widths of the columns; 0 for one that wraps."""
     return [0 if column.wrap else max([len(column.heading), *map(len, cells)]) for column, cells in columns]
@@ -231,6 +247,8 @@ def _row_lines(
         return
     start, note = " " * indent + GAP.join(padded[:-1]), cells[-1]
     left = width - len(start) - len(GAP)
+    if columns[-1][0].is_brief and len(note) > left:
+        note = ""
     if left < min(_LEAST, len(note)) or not note:
         yield ((start.rstrip(), style),)
         lines = paragraph(note, width, indent=" " * (2 * indent or 4)) if note else []

@@ -30,7 +30,8 @@ def report_of(answer: Any, view: View | None = None, *, brief: bool = True, deta
     if brief and view.brief:
         report: Report = call(view.brief, answer)
     else:
-        report = call(view.report, answer, **({"detail": detail} if view.has_detail and detail else {}))
+        options = {"detail": detail} if view.has_detail and detail else {}
+        report = call(view.report or "report.derived:derived_report", answer, **options)
     return report
 
 

@@ -1,0 +1,189 @@
+"""Reports from the fields of answers: facts, tables and lists follow from names, units and docstrings.
+
+A text, a number or a switch is a fact: its name in words, its value in its unit, and what its docstring says. Rows of
+one kind are a table, texts are a list, a table of names and numbers is facts below a title, and an answer within an
+answer is shown in the same way. `podsim.answers.fields.shown` says more about a field where that is not enough.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from podsim.answers.answer import call
+from podsim.answers.fields import Cell, cell_of
+from podsim.report.columns import (
+    Column,
+    Format,
+    Table,
+    energy_text,
+    field_value,
+    mass_text,
+    percent,
+    quantity_text,
+    ratio,
+)
+from podsim.report.field_notes import Note, field_notes
+from podsim.report.screen import Block, Rows, bold, items
+from podsim.units import duration, format_quantity
+
+_FORMATS: Mapping[str, Format] = {
+    "share": percent,
+    "factor": ratio,
+    "count": ":,.6g",
+    "SI": ":.4g",
+    "1/s": partial(quantity_text, unit="1/s"),
+    "USD": ":,.4g",
+    "J": energy_text,
+    "kg": mass_text,
+    "s": lambda seconds: duration(seconds) if seconds >= 120 else format_quantity(seconds, "s"),
+}
+"""how values of a unit are written; the others are SI units"""
+_FACTS = Table(
+    columns=(Column("", "0"), Column("", "1", align="r"), Column("", "2", wrap=True, is_brief=True))
+)
+"""names, values, and what they mean where there is room"""
+
+
+def derived_report(answer: Any) -> Iterator[Block]:
+    """The report of an answer from its fields; its first line is the title."""
+    yield bold(_title(answer))
+    yield from _blocks(answer)
+
+
+def _title(answer: Any) -> str:
+    """What the class says of itself, in one line."""
+    return (type(answer).__doc__ or type(answer).__name__).partition("\n")[0].rstrip(".")
+
+
+def _blocks(answer: Any) -> Iterator[Block]:
+    """The facts of an answer, and below them its tables, its lists and what it holds."""
+    facts: list[tuple[str, str, str]] = []
+    parts: list[tuple[str, Cell, Any, Note]] = []
+    kind: Any = type(answer)
+    notes = field_notes(kind)
+    for field in dataclasses.fields(answer):
+        cell, value, note = cell_of(field), getattr(answer, field.name), notes.get(field.name, Note("", ""))
+        if cell.is_hidden or value in (None, "", (), [], cell.hide_if):
+            continue
+        if cell.of_row is None and (
+            isinstance(value, (Mapping, tuple, list)) or dataclasses.is_dataclass(value)
+        ):
+            parts.append((field.name, cell, value, note))
+        else:
+            facts.append(_fact(answer, field.name, cell, note))
+    if facts:
+        yield Rows(_FACTS, facts)
+    for number, (name, cell, value, note) in enumerate(parts):
+        title = cell.title or ("" if number == 0 and _has_rows(value) else in_words(name).capitalize())
+        yield from _part(title, cell, value, note)
+
+
+def _has_rows(value: Any) -> bool:
+    """Whether a value is rows of one kind."""
+    return isinstance(value, (tuple, list)) and dataclasses.is_dataclass(value[0])
+
+
+def _fact(answer: Any, name: str, cell: Cell, note: Note) -> tuple[str, str, str]:
+    heading = in_words(name) if cell.heading is None else cell.heading
+    remark = note.meaning if cell.remark is None else cell.remark
+    is_said = remark.lower().removeprefix("the ").rstrip(".") == heading.lower()
+    return heading, _text(cell, note, answer, getattr(answer, name)), "" if is_said else remark
+
+
+def _part(title: str, cell: Cell, value: Any, note: Note) -> Iterator[Block]:
+    """A table, a list, facts of a mapping, or an answer within the answer."""
+    if isinstance(value, (tuple, list)) and all(isinstance(each, str) for each in value):
+        yield from items(title, list(value))
+        return
+    yield ""
+    if title:
+        yield bold(title)
+    if isinstance(value, Mapping):
+        yield Rows(_FACTS, [_entry(str(name), each, cell, note) for name, each in value.items()])
+    elif dataclasses.is_dataclass(value):
+        yield from _blocks(value)
+    elif _has_rows(value):
+        yield rows_block(value)
+    else:
+        yield ", ".join(_text(cell, note, None, each) for each in value)
+
+
+def _entry(name: str, value: Any, cell: Cell, note: Note) -> tuple[str, str, str]:
+    """An entry of a mapping as a fact; what it holds in turn stands behind it."""
+    if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str):
+        inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+        return str(name), "", ", ".join(f"{key} {_text(cell, note, None, each)}" for key, each in inner)
+    return str(name), _text(cell, note, None, value), ""
+
+
+def rows_block(rows: Sequence[Any]) -> Rows:
+    """Rows of one kind as a table."""
+    columns = table_columns(type(rows[0]), rows)
+    if len(columns) > 1 and columns[-1].align == "l":
+        columns[-1] = dataclasses.replace(columns[-1], wrap=True)
+    return Rows(Table(columns=tuple(columns)), rows)
+
+
+def table_columns(kind: Any, rows: Sequence[Any], path: str = "") -> list[Column]:
+    """The columns of a kind of row: one for each field that some row fills; those of a value within it one by one."""
+    notes = field_notes(kind)
+    columns: list[Column] = []
+    for field in dataclasses.fields(kind):
+        cell, note = cell_of(field), notes.get(field.name, Note("", ""))
+        name = f"{path}{field.name}"
+        values = [
+            value for row in rows if (value := field_value(row, name)) not in (None, "", (), cell.hide_if)
+        ]
+        if cell.is_hidden or not values:
+            continue
+        if dataclasses.is_dataclass(values[0]) and cell.of_row is None:
+            columns += table_columns(type(values[0]), rows, f"{name}.")
+            continue
+        is_text = all(isinstance(value, str) for value in values)
+        heading = in_words(field.name) if cell.heading is None else cell.heading
+        text = partial(_cell_text, name, cell, note)
+        columns.append(Column(heading, text, align="l" if is_text else "r", drop=cell.drop))
+    return columns
+
+
+def _cell_text(name: str, cell: Cell, note: Note, row: Any) -> str:
+    return _text(cell, note, row, field_value(row, name))
+
+
+def _text(cell: Cell, note: Note, row: Any, value: Any) -> str:
+    """The text of a value: by the cell, by its unit, or by its kind."""
+    if cell.of_row is not None and row is not None:
+        return str(call(cell.of_row, row))
+    if value is None:
+        return cell.missing
+    form = cell.format or _FORMATS.get(note.unit, note.unit)
+    if callable(form) or (isinstance(form, str) and ":" in form[1:]):
+        return str(call(form, value))
+    return _plain(value, str(form))
+
+
+def _plain(value: Any, form: str) -> str:
+    """The text of a value by an SI unit, a format specification or its kind."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return _number(value, form)
+    if isinstance(value, (tuple, list)):
+        return ", ".join(_plain(each, form) for each in value)
+    return str(value)
+
+
+def _number(value: float, form: str) -> str:
+    if form.startswith(":"):
+        return f"{value:{form[1:]}}"
+    if form:
+        return format_quantity(value, form)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def in_words(name: str) -> str:
+    """The name of a field as words."""
+    return name.replace("_", " ")

@@ -1,0 +1,53 @@
+"""The unit and the meaning of each field of a dataclass: from the docstring that follows the field."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from dataclasses import is_dataclass
+from functools import cache
+from itertools import pairwise
+from textwrap import dedent
+from typing import NamedTuple
+
+_UNIT = re.compile(r"((?:[A-Za-z]{1,7}|1)(?:/[A-Za-z]{1,7})?)\. ")
+"""a docstring that begins with a unit: "B/s. The bandwidth of one port." """
+
+
+class Note(NamedTuple):
+    """What the docstring of a field says."""
+
+    unit: str
+    meaning: str
+
+
+@cache
+def field_notes(kind: type) -> dict[str, Note]:
+    """The notes of the fields of a dataclass, with those that it inherits."""
+    notes: dict[str, Note] = {}
+    for each in reversed(kind.__mro__):
+        if is_dataclass(each):
+            notes |= _stated(each)
+    return notes
+
+
+def _stated(kind: type) -> dict[str, Note]:
+    """The notes of a class's own fields."""
+    try:
+        (made,) = ast.parse(dedent(inspect.getsource(kind))).body
+    except (OSError, ValueError, SyntaxError):  # a class without source
+        return {}
+    notes: dict[str, Note] = {}
+    body = made.body if isinstance(made, ast.ClassDef) else []
+    for field, note in pairwise(body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(note, ast.Expr)
+            and isinstance(note.value, ast.Constant)
+        ):
+            text = str(note.value.value)
+            match = _UNIT.match(text)
+            notes[field.target.id] = Note(match[1], text[match.end() :]) if match else Note("", text)
+    return notes
