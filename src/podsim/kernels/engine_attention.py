@@ -1,27 +1,43 @@
 """Seconds of attention in inference engines: prefill, decode, and compressed attention (MLA).
 
-Prefill: thread blocks of 128 rows walk over the keys that their queries see, half of them under the causal mask.
+Symbols: b sequences, q new tokens and n keys of each, w the window, h heads, u heads of keys, g = h / u, d and v the
+widths of queries and values, e bytes of a cached number; S multiprocessors, P peak FLOP/s, B memory B/s. Fitted
+constants have their names; share and key depend on the mean width of d and v (`_at_width`).
 
-    block    = (keys it passes + fill) x arithmetic of a key + block
-    core     = (max(blocks / SMs x block + tail x longest, longest)^3 + bytes^3)^(1/3)
-    seconds  = launch + core + tokens x (heads moved again + token)
+Prefill, t seconds. A thread block has R = 128 rows, of p heads (g in a packed kernel, else 1), and walks over the keys
+that its queries see: m in the mean, half of them under the causal mask, and M at most.
 
-A packed kernel puts the query heads of a group into one block's rows. The last term is the work around the core:
-the write of keys and values to the cache, and quantisation.
+    m = min((n + max(min(R / p, q), rounding)) / 2, n)                        M = n; less under a window: `_seen_keys`
+    k = 2 R (d + v) S / (P share)                                             a key, of one block
+    x(m) = (m + fill) k + block                                               a block
+    W = b h / p ceil(q p / R) / S                                             waves of blocks
+    A = max(W x(m) + tail min(1, W) x(M), x(M))                               arithmetic
+    Y = b q (d + v) (2 h + u e) / (0.85 B)                                    bytes
+    t = launch + (A^3 + Y^3)^(1/3) + b q (2 (h + 2 u) d moved / B + u token_head + token)
 
-Decode: a block for each sequence and group of heads walks over the keys; few blocks share the keys of a sequence.
+The last term is the work around the core: the write of keys and values to the cache, and quantisation.
 
-    splits   = min(keys / split, cap x SMs / blocks), at least 1; 1 for a kernel that never splits
-    waves    = max(blocks x splits / (occupancy x SMs), 1)
-    waiting  = keys / splits x (key + (waves - 1) x again x bytes of a key at an SM's bandwidth) + waves x block
-    seconds  = launch + (bytes^3 + waiting^3 + arithmetic^3)^(1/3) + splitting x log2(splits) + heads x token
+Decode, t seconds. A block for each sequence and head of keys walks over n keys (w at most); few blocks share the keys of
+a sequence, s of them. A key takes z numbers of the cache: d + v, and d where the values are a part of it.
 
-Bytes are keys and values at a share of the bandwidth, faster (`near`) where they fit in the L2 cache. TensorRT-LLM on
-A100 and H100 runs another kernel for a single head a group, and for groups too large for the tensor cores' kernel:
-there every head walks over the keys (family "alone").
+    s = max(floor(min(cap S / (b u), n / split)), 1)                          1 for a kernel that never splits
+    W = max(b u s / (occupancy S), 1)                                         waves of blocks
+    l = max(n / s, 64)                                                        keys of a block
+    X = l key (e / 2)^(1/2) + (W - 1) l z e again S / B + W block             waiting
+    y = b (u n z e + 4 moved h d)                                             bytes, at near B if all are in the L2 cache
+    Y = y / (B share (1 + (near - 1) / (1 + (y / L2)^4)))
+    A = 2 b u max(g, 16) n (d + v) / (P arithmetic)
+    t = launch + (X^3 + Y^3 + A^3)^(1/3) + splitting log2(s) + b h token
+
+TensorRT-LLM on A100 and H100 runs another kernel for a single head a group, and for groups too large for the tensor
+cores' kernel: there every head walks over the keys by itself, in b h blocks with A = 2 b h n (d + v) / (P arithmetic)
+(family "alone").
 
 MLA: prefill has heads of 192 and 128; decode has one latent head of 576, of which 512 are also the values.
-Known error: the evidence of each entry of hardware/catalog/engines/*.toml, and `podsim validate --table kernels-prefill`.
+Source: T. Dao, FlashAttention-2, arXiv 2307.08691 (blocks of rows, the causal half); T. Dao et al., Flash-Decoding (2023;
+the split of keys); constants are fitted to measured kernels of TensorRT-LLM and vLLM. Known error: the evidence of each
+entry of hardware/catalog/engines/*.toml, and `podsim validate --table kernels-prefill`. Limits: sequences of a call have
+equal lengths, blocks of one kernel alone run on the GPU, and head widths beyond the measured ones take their constants.
 """
 
 from __future__ import annotations
@@ -70,25 +86,14 @@ def prefill_seconds(gpu: Gpu, run: EngineRun, shape: EngineAttention, *, law: st
 
 
 def prefill_law(c: Values, gpu: Gpu, run: EngineRun, shape: EngineAttention) -> Floats:
-    """Seconds by the law alone."""
-    group = np.where(c["packed"] > 0, shape.group, 1.0)
-    rows = shape.queries * group
-    blocks = shape.batch * shape.heads / group * np.ceil(rows / _ROWS)
-    span = np.minimum(_ROWS / group, shape.queries)
-    inside = np.minimum(shape.keys, shape.window + span + c.get("window", 0.0))
-    longest = np.where(shape.window > 0, inside, shape.keys)
-    windowed = inside - inside * inside / (2 * shape.keys)
-    mean = np.minimum((shape.keys + np.maximum(span, c["rounding"])) / 2, shape.keys)
-    mean = np.where(shape.window > 0, np.minimum(windowed, mean), mean)
+    """Seconds t of prefill by the law alone."""
+    packed = np.where(c["packed"] > 0, shape.group, 1.0)
+    span = np.minimum(_ROWS / packed, shape.queries)
     products = shape.head_dim + shape.value_dim
-    key = (
-        2
-        * _ROWS
-        * products
-        * gpu.sms
-        / (format_peak(gpu, run.precision) * _at_width(c, "share", products / 2))
-    )
-    usual, last = ((keys + c["fill"]) * key + c["block"] for keys in (mean, longest))
+    peak = format_peak(gpu, run.precision) * _at_width(c, "share", products / 2)
+    key = 2 * _ROWS * products * gpu.sms / peak
+    usual, last = ((keys + c["fill"]) * key + c["block"] for keys in _seen_keys(c, shape, span))
+    blocks = shape.batch * shape.heads / packed * np.ceil(shape.queries * packed / _ROWS)
     waves = blocks / gpu.sms
     arithmetic = np.maximum(waves * usual + c["tail"] * last * np.minimum(1.0, waves), last)
     tokens = shape.batch * shape.queries
@@ -97,6 +102,15 @@ def prefill_law(c: Values, gpu: Gpu, run: EngineRun, shape: EngineAttention) -> 
     heads = (shape.heads + 2 * shape.kv_heads) * shape.head_dim * 2
     around = heads * c["moved"] / gpu.memory_bandwidth + shape.kv_heads * c["token_head"] + c["token"]
     return np.asarray(c["launch"] + core + tokens * around)
+
+
+def _seen_keys(c: Values, shape: EngineAttention, span: Floats) -> tuple[Floats, Floats]:
+    """(m, M): the keys that a block of `span` queries walks over in the mean, and at most."""
+    mean = np.minimum((shape.keys + np.maximum(span, c["rounding"])) / 2, shape.keys)
+    inside = np.minimum(shape.keys, shape.window + span + c.get("window", 0.0))
+    windowed = inside - inside * inside / (2 * shape.keys)
+    has_window = shape.window > 0
+    return np.where(has_window, np.minimum(windowed, mean), mean), np.where(has_window, inside, shape.keys)
 
 
 def decode_seconds(
@@ -133,7 +147,7 @@ def is_alone(gpu: Gpu, run: EngineRun, group: Floats) -> np.ndarray[tuple[int, .
 def decode_law(
     c: Values, gpu: Gpu, run: EngineRun, shape: EngineAttention, *, is_alone: bool = False
 ) -> Floats:
-    """Seconds by the law alone."""
+    """Seconds t of decode by the law alone."""
     width = format_bytes(run.cache)
     keys = np.where(shape.window > 0, np.minimum(shape.keys, shape.window), shape.keys)
     is_latent = shape.head_dim != shape.value_dim
