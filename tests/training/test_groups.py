@@ -11,7 +11,7 @@ import pytest
 from podsim.hardware.cluster import load_cluster
 from podsim.training.groups import group_table, send_table, stage_exchanges, tied_seconds
 from podsim.training.memory import weight_table
-from podsim.training.pipeline import stages_table
+from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Grid
 from podsim.training.predict import predict_plan

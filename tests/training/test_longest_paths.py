@@ -10,7 +10,7 @@ from podsim.schedules.actions import ScheduleTable, Work
 from podsim.schedules.entries import SCHEDULES, build
 from podsim.schedules.joined import SAME, Joined
 from podsim.schedules.player import play_table
-from podsim.training.pipeline import longest_paths
+from podsim.training.pipeline_paths import longest_paths
 
 SIZES = [
     (name, p, v, m)

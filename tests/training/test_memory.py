@@ -18,7 +18,7 @@ from podsim.training.memory import (
     weight_copies,
     weight_table,
 )
-from podsim.training.pipeline import stages_table
+from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
 from podsim.training.predict import predict_plan

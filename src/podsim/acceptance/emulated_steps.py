@@ -29,7 +29,7 @@ from podsim.schedules.entries import build
 from podsim.simulation.rank_ops import ELEMENT, RankOps
 from podsim.simulation.shaped_play import play_shaped
 from podsim.training.memory import weight_table
-from podsim.training.pipeline import part_blocks
+from podsim.training.pipeline_stages import part_blocks
 from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build as build_model

@@ -38,7 +38,7 @@ from podsim.simulation.state import Small
 from podsim.training.batch import PlanTables, prepare
 from podsim.training.groups import owned_parameters, send_bytes, stage_exchanges, tied_seconds
 from podsim.training.memory import Weights, weight_table
-from podsim.training.pipeline import part_blocks, recomputed_share
+from podsim.training.pipeline_stages import part_blocks, recomputed_share
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Array, Grid, Placement, Schedule
 from podsim.training.shapes import element_bytes

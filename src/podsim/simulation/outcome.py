@@ -24,7 +24,7 @@ from podsim.simulation.lower_links import adapter_rate
 from podsim.simulation.pieces import Stream
 from podsim.training.batch import cost_slice
 from podsim.training.memory import KINDS, usable_bytes
-from podsim.training.pipeline import held_blocks, part_blocks
+from podsim.training.pipeline_stages import held_blocks, part_blocks
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
 from podsim.training.software import load_software

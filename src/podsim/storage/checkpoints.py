@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from podsim.errors import PodsimError
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.memory import weight_table
-from podsim.training.pipeline import stages_table
+from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
 from podsim.training.shapes import element_bytes
 from podsim.workload.model import Model

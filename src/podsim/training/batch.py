@@ -31,7 +31,7 @@ from podsim.training.memory import (
 )
 from podsim.training.paired_layers import own_layers, paired_layers
 from podsim.training.paths import PATH_KEY, paths_table
-from podsim.training.pipeline import STAGE_KEY, stages_table
+from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software

@@ -14,7 +14,7 @@ from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
 from podsim.training.layout import Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table
-from podsim.training.pipeline import stages_table
+from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Ints, Placement
 from podsim.training.shapes import element_bytes, group_seconds, tokens

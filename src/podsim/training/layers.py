@@ -18,7 +18,7 @@ from podsim.memo import Memo
 from podsim.network.bus import ring_share
 from podsim.training.expert_load import expert_load
 from podsim.training.layout import Passes, PassExchanges, Stages
-from podsim.training.pipeline import recomputed_share
+from podsim.training.pipeline_stages import recomputed_share
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.shapes import (

@@ -28,7 +28,7 @@ from podsim.training.memory_torch import (
     traffic_bytes,
     working_bytes,
 )
-from podsim.training.pipeline import of_mode, recomputed_share
+from podsim.training.pipeline_stages import of_mode, recomputed_share
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens

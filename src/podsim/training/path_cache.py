@@ -35,7 +35,7 @@ _MOST = 64
 _SOURCES = (
     *(
         Path(__file__).with_name(name)
-        for name in ("paths.py", "pipeline.py", "path_counts.c", "path_cache.py")
+        for name in ("paths.py", "pipeline_paths.py", "pipeline_stages.py", "path_counts.c", "path_cache.py")
     ),
     *sorted((Path(__file__).parents[1] / "schedules").glob("*.py")),
 )

@@ -1,4 +1,4 @@
-/* The longest paths of one schedule table, as counts; podsim/training/pipeline.py says what each is. */
+/* The longest paths of one schedule table, as counts; podsim/training/pipeline_paths.py says what each is. */
 #ifndef PODSIM_PATH_COUNTS_H
 #define PODSIM_PATH_COUNTS_H
 

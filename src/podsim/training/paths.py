@@ -23,14 +23,14 @@ from podsim.schedules.entries import build
 from podsim.schedules.joined import Joined, is_sending
 from podsim.training.layout import Paths
 from podsim.training.path_cache import Size, read_counts, write_counts
-from podsim.training.pipeline import (
+from podsim.training.pipeline_paths import (
     PathCounts,
     longest_paths,
-    part_blocks,
     path_counts,
     played_counts,
     single_rank_counts,
 )
+from podsim.training.pipeline_stages import part_blocks
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Schedule
 from podsim.workload.model import Model

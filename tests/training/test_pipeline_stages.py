@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podsim.schedules.actions import chunk_sizes
-from podsim.training.pipeline import stages_table
+from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 

@@ -1,0 +1,85 @@
+"""Pipelines: which layers each stage holds, and which of them are computed again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from podsim.axes import Shaped
+from podsim.schedules.actions import chunk_sizes
+from podsim.training.layout import Stages
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Placement, Recompute
+from podsim.workload.model import Model
+
+STAGE_KEY = ("pp", "virtual_stages", "placement")
+"""The plan fields that the layers of a stage depend on."""
+
+
+def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[int, ...]]:
+    """Blocks of each model part, as positions among `width` kinds: embedding (0) first, head (the last) last.
+
+    `order` has the kind of each layer (Model.order).
+    """
+    out, start = [], 0
+    for size in chunk_sizes(len(order), parts):
+        out.append(order[start : start + size])
+        start += size
+    out[0] = (0, *out[0])
+    out[-1] = (*out[-1], width - 1)
+    return out
+
+
+def held_blocks(
+    order: tuple[int, ...], width: int, pp: int, virtual: int, placement: int
+) -> Shaped[Array, "rank block"]:
+    """Copies of each block on each pipeline rank; of two parts held at once their mean."""
+    parts = part_blocks(order, width, pp * virtual)
+    held = np.zeros((pp, width))
+    for part, blocks in enumerate(parts):
+        back = placement == Placement.VEE and part >= pp
+        rank = 2 * pp - 1 - part if back else part % pp
+        held[rank] += np.bincount(np.array(blocks), minlength=width)
+    return (held + held[::-1]) / 2 if placement == Placement.TWO_WAYS else held
+
+
+@lru_cache(maxsize=4096)
+def _stage_classes(
+    order: tuple[int, ...], width: int, pp: int, virtual: int, placement: int
+) -> dict[tuple[float, ...], list[int]]:
+    """Stages of one pipeline by the copies of each block that they hold."""
+    classes: dict[tuple[float, ...], list[int]] = {}
+    for stage, row in enumerate(held_blocks(order, width, pp, virtual, placement).tolist()):
+        classes.setdefault(tuple(row), []).append(stage)
+    return classes
+
+
+def stages_table(model: Model, plan: Plan) -> Stages:
+    """Stage classes of plans that differ in STAGE_KEY."""
+    order, width = model.order, len(model.kinds)
+    pipelines = [_stage_classes(order, width, *sizes) for sizes in plan.rows(STAGE_KEY)]
+    depth = max(len(classes) for classes in pipelines)
+    blocks = np.zeros((depth, width, len(pipelines)))
+    count, first = np.zeros((2, depth, len(pipelines)))
+    for number, classes in enumerate(pipelines):
+        blocks[: len(classes), :, number] = list(classes)
+        count[: len(classes), number] = [len(stages) for stages in classes.values()]
+        first[: len(classes), number] = [stages[0] for stages in classes.values()]
+    return Stages(blocks=blocks, count=count, first=first)
+
+
+def of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
+    """The values under each plan's way to recompute."""
+    return np.asarray(np.choose(np.asarray(plan.recompute), tuple(values)))
+
+
+def recomputed_share(
+    plan: Plan, blocks: Shaped[Array, "stage block plan"]
+) -> Shaped[Array, "stage plan"] | None:
+    """Share of a stage's layers that are computed again, 1 without any; None where no plan limits it."""
+    limited = (np.asarray(plan.recompute) == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
+    if not limited.any():
+        return None
+    layers = blocks[:, 1:-1].sum(axis=1)
+    return np.where(limited, np.minimum(plan.recompute_layers / np.maximum(layers, 1), 1.0), 1.0)
