@@ -37,7 +37,7 @@ def test_what_is_written_is_read_back(tool: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["torchtitan", "slurm"])
-def test_torchtitan_plans_come_back_to_the_era(tool: str) -> None:
+def test_torchtitan_plans_come_back_with_their_software(tool: str) -> None:
     plan = Plan(
         tp=4, dp=16, zero=3, shard=4, global_batch=64, sequence_parallel=True, precision="fp8",
         software="torchtitan-2024-rowwise", recompute="selective", sequence=8192,

@@ -10,7 +10,7 @@ from random import Random
 
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.launching.job import Job, is_started
+from podsim.launching.job import Job
 from podsim.launching.tools import TOOLS, emit
 from podsim.training.plan import Plan
 from podsim.training.software import software_names
@@ -76,8 +76,8 @@ def _tame(tool: str, plan: Plan) -> dict[str, object]:
 @cache
 def _software(tool: str) -> list[str]:
     """The software that a tool starts, its own first."""
-    eras = TOOLS[tool].eras
-    return [eras[0], *(name for name in software_names() if is_started(name, eras))]
+    own = TOOLS[tool].limits[0].software[0]
+    return [own, *(name for name in software_names() if TOOLS[tool].starts(name))]
 
 
 def jobs(tool: str, models: tuple[str, ...] = MODELS) -> Iterator[Job]:

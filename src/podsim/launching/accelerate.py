@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from podsim.launching.job import NO_OFFLOAD, Job
-from podsim.launching.key_table import Key, KeyedTool, is_waiting
+from podsim.launching.key_table import Key, KeyedTool
+from podsim.launching.tool_limits import Limits, is_unsharded, is_waiting
 
 _FSDP, _CONFIG = "fsdp_config.fsdp_", "parallelism_config.parallelism_config_"
 _SHARDED = ("zero", (2, 3))
-ERAS = ("llm-foundry-2023", "*")
 
 
 def _always(job: Job) -> Mapping[str, object]:
@@ -32,9 +32,26 @@ def _always(job: Job) -> Mapping[str, object]:
     return keys
 
 
-TOOL = KeyedTool(
+LIMITS = Limits(
     title="accelerate",
-    eras=ERAS,
+    software=("llm-foundry-2023", "*"),
+    can={
+        "pp": (1,), "ep": (1,), "zero": (0, 2, 3), "recompute": ("none", "full"), "recompute_layers": (0,),
+        "schedule": ("1f1b",), "precision": ("bf16", "fp16", "fp32", "fp8"), "optimizer_precision": ("fp32",),
+        "sequence_parallel": (False,), "overlap_tp": (False,),
+    },
+    rules=(
+        (is_waiting, "overlap_grad or overlap_param off: it always overlaps both"),
+        (is_unsharded, "zero over one rank: it shards over two or more; zero may be 0"),
+        (lambda plan, model: int(plan.zero) == 0 and int(plan.tp) * int(plan.cp) > 1,
+         "zero=0 with tp or cp: without FSDP it has data parallelism only; zero may be 2, 3"),
+        (lambda plan, model: int(plan.shard) % int(plan.cp) != 0, "shard is no multiple of cp, whose ranks always shard"),
+        (lambda plan, model: int(plan.zero) == 0 and plan.describe()["recompute"] != "none",
+         "recompute with zero=0: it is a setting of FSDP here; zero may be 2, 3"),
+    ),
+)  # fmt: skip
+TOOL = KeyedTool(
+    limits=LIMITS,
     keys=(
         Key(path="distributed_type", value="zero",
             words=((3, "FSDP"), (2, "FSDP"), (0, "MULTI_GPU"), (0, "NO"), (0, "MULTI_CPU"))),
@@ -53,22 +70,7 @@ TOOL = KeyedTool(
         Key(path=f"{_CONFIG}tp_size", value="tp", when=_SHARDED, plain=1),
         Key(path=f"{_CONFIG}cp_size", value="cp", when=_SHARDED, plain=1),
     ),
-    can={
-        "pp": (1,), "ep": (1,), "zero": (0, 2, 3), "recompute": ("none", "full"), "recompute_layers": (0,),
-        "schedule": ("1f1b",), "precision": ("bf16", "fp16", "fp32", "fp8"), "optimizer_precision": ("fp32",),
-        "sequence_parallel": (False,), "overlap_tp": (False,),
-    },
     always=_always,
-    rules=(
-        (is_waiting, "overlap_grad or overlap_param off: it always overlaps both"),
-        (lambda plan, model: int(plan.zero) > 0 and int(plan.shard or plan.dp * plan.cp) == 1,
-         "zero over one rank: it shards over two or more; zero may be 0"),
-        (lambda plan, model: int(plan.zero) == 0 and int(plan.tp) * int(plan.cp) > 1,
-         "zero=0 with tp or cp: without FSDP it has data parallelism only; zero may be 2, 3"),
-        (lambda plan, model: int(plan.shard) % int(plan.cp) != 0, "shard is no multiple of cp, whose ranks always shard"),
-        (lambda plan, model: int(plan.zero) == 0 and plan.describe()["recompute"] != "none",
-         "recompute with zero=0: it is a setting of FSDP here; zero may be 2, 3"),
-    ),
     refused={f"{_FSDP}offload_params": NO_OFFLOAD, "deepspeed_config": "read the DeepSpeed file itself",
              "megatron_lm_config": "read the Megatron-LM command itself"},
     silent=("the training script sets micro-batch, accumulation, sequence and attention",),

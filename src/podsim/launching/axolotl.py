@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from podsim.launching.accelerate import TOOL as ACCELERATE
+from podsim.launching.accelerate import LIMITS as ACCELERATE
 from podsim.launching.job import NO_OFFLOAD, Job
 from podsim.launching.key_table import Key, KeyedTool
+from podsim.launching.tool_limits import Limits
 
 _SHARDED = ("zero", (2, 3))
 _ADAPTED = ("adapter", ("lora", "qlora"))
@@ -39,8 +40,15 @@ def _always(job: Job) -> Mapping[str, object]:
 
 
 TOOL = KeyedTool(
-    title="axolotl",
-    eras=ACCELERATE.eras,
+    limits=Limits(
+        title="axolotl",
+        software=ACCELERATE.software,
+        can=ACCELERATE.can,
+        rules=(
+            *ACCELERATE.rules[:-1],
+            (lambda plan, model: int(plan.cp) > 1 and not plan.flash, "cp without flash: its ring attention is fused"),
+        ),
+    ),
     keys=(
         Key(path="micro_batch_size", value="micro_batch", plain=1),
         Key(path="gradient_accumulation_steps", value="steps", plain=1),
@@ -67,12 +75,7 @@ TOOL = KeyedTool(
         Key(path="lora_target_linear", value="all_linear", only_read=True, words=((True, True), (False, False))),
         Key(path="float32", value="precision", when=("precision", ("fp32",)), words=(("fp32", True), ("", False))),
     ),
-    can=ACCELERATE.can,
     always=_always,
-    rules=(
-        *ACCELERATE.rules[:-1],
-        (lambda plan, model: int(plan.cp) > 1 and not plan.flash, "cp without flash: its ring attention is fused"),
-    ),
     refused={"fsdp_config.offload_params": NO_OFFLOAD, "fsdp_config.fsdp_offload_params": NO_OFFLOAD,
              "deepspeed": "read the DeepSpeed file itself"},
     uncounted={"activation_offloading": "activations are kept in the GPUs' memory",

@@ -7,6 +7,7 @@ training/config.py, models/gpt_provider.py, training/mixed_precision.py; megatro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from podsim.launching import megatron
@@ -15,6 +16,7 @@ from podsim.launching.job import GIVE_GPUS, Context, Job, Reading
 from podsim.launching.megatron_model import model_notes, read_model
 from podsim.launching.python_recipe import Expression, call_text, read_paths
 
+LIMITS = replace(megatron.LIMITS, title="Megatron-Bridge")
 _CLASSES = {
     "model": "GPTModelProvider", "train": "TrainingConfig", "optimizer": "OptimizerConfig",
     "scheduler": "SchedulerConfig", "ddp": "DistributedDataParallelConfig", "dist": "DistributedInitConfig",

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from podsim.launching import megatron, titan
 from podsim.launching.flags import Flags, flags_of
-from podsim.launching.job import GIVE_GPUS, Context, Job, Reading, refuse
-from podsim.launching.key_table import cannot
+from podsim.launching.job import GIVE_GPUS, Context, Job, Reading
 from podsim.launching.megatron_model import model_notes, read_model
 from podsim.launching.shell import commands
 from podsim.quoting import shell_word
@@ -30,20 +29,16 @@ class Command:
     arguments: tuple[str, ...]
 
 
-def inner(job: Job) -> tuple[list[str], list[list[str]]]:
-    """(script, options in groups) of the framework that the plan's software names; PlanError if it cannot run the
-    plan.
-    """
-    if job.plan.software in titan.ERAS:
-        refuse("torchtitan", cannot(job, titan.TOOL))
+def framework_command(job: Job) -> tuple[list[str], list[list[str]]]:
+    """(script, options in groups) of the framework that the plan's software names."""
+    if titan.LIMITS.starts(job.plan.software):
         return ["-m", "torchtitan.train"], [titan.overrides(job)]
-    refuse("Megatron-LM", megatron.cannot(job))
     return ["pretrain_gpt.py"], megatron.options(job)
 
 
-def notes(job: Job) -> list[str]:
+def framework_notes(job: Job) -> list[str]:
     """What a user has to look over before the command is run."""
-    if job.plan.software in titan.ERAS:
+    if titan.LIMITS.starts(job.plan.software):
         return titan.notes(job)
     return [
         "trains on mock data for 100 iterations: replace --mock-data, --tokenizer-type, --train-iters and --lr by yours",
@@ -51,14 +46,14 @@ def notes(job: Job) -> list[str]:
     ]
 
 
-def torchrun(job: Job, *, rendezvous: Sequence[str]) -> list[list[str]]:
+def torchrun_words(job: Job, *, rendezvous: Sequence[str]) -> list[list[str]]:
     """Words of the command in groups, one for each line."""
-    script, groups = inner(job)
+    script, groups = framework_command(job)
     first = ["torchrun", "--nnodes", str(job.nodes), "--nproc-per-node", str(job.per_node), *rendezvous]
     return [first, script, *groups]
 
 
-def wrapped(groups: Sequence[Sequence[str]], *, indent: str = "    ", raw: Sequence[str] = ()) -> str:
+def shell_command(groups: Sequence[Sequence[str]], *, indent: str = "    ", raw: Sequence[str] = ()) -> str:
     """Groups of words as lines of one shell command; words of `raw` are left to the shell as they are."""
     lines = [
         " ".join(word if word in raw else shell_word(word) for word in group) for group in groups if group
@@ -66,24 +61,24 @@ def wrapped(groups: Sequence[Sequence[str]], *, indent: str = "    ", raw: Seque
     return f" \\\n{indent}".join(lines)
 
 
-def line(job: Job) -> str:
+def torchrun_script(job: Job) -> str:
     """The torchrun line, for each node alike; HEAD_NODE names the first."""
     meet = "${HEAD_NODE:-localhost}:" + str(PORT)
     several = ["--rdzv-backend", "c10d", "--rdzv-id", job.name, "--rdzv-endpoint", meet]
-    groups = torchrun(job, rendezvous=several if job.nodes > 1 else ["--standalone"])
-    return wrapped(groups, raw=[meet]) + "\n"
+    groups = torchrun_words(job, rendezvous=several if job.nodes > 1 else ["--standalone"])
+    return shell_command(groups, raw=[meet]) + "\n"
 
 
-def read_script(text: str, known: Mapping[str, str] | None = None) -> Command | None:
+def start_of_script(text: str, known: Mapping[str, str] | None = None) -> Command | None:
     """The start command of a shell script or of bare options; None if there is none."""
     all_commands = commands(text, known)
     bare = [word for words in all_commands if words[0].startswith("--") for word in words]
     for words in all_commands:
-        command = find_command(words)
+        command = start_of_words(words)
         if command is not None:
             return command
         for position, word in enumerate(words[:-1]):
-            if word in ("-c", "-lc") and (deep := read_script(words[position + 1], known)):
+            if word in ("-c", "-lc") and (deep := start_of_script(words[position + 1], known)):
                 return Command(
                     scheduler=tuple(words[:position]),
                     launcher=deep.launcher,
@@ -95,7 +90,7 @@ def read_script(text: str, known: Mapping[str, str] | None = None) -> Command | 
     return None
 
 
-def find_command(words: Sequence[str]) -> Command | None:
+def start_of_words(words: Sequence[str]) -> Command | None:
     """A command taken apart; None if it starts no training."""
     start = next((i for i, word in enumerate(words) if word.rpartition("/")[2] in _LAUNCHERS), None)
     after = 0 if start is None else start + 1
@@ -121,7 +116,7 @@ def find_command(words: Sequence[str]) -> Command | None:
     )
 
 
-def world(command: Command, problems: list[str]) -> int | None:
+def started_ranks(command: Command, problems: list[str]) -> int | None:
     """Ranks that a launcher starts; None where it does not say."""
     if command.launcher is None:
         return None
@@ -146,10 +141,10 @@ def _count(flags: Flags, names: tuple[str, ...], default: int | None) -> int | N
     return int(last)
 
 
-def read_command(command: Command, context: Context) -> Reading | None:
+def read_start(command: Command, context: Context) -> Reading | None:
     """The plan of a start command; None where nothing can be built. The launcher must start the context's GPUs."""
     problems, gpus = context.problems, context.gpus
-    started = world(command, problems)
+    started = started_ranks(command, problems)
     if started and gpus and started != gpus:
         problems.append(
             f"torchrun starts {started} ranks, but {gpus} GPUs are given around it; make them equal"

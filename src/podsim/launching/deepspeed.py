@@ -12,39 +12,37 @@ from typing import Any
 import podsim.foreign_files as foreign
 from podsim.errors import PodsimError
 from podsim.launching.deepspeed_other import read_others
-from podsim.launching.job import GIVE_GPUS, Context, Job, Reading, effective, era_problem
+from podsim.launching.job import GIVE_GPUS, Context, Job, Reading, effective
+from podsim.launching.tool_limits import Limits
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Recompute, Schedule
+from podsim.training.plan_values import Recompute
 from podsim.workload.specification import shown
 
-ERAS = ("megatron-core", "megatron-*", "nemo-*", "llm-foundry-*", "pytorch-*", "dle-pytorch*")
 _MODELLED = (
     "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "zero_optimization", "bf16",
     "fp16", "tensor_parallel", "pipeline", "activation_checkpointing", "bfloat16", "podsim",
 )  # fmt: skip
 
 
-def cannot(job: Job) -> list[str]:
-    """The parts of a legal plan that its JSON cannot express."""
-    plan = effective(job.plan, job.model)
-    pp, zero, named = int(plan.pp), int(plan.zero), plan.describe()
-    moved = int(plan.dp) * int(plan.cp) > 1
-    rules = (
-        (int(plan.cp) > 1, f"cp={plan.cp}: it divides sequences by all-to-all (Ulysses), a plan by a ring; cp may be 1"),
-        (int(plan.ep) > 1, f"ep={plan.ep}: expert groups are made in the training script; ep may be 1"),
-        (plan.sequence_parallel, "sequence_parallel: its tensor parallelism has none"),
-        (plan.overlap_tp, "overlap_tp: its tensor parallelism overlaps nothing"),
-        (pp > 1 and zero > 1, f"zero={zero} with pp={pp}: its pipeline takes zero 0 or 1"),
-        (plan.schedule != Schedule.ONE_F_ONE_B, f"schedule={named['schedule']}: it runs 1f1b"),
-        (int(plan.shard) > 0, f"shard={plan.shard}: it divides over all data-parallel ranks; shard may be 0"),
-        (moved and zero in (1, 2) and plan.overlap_param,
-         f"overlap_param with zero={zero}: it gathers weights after the step; overlap_param needs zero=3"),
-        (plan.recompute == Recompute.SELECTIVE or plan.recompute_layers > 0,
-         f"recompute={named['recompute']} of {plan.recompute_layers or 'all'} layers: it has none and full of all"),
-        (plan.precision not in ("bf16", "fp16", "fp32"), f"precision={plan.precision}: it trains in bf16, fp16, fp32"),
-        (plan.optimizer_precision != "fp32", f"optimizer_precision={plan.optimizer_precision}: its moments are in fp32"),
-    )  # fmt: skip
-    return [text for broken, text in rules if broken] + era_problem(plan, "DeepSpeed", ERAS)
+LIMITS = Limits(
+    title="DeepSpeed",
+    software=("megatron-core", "megatron-*", "nemo-*", "llm-foundry-*", "pytorch-*", "dle-pytorch*"),
+    can={
+        "schedule": ("1f1b",), "recompute": ("none", "full"), "recompute_layers": (0,), "shard": (0,),
+        "precision": ("bf16", "fp16", "fp32"), "optimizer_precision": ("fp32",),
+    },
+    rules=(
+        (lambda plan, model: int(plan.cp) > 1,
+         "cp={cp}: it divides sequences by all-to-all (Ulysses), a plan by a ring; cp may be 1"),
+        (lambda plan, model: int(plan.ep) > 1, "ep={ep}: expert groups are made in the training script; ep may be 1"),
+        (lambda plan, model: bool(plan.sequence_parallel), "sequence_parallel: its tensor parallelism has none"),
+        (lambda plan, model: bool(plan.overlap_tp), "overlap_tp: its tensor parallelism overlaps nothing"),
+        (lambda plan, model: int(plan.pp) > 1 and int(plan.zero) > 1,
+         "zero={zero} with pp={pp}: its pipeline takes zero 0 or 1"),
+        (lambda plan, model: int(plan.dp) * int(plan.cp) > 1 and int(plan.zero) in (1, 2) and bool(plan.overlap_param),
+         "overlap_param with zero={zero}: it gathers weights after the step; overlap_param needs zero=3"),
+    ),
+)  # fmt: skip
 
 
 def config(job: Job) -> dict[str, Any]:

@@ -12,11 +12,11 @@ _ADAM = ("adam", "adamw", "fusedadam", "torchadam")
 _ZERO = {
     "zero_hpz_partition_size": "weights are gathered over all data-parallel ranks",
     "zero_quantized_weights": "weights are gathered in 16 bits",
-    "zero_quantized_gradients": "gradients are reduced in the bytes that their era takes",
+    "zero_quantized_gradients": "gradients are reduced in the bytes that their software takes",
     "mics_shard_size": "weights are divided over all data-parallel ranks",
 }
 _OTHERS = {
-    "communication_data_type": "gradients are reduced in the bytes that their era takes",
+    "communication_data_type": "gradients are reduced in the bytes that their software takes",
     "compression_training": "all weights are trained as they are",
     "curriculum_learning": "every sequence has the full length",
     "data_efficiency": "every sequence has the full length",
@@ -55,7 +55,7 @@ def read_others(raw: Mapping[str, Any], zero: Mapping[str, Any], problems: list[
     if kept not in (None, "fp32"):
         uncounted["data_types"] = (
             f"data_types.grad_accum_dtype = {shown(kept)} is not counted: gradients are kept in the bytes that their "
-            "era takes"
+            "software takes"
         )
     if saved.get("partition_activations") is True:
         uncounted["activation_checkpointing"] = (

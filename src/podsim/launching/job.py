@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
-from podsim.errors import CatalogError, PlanError
+from podsim.errors import CatalogError
 from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import Cluster
 from podsim.training.plan import Plan
@@ -153,21 +152,3 @@ def plainest(plan: Plan, layers: int) -> Plan:
         "schedule": Schedule(int(plan.schedule)),
         "recompute": Recompute(int(plan.recompute)),
     })  # fmt: skip
-
-
-def is_started(software: str, eras: tuple[str, ...]) -> bool:
-    """Whether a tool starts a software entry: it is one of its eras, which may be patterns such as nemo-*."""
-    return any(fnmatchcase(software, era) for era in eras)
-
-
-def era_problem(plan: Plan, tool: str, eras: tuple[str, ...]) -> list[str]:
-    """The problem of a plan whose software belongs to another tool."""
-    if is_started(plan.software, eras):
-        return []
-    return [f"software={plan.software!r} is not what {tool} starts; software may be {', '.join(eras)}"]
-
-
-def refuse(tool: str, problems: list[str]) -> None:
-    """Raise PlanError with everything that a tool cannot run, if there is anything."""
-    if problems:
-        raise PlanError([f"{tool}: {problem}" for problem in problems])

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podsim.errors import PodsimError
-from podsim.launching.job import Context, Job, Reading, effective, era_problem
+from podsim.launching.job import Context, Job, Reading, effective
 from podsim.launching.run_values import plan_of, run_values, slice_values
+from podsim.launching.tool_limits import Limits
 from podsim.safe_yaml import YamlError, read_documents
-from podsim.training.plan import Plan
-from podsim.workload.model import Model
 from podsim.workload.specification import shown
 
 _PART = "per_gpu"
@@ -54,17 +53,12 @@ class Key:
 class KeyedTool:
     """A tool whose file is keys and values."""
 
-    title: str
-    eras: tuple[str, ...]
+    limits: Limits
     keys: tuple[Key, ...]
-    can: Mapping[str, tuple[object, ...]]
-    """The values that it can run, by field of a plan."""
     always: Callable[[Job], Mapping[str, object]] = lambda job: {}
     """The further keys, by path, that make it start."""
     machine: Callable[[Job], Mapping[str, object]] = lambda job: {}
     """The keys that the machine decides, by path, in place of others."""
-    rules: tuple[tuple[Callable[[Plan, Model], bool], str], ...] = ()
-    """The other conditions of a plan that it cannot run, and why; {tp} in the text is the plan's, {model} the model."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """The keys with which a file is no plan, unless they are false or none, and why."""
     uncounted: Mapping[str, str] = field(default_factory=dict)
@@ -73,26 +67,6 @@ class KeyedTool:
     """The keys whose value -1 leaves to the tool; by default all."""
     silent: tuple[str, ...] = ()
     """The parts of a run that the file leaves to a script, as assumptions."""
-
-
-def cannot(job: Job, tool: KeyedTool) -> list[str]:
-    """The parts of a legal plan that a tool cannot run."""
-    plan = effective(job.plan, job.model)
-    fields = plan.describe()
-    wrong = [
-        f"{name}={fields[name]}: {name} may be {', '.join(map(str, values))}"
-        for name, values in tool.can.items()
-        if fields[name] not in values
-    ]
-    return (
-        wrong
-        + [
-            text.format(**fields, model=job.model.name)
-            for broken, text in tool.rules
-            if broken(plan, job.model)
-        ]
-        + era_problem(plan, tool.title, tool.eras)
-    )
 
 
 def keys_of(job: Job, tool: KeyedTool) -> dict[str, Any]:
@@ -131,7 +105,7 @@ def read_keyed(text: str, context: Context, tool: KeyedTool) -> Reading | None:
     except YamlError as error:
         raise PodsimError(f"not YAML: {error}") from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise PodsimError(f"expected one table of keys of {tool.title}")
+        raise PodsimError(f"expected one table of keys of {tool.limits.title}")
     flat = flat_keys(documents[0])
     known = len(context.problems)
     values = key_values(flat, tool, context.problems)
@@ -194,12 +168,6 @@ def key_values(flat: Mapping[str, Any], tool: KeyedTool, problems: list[str]) ->
         if key.plain is not None:
             values.setdefault(key.value, key.plain)
     return values
-
-
-def is_waiting(plan: Plan, model: Model) -> bool:
-    """Whether a plan exchanges gradients or weights without computing meanwhile."""
-    moved = int(plan.dp) * int(plan.cp) > 1
-    return moved and not (plan.overlap_grad and (plan.overlap_param or not plan.zero))
 
 
 def _same(word: object, known: object) -> bool:

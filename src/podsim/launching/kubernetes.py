@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from podsim.errors import PodsimError
-from podsim.launching.command_line import find_command, read_command, read_script, torchrun
+from podsim.launching.command_line import read_start, start_of_script, start_of_words, torchrun_words
 from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
 from podsim.safe_yaml import YamlError, read_documents, yaml_text
@@ -49,7 +49,7 @@ def _replica(job: Job, count: int) -> dict[str, Any]:
         mounts.append({"name": f"data-{number}", "mountPath": target.partition(":")[0] or source})
     endpoint = "$(MASTER_ADDR):$(MASTER_PORT)"
     meet = ["--rdzv-backend", "c10d", "--rdzv-id", job.name, "--rdzv-endpoint", endpoint]
-    words = [word for group in torchrun(job, rendezvous=meet) for word in group]
+    words = [word for group in torchrun_words(job, rendezvous=meet) for word in group]
     container = {
         "name": "pytorch", "image": (job.image or "pytorch/pytorch").replace("#", "/"), "command": words[:1],
         "args": words[1:], "env": [{"name": name, "value": value} for name, value in settings(job).items()],
@@ -99,11 +99,11 @@ def read_yaml(source: str, context: Context) -> Reading | None:
         (container_words for replica in replicas.values() if (container_words := _words(replica))), []
     )
     deep = [word for word in words if " " in word]
-    command = find_command(words) or (read_script(deep[-1]) if deep else None)
+    command = start_of_words(words) or (start_of_script(deep[-1]) if deep else None)
     if command is None:
         problems.append("no container starts a training that is known: torchrun, Megatron-LM or torchtitan")
         return None
-    return read_command(command, context)
+    return read_start(command, context)
 
 
 def _spec(source: str) -> dict[str, Any]:

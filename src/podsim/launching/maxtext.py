@@ -12,13 +12,13 @@ from typing import Any
 
 from podsim.hardware.parts import PRECISIONS
 from podsim.launching.job import Job
-from podsim.launching.key_table import Key, KeyedTool, is_waiting
+from podsim.launching.key_table import Key, KeyedTool
 from podsim.launching.megatron_model import has_scans, model_notes
 from podsim.launching.run_values import run_values
+from podsim.launching.tool_limits import Limits, is_unsharded, is_waiting, trains_no_decoder
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 
-ERAS = ("megatron-core", "*")
 _SHAPES = {
     "base_emb_dim": "hidden", "base_num_decoder_layers": "layers", "base_num_query_heads": "heads",
     "base_num_kv_heads": "kv_heads", "head_dim": "head_dim", "vocab_size": "vocab",
@@ -89,7 +89,7 @@ def _is_other_order(plan: Plan, model: Model) -> bool:
     return plan.describe()["schedule"] != own
 
 
-def _is_unsharded(plan: Plan, model: Model) -> bool:
+def _has_whole_weights(plan: Plan, model: Model) -> bool:
     """Whether context or expert ranks, which always divide weights, do not, or not evenly."""
     others = int(plan.cp) * int(plan.ep) > 1
     inside = (int(plan.shard) or int(plan.dp) * int(plan.cp)) // int(plan.cp)
@@ -97,9 +97,30 @@ def _is_unsharded(plan: Plan, model: Model) -> bool:
     return others and (int(plan.zero) < 3 or ragged != 0)
 
 
-TOOL = KeyedTool(
+LIMITS = Limits(
     title="MaxText",
-    eras=ERAS,
+    software=("megatron-core", "*"),
+    can={
+        "zero": (0, 1, 3), "recompute_layers": (0,), "optimizer_precision": ("fp32",), "overlap_tp": (False,),
+        "precision": ("bf16", "fp8", "mxfp8", "nvfp4", "fp32"), "schedule": ("1f1b", "gpipe", "breadth-first"),
+    },
+    rules=(
+        (is_waiting, "overlap_grad or overlap_param off: XLA overlaps both"),
+        (_is_uneven, "layers divide over its pipeline chunks, micro-batches over stages, and sequences over GPUs"),
+        (_is_other_order, "its pipeline runs all forward passes first: schedule gpipe, or breadth-first with chunks"),
+        (_has_whole_weights,
+         "its context and expert ranks divide the weights: cp or ep needs zero=3 over multiples of them"),
+        (is_unsharded, "zero over one rank: it shards over two or more; zero may be 0"),
+        (lambda plan, model: int(plan.zero) == 1 and int(plan.shard) > 0,
+         "zero=1 over some of the ranks: shard may be 0"),
+        (lambda plan, model: list(_dense(model)) != list(range(len(_dense(model)))),
+         "its layers without experts are the first ones"),
+        (lambda plan, model: has_scans(model), "its keys here are those of layers of attention"),
+        (trains_no_decoder, "it trains decoders"),
+    ),
+)  # fmt: skip
+TOOL = KeyedTool(
+    limits=LIMITS,
     keys=(
         Key(path="per_device_batch_size", value="per_gpu", plain=12.0),
         Key(path="gradient_accumulation_steps", value="accumulated", plain=1),
@@ -128,27 +149,8 @@ TOOL = KeyedTool(
             words=(("fp8", "te_fp8_currentscaling"), ("mxfp8", "te_mxfp8"), ("nvfp4", "te_nvfp4"), ("fp8", "fp8"),
                    ("fp8", "te_fp8_delayedscaling"), ("fp8", "fp8_gpu"), ("fp8", "fp8_full"))),
     ),
-    can={
-        "zero": (0, 1, 3), "recompute_layers": (0,), "optimizer_precision": ("fp32",), "overlap_tp": (False,),
-        "precision": ("bf16", "fp8", "mxfp8", "nvfp4", "fp32"), "schedule": ("1f1b", "gpipe", "breadth-first"),
-    },
     always=_always,
     machine=_of_machine,
-    rules=(
-        (is_waiting, "overlap_grad or overlap_param off: XLA overlaps both"),
-        (_is_uneven, "layers divide over its pipeline chunks, micro-batches over stages, and sequences over GPUs"),
-        (_is_other_order, "its pipeline runs all forward passes first: schedule gpipe, or breadth-first with chunks"),
-        (_is_unsharded, "its context and expert ranks divide the weights: cp or ep needs zero=3 over multiples of them"),
-        (lambda plan, model: int(plan.zero) > 0 and int(plan.shard or plan.dp * plan.cp) == 1,
-         "zero over one rank: it shards over two or more; zero may be 0"),
-        (lambda plan, model: int(plan.zero) == 1 and int(plan.shard) > 0,
-         "zero=1 over some of the ranks: shard may be 0"),
-        (lambda plan, model: list(_dense(model)) != list(range(len(_dense(model)))),
-         "its layers without experts are the first ones"),
-        (lambda plan, model: has_scans(model), "its keys here are those of layers of attention"),
-        (lambda plan, model: any(block.encoder for block in model.layers) or model.family == "bert",
-         "it trains decoders"),
-    ),
     silent=("remat_policy minimal_with_context is no recomputation, and minimal that of attention",),
 )  # fmt: skip
 

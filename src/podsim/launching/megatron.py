@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 
 from podsim.launching.flags import Flags
-from podsim.launching.job import Job, effective, era_problem
+from podsim.launching.job import Job, effective
 from podsim.launching.megatron_model import has_scans, model_options
 from podsim.launching.megatron_other import read_others
+from podsim.launching.tool_limits import Limits, trains_no_decoder
 from podsim.schedules.actions import chunk_sizes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute, Schedule
 
-ERAS = ("megatron-core", "megatron-*", "nemo-*")
+SOFTWARE = ("megatron-core", "megatron-*", "nemo-*")
 _OLD = {"tp": ("model-parallel-size",)}
 """names that options had in releases before 2021, which are read and not written"""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
@@ -36,49 +37,30 @@ _DEGREES = {
 }  # fmt: skip
 
 
-def cannot(job: Job) -> list[str]:
-    """The parts of a legal plan that Megatron-LM cannot run."""
-    plan = effective(job.plan, job.model)
-    moe = job.model.has_experts
-    chunks = int(plan.virtual_stages)
-    rules = (
-        (plan.schedule == Schedule.GPIPE, "schedule=gpipe: its schedules are 1f1b and interleaved"),
-        (
-            plan.overlap_tp and not plan.sequence_parallel,
-            "overlap_tp without sequence_parallel: --tp-comm-overlap needs --sequence-parallel",
-        ),
-        (
-            moe and int(plan.tp) > 1 and not plan.sequence_parallel,
-            f"tp={plan.tp} of a mixture of experts without sequence_parallel: it needs --sequence-parallel",
-        ),
-        (
-            plan.overlap_param and not plan.overlap_grad,
-            "overlap_param without overlap_grad: --overlap-param-gather needs --overlap-grad-reduce",
-        ),
-        (
-            int(plan.recompute_layers) % chunks != 0,
-            f"recompute_layers={plan.recompute_layers} over virtual_stages={chunks}: it recomputes the same number "
-            f"in each chunk; recompute_layers may be a multiple of {chunks}",
-        ),
-        (
-            plan.precision not in PRECISION_FLAGS,
-            f"precision={plan.precision} is a setting of PyTorch; precision may be {', '.join(PRECISION_FLAGS)}",
-        ),
-        (
-            plan.optimizer_precision != "fp32" and not plan.zero,
-            f"optimizer_precision={plan.optimizer_precision} with zero=0: its precision-aware optimizer is "
-            "distributed; zero may be 1",
-        ),
-        (
-            has_scans(job.model),
-            f"{job.model.name} has layers that scan: pretrain_gpt.py trains layers of attention",
-        ),
-        (
-            any(block.encoder for block in job.model.layers) or job.model.family == "bert",
-            f"{job.model.name} is no decoder: pretrain_gpt.py trains decoders",
-        ),
-    )  # fmt: skip
-    return [text for broken, text in rules if broken] + era_problem(plan, "Megatron-LM", ERAS)
+LIMITS = Limits(
+    title="Megatron-LM",
+    software=SOFTWARE,
+    can={"precision": tuple(PRECISION_FLAGS)},
+    rules=(
+        (lambda plan, model: plan.describe()["schedule"] == "gpipe",
+         "schedule=gpipe: its schedules are 1f1b and interleaved"),
+        (lambda plan, model: bool(plan.overlap_tp) and not plan.sequence_parallel,
+         "overlap_tp without sequence_parallel: --tp-comm-overlap needs --sequence-parallel"),
+        (lambda plan, model: model.has_experts and int(plan.tp) > 1 and not plan.sequence_parallel,
+         "tp={tp} of a mixture of experts without sequence_parallel: it needs --sequence-parallel"),
+        (lambda plan, model: bool(plan.overlap_param) and not plan.overlap_grad,
+         "overlap_param without overlap_grad: --overlap-param-gather needs --overlap-grad-reduce"),
+        (lambda plan, model: int(plan.recompute_layers) % int(plan.virtual_stages) != 0,
+         "recompute_layers={recompute_layers} over virtual_stages={virtual_stages}: it recomputes the same number in "
+         "each chunk; recompute_layers may be a multiple of {virtual_stages}"),
+        (lambda plan, model: plan.optimizer_precision != "fp32" and not plan.zero,
+         "optimizer_precision={optimizer_precision} with zero=0: its precision-aware optimizer is distributed; zero may "
+         "be 1"),
+        (lambda plan, model: has_scans(model),
+         "{model} has layers that scan: pretrain_gpt.py trains layers of attention"),
+        (trains_no_decoder, "{model} is no decoder: pretrain_gpt.py trains decoders"),
+    ),
+)  # fmt: skip
 
 
 def options(job: Job) -> list[list[str]]:

@@ -28,7 +28,7 @@ REFUSED = {
 """options with which the command is no plan, and why"""
 UNCOUNTED = {
     "distribute-saved-activations": "saved activations are taken to be whole on every rank of a tensor-parallel group",
-    "grad-reduce-in-bf16": "gradients are reduced in the bytes that its era takes",
+    "grad-reduce-in-bf16": "gradients are reduced in the bytes that its software takes",
     "mtp-num-layers": "layers for multi-token prediction are left out",
     "use-tp-pp-dp-mapping": "ranks are taken to be numbered tensor-parallel first, pipeline-parallel last",
     "recompute-modules": "selective recomputation is taken to be that of attention",

@@ -17,7 +17,7 @@ def settings(job: Job) -> dict[str, str]:
     and which FSDP refuses.
     """
     variables = {"NCCL_DEBUG": "WARN"}
-    own_order = job.plan.software not in titan.ERAS and int(job.plan.zero) < 2
+    own_order = not titan.LIMITS.starts(job.plan.software) and int(job.plan.zero) < 2
     if own_order and job.cluster.gpu.compute_capability < 10:
         variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     if job.nodes == 1:

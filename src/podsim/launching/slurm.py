@@ -10,7 +10,7 @@ import shlex
 from math import ceil
 
 from podsim.errors import PodsimError
-from podsim.launching.command_line import PORT, read_command, read_script, torchrun, wrapped
+from podsim.launching.command_line import PORT, read_start, shell_command, start_of_script, torchrun_words
 from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
@@ -40,10 +40,10 @@ def script(job: Job) -> str:
     ]  # fmt: skip
     exports = [f"export {name}={shell_word(value)}" for name, value in settings(job).items()]
     meet = f"$head:{PORT}"
-    groups = torchrun(
+    groups = torchrun_words(
         job, rendezvous=["--rdzv-backend", "c10d", "--rdzv-id", "$SLURM_JOB_ID", "--rdzv-endpoint", meet]
     )
-    command = wrapped([["srun", *_container(job)], *groups], raw=[meet, "$SLURM_JOB_ID"])
+    command = shell_command([["srun", *_container(job)], *groups], raw=[meet, "$SLURM_JOB_ID"])
     return "\n".join([
         "#!/bin/bash", *(f"#SBATCH {line}" for line in directives), "", "set -euo pipefail", *exports,
         'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)', "", command, "",
@@ -108,14 +108,14 @@ def read_slurm(text: str, context: Context) -> Reading | None:
         **({"SLURM_GPUS_ON_NODE": str(each), "SLURM_GPUS_PER_NODE": str(each)} if each else {}),
         **({"SLURM_NTASKS_PER_NODE": str(tasks)} if tasks else {}),
     }
-    command = read_script(text, known)
+    command = start_of_script(text, known)
     if command is None:
         problems.append(
             "the script starts no training that is known: torchrun or a script of Megatron-LM or torchtitan"
         )
         return None
     around = nodes * (each or tasks or 1) if nodes and (each or tasks) else None
-    return read_command(command, context.on(around, "#SBATCH asks for"))
+    return read_start(command, context.on(around, "#SBATCH asks for"))
 
 
 def _gpus_of_node(flags: Flags) -> int | None:

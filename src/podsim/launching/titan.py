@@ -12,13 +12,14 @@ from typing import Any
 import podsim.foreign_files as foreign
 from podsim.errors import PodsimError
 from podsim.launching.job import ADAM_ALONE, GIVE_GPUS, NO_OFFLOAD, Context, Job, Reading
-from podsim.launching.key_table import Key, KeyedTool, flat_keys, is_waiting, key_values, keys_of
+from podsim.launching.key_table import Key, KeyedTool, flat_keys, key_values, keys_of
 from podsim.launching.run_values import plan_of
+from podsim.launching.tool_limits import Limits, is_unsharded, is_waiting
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 from podsim.workload.specification import shown
 
-ERAS = ("torchtitan-2024-compile", "torchtitan-2024", "torchtitan-2024-rowwise")
+SOFTWARE = ("torchtitan-2024-compile", "torchtitan-2024", "torchtitan-2024-rowwise")
 FLAVORS = {
     "llama-3.1-8b": ("llama3", "8B"), "llama-3.1-70b": ("llama3", "70B"), "llama-3.1-405b": ("llama3", "405B"),
     "llama-3-8b": ("llama3", "8B"), "llama-3-70b": ("llama3", "70B"), "deepseek-v3": ("deepseek_v3", "671B"),
@@ -43,9 +44,37 @@ def _is_uneven(plan: Plan, model: Model) -> bool:
     return int(plan.virtual_stages) > 2 and -(-layers // -(-layers // chunks)) != chunks
 
 
-TOOL = KeyedTool(
+LIMITS = Limits(
     title="torchtitan",
-    eras=ERAS,
+    software=SOFTWARE,
+    can={
+        "zero": (0, 2, 3), "flash": (True,), "recompute_layers": (0,), "precision": ("bf16", "fp32", "fp8"),
+        "optimizer_precision": ("fp32",),
+    },
+    rules=(
+        (lambda plan, model: model.name not in FLAVORS, f"{{model}} is none of its models; it has {', '.join(FLAVORS)}"),
+        (lambda plan, model: int(plan.tp) > 1 and not plan.sequence_parallel,
+         "tp={tp} without sequence_parallel: its tensor parallelism always has both"),
+        (lambda plan, model: plan.describe()["schedule"] == "gpipe" and int(plan.pp) == 1,
+         "schedule=gpipe with pp=1: without a pipeline it runs micro-batches one by one; schedule may be 1f1b"),
+        (is_unsharded, "zero={zero} over one rank: it shards over two or more; zero may be 0"),
+        (lambda plan, model: int(plan.zero) == 0 and int(plan.cp) > 1,
+         "zero=0 with cp={cp}: context-parallel ranks shard weights; zero may be 2, 3"),
+        (_moves_alone,
+         "zero=0 with dp={dp} beside other parallelism: plain data parallelism stands alone; zero may be 3"),
+        (lambda plan, model: int(plan.shard) % int(plan.cp) != 0,
+         "shard={shard} is no multiple of cp={cp}, whose ranks always shard"),
+        (is_waiting, "overlap_grad or overlap_param off: it always overlaps gradients, and gathers weights ahead"),
+        (lambda plan, model: bool(plan.overlap_tp) and plan.software == "torchtitan-2024",
+         "overlap_tp with torchtitan-2024: asynchronous TP needs torch.compile"),
+        (lambda plan, model: plan.software == "torchtitan-2024-rowwise" and plan.precision != "fp8",
+         "software=torchtitan-2024-rowwise with precision={precision}: row-wise scaling is of fp8"),
+        (_is_uneven, "pp={pp} x virtual_stages={virtual_stages}: it counts layers of a chunk, and no number of them "
+         "gives as many chunks; use a divisor of the layers, or virtual_stages=2"),
+    ),
+)  # fmt: skip
+TOOL = KeyedTool(
+    limits=LIMITS,
     keys=(
         Key(path="job.dump_folder", written="./outputs"),
         Key(path="job.description", written=lambda job: f"{job.model.name} on {job.cluster.gpus} GPUs"),
@@ -88,32 +117,6 @@ TOOL = KeyedTool(
             written=lambda job: "rowwise" if "rowwise" in job.plan.software else "tensorwise"),
         Key(path=f"{_FLOAT8}.filter_fqns", written=["output"], when=_EIGHT),
     ),
-    can={
-        "zero": (0, 2, 3), "flash": (True,), "recompute_layers": (0,), "precision": ("bf16", "fp32", "fp8"),
-        "optimizer_precision": ("fp32",),
-    },
-    rules=(
-        (lambda plan, model: model.name not in FLAVORS, f"{{model}} is none of its models; it has {', '.join(FLAVORS)}"),
-        (lambda plan, model: int(plan.tp) > 1 and not plan.sequence_parallel,
-         "tp={tp} without sequence_parallel: its tensor parallelism always has both"),
-        (lambda plan, model: plan.describe()["schedule"] == "gpipe" and int(plan.pp) == 1,
-         "schedule=gpipe with pp=1: without a pipeline it runs micro-batches one by one; schedule may be 1f1b"),
-        (lambda plan, model: int(plan.zero) > 0 and int(plan.shard or plan.dp * plan.cp) == 1,
-         "zero={zero} over one rank: it shards over two or more; zero may be 0"),
-        (lambda plan, model: int(plan.zero) == 0 and int(plan.cp) > 1,
-         "zero=0 with cp={cp}: context-parallel ranks shard weights; zero may be 2, 3"),
-        (_moves_alone,
-         "zero=0 with dp={dp} beside other parallelism: plain data parallelism stands alone; zero may be 3"),
-        (lambda plan, model: int(plan.shard) % int(plan.cp) != 0,
-         "shard={shard} is no multiple of cp={cp}, whose ranks always shard"),
-        (is_waiting, "overlap_grad or overlap_param off: it always overlaps gradients, and gathers weights ahead"),
-        (lambda plan, model: bool(plan.overlap_tp) and plan.software == "torchtitan-2024",
-         "overlap_tp with torchtitan-2024: asynchronous TP needs torch.compile"),
-        (lambda plan, model: plan.software == "torchtitan-2024-rowwise" and plan.precision != "fp8",
-         "software=torchtitan-2024-rowwise with precision={precision}: row-wise scaling is of fp8"),
-        (_is_uneven, "pp={pp} x virtual_stages={virtual_stages}: it counts layers of a chunk, and no number of them "
-         "gives as many chunks; use a divisor of the layers, or virtual_stages=2"),
-    ),
     refused={"training.enable_cpu_offload": NO_OFFLOAD},
     left=("training.global_batch_size", f"{_AT}data_parallel_shard_degree"),
 )  # fmt: skip
@@ -140,7 +143,10 @@ _OLD = {
 """keys of files of 2024, and what they are called now"""
 _MICRO_BATCHES = "experimental.pipeline_parallel_microbatches"
 _UNCOUNTED = {
-    "training.mixed_precision_reduce": ("float32", "gradients are reduced in the bytes that their era takes"),
+    "training.mixed_precision_reduce": (
+        "float32",
+        "gradients are reduced in the bytes that their software takes",
+    ),
     f"{_AT}disable_loss_parallel": (False, "logits are taken to be divided over the tensor-parallel group"),
 }
 """keys that a prediction leaves out: their plain value, and what it takes to be so instead"""

@@ -13,6 +13,7 @@ from podsim.launching import (
     accelerate,
     axolotl,
     bridge,
+    command_line,
     deepspeed,
     kubernetes,
     maxtext,
@@ -20,12 +21,12 @@ from podsim.launching import (
     slurm,
     titan,
 )
-from podsim.launching import command_line as command
 from podsim.launching.fine_tuning import tuning_notes
-from podsim.launching.job import Context, Job, Reading, effective, plainest, refuse
-from podsim.launching.key_table import KeyedTool, cannot, read_keyed, table_of
+from podsim.launching.job import Context, Job, Reading, effective, plainest
+from podsim.launching.key_table import KeyedTool, read_keyed, table_of
 from podsim.launching.megatron_model import model_notes
 from podsim.launching.plan_comment import add_comment, comment_of
+from podsim.launching.tool_limits import Limits
 from podsim.safe_yaml import yaml_text
 from podsim.training.plan import Plan
 
@@ -39,8 +40,8 @@ class Tool:
 
     name: str
     file: str
-    eras: tuple[str, ...]
-    """The software entries that it starts, its own first; patterns such as nemo-* after it."""
+    limits: tuple[Limits, ...]
+    """The limits of what it starts: of its own framework, and of others by the plan's software."""
     write: Callable[[Job], str]
     notes: Callable[[Job], Sequence[str]]
     read: Callable[[str, Context], Reading | None]
@@ -49,35 +50,23 @@ class Tool:
     unsaid: tuple[str, ...] = ("software",)
     """The fields of a plan, or gpus, that its keys cannot state: a comment of the file holds them."""
 
+    def starts(self, software: str) -> bool:
+        """Whether it starts a software entry."""
+        return any(limits.starts(software) for limits in self.limits)
 
-def _megatron(job: Job) -> str:
-    refuse("Megatron-LM", megatron.cannot(job))
-    return command.wrapped(megatron.options(job), indent="") + "\n"
-
-
-def _titan(job: Job) -> str:
-    refuse("torchtitan", cannot(job, titan.TOOL))
-    return titan.toml(job)
-
-
-def _bridge(job: Job) -> str:
-    refuse("Megatron-Bridge", megatron.cannot(job))
-    return bridge.recipe(job)
-
-
-def _deepspeed(job: Job) -> str:
-    refuse("DeepSpeed", deepspeed.cannot(job))
-    return deepspeed.text(job)
+    def limits_of(self, job: Job) -> Limits:
+        """The limits of the framework that the plan's software names."""
+        others = (limits for limits in self.limits[1:] if limits.starts(job.plan.software))
+        return next(others, self.limits[0])
 
 
 def _keyed(tool: KeyedTool) -> dict[str, Any]:
-    """The writer and the reader of a tool that a table of keys describes."""
-
-    def write(job: Job) -> str:
-        refuse(tool.title, cannot(job, tool))
-        return yaml_text(table_of(job, tool))
-
-    return {"eras": tool.eras, "write": write, "read": lambda text, context: read_keyed(text, context, tool)}
+    """The limits, the writer and the reader of a tool that a table of keys describes."""
+    return {
+        "limits": (tool.limits,),
+        "write": lambda job: yaml_text(table_of(job, tool)),
+        "read": lambda text, context: read_keyed(text, context, tool),
+    }
 
 
 def _started(job: Job) -> list[str]:
@@ -85,38 +74,41 @@ def _started(job: Job) -> list[str]:
 
 
 def _read_command(text: str, context: Context) -> Reading | None:
-    started = command.read_script(text)
+    started = command_line.start_of_script(text)
     if started is None:
         raise PodsimError(
             "it starts no training that is known; expected torchrun or the options of Megatron-LM or torchtitan, "
             f"an sbatch script, a torchtitan TOML, a DeepSpeed JSON or a PyTorchJob (starts {json.dumps(text[:40])})"
         )
-    return command.read_command(started, context)
+    return command_line.read_start(started, context)
 
 
 _SCRIPTED = ("full", "lora", "qlora", "frozen", "dpo")
 """what a training script may do whose framework leaves it the model"""
-_BOTH = (*megatron.ERAS[:1], *titan.ERAS, *megatron.ERAS[1:])
+_BOTH = (megatron.LIMITS, titan.LIMITS)
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
-        Tool(name="megatron", file="arguments.txt", eras=megatron.ERAS, write=_megatron,
+        Tool(name="megatron", file="arguments.txt", limits=(megatron.LIMITS,),
+             write=lambda job: command_line.shell_command(megatron.options(job), indent="") + "\n",
              notes=lambda job: [*_started(job), *model_notes(job.model)], read=_read_command,
              unsaid=("software", "gpus")),
-        Tool(name="torchtitan", file="train.toml", eras=titan.ERAS, write=_titan,
+        Tool(name="torchtitan", file="train.toml", limits=(titan.LIMITS,), write=titan.toml,
              notes=lambda job: [*_started(job), *titan.notes(job)], read=titan.read_toml),
-        Tool(name="nemo", file="recipe.py", eras=megatron.ERAS, write=_bridge, notes=bridge.notes,
+        Tool(name="nemo", file="recipe.py", limits=(bridge.LIMITS,), write=bridge.recipe, notes=bridge.notes,
              read=bridge.read_recipe, trains=("full", "lora"), unsaid=("software", "gpus")),
-        Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes,
-             read=deepspeed.read_json, trains=_SCRIPTED, unsaid=("software", "sequence", "flash")),
-        Tool(name="torchrun", file="run.sh", eras=_BOTH, write=command.line,
-             notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name", *command.notes(job)],
+        Tool(name="deepspeed", file="ds_config.json", limits=(deepspeed.LIMITS,), write=deepspeed.text,
+             notes=deepspeed.notes, read=deepspeed.read_json, trains=_SCRIPTED, unsaid=("software", "sequence", "flash")),
+        Tool(name="torchrun", file="run.sh", limits=_BOTH, write=command_line.torchrun_script,
+             notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name",
+                                *command_line.framework_notes(job)],
              read=_read_command),
-        Tool(name="slurm", file="job.sh", eras=_BOTH, write=slurm.script,
-             notes=lambda job: ["submit it with sbatch", *slurm.notes(job), *command.notes(job)],
+        Tool(name="slurm", file="job.sh", limits=_BOTH, write=slurm.script,
+             notes=lambda job: ["submit it with sbatch", *slurm.notes(job), *command_line.framework_notes(job)],
              read=slurm.read_slurm),
-        Tool(name="kubernetes", file="job.yaml", eras=_BOTH, write=kubernetes.text,
-             notes=lambda job: ["start it with kubectl create -f", *kubernetes.notes(job), *command.notes(job)],
+        Tool(name="kubernetes", file="job.yaml", limits=_BOTH, write=kubernetes.text,
+             notes=lambda job: ["start it with kubectl create -f", *kubernetes.notes(job),
+                                *command_line.framework_notes(job)],
              read=kubernetes.read_yaml),
         Tool(name="accelerate", file="accelerate.yaml", **_keyed(accelerate.TOOL), notes=accelerate.notes,
              trains=_SCRIPTED, unsaid=("software", "sequence", "micro_batch", "global_batch", "flash")),
@@ -162,7 +154,9 @@ def emit(job: Job, tool: str) -> Recipe:
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     made = TOOLS[tool]
-    refuse(tool, _other_training(job, made))
+    if problem := _other_training(job, made):
+        raise PlanError([f"{tool}: {problem}"])
+    made.limits_of(job).refuse(job)
     text = made.write(job)
     forced = [f"written by force: {problem}" for problem in job.forced]
     unsaid = _unsaid(job, made, text)
@@ -174,15 +168,13 @@ def emit(job: Job, tool: str) -> Recipe:
     )  # fmt: skip
 
 
-def _other_training(job: Job, made: Tool) -> list[str]:
-    """The problem of a model that is trained in another way than a tool can."""
+def _other_training(job: Job, made: Tool) -> str:
+    """The problem of a model that is trained in another way than a tool can; "" if there is none."""
     kinds = {part.partition(":")[0] for part in job.model.training.split("+")}
     if kinds <= {*made.trains}:
-        return []
+        return ""
     able = ", ".join(name for name, tool in TOOLS.items() if kinds <= {*tool.trains})
-    return [
-        f"train={job.model.training}: it trains {', '.join(made.trains)}; this can be written for {able or 'no tool'}"
-    ]
+    return f"train={job.model.training}: it trains {', '.join(made.trains)}; this can be written for {able or 'no tool'}"
 
 
 def launch_files(job: Job, tools: Sequence[str] = ()) -> dict[str, Recipe | PlanError]:

@@ -14,7 +14,7 @@ from podsim.errors import NoFitError, PlanError, PodsimError, unknown_name
 from podsim.foreign_files import read_text, shown
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.launching.fine_tuning import default_tool
-from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading, is_started
+from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading
 from podsim.launching.tools import LARGEST, TOOLS, emit, read
 from podsim.options.output_options import Output
 from podsim.options.plan_options import LaunchOptions
@@ -81,8 +81,8 @@ def _write(options: LaunchOptions) -> Recipe:
     if tool == "deepspeed" and options.overlap_param is None:
         options = replace(options, overlap_param=options.zero == 3)
     network, cluster, plan, *_ = read_plan(options, forced=options.force)
-    if not options.software and not is_started(plan.software, TOOLS[tool].eras):
-        options = replace(options, software=TOOLS[tool].eras[0])
+    if not options.software and not TOOLS[tool].starts(plan.software):
+        options = replace(options, software=TOOLS[tool].limits[0].software[0])
         network, cluster, plan, *_ = read_plan(options, forced=options.force)
     part = cluster.subset(int(plan.gpus))
     forced = tuple(plan.problems(network, cluster)) or _too_large(network, part, plan, options)
