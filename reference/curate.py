@@ -27,6 +27,9 @@ KINDS = {
     "convergence": "reference.learning_tables:curated_convergence",
     "batch-steps": "reference.batch_rows:curated",
     "formats": "reference.format_pairs:curated",
+    "serving": "reference.curate_serving:curated_load",
+    "serving-rate": "reference.curate_serving:curated_rate",
+    "served-requests": "reference.curate_serving:curated_requests",
 }
 """Kind of rows -> MODULE:FUNCTION, from raw rows (cells as text by column) to canonical ones, as many and in order."""
 

@@ -73,7 +73,7 @@ def _without_pair(row: Mapping[str, str]) -> dict[str, str]:
     elif not name:
         why = f"podsim has no number format for {row['format'][:40]!r}"
     else:
-        why = "no result of the same model in a wider format stands beside it"
+        why = "no result in a wider format stands beside it: it is a baseline itself, or alone"
     return {"phase": phase, "format": name, "reason": why}
 
 

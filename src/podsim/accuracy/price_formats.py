@@ -29,7 +29,7 @@ def price_formats(rows: Rows) -> Priced:
             sign = 1.0 if row.text("is_lower_better") == "1" else -1.0
             predictions[row.id] = baseline * (1.0 + sign * group.median)
             bands[row.id] = (baseline * (1.0 - group.p90), baseline * (1.0 + group.p90))
-    return Priced(predictions=predictions, reasons=reasons)
+    return Priced(predictions=predictions, reasons=reasons, bands=bands)
 
 
 def _nearest(row: Row) -> FormatAccuracy | None:

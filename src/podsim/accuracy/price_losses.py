@@ -21,14 +21,17 @@ _UNTOLD = "outside 5 to 1,000 tokens a parameter, where the learning rate's sche
 
 
 def price_losses(rows: Rows) -> Priced:
-    """Predicted losses (nats) of rows of the kind "losses"; sources and their settings count alike in means."""
+    """Predicted losses (nats) of rows of the kind "losses"; sources and their settings count alike in means.
+
+    Bands are of the scatter of a setting's runs and of the distance to them, without bootstraps.
+    """
     own = [row for row in rows if row.role == "calibrate"]
     known = {setting: _calibrate(setting, own) for setting in {row.text("setting") for row in rows}}
     packaged = list(load("losses"))
     laws: dict[str, LossLaw | str] = {}
     for setting, given in known.items():
         laws[setting] = _law(setting, given or _calibrate(setting, packaged))
-    predictions, reasons = {}, {}
+    predictions, reasons, bands = {}, {}, {}
     for row in rows:
         law = laws[row.text("setting")]
         parameters, tokens = row.number("parameters"), row.number("tokens")
@@ -40,7 +43,9 @@ def price_losses(rows: Rows) -> Priced:
             reasons[row.id] = _UNTOLD
         else:
             predictions[row.id] = float(law.loss(parameters, tokens))
-    return Priced(predictions=predictions, reasons=reasons, weights=_weights(rows, predictions))
+            band = law.band(parameters, tokens)
+            bands[row.id] = float(band.low), float(band.high)
+    return Priced(predictions=predictions, reasons=reasons, weights=_weights(rows, predictions), bands=bands)
 
 
 def _calibrate(setting: str, rows: Iterable[Row]) -> list[Row]:

@@ -45,16 +45,21 @@ _UNKNOWN = Benchmark(
 
 def price_minutes(rows: Rows) -> Priced:
     """Predicted seconds to the target of rows of the kind "minutes"."""
-    rates, predictions, reasons = BenchmarkRates(), {}, {}
+    rates, predictions, reasons, bands = BenchmarkRates(), {}, {}, {}
     for row in rows:
         try:
-            predictions[row.id] = _row_seconds(row, rates, is_own=rows.what == "seconds of own samples")
+            seconds = _row_seconds(row, rates, is_own=rows.what == "seconds of own samples")
         except (PodsimError, NotExpressible) as problem:
             reasons[row.id] = str(problem)
-    return Priced(predictions=predictions, reasons=reasons)
+            continue
+        predictions[row.id] = seconds[0]
+        if len(seconds) > 1:
+            bands[row.id] = seconds[1], seconds[2]
+    return Priced(predictions=predictions, reasons=reasons, bands=bands)
 
 
-def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> float:
+def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> list[float]:
+    """s. The time to the target, and the ends of its band where the law says how many samples that takes."""
     fields = row.fields
     if reason := cell_text(fields, "reason"):
         raise NotExpressible(reason)
@@ -66,13 +71,15 @@ def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> float:
     benchmark = find_benchmark(row.text("benchmark"), round)
     cluster = _cluster(fields, read_count(fields, "n_accelerators"))
     if is_own:
-        samples = own_samples(fields, benchmark)
-        if not samples:
+        stated = own_samples(fields, benchmark)
+        if not stated:
             raise NotExpressible("the samples that the run needed are not given")
+        counts = [stated]
     else:
-        samples = float(convergence_law(benchmark, round)([batch]).samples[0])
+        points = convergence_law(benchmark, round)([batch])
+        counts = [float(each[0]) for each in (points.samples, points.low, points.high)]
     rate = rates.rate(benchmark, round, cluster, batch, fields.get("framework", "")).rate
-    return target_seconds(benchmark, samples, rate).total
+    return [target_seconds(benchmark, samples, rate).total for samples in counts]
 
 
 def _cluster(row: Mapping[str, str], gpus: int) -> Cluster:
@@ -88,7 +95,7 @@ def price_convergence(rows: Rows) -> Priced:
     A benchmark that podsim does not know is predicted from the other rows of its own table.
     """
     own = [row_point({**row.fields, "id": row.id, "role": row.role}) for row in rows]
-    predictions, reasons = {}, {}
+    predictions, reasons, bands = {}, {}, {}
     for row, point in zip(rows, own, strict=True):
         try:
             if point.benchmark in benchmarks():
@@ -100,10 +107,15 @@ def price_convergence(rows: Rows) -> Priced:
             others = [other for other in known if not _is_same(other, point)]
             law = convergence_law(benchmark, plain_round(point.point.round), others)
             unit = point_unit(row.fields)
-            predictions[row.id] = float(law([point.point.batch]).samples[0]) / unit.factor + unit.first
+            points = law([point.point.batch])
+            value, low, high = (
+                float(each[0]) / unit.factor + unit.first
+                for each in (points.samples, points.low, points.high)
+            )
+            predictions[row.id], bands[row.id] = value, (low, high)
         except (PodsimError, NotExpressible) as problem:
             reasons[row.id] = str(problem)
-    return Priced(predictions=predictions, reasons=reasons)
+    return Priced(predictions=predictions, reasons=reasons, bands=bands)
 
 
 def _is_same(row: ConvergenceRow, other: ConvergenceRow) -> bool:

@@ -7,6 +7,7 @@ to the first token, or both. Columns are those of COLUMNS; unknown ones are kept
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -47,6 +48,39 @@ def is_serving_table(start: str) -> bool:
     """Whether a text begins with the columns of such rows."""
     header = {cell.strip() for cell in start.lstrip("\ufeff").partition("\n")[0].split(",")}
     return set(_NEEDED) <= header and bool(header & set(_MEASURED))
+
+
+_LATER = (
+    ("concurrency", "input_tokens", "first_token_s_median"), ("rate_per_s", "question_tokens", "output_tokens"),
+    ("arrival_s", "scheduled_s", "last_token_s"),
+)  # fmt: skip
+"""The columns of rows under a load, at a rate, and request by request."""
+
+
+def is_load_table(start: str) -> bool:
+    """Whether a text begins with the columns of servers under load, which podsim does not compare yet."""
+    header = {cell.strip() for cell in start.lstrip("\ufeff").partition("\n")[0].split(",")}
+    return any(header.issuperset(columns) for columns in _LATER)
+
+
+def list_load(path: str | Path) -> Comparison:
+    """The rows of a table of servers under load, each with the reason that podsim does not compare it yet."""
+    path = Path(path)
+    text = read_text(path, most=_MOST_BYTES, error=TableError, hint="a table of measurements is smaller")
+    rows = csv_table(text, name=path.stem, error=TableError)[1]
+    why = "podsim does not compare rows of servers under load yet"
+    ids = Counter(row.get("id") for row in rows)
+    named = {
+        row["id"]
+        if row.get("id") and ids[row["id"]] == 1
+        else f"{row.get('id', '')} (line {line})".strip(): row
+        for line, row in enumerate(rows, 2)
+    }
+    return Comparison(
+        table=path.stem, title=f"Language models served under load ({path.name})", what="seconds", rows=(),
+        not_expressed=tuple((id, row.get("reason") or why) for id, row in named.items()),
+        left_out={id: (row.get("role", ""), None) for id, row in named.items()},
+    )  # fmt: skip
 
 
 def read_serving(path: str | Path) -> tuple[Comparison, ...]:

@@ -28,7 +28,13 @@ from podsim.options.output_options import ValidateOutput
 from podsim.options.question import question
 from podsim.serving.measured_server import is_benchmark_file, measured_comparisons
 from podsim.serving.serving_rows import TABLE as SERVING
-from podsim.serving.serving_rows import is_serving_table, packaged_serving, read_serving
+from podsim.serving.serving_rows import (
+    is_load_table,
+    is_serving_table,
+    list_load,
+    packaged_serving,
+    read_serving,
+)
 from podsim.whole_files import write_whole
 
 FAILURES = "failures"
@@ -150,6 +156,8 @@ def _own_comparisons(path: Path, on: str) -> list[Comparison]:
         raise PodsimError(f"--on is for the result of a benchmark of servers; {path.name} is of another kind")
     if is_serving_table(_start_of(path)):
         return list(read_serving(path))
+    if is_load_table(_start_of(path)):
+        return [list_load(path)]
     return [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read_measured(path))]
 
 
