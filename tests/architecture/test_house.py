@@ -13,19 +13,15 @@ LONGEST_LAW = 250
 NAMES_TO_AVOID = ("found", "one", "told", "place", "whole")
 """Names that no variable of a function bears: what it holds has a noun."""
 OWN_QUESTIONS = {
-    "train", "scale_ladder", "large_batch", "calibrate", "compare", "emulate", "exporter", "measure", "why",
-    "measure_checkpoint", "measure_ddp", "measure_host", "measure_loader", "measure_ranks", "measure_serving",
-    "measure_tables", "validate", "verify",
+    "compare", "emulate", "exporter", "measure", "measure_checkpoint", "measure_ddp", "measure_host",
+    "measure_loader", "measure_ranks", "measure_serving", "measure_tables", "scale_ladder", "train",
+    "verify", "why",
 }  # fmt: skip
 """Questions about what ran: they alone reach the lab and acceptance."""
 EXCEPTIONS = {
     ("podsim.cli.emulation", "podsim.lab.emulated_links"),
-    ("podsim.monitoring.host_source", "podsim.lab.inventory_tools"),
-    ("podsim.monitoring.host_source", "podsim.lab.processes"),
-    ("podsim.questions.train.simulate", "podsim.lab.record"),
-    ("podsim.runs.loss_time", "podsim.lab.record"),
 }
-"""Other modules that reach the lab: readers and writers of its records, and of counters of the machine."""
+"""Other modules that reach the lab."""
 
 
 @pytest.fixture(scope="module")
