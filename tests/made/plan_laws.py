@@ -1,6 +1,9 @@
 """Laws that every legal plan keeps: a name, why it is a theorem, and which plans of a scene break it.
 
-Checks of `LAWS` cost all plans of a scene together. "Never more" and "never less" are up to rounding.
+Checks of `LAWS` cost all plans of a scene together. "Never more" and "never less" are up to rounding. Each exception was
+met as a broken law first, and has its cause in a named approximation; a tolerance everywhere would hide mistakes. E.g.
+NCCL picks by its own tables, so a faster link may bring a slower algorithm. In simulations nothing is claimed to be
+monotone: under max-min sharing a faster link can slow another flow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Elastic jobs: their speed and their goodput on fewer and more GPUs than they ask for.
 
 A size is the number of GPUs that a job asks for, halved or doubled up to four times. The global batch stays, so
-statistical efficiency does too, and goodput is the speed times the share of time that failures leave.
+statistical efficiency does too, and goodput is the speed times the share of time that failures leave. At each decision
+sizes come before placement: the least sizes in the order of the queue, then the GPUs that add most goodput. With goodput
+concave in GPUs, this greedy choice is the best division.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """What the ports of an emulated cluster carry while ranks run on it, and what is wrong with them on purpose.
 
-A process among the bridges reads the kernel's counters every few milliseconds: bytes and queues of the shaped links by
-netlink, as `tc -s qdisc` does, and what each rank's process wrote to its disk (/proc). In the end it reads how often
-links went down (`ip -s`), and the address behind each port (`bridge fdb`). Ports have the names of a simulation. A lap is
-the time from the end of one exchange of all ranks to the first bytes from or to a rank in the next; a sender waits for
-its receiver, too.
+A port is slow if traffic waits in its queue while it carries less than its capacity: in a ring every link runs at the
+pace of the slowest, so rates alone do not tell. A process among the bridges reads the kernel's counters every few
+milliseconds: bytes and queues of the shaped links by netlink, as `tc -s qdisc` does, and what each rank's process
+wrote to its disk (/proc). In the end it reads how often links went down (`ip -s`), and the address behind each port
+(`bridge fdb`). Ports have the names of a simulation. A lap is the time from the end of one exchange of all ranks to
+the first bytes from or to a rank in the next; a sender waits for its receiver, too.
 """
 
 from __future__ import annotations

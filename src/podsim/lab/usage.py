@@ -1,4 +1,8 @@
-"""Who used the processor while something was timed: the ranks themselves, and everybody else on their machines."""
+"""Who used the processor while something was timed: the ranks themselves, and everybody else on their machines.
+
+Several ranks on few cores may wait for processors instead of links. Such a row is marked and left out: a fitted cost of
+each message made predictions too high where links are the limit.
+"""
 
 from __future__ import annotations
 

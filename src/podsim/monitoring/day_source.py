@@ -1,4 +1,8 @@
-"""A simulated day as metric families, with the labels of dcgm-exporter, node_exporter and Slurm's exporters."""
+"""A simulated day as metric families, with the labels of dcgm-exporter, node_exporter and Slurm's exporters.
+
+One page has the metrics of all nodes, each with the labels that Prometheus would have added (`honor_labels`): counters
+of one moment, on which published dashboards work.
+"""
 
 from __future__ import annotations
 

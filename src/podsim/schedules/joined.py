@@ -98,7 +98,8 @@ class Joined:
     def node_seconds(self, seconds: Floats, overlap: float = 0.0) -> Floats:
         """Seconds of each node, [nodes, durations], of those of each Work on each stage, [4, stages, durations].
 
-        Actions side by side take their sum (`overlap` 0), as long as the longest (1), or between.
+        Actions side by side take their sum (`overlap` 0), as long as the longest (1), or between. Published drawings of
+        DualPipe hide the shorter pass, but a GPU still has the arithmetic of both to do; only communication hides.
         """
         total = seconds[self.work[self.lead], self.stage[self.lead]]
         longest = total.copy() if overlap else total
