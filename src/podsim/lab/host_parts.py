@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-Make = Callable[[Any, Any], Callable[[], None]]
+Make = Callable[[Any, Any, tuple[int, ...]], Callable[[], None]]
 TOKENS, WIDTH, INNER, VOCABULARY = 512, 512, 2048, 4096
 _TURNS = 4
 """of the same part, each with numbers of its own"""
@@ -22,7 +22,7 @@ class Part:
     kind: str
     shape: tuple[int, ...]
     make: Make
-    """The function from (torch, device) to the call."""
+    """The function from (torch, device, shape) to the call."""
 
 
 def _in_turn(calls: list[Callable[[], None]]) -> Callable[[], None]:
@@ -71,54 +71,39 @@ def linear(torch: Any, device: Any, shape: tuple[int, int, int], kind: Any) -> C
     return _in_turn([turn() for _ in range(_TURNS)])
 
 
-def _norm(tokens: int) -> Make:
-    def make(torch: Any, device: Any) -> Callable[[], None]:
-        layer = torch.nn.LayerNorm(WIDTH, device=device)
-        return _backward(torch, device, (tokens, WIDTH), layer)
-
-    return make
+def _norm(torch: Any, device: Any, shape: tuple[int, ...]) -> Callable[[], None]:
+    return _backward(torch, device, shape, torch.nn.LayerNorm(shape[-1], device=device))
 
 
-def _activation(tokens: int) -> Make:
-    def make(torch: Any, device: Any) -> Callable[[], None]:
-        return _backward(torch, device, (tokens, INNER), torch.nn.functional.gelu)
-
-    return make
+def _activation(torch: Any, device: Any, shape: tuple[int, ...]) -> Callable[[], None]:
+    return _backward(torch, device, shape, torch.nn.functional.gelu)
 
 
-def _residual(tokens: int) -> Make:
-    def make(torch: Any, device: Any) -> Callable[[], None]:
-        other = torch.randn(tokens, WIDTH, device=device)
-        return _backward(torch, device, (tokens, WIDTH), lambda x: x + other)
-
-    return make
+def _residual(torch: Any, device: Any, shape: tuple[int, ...]) -> Callable[[], None]:
+    other = torch.randn(*shape, device=device)
+    return _backward(torch, device, shape, lambda x: x + other)
 
 
-def _loss(torch: Any, device: Any) -> Callable[[], None]:
-    targets = torch.zeros(TOKENS, dtype=torch.long, device=device)
+def _loss(torch: Any, device: Any, shape: tuple[int, ...]) -> Callable[[], None]:
+    targets = torch.zeros(shape[0], dtype=torch.long, device=device)
     entropy = torch.nn.functional.cross_entropy
-    return _backward(torch, device, (TOKENS, VOCABULARY), lambda x: entropy(x, targets))
+    return _backward(torch, device, shape, lambda x: entropy(x, targets))
 
 
-def _attention(batch: int, heads: int, tokens: int, width: int) -> Make:
-    def make(torch: Any, device: Any) -> Callable[[], None]:
-        mixed = torch.nn.functional.scaled_dot_product_attention
-        given = [
-            torch.randn(batch, heads, tokens, width, device=device, requires_grad=True) for _ in range(3)
-        ]
-        grad = torch.ones_like(given[0])
+def _attention(torch: Any, device: Any, shape: tuple[int, ...]) -> Callable[[], None]:
+    mixed = torch.nn.functional.scaled_dot_product_attention
+    given = [torch.randn(*shape, device=device, requires_grad=True) for _ in range(3)]
+    grad = torch.ones_like(given[0])
 
-        def call() -> None:
-            for tensor in given:
-                tensor.grad = None
-            mixed(*given, is_causal=True).backward(grad)
+    def call() -> None:
+        for tensor in given:
+            tensor.grad = None
+        mixed(*given, is_causal=True).backward(grad)
 
-        return call
-
-    return make
+    return call
 
 
-def _optimizer(torch: Any, device: Any) -> Callable[[], None]:
+def _optimizer(torch: Any, device: Any, _shape: tuple[int, ...]) -> Callable[[], None]:
     shapes = [(INNER, WIDTH), (WIDTH, INNER), (3 * WIDTH, WIDTH), (WIDTH, WIDTH), (WIDTH,), (INNER,)]
     weights = [torch.zeros(*shape, device=device, requires_grad=True) for shape in shapes]
     for weight in weights:
@@ -134,13 +119,13 @@ PARTS = (
         part
         for tokens in (TOKENS, FAR * TOKENS)
         for part in (
-            Part(kind="norm", shape=(tokens, WIDTH), make=_norm(tokens)),
-            Part(kind="activation", shape=(tokens, INNER), make=_activation(tokens)),
-            Part(kind="residual", shape=(tokens, WIDTH), make=_residual(tokens)),
+            Part(kind="norm", shape=(tokens, WIDTH), make=_norm),
+            Part(kind="activation", shape=(tokens, INNER), make=_activation),
+            Part(kind="residual", shape=(tokens, WIDTH), make=_residual),
         )
     ),
     Part(kind="loss", shape=(TOKENS, VOCABULARY), make=_loss),
-    Part(kind="attention", shape=(4, 8, 128, 64), make=_attention(4, 8, 128, 64)),
-    Part(kind="attention", shape=(1, 8, 512, 64), make=_attention(1, 8, 512, 64)),
+    Part(kind="attention", shape=(4, 8, 128, 64), make=_attention),
+    Part(kind="attention", shape=(1, 8, 512, 64), make=_attention),
     Part(kind="optimizer", shape=(_PARAMETERS,), make=_optimizer),
 )

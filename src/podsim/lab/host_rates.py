@@ -122,7 +122,7 @@ def _kernels(job: Measuring, wires: Wires) -> Iterator[Made]:
         yield "stream", "fp32", (count,), stream(count)
     yield "launch", "fp32", (1,), stream(1)
     for part in PARTS if job.parts else ():
-        yield part.kind, "fp32", part.shape, part.make(torch, wires.device)
+        yield part.kind, "fp32", part.shape, part.make(torch, wires.device, part.shape)
 
 
 def timed(wires: Wires, call: Callable[[], None], seconds: float) -> float:

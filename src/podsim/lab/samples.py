@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import LabError
+from podsim.lab.pictures import is_picture, read_picture
 from podsim.lab.places import Place, drive_bytes, first_line, fsspec_of
 
 if sys.platform != "win32":
@@ -34,7 +35,6 @@ CACHES = {"file": "WholeFileCacheFileSystem", "block": "CachingFileSystem"}
 """kind of cache -> fsspec's class"""
 SIDE = 64
 """pixels of a side of the pictures that a model trains on"""
-_IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 _HIDDEN = (".", "_")
 
 
@@ -180,20 +180,7 @@ class Reader:
 
 def _decoded(path: str, data: bytes) -> NDArray[np.uint8]:
     """A picture of SIDE x SIDE: of an image file, or of a record's bytes taken for pixels."""
-    if path.lower().endswith(_IMAGES):
-        try:
-            image = import_module("PIL.Image")
-        except ImportError:
-            raise LabError(
-                f"{path}: pictures need Pillow, which is not installed: pip install podsim[lab]"
-            ) from None
-        try:
-            with image.open(io.BytesIO(data)) as picture:
-                made = np.asarray(picture.convert("RGB").resize((SIDE, SIDE)), np.uint8)
-        except image.UnidentifiedImageError:
-            raise LabError(f"{path}: is no picture: Pillow does not know its format") from None
-        except Exception as problem:
-            raise LabError(f"{path}: is no picture: {first_line(problem)}") from None
-        return np.ascontiguousarray(made.transpose(2, 0, 1))
+    if is_picture(path):
+        return read_picture(data, path, SIDE)
     wanted = 3 * SIDE * SIDE
     return np.resize(np.frombuffer(data, np.uint8), wanted).reshape(3, SIDE, SIDE)

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import LabError
+from podsim.lab.pictures import SUFFIXES, is_picture, load_pillow, read_picture
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 _MOST_TEXT = 1 << 30
 _MOST_IMAGES = 200_000
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
 
 
 class Batches(Protocol):
@@ -112,25 +112,20 @@ class Images:
 
     def __init__(self, folder: Path, side: int, seed: int) -> None:
         """Raises LabError for a folder without them, or where Pillow is not installed."""
-        try:
-            from PIL import Image
-        except ImportError as error:
-            raise LabError(
-                "reading images needs Pillow, which is not installed: pip install podsim[lab]"
-            ) from error
-        self.open, self.side, self.seed = Image.open, side, seed
+        load_pillow()
+        self.side, self.seed = side, seed
         names = sorted(each.name for each in folder.iterdir() if each.is_dir())
         self.files = [
             (path, label)
             for label, name in enumerate(names)
             for path in sorted((folder / name).iterdir())
-            if path.suffix.lower() in _PICTURES
+            if is_picture(path.name)
         ]
         self.classes = len(names)
         if len(names) < 2 or not self.files:
             raise LabError(
                 f"--data {folder}: {len(self.files)} images in {len(names)} folders; a folder for each class, two or "
-                f"more, with files of {', '.join(_PICTURES)}"
+                f"more, with files of {', '.join(SUFFIXES)}"
             )
         if len(self.files) > _MOST_IMAGES:
             raise LabError(f"--data {folder}: {len(self.files):,} images; at most {_MOST_IMAGES:,} are read")
@@ -144,14 +139,11 @@ class Images:
     def _picture(self, path: Path) -> NDArray[np.float32]:
         """An image, cut to a square and brought to size, values about 0."""
         try:
-            with self.open(path) as image:
-                small = min(image.size)
-                left, top = (image.width - small) // 2, (image.height - small) // 2
-                square = image.convert("RGB").crop((left, top, left + small, top + small))
-                values = np.asarray(square.resize((self.side, self.side)), np.float32)
-        except (OSError, ValueError) as problem:
-            raise LabError(f"{path}: no image that can be read: {problem}") from None
-        return np.ascontiguousarray(((values / 255.0 - 0.5) / 0.25).transpose(2, 0, 1))
+            data = path.read_bytes()
+        except OSError as problem:
+            raise LabError(f"{path}: cannot be read: {problem.strerror or problem}") from None
+        values = read_picture(data, str(path), self.side).astype(np.float32)
+        return (values / 255.0 - 0.5) / 0.25
 
 
 def batches_of(
