@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from podsim.answers.served import Served, ServedBatch
 from podsim.errors import NoFitError
 from podsim.hardware.mig.measured_slices import neighbour_share
 from podsim.options.serving_options import ServeOptions
+from podsim.serving.bisection import best_batch
 from podsim.serving.language_notes import language_assumptions, language_warnings, plan_words
 from podsim.serving.language_setup import LanguageSetup, read_language_setup
 from podsim.serving.network_batches import read_batches, read_limit
@@ -40,10 +42,9 @@ def _served(setup: LanguageSetup, passes: Passes, request: StaticRequest, batche
     length = request.tokens + request.output
     rows = tuple(static_row(passes, request, batch) for batch in batches)
     largest = largest_batch(passes, request)
-    usable = [row for row in rows if row.fits and row.in_time]
-    if request.limit is not None and usable:
-        usable.append(_last_in_time(passes, request, usable[-1].batch, min(max(batches), largest)))
-    best = max(usable, key=lambda row: row.throughput, default=None)
+    best = best_batch(
+        rows, partial(static_row, passes, request), largest, is_limited=request.limit is not None
+    )
     neighbours = neighbour_share(gpu.name, plan.replicas)
     shown = best or rows[-1]
     gpus = f"{plan.gpus} x {gpu.name}" if plan.gpus > 1 else gpu.name

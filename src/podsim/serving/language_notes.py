@@ -8,6 +8,7 @@ from podsim.serving.language_layers import plan_layers
 from podsim.serving.language_setup import LanguageSetup
 from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.step_laws import SKEW, is_measured
+from podsim.workload.model import Model
 
 
 def plan_words(plan: ServingPlan) -> str:
@@ -41,12 +42,21 @@ def language_assumptions(setup: LanguageSetup, neighbours: float) -> tuple[str, 
         notes.append(
             f"tokens spread over experts by a power law of exponent {SKEW:g}; the busiest GPU counts"
         )
-    notes.append("a request in time may wait for one whole batch before its own")
-    if neighbours:
-        notes.append(
-            f"busy neighbours on the GPU cost {neighbours:.1%} (MLPerf Inference 1.1: 0.6 to 2.4 % with six)"
-        )
-    return tuple(notes)
+    return (*notes, *batch_notes(neighbours))
+
+
+def batch_notes(neighbours: float) -> list[str]:
+    """What is assumed of static batches of any network; neighbours: the share that busy ones on the GPU cost."""
+    waiting = "a request in time may wait for one whole batch before its own"
+    busy = f"busy neighbours on the GPU cost {neighbours:.1%} (MLPerf Inference 1.1: 0.6 to 2.4 % with six)"
+    return [waiting, busy] if neighbours else [waiting]
+
+
+def length_doubts(model: Model, length: int) -> list[str]:
+    """A doubt where a sequence is longer than those that the network was trained with."""
+    if length <= model.sequence:
+        return []
+    return [f"{length:,} tokens are more than the {model.sequence:,} the network was trained with"]
 
 
 def _older_notes(setup: LanguageSetup) -> list[str]:
@@ -68,11 +78,7 @@ def _older_notes(setup: LanguageSetup) -> list[str]:
 def language_warnings(setup: LanguageSetup) -> tuple[str, ...]:
     """The reasons to trust a prediction less, one sentence each."""
     notes, gpu = list(setup.model.doubts), setup.cluster.gpu
-    length = setup.tokens + setup.output
-    if length > setup.model.sequence:
-        notes.append(
-            f"{length:,} tokens are more than the {setup.model.sequence:,} the network was trained with"
-        )
+    notes += length_doubts(setup.model, setup.tokens + setup.output)
     constants = kernel_constants(gpu)
     if constants.extrapolated:
         notes.append(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.kernels.power_clock import borrowed_clock
+from podsim.serving.bisection import best_batch
 from podsim.serving.encoder_decoder import (
     decoder_part,
     decoder_step,
@@ -123,31 +124,16 @@ def _flops(model: Model, length: int, kind: str) -> float:
 
 def _passes(task: Task, gpu: Gpu, batch: Shaped[Floats, "batch"]) -> tuple[Pass, Pass | None]:
     """The pass over the input, and for a generator the pass of one more token at the mean length of the cache."""
+    kind: dict[str, Any] = {"precision": task.precision, "sparse": task.sparse}
     if isinstance(task.network, ConvNet):
-        return image_pass(task.network, gpu, batch, precision=task.precision, sparse=task.sparse), None
+        return image_pass(task.network, gpu, batch, **kind), None
     if has_encoder(task.network):
-        step = decoder_step(
-            task.network,
-            gpu,
-            batch,
-            (task.tokens, task.output / 2),
-            precision=task.precision,
-            sparse=task.sparse,
-        )
-        return encoder_pass(
-            task.network, gpu, batch, task.tokens, precision=task.precision, sparse=task.sparse
-        ), step
-    first = prompt_pass(task.network, gpu, batch, task.tokens, precision=task.precision, sparse=task.sparse)
+        first = encoder_pass(task.network, gpu, batch, task.tokens, **kind)
+        return first, decoder_step(task.network, gpu, batch, (task.tokens, task.output / 2), **kind)
+    first = prompt_pass(task.network, gpu, batch, task.tokens, **kind)
     if not task.output:
         return first, None
-    return first, token_pass(
-        task.network,
-        gpu,
-        batch,
-        task.tokens + task.output / 2,
-        precision=task.precision,
-        sparse=task.sparse,
-    )
+    return first, token_pass(task.network, gpu, batch, task.tokens + task.output / 2, **kind)
 
 
 def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -> tuple[ServedBatch, ...]:
@@ -222,10 +208,9 @@ def serve_on(
         )
     rows = rows_of(task, gpu, batches, limit)
     largest = largest_batch(task, gpu)
-    usable = [row for row in rows if row.fits and row.in_time]
-    if limit is not None and usable:
-        usable.append(_last_in_time(task, gpu, usable[-1].batch, min(max(batches), largest), limit))
-    best = max(usable, key=lambda row: row.throughput, default=None)
+    best = best_batch(
+        rows, lambda batch: rows_of(task, gpu, [batch], limit)[0], largest, is_limited=limit is not None
+    )
     shown = rows[-1] if best is None else best
     return Served(
         model=task.network.name, kind=task.kind, gpu=gpu.name, instances=instances, precision=task.precision,
@@ -234,21 +219,3 @@ def serve_on(
         total=0.0 if best is None else best.throughput * instances * (1 - neighbours), neighbours=neighbours,
         bottleneck=max(shown.parts, key=lambda key: shown.parts[key]), assumptions=(),
     )  # fmt: skip
-
-
-def _last_in_time(task: Task, gpu: Gpu, low: int, high: int, limit: float) -> ServedBatch:
-    """The largest batch in time from `low`, which is in time, to `high`; by bisection, as larger batches take longer."""
-    largest = rows_of(task, gpu, [low], limit)[0]
-    while low < high:
-        middle = (low + high + 1) // 2
-        row = rows_of(task, gpu, [middle], limit)[0]
-        if row.in_time and row.fits:
-            low, largest = middle, row
-        else:
-            high = middle - 1
-    return largest
-
-
-def with_words(served: Served, assumptions: Sequence[str], warnings: Sequence[str]) -> Served:
-    """The result with its assumptions."""
-    return replace(served, assumptions=tuple(assumptions), warnings=tuple(warnings))

@@ -23,6 +23,7 @@ from podsim.serving.encoder_decoder import has_encoder
 from podsim.serving.engines import engine_names, load_engine
 from podsim.serving.inference_passes import check
 from podsim.serving.kernels import runs_on
+from podsim.serving.language_notes import batch_notes, length_doubts
 from podsim.serving.latency import LARGEST_BATCH, Task, serve_on
 from podsim.serving.serving_gpus import read_serving_gpu
 from podsim.serving.triton import write_config
@@ -50,22 +51,14 @@ def serving_assumptions(task: Task, chip: Gpu, cost: float) -> tuple[str, ...]:
         notes.append(
             "the weights of the products are pruned 2:4; what that does to the answers is not modelled"
         )
-    notes.append("a request in time may wait for one whole batch before its own")
-    if cost:
-        notes.append(
-            f"busy neighbours on the GPU cost {cost:.1%} (MLPerf Inference 1.1: 0.6 to 2.4 % with six)"
-        )
-    return tuple(notes)
+    return (*notes, *batch_notes(cost))
 
 
 def serving_warnings(task: Task, chip: Gpu) -> tuple[str, ...]:
     """The reasons to trust a prediction of serving less, one sentence each."""
     notes = []
-    length = task.tokens + task.output
-    if not isinstance(task.network, ConvNet) and length > task.network.sequence:
-        notes.append(
-            f"{length:,} tokens are more than the {task.network.sequence:,} the network was trained with"
-        )
+    if not isinstance(task.network, ConvNet):
+        notes += length_doubts(task.network, task.tokens + task.output)
     constants = kernel_constants(chip)
     if constants.extrapolated:
         notes.append(

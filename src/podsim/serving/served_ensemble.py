@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from podsim.answers.served import Served
 from podsim.errors import NoFitError
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.batch_queue import BatchServer, poisson_gaps
+from podsim.serving.bisection import largest_value
 from podsim.serving.ensemble_file import EnsembleSpec, StepSpec, read_ensemble
 from podsim.serving.ensembles import EnsembleTimes, Step, run_ensemble
 from podsim.serving.load.request_streams import read_rate
@@ -115,17 +115,9 @@ def _largest(ensemble: _Ensemble, limit: float | None, percentile: float, lone: 
             f"a lone request takes {format_quantity(lone, 's')} through all steps, and the limit is "
             f"{format_quantity(limit, 's')}; give a longer --latency or faster GPUs"
         ])  # fmt: skip
-    return _bisected(
-        lambda rate: quantile(ensemble.run(rate).latency, percentile) <= limit, ensemble.capacity
+    return largest_value(
+        lambda rate: quantile(ensemble.run(rate).latency, percentile) <= limit, ensemble.capacity, _STEPS
     )
-
-
-def _bisected(is_in_time: Callable[[float], bool], most: float) -> float:
-    low, high = 0.0, most
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_in_time(middle) else (low, middle)
-    return low or high
 
 
 def _bottleneck(ensemble: _Ensemble) -> str:

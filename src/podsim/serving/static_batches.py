@@ -16,6 +16,7 @@ import numpy as np
 from podsim.answers.served import ServedBatch
 from podsim.fitting import Floats
 from podsim.kernels.gemm import peak_of
+from podsim.serving.bisection import largest_number
 from podsim.serving.replica_memory import (
     cache_bytes,
     fixed_bytes,
@@ -138,14 +139,7 @@ def _memory(passes: Passes, request: StaticRequest, batch: int) -> tuple[float, 
 
 def largest_batch(passes: Passes, request: StaticRequest) -> int:
     """The sequences of a replica that fit at once; by bisection."""
-    low, high = 0, LARGEST_BATCH
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _memory(passes, request, middle)[1]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return largest_number(lambda batch: _memory(passes, request, batch)[1], 0, LARGEST_BATCH)
 
 
 def _flops(passes: Passes, request: StaticRequest) -> float:

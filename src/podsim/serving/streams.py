@@ -18,6 +18,7 @@ from podsim.answers.scenario_run import LoadPoint
 from podsim.errors import NoFitError
 from podsim.fitting import Floats
 from podsim.serving.batch_queue import BatchServer, QueueRun, simulate_queue
+from podsim.serving.bisection import largest_number
 from podsim.serving.scenarios import load_point
 from podsim.units import format_quantity
 
@@ -59,19 +60,19 @@ def carried_streams(server: BatchServer, asked: Streams) -> dict[str, float]:
 
     Raises NoFitError where not even one stream is within the limit.
     """
-    high, low = max(int(server.capacity * asked.period), 1), 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        run = run_streams(server, middle, asked.period)
-        is_in_time = run.percentile(asked.percentile) <= asked.limit and _is_steady(run, asked.period)
-        low, high = (middle, high) if is_in_time else (low, middle - 1)
-    if low == 0:
+
+    def is_in_time(streams: int) -> bool:
+        run = run_streams(server, streams, asked.period)
+        return run.percentile(asked.percentile) <= asked.limit and _is_steady(run, asked.period)
+
+    most = largest_number(is_in_time, 0, max(int(server.capacity * asked.period), 1))
+    if most == 0:
         lone = format_quantity(float(server.seconds[0]) + server.fixed, "s")
         raise NoFitError([
             f"one stream sends a request each {format_quantity(asked.period, 's')}, and an answer takes {lone} at least; "
             f"the limit is {format_quantity(asked.limit, 's')}. Give a longer --latency or a faster GPU"
         ])  # fmt: skip
-    return {"inference": float(low), **(asked.others or {})}
+    return {"inference": float(most), **(asked.others or {})}
 
 
 def _is_steady(run: QueueRun, period: float) -> bool:
