@@ -29,10 +29,10 @@ def is_picture(name: str) -> bool:
     return Path(name).suffix.lower() in SUFFIXES
 
 
-def read_picture(data: bytes, name: str, side: int) -> NDArray[np.uint8]:
+def read_picture(data: bytes, side: int) -> NDArray[np.uint8]:
     """A picture cut to a square in its middle and brought to size: colour, row and column.
 
-    Raises LabError, with the file's name, for bytes that are no picture.
+    Raises ValueError, with the reason, for bytes that are no picture.
     """
     image = load_pillow()
     try:
@@ -42,7 +42,7 @@ def read_picture(data: bytes, name: str, side: int) -> NDArray[np.uint8]:
             square = picture.convert("RGB").crop((left, top, left + small, top + small))
             pixels = np.asarray(square.resize((side, side)), np.uint8)
     except image.UnidentifiedImageError:
-        raise LabError(f"{name}: is no picture: Pillow does not know its format") from None
+        raise ValueError("Pillow does not know its format") from None
     except Exception as problem:
-        raise LabError(f"{name}: is no picture: {first_line(problem)}") from None
+        raise ValueError(first_line(problem)) from None
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))

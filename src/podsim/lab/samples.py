@@ -181,6 +181,9 @@ class Reader:
 def _decoded(path: str, data: bytes) -> NDArray[np.uint8]:
     """A picture of SIDE x SIDE: of an image file, or of a record's bytes taken for pixels."""
     if is_picture(path):
-        return read_picture(data, path, SIDE)
+        try:
+            return read_picture(data, SIDE)
+        except ValueError as problem:
+            raise LabError(f"{path}: is no picture: {problem}") from None
     wanted = 3 * SIDE * SIDE
     return np.resize(np.frombuffer(data, np.uint8), wanted).reshape(3, SIDE, SIDE)

@@ -139,10 +139,9 @@ class Images:
     def _picture(self, path: Path) -> NDArray[np.float32]:
         """An image, cut to a square and brought to size, values about 0."""
         try:
-            data = path.read_bytes()
-        except OSError as problem:
-            raise LabError(f"{path}: cannot be read: {problem.strerror or problem}") from None
-        values = read_picture(data, str(path), self.side).astype(np.float32)
+            values = read_picture(path.read_bytes(), self.side).astype(np.float32)
+        except (OSError, ValueError) as problem:
+            raise LabError(f"{path}: no image that can be read: {problem}") from None
         return (values / 255.0 - 0.5) / 0.25
 
 
