@@ -30,7 +30,13 @@ COLUMNS = (
     "baseline",
     "is_lower_better",
     "source",
+    "licence",
 )
+_LICENCES = {
+    "NVIDIA/DeepLearningExamples": "Apache-2.0, BSD-3-Clause and MIT by folder", "intel/neural-compressor": "Apache-2.0",
+    "openvinotoolkit/nncf": "Apache-2.0", "pytorch/ao": "BSD-3-Clause",
+}  # fmt: skip
+"""source -> licence; figures of a paper are cited"""
 _NO_RESULT = re.compile(
     r"\b(batch size|std|standard deviation|min|max|minimum|maximum|time|throughput|speed)\b", re.I
 )
@@ -143,6 +149,7 @@ def _pair(
         "id": row["id"], "role": row["role"], "phase": phase, "format": name, "baseline_format": base,
         "model": model, "metric": metric, "value": value, "baseline": baseline,
         "is_lower_better": str(int(bool(_LOWER.search(metric)))), "source": source,
+        "licence": _LICENCES.get(source.partition("@")[0], "figures cited"),
     }  # fmt: skip
 
 

@@ -10,13 +10,13 @@ from dataclasses import asdict, fields
 from podsim.accuracy.bands import Residual, run_features
 from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual
 from podsim.accuracy.measured_runs import TrainingRun
-from podsim.accuracy.price_collectives import CROSS_VALIDATED, fit_held_out_collectives
-from podsim.accuracy.price_kernels import fit_held_out_kernels
+from podsim.accuracy.price_collectives import CROSS_VALIDATED
 from podsim.accuracy.price_llm import make_batches, row_costs, training_runs
 from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.accuracy.tables import TABLES, load, measurement, training_rows
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.predict import flops_per_token
+from reference.held_out_fits import fit_held_out_collectives, fit_held_out_kernels
 
 _COLUMNS = ("id", "role", "gpus", "sequence", "parameters", "tp", "pp", "cp", "ep", "software")
 

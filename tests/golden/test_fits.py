@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from recorded_values import check
+from reference.held_out_fits import fit_held_out_kernels
 
 from podsim.accuracy import bars, calibrate_software
 from podsim.accuracy.calibration import calibrate_tables
-from podsim.accuracy.price_kernels import fit_held_out_kernels, price_kernels
+from podsim.accuracy.price_kernels import price_kernels
 from podsim.accuracy.tables import load, training_rows
 from podsim.errors import PodsimError
 from podsim.fitting import Fit, Parameter, Residuals, Solution, Values

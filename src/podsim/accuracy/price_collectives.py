@@ -22,7 +22,6 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.cluster_names import catalog_name, server_of
 from podsim.network.collective_settings import CollectiveSettings
-from podsim.network.fit_nccl import fit_architecture, predicted_seconds, samples
 from podsim.network.fit_networks import Sweep
 from podsim.network.nccl import COLLECTIVES, Members, collective_seconds, wires_of
 from podsim.network.nccl_group import Group
@@ -32,8 +31,6 @@ from podsim.network.settings_text import read_launch, read_release
 CROSS_VALIDATED = "all-reduce-a100"
 """The table with a bar whose rows the packaged constants were fitted to."""
 _FOLDS = 5
-_FITTED_FROM = 512.0
-"""B. The least size of a row in a fit."""
 _NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
 """Name of a collective in nccl-tests -> its name in podsim."""
 
@@ -99,41 +96,6 @@ def _cluster_weights(rows: Rows, priced: Collection[str]) -> dict[str, float]:
     counts, roles = Counter(clusters.values()), Counter(role for role, _ in clusters.values())
     alike = Counter(role for role, _ in counts)
     return {id: roles[key[0]] / alike[key[0]] / counts[key] for id, key in clusters.items()}
-
-
-def fit_held_out_collectives(rows: Rows) -> dict[str, float]:
-    """Id -> seconds, each sweep predicted by a fit to the sweeps of other folds; runs of a machine share a fold."""
-    held: dict[str, float] = {}
-    known = samples([row.fields for row in rows])
-    machines = sorted({_machine_name(sample.sweep) for sample in known})
-    require_scipy()
-    for fold in range(_FOLDS):
-        left_out = set(machines[fold::_FOLDS])
-        part = [sample for sample in known if _machine_name(sample.sweep) in left_out]
-        others = [
-            sample
-            for sample in known
-            if _machine_name(sample.sweep) not in left_out and sample.size >= _FITTED_FROM
-        ]
-        fabric = fit_architecture("ampere", others)
-        values = predicted_seconds(fabric, part).tolist()
-        held |= {
-            f"{sample.sweep}/{sample.size:.0f}": value for sample, value in zip(part, values, strict=True)
-        }
-    return {row.id: held[row.id] for row in rows if row.id in held}
-
-
-def require_scipy() -> None:
-    """Raise PodsimError without scipy, which cross-validation needs."""
-    try:
-        import scipy.optimize  # noqa: F401
-    except ImportError:
-        raise PodsimError("cross-validation needs scipy: pip install 'podsim[calibrate]'") from None
-
-
-def _machine_name(sweep: str) -> str:
-    """A sweep's id without its element type; a machine ran both types in turn."""
-    return sweep.removesuffix("_half").removesuffix("_int8")
 
 
 def decade(size: float) -> str:

@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from podsim.accuracy.held_out import held_out_seconds
-from podsim.accuracy.price_collectives import Call, call_seconds, decade, read_call, require_scipy
+from podsim.accuracy.price_collectives import Call, call_seconds, decade, read_call
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import PodsimError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
-from podsim.kernels.fit_attention import cross_validate_serving
-from podsim.kernels.fit_kernels import cross_validate, host_seconds
-from podsim.kernels.fit_products import cross_validate_batches, is_engine_timed
+from podsim.kernels.fit_products import is_engine_timed
 from podsim.kernels.gemm import GemmKernel, gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows
 
@@ -51,10 +49,10 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
     """Predictions of seconds, or of a rate by the row's own count of work, for the rows of a kernel table."""
     seconds, reasons = _collective_seconds(rows)
     reasons |= {row.id: row.text("reason") for row in rows if row.text("reason")}
-    known = _modelled_rows(rows)
+    known = modelled_rows(rows)
     known = known.take(~np.isin(known.op, _PRODUCTS) | np.isfinite(known.m * known.n * known.k))
     notes: dict[str, str] = {}
-    for where in _kernel_groups(known):
+    for where in kernel_groups(known):
         part = known.take(where)
         ids = part.id.tolist()
         try:
@@ -76,7 +74,7 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
     return Priced(predictions=values, reasons=reasons, notes=notes, groups=groups)
 
 
-def _modelled_rows(rows: Rows) -> KernelRows:
+def modelled_rows(rows: Rows) -> KernelRows:
     """The rows that state a modelled kernel and its time."""
     texts = [row for row in rows if not (row.text("reason") or _is_collective(row))]
     return kernel_rows([{**row.fields, "id": row.id, "role": "calibrate"} for row in texts], where=rows.name)
@@ -86,7 +84,7 @@ def _is_collective(row: Row) -> bool:
     return row.text("op").lower().startswith("nccl ")
 
 
-def _kernel_groups(known: KernelRows) -> list[NDArray[np.intp]]:
+def kernel_groups(known: KernelRows) -> list[NDArray[np.intp]]:
     """Positions of rows of one kernel on one GPU."""
     columns = (
         known.gpu, known.op, known.precision, known.direction, known.causal, known.accumulate, known.sustained,
@@ -101,7 +99,7 @@ def _part_seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.fl
     """(seconds of rows of one kernel on one GPU, a note); PodsimError with the reason if there is no law."""
     op, precision = str(part.op[0]), str(part.precision[0])
     gpu = replace(load_gpu(str(part.gpu[0])), is_sustained=bool(part.sustained[0]))
-    if cross_validate and len(part) >= _ENOUGH.get(op, math.inf) and _is_fitted(part):
+    if cross_validate and is_held_out(part):
         known = held_out_seconds()
         if all(id in known for id in part.id.tolist()):
             return np.array([known[id] for id in part.id.tolist()]), _NOTES[op]
@@ -116,45 +114,10 @@ def _part_seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.fl
     return seconds, ""
 
 
-def fit_held_out_kernels(rows: Rows) -> dict[str, float]:
-    """s. The time of each row of a kernel measured in many sizes, by a fit to the other folds; by id."""
-    known = _modelled_rows(rows)
-    seconds: dict[str, float] = {}
-    for where in _kernel_groups(known):
-        part = known.take(where)
-        op = str(part.op[0])
-        if len(part) >= _ENOUGH.get(op, math.inf) and _is_fitted(part):
-            gpu = replace(load_gpu(str(part.gpu[0])), is_sustained=bool(part.sustained[0]))
-            seconds |= dict(zip(part.id.tolist(), _fit_held_out(part, gpu).tolist(), strict=True))
-    return seconds
-
-
-def _is_fitted(part: KernelRows) -> bool:
-    """Whether constants were fitted to rows like these."""
-    return not (part.accumulate[0] or (part.sustained[0] and part.op[0] == "gemm"))
-
-
-def _fit_held_out(part: KernelRows, gpu: Gpu) -> NDArray[np.float64]:
-    """Seconds of rows of one kernel on one GPU, each fold predicted by a fit to the others."""
-    require_scipy()
-    op = str(part.op[0])
-    if op == "gemm":
-        return _cross_validated_products(part, gpu, str(part.precision[0]))
-    if op == "bmm":
-        return cross_validate_batches(part, gpu).predicted
-    return cross_validate_serving(part, gpu).predicted
-
-
-def _cross_validated_products(part: KernelRows, gpu: Gpu, precision: str) -> NDArray[np.float64]:
-    """Cross-validated seconds of products; the packaged constants predict those that are not fitted."""
-    check = cross_validate(part, gpu, precision=precision)
-    law = gemm_seconds(gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn")
-    seconds = law + host_seconds(part, gpu)
-    unit = 8.0 if precision in ("fp16", "bf16") else 16.0
-    held = (part.k % unit == 0) & (part.n % unit == 0)
-    assert int(held.sum()) == len(check.predicted)
-    seconds[held] = check.predicted
-    return seconds
+def is_held_out(part: KernelRows) -> bool:
+    """Whether rows of one kernel on one GPU are so many that constants were fitted to them: folds predict them."""
+    is_many = len(part) >= _ENOUGH.get(str(part.op[0]), math.inf)
+    return is_many and not (part.accumulate[0] or (part.sustained[0] and part.op[0] == "gemm"))
 
 
 def _attention_seconds(part: KernelRows, gpu: Gpu) -> tuple[NDArray[np.float64], str]:

@@ -190,7 +190,7 @@ _FORMATS = """
     role: role
     text: phase format baseline_format model metric
     positive: value baseline
-    text: is_lower_better source
+    text: is_lower_better source licence
 """
 
 KINDS = (

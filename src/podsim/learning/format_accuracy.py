@@ -18,11 +18,6 @@ from podsim.learning.number_format import NumberFormat
 from podsim.learning.number_format_blocks import BlockFormat
 
 _PAIRS = Path(__file__).with_name("format_pairs.csv")
-_LICENCES = {
-    "NVIDIA/DeepLearningExamples": "Apache-2.0, BSD-3-Clause and MIT by folder", "intel/neural-compressor": "Apache-2.0",
-    "openvinotoolkit/nncf": "Apache-2.0", "pytorch/ao": "BSD-3-Clause",
-}  # fmt: skip
-"""source -> licence; figures of a paper are cited"""
 
 
 @lru_cache(maxsize=2)
@@ -31,7 +26,7 @@ def all_accuracy(role: str = "") -> tuple[FormatAccuracy, ...]:
 
     role: only of rows of this role; "" of all.
     """
-    groups: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[float]] = defaultdict(list)
     with _PAIRS.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if role not in ("", row["role"]):
@@ -39,15 +34,15 @@ def all_accuracy(role: str = "") -> tuple[FormatAccuracy, ...]:
             value, baseline = float(row["value"]), float(row["baseline"])
             better = -1.0 if row["is_lower_better"] == "1" else 1.0
             source = row["source"].partition("@")[0]
-            key = (row["format"], row["baseline_format"], row["phase"], source)
+            key = (row["format"], row["baseline_format"], row["phase"], source, row["licence"])
             groups[key].append(better * (baseline - value) / abs(baseline))
     return tuple(
         FormatAccuracy(
             format=name, baseline=baseline, phase=phase, count=len(changes), median=float(np.median(changes)),
             size=float(np.median(np.abs(changes))), p90=quantile(np.abs(changes), 0.9), source=source,
-            licence=_LICENCES.get(source, "figures cited"),
+            licence=licence,
         )
-        for (name, baseline, phase, source), changes in sorted(groups.items(), key=lambda item: -len(item[1]))
+        for (name, baseline, phase, source, licence), changes in sorted(groups.items(), key=lambda item: -len(item[1]))
     )  # fmt: skip
 
 
