@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, matmul_peak
-from podsim.hardware.sheet_rows import Row, Section, derived_row, given_row, quantity_text, word_row
+from podsim.hardware.sheet_rows import (
+    Row,
+    Section,
+    derived_row,
+    given_row,
+    product_row,
+    quantity_text,
+    ratio_row,
+    word_row,
+)
 
 
 def peak_unit(precision: str) -> str:
@@ -47,40 +56,27 @@ def _arithmetic(gpu: Gpu) -> Iterator[Row]:
         "",
         f"{quantity_text(peak, 'FLOP/s')} / ({gpu.sms} SMs x {quantity_text(gpu.clock, 'Hz')})",
     )
-    yield derived_row(
-        f"{half} work per joule",
-        peak / gpu.power,
-        "FLOP/J",
-        f"{quantity_text(peak, 'FLOP/s')} / {quantity_text(gpu.power, 'W')}",
-    )
+    yield ratio_row(f"{half} work per joule", "FLOP/J", (peak, "FLOP/s"), (gpu.power, "W"))
 
 
 def _memory(gpu: Gpu) -> Iterator[Row]:
     yield given_row(gpu, "memory", "memory", "B")
     yield given_row(gpu, "memory_bandwidth", "memory bandwidth", "B/s")
     yield given_row(gpu, "l2", "L2 cache", "B")
-    yield derived_row(
-        "time to read all memory",
-        gpu.memory / gpu.memory_bandwidth,
-        "s",
-        f"{quantity_text(gpu.memory, 'B')} / {quantity_text(gpu.memory_bandwidth, 'B/s')}",
-    )
+    rate = gpu.memory_bandwidth, "B/s"
+    yield ratio_row("time to read all memory", "s", (gpu.memory, "B"), rate)
     half = "bf16" if "bf16" in gpu.peaks else "fp16"
-    yield derived_row(
-        f"{half} work per byte read at the ridge",
-        matmul_peak(gpu, half) / gpu.memory_bandwidth,
-        "",
-        f"{quantity_text(matmul_peak(gpu, half), 'FLOP/s')} / {quantity_text(gpu.memory_bandwidth, 'B/s')}",
-    )
+    peak = matmul_peak(gpu, half), "FLOP/s"
+    yield ratio_row(f"{half} work per byte read at the ridge", "", peak, rate)
 
 
 def _links(gpu: Gpu) -> Iterator[Row]:
     yield given_row(gpu, "nvlinks", "NVLinks")
     if gpu.nvlinks:
-        rate = quantity_text(gpu.nvlink_bandwidth, "B/s")
+        link = gpu.nvlinks, gpu.nvlink_bandwidth, "B/s"
         yield given_row(gpu, "nvlink_bandwidth", "one NVLink, one direction", "B/s")
-        yield derived_row("NVLink, one direction", gpu.nvlink, "B/s", f"{gpu.nvlinks} x {rate}")
-        yield derived_row("NVLink, both directions", 2 * gpu.nvlink, "B/s", f"{gpu.nvlinks} x {rate} x 2")
+        yield product_row("NVLink, one direction", *link)
+        yield product_row("NVLink, both directions", *link, then=" x 2", factor=2)
         yield word_row(
             gpu, "NVLink reaches", "one neighbour, over a bridge" if gpu.bridge else "all GPUs of a server"
         )
@@ -92,11 +88,8 @@ def nvswitch_rows(switch: NvSwitch) -> Iterator[Row]:
     """The rows of one NVLink crossbar."""
     yield given_row(switch, "ports", "ports")
     yield given_row(switch, "bandwidth", "one port, one direction", "B/s")
-    yield derived_row(
-        "all ports, both directions",
-        2 * switch.ports * switch.bandwidth,
-        "B/s",
-        f"{switch.ports} x {quantity_text(switch.bandwidth, 'B/s')} x 2",
+    yield product_row(
+        "all ports, both directions", switch.ports, switch.bandwidth, "B/s", then=" x 2", factor=2
     )
     yield word_row(switch, "reduces in the switch (SHARP)", "yes" if switch.sharp else "no", field="sharp")
     yield word_row(switch, "figures confirmed", switch.confirmed)
@@ -107,9 +100,7 @@ def nic_rows(nic: Nic) -> Iterator[Row]:
     yield word_row(nic, "kind", nic.kind)
     yield given_row(nic, "ports", "ports")
     yield given_row(nic, "bandwidth", "one port, one direction", "B/s", bits=True)
-    total = nic.ports * nic.bandwidth
-    port = quantity_text(nic.bandwidth, "B/s", bits=True)
-    yield derived_row("all ports, one direction", total, "B/s", f"{nic.ports} x {port}", bits=True)
+    yield product_row("all ports, one direction", nic.ports, nic.bandwidth, "B/s", bits=True)
     yield given_row(nic, "latency", "step of a small message", "s")
     yield word_row(nic, "figures confirmed", nic.confirmed)
 
@@ -119,12 +110,8 @@ def switch_rows(switch: Switch) -> Iterator[Row]:
     yield word_row(switch, "kind", switch.kind)
     yield given_row(switch, "ports", "ports")
     yield given_row(switch, "bandwidth", "one port, one direction", "B/s", bits=True)
-    yield derived_row(
-        "all ports, both directions",
-        2 * switch.ports * switch.bandwidth,
-        "B/s",
-        f"{switch.ports} x {quantity_text(switch.bandwidth, 'B/s', bits=True)} x 2",
-        bits=True,
+    yield product_row(
+        "all ports, both directions", switch.ports, switch.bandwidth, "B/s", then=" x 2", factor=2, bits=True
     )
     yield given_row(switch, "latency", "port to port", "s")
     yield word_row(switch, "reduces in the switch (SHARP)", "yes" if switch.sharp else "no", field="sharp")
@@ -153,12 +140,8 @@ def cpu_rows(cpu: Cpu) -> Iterator[Row]:
     yield given_row(cpu, "cores", "cores")
     yield given_row(cpu, "clock", "base clock", "Hz")
     yield given_row(cpu, "memory_bandwidth", "memory bandwidth", "B/s")
-    yield derived_row(
-        "memory bandwidth per core",
-        cpu.memory_bandwidth / cpu.cores,
-        "B/s",
-        f"{quantity_text(cpu.memory_bandwidth, 'B/s')} / {cpu.cores} cores",
-    )
+    rate = cpu.memory_bandwidth, "B/s"
+    yield ratio_row("memory bandwidth per core", "B/s", rate, (cpu.cores, ""), then=" cores")
     yield given_row(cpu, "pcie_lanes", "PCI Express lanes")
     yield given_row(cpu, "power", "power", "W")
     yield word_row(cpu, "figures confirmed", cpu.confirmed)
@@ -170,16 +153,9 @@ def ssd_rows(ssd: Ssd) -> Iterator[Row]:
     yield given_row(ssd, "read_bandwidth", "sequential read", "B/s")
     yield given_row(ssd, "write_bandwidth", "sequential write", "B/s")
     for field, label in (("read_iops", "random reads of 4 KiB"), ("write_iops", "random writes of 4 KiB")):
-        known = getattr(ssd, field) is not None
-        yield (
-            given_row(ssd, field, label, "1/s")
-            if known
-            else word_row(ssd, label, "no figure known", field=field)
-        )
-    yield derived_row(
-        "time to read it all",
-        ssd.capacity / ssd.read_bandwidth,
-        "s",
-        f"{quantity_text(ssd.capacity, 'B')} / {quantity_text(ssd.read_bandwidth, 'B/s')}",
-    )
+        if getattr(ssd, field) is None:
+            yield word_row(ssd, label, "no figure known", field=field)
+        else:
+            yield given_row(ssd, field, label, "1/s")
+    yield ratio_row("time to read it all", "s", (ssd.capacity, "B"), (ssd.read_bandwidth, "B/s"))
     yield word_row(ssd, "figures confirmed", ssd.confirmed)

@@ -103,6 +103,23 @@ def derived_row(
     return Row(label=label, value=value, unit=unit, text=text, how=how, source="derived")
 
 
+def product_row(
+    label: str, count: int, value: float, unit: str, *, then: str = "", factor: int = 1,
+    printed: float | None = None, bits: bool = False,
+) -> Row:  # fmt: skip
+    """The row of so many times a figure; `then` says what follows in the arithmetic, and `factor` is its number."""
+    how = f"{count} x {quantity_text(value, unit, bits=bits)}{then}"
+    return derived_row(label, count * value * factor, unit, how, printed=printed, bits=bits)
+
+
+def ratio_row(
+    label: str, unit: str, above: tuple[float, str], below: tuple[float, str], *, then: str = ""
+) -> Row:
+    """The row of a figure over another, each with its unit; `then` says what follows in the arithmetic."""
+    how = f"{quantity_text(*above)} / {quantity_text(*below)}{then}"
+    return derived_row(label, above[0] / below[0], unit, how)
+
+
 def word_row(part: Sourced, label: str, text: str, *, field: str = "") -> Row:
     """The row of a fact in words."""
     return Row(label=label, value=None, unit="", text=text, how=part.notes.get(field, ""), source=part.source)

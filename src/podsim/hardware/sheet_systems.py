@@ -10,7 +10,16 @@ from podsim.hardware.fabrics.infrastructure import infrastructure_of
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.parts import System
 from podsim.hardware.sheet_parts import peak_unit
-from podsim.hardware.sheet_rows import Row, Section, derived_row, given_row, quantity_text, word_row
+from podsim.hardware.sheet_rows import (
+    Row,
+    Section,
+    derived_row,
+    given_row,
+    product_row,
+    quantity_text,
+    ratio_row,
+    word_row,
+)
 
 
 def system_sections(system: System) -> tuple[Section, ...]:
@@ -36,8 +45,7 @@ def _gpus(system: System) -> Iterator[Row]:
         ("GPU memory", gpu.memory, "B", "gpu_memory"),
         ("GPU memory bandwidth", gpu.memory_bandwidth, "B/s", ""),
     ):
-        how = f"{system.gpus} x {quantity_text(value, unit)}"
-        yield derived_row(label, system.gpus * value, unit, how, printed=printed.get(key))
+        yield product_row(label, system.gpus, value, unit, printed=printed.get(key))
     for name in ("fp64_tensor", "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"):
         if name in gpu.peaks:
             yield _peak(system, f"{name}, dense", name, gpu.peaks[name])
@@ -48,9 +56,7 @@ def _gpus(system: System) -> Iterator[Row]:
 
 
 def _peak(system: System, label: str, name: str, peak: float, *, key: str = "") -> Row:
-    unit = peak_unit(name)
-    how = f"{system.gpus} x {quantity_text(peak, unit)}"
-    return derived_row(label, system.gpus * peak, unit, how, printed=system.datasheet.get(key))
+    return product_row(label, system.gpus, peak, peak_unit(name), printed=system.datasheet.get(key))
 
 
 def _inside(system: System) -> Iterator[Row]:
@@ -65,12 +71,9 @@ def _inside(system: System) -> Iterator[Row]:
             f"{gpu.nvlinks} links x {rate} x 2 directions",
             printed=printed.get("nvlink"),
         )
-        yield derived_row(
-            "NVLink of all GPUs, both directions",
-            system.gpus * both,
-            "B/s",
-            f"{system.gpus} x {quantity_text(both, 'B/s')}",
-            printed=printed.get("nvswitch"),
+        printed_all = printed.get("nvswitch")
+        yield product_row(
+            "NVLink of all GPUs, both directions", system.gpus, both, "B/s", printed=printed_all
         )
     if system.nvswitch:
         switch = system.nvswitch
@@ -102,19 +105,14 @@ def _network(system: System) -> Iterator[Row]:
     if system.nic is None:
         yield word_row(system, "compute adapters", "none", field="nics")
         return
-    port = quantity_text(system.nic.bandwidth, "B/s", bits=True)
-    node = system.nics * system.nic.bandwidth
+    port, node = (system.nics, system.nic.bandwidth, "B/s"), system.nics * system.nic.bandwidth
     yield word_row(system, "compute adapter", system.nic.name, field="nic")
     yield given_row(system, "nics", "compute adapters")
-    yield derived_row("network, one direction", node, "B/s", f"{system.nics} x {port}", bits=True)
-    yield derived_row(
-        "network, both directions",
-        2 * node,
-        "B/s",
-        f"{system.nics} x {port} x 2 directions",
-        printed=system.datasheet.get("network"),
+    yield product_row("network, one direction", *port, bits=True)
+    yield product_row(
+        "network, both directions", *port, then=" x 2 directions", factor=2, printed=system.datasheet.get("network"),
         bits=True,
-    )
+    )  # fmt: skip
     how = f"{quantity_text(node, 'B/s', bits=True)} / {system.gpus} GPUs"
     yield derived_row("network per GPU, one direction", node / system.gpus, "B/s", how, bits=True)
     if system.storage_nic and system.storage_nics:
@@ -150,10 +148,9 @@ def _host(system: System) -> Iterator[Row]:
         yield derived_row(f"{cpu.socket_name} between sockets, one direction", rate, "B/s", how)
     if system.management:
         yield given_row(system, "management", "port for management (BMC)", "B/s", bits=True)
-    yield derived_row("cores", system.cpus * cpu.cores, "", f"{system.cpus} x {cpu.cores}")
+    yield product_row("cores", system.cpus, cpu.cores, "")
     yield given_row(cpu, "memory_bandwidth", "memory bandwidth per CPU", "B/s")
-    how = f"{system.cpus} x {quantity_text(cpu.memory_bandwidth, 'B/s')}"
-    yield derived_row("memory bandwidth", system.cpus * cpu.memory_bandwidth, "B/s", how)
+    yield product_row("memory bandwidth", system.cpus, cpu.memory_bandwidth, "B/s")
 
 
 def _drives(system: System) -> Iterator[Row]:
@@ -163,15 +160,10 @@ def _drives(system: System) -> Iterator[Row]:
     ssd, many = system.ssd, system.ssds
     yield word_row(system, "drive", ssd.name, field="ssd")
     yield given_row(system, "ssds", "drives")
-    yield derived_row(
-        "NVMe cache" if "nvme" in ssd.name or "9300" in ssd.name else "cache",
-        many * ssd.capacity,
-        "B",
-        f"{many} x {quantity_text(ssd.capacity, 'B')}",
-        printed=system.datasheet.get("cache"),
-    )
+    label = "NVMe cache" if "nvme" in ssd.name or "9300" in ssd.name else "cache"
+    yield product_row(label, many, ssd.capacity, "B", printed=system.datasheet.get("cache"))
     for label, rate in (("cache, read", ssd.read_bandwidth), ("cache, write", ssd.write_bandwidth)):
-        yield derived_row(label, many * rate, "B/s", f"{many} x {quantity_text(rate, 'B/s')}, striped")
+        yield product_row(label, many, rate, "B/s", then=", striped")
     if boot := system.boot_ssd:
         yield word_row(system, "boot drive", boot.name, field="boot_ssd")
         yield given_row(system, "boot_ssds", "boot drives")
@@ -180,8 +172,7 @@ def _drives(system: System) -> Iterator[Row]:
 
 def _power(system: System) -> Iterator[Row]:
     yield given_row(system, "power", "power, maximum", "W")
-    gpus = system.gpus * system.gpu.power
-    yield derived_row("of which GPUs", gpus, "W", f"{system.gpus} x {quantity_text(system.gpu.power, 'W')}")
+    yield product_row("of which GPUs", system.gpus, system.gpu.power, "W")
     yield word_row(system, "figures confirmed", system.confirmed)
 
 
@@ -231,14 +222,8 @@ def _totals(cluster: Cluster) -> Iterator[Row]:
             how = f"{cluster.gpus_per_node} x {quantity_text(link.bandwidth, 'B/s')} / {quantity_text(node, 'B/s')}"
             yield derived_row("inside to outside of a node", ratio, "", how)
     if system.ssd:
-        cache = system.ssds * system.ssd.capacity
-        yield derived_row(
-            "cache on drives", cluster.nodes * cache, "B", f"{cluster.nodes} x {quantity_text(cache, 'B')}"
-        )
-    power = cluster.nodes * system.power
-    yield derived_row(
-        "power of the nodes, maximum", power, "W", f"{cluster.nodes} x {quantity_text(system.power, 'W')}"
-    )
+        yield product_row("cache on drives", cluster.nodes, system.ssds * system.ssd.capacity, "B")
+    yield product_row("power of the nodes, maximum", cluster.nodes, system.power, "W")
 
 
 def _fabric(cluster: Cluster) -> Iterator[Row]:
@@ -341,12 +326,11 @@ def _published_rows(cluster: Cluster) -> Iterator[Row]:
         if key in published:
             yield given_row(cluster, "published", label, unit, key=key)
     if "hpl" in published and "fp64_tensor" in cluster.gpu.peaks:
-        peak = cluster.gpus * cluster.gpu.peaks["fp64_tensor"]
-        how = f"{quantity_text(published['hpl'], 'FLOP/s')} / {quantity_text(peak, 'FLOP/s')}"
-        yield derived_row("share of the fp64 peak in HPL", published["hpl"] / peak, "", how)
+        peak = cluster.gpus * cluster.gpu.peaks["fp64_tensor"], "FLOP/s"
+        yield ratio_row("share of the fp64 peak in HPL", "", (published["hpl"], "FLOP/s"), peak)
     if "hpl" in published and "power" in published:
-        how = f"{quantity_text(published['hpl'], 'FLOP/s')} / {quantity_text(published['power'], 'W')}"
-        yield derived_row("HPL work per joule", published["hpl"] / published["power"], "FLOP/J", how)
+        work, power = (published["hpl"], "FLOP/s"), (published["power"], "W")
+        yield ratio_row("HPL work per joule", "FLOP/J", work, power)
     if "power" in published:
         how = f"{quantity_text(published['power'], 'W')} / {cluster.nodes} nodes, network included"
         yield derived_row("power per node in HPL", published["power"] / cluster.nodes, "W", how)
