@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from podsim.acceptance.inventory_checks import CANNOT
+from podsim.acceptance.inventory_checks import part_of
 from podsim.answers.acceptance import Part
 from podsim.errors import LabError
 from podsim.foreign_files import read_text
@@ -107,10 +107,7 @@ def _gpu_part(rule: Mapping[str, Any], gpus: Mapping[str, Tree], source: str) ->
         expected = ", ".join(usual) if wanted == "same" else words[wanted]
     wrong = {gpu: values for gpu, values in of.items() if values != want[gpu]}
     deviations = "; ".join(f"GPU {gpu}: {', '.join(values) or 'nothing'}" for gpu, values in wrong.items())
-    return Part(
-        name=rule["name"], expected=expected, found=deviations or f"{len(gpus)} GPUs as expected",
-        verdict="differs" if wrong else "ok", source=source,
-    )  # fmt: skip
+    return part_of(rule["name"], expected, deviations or f"{len(gpus)} GPUs as expected", not wrong, source)
 
 
 def _adapter_parts(dumped: Mapping[str, Mapping[str, str]], root: Path) -> Iterator[Part]:
@@ -122,14 +119,14 @@ def _adapter_parts(dumped: Mapping[str, Mapping[str, str]], root: Path) -> Itera
     if ports:
         bad = [f"{port}: {name} {counters[name]}" for port, counters in ports.items() for name in names
                if counters.get(name, "0") != "0"]  # fmt: skip
-        yield Part(name="InfiniBand errors", expected="0", found="; ".join(bad) or f"{len(ports)} ports without",
-                   verdict="differs" if bad else "ok", source="perfquery, sysfs")  # fmt: skip
+        counted = "; ".join(bad) or f"{len(ports)} ports without"
+        yield part_of("InfiniBand errors", "0", counted, not bad, "perfquery, sysfs")
     firmware = {path.parent.name: _line(path) for path in sorted(root.glob("sys/class/infiniband/*/fw_ver"))}
     if firmware:
         usual = max(firmware.values(), key=list(firmware.values()).count)
         other = [f"{adapter}: {version}" for adapter, version in firmware.items() if version != usual]
-        yield Part(name="adapter firmware", expected=usual, found="; ".join(other) or f"{len(firmware)} alike",
-                   verdict="differs" if other else "ok", source="/sys/class/infiniband")  # fmt: skip
+        versions = "; ".join(other) or f"{len(firmware)} alike"
+        yield part_of("adapter firmware", usual, versions, not other, "/sys/class/infiniband")
 
 
 def _pcr_parts(root: Path) -> Iterator[Part]:
@@ -141,7 +138,7 @@ def _pcr_parts(root: Path) -> Iterator[Part]:
 
 
 def _unknown(name: str, why: str, found: str = "-") -> Part:
-    return Part(name=name, expected="-", found=found, verdict=CANNOT, source="", why=why)
+    return part_of(name, "-", found, None, "", why)
 
 
 def _line(path: Path) -> str:

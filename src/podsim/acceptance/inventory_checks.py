@@ -41,7 +41,7 @@ def inventory_parts(inventory: Inventory, answers: Answers, system: System) -> t
     return tuple(part for line in lines for part in line())
 
 
-def _part(name: str, expected: str, found: str, is_right: bool | None, source: str, why: str = "") -> Part:
+def part_of(name: str, expected: str, found: str, is_right: bool | None, source: str, why: str = "") -> Part:
     """A line of the inventory; is_right: None for what cannot be told here."""
     verdict = CANNOT if is_right is None else "ok" if is_right else "differs"
     return Part(name=name, expected=expected, found=found, verdict=verdict, source=source, why=why)
@@ -49,7 +49,7 @@ def _part(name: str, expected: str, found: str, is_right: bool | None, source: s
 
 def _processors(inventory: Inventory, system: System) -> Iterator[Part]:
     if system.cpu is not None:
-        yield _part(
+        yield part_of(
             "processors",
             f"{system.cpus} x {system.cpu.name}, {system.cores} cores",
             f"{inventory.sockets} x {inventory.processor or 'unnamed'}, {inventory.cores} cores",
@@ -58,7 +58,7 @@ def _processors(inventory: Inventory, system: System) -> Iterator[Part]:
             "a hypervisor shows what it was told to" if inventory.virtual else "",
         )
     enough = inventory.memory >= _ENOUGH * system.memory
-    yield _part("main memory", _size(system.memory), _size(inventory.memory), enough, "/proc/meminfo")
+    yield part_of("main memory", _size(system.memory), _size(inventory.memory), enough, "/proc/meminfo")
 
 
 def _size(size: float) -> str:
@@ -84,19 +84,19 @@ def _gpus(inventory: Inventory, answers: Answers, system: System) -> Iterator[Pa
         names, source = [_model(name) for name, _ in answers.gpus], "nvidia-smi"
     right = all(name == wanted or name in wanted or wanted in name for name in names)
     right = right and len(names) == system.gpus
-    yield _part("GPUs", f"{system.gpus} x {wanted}", _counted(names), right, source)
+    yield part_of("GPUs", f"{system.gpus} x {wanted}", _counted(names), right, source)
     least, why = "-", answers.no_gpus or "nvidia-smi lists no GPU"
     enough = None
     if answers.gpus:
         memory = min(memory for _, memory in answers.gpus)
         least, why = _size(memory), "the least of all; the driver keeps some of it"
         enough = memory >= 0.92 * system.gpu.memory
-    yield _part("GPU memory", _size(system.gpu.memory), least, enough, "nvidia-smi", why)
+    yield part_of("GPU memory", _size(system.gpu.memory), least, enough, "nvidia-smi", why)
     if inventory.gpus:
         yield _slots(inventory.gpus, system)
     if system.nvswitches:
         wired = len(inventory.switches)
-        yield _part(
+        yield part_of(
             "NVSwitches", str(system.nvswitches), str(wired), wired == system.nvswitches, "/sys/bus/pci"
         )
 
@@ -110,7 +110,7 @@ def _slots(gpus: Sequence[Device], system: System) -> Part:
     if slow and not narrow:
         why = f"slower now, as resting GPUs are: {', '.join(slow)}"
     links = _counted([f"{_speed(gpu):g} GT/s x{gpu.width}" for gpu in gpus])
-    return _part("GPU slots", f"{speed:g} GT/s x{lanes}", links, not narrow, "/sys/bus/pci", why)
+    return part_of("GPU slots", f"{speed:g} GT/s x{lanes}", links, not narrow, "/sys/bus/pci", why)
 
 
 def _speed(device: Device) -> float:
@@ -119,7 +119,7 @@ def _speed(device: Device) -> float:
 
 
 def _no_gpus(inventory: Inventory) -> Iterator[Part]:
-    yield _part("GPUs", "none", str(len(inventory.gpus) or "none"), not inventory.gpus, "/sys/bus/pci")
+    yield part_of("GPUs", "none", str(len(inventory.gpus) or "none"), not inventory.gpus, "/sys/bus/pci")
 
 
 def _adapters(inventory: Inventory, system: System) -> Iterator[Part]:
@@ -143,7 +143,7 @@ def _adapters(inventory: Inventory, system: System) -> Iterator[Part]:
         why = f"slower: {', '.join(slow)}"
     expected = f"{ports} x {format_quantity(least * 8, 'b/s')}, active"
     counted = f"{len(up)} active of {len(inventory.adapters)}" if inventory.adapters else "none"
-    yield _part("adapter ports", expected, counted, len(up) >= ports, "/sys/class/infiniband", why)
+    yield part_of("adapter ports", expected, counted, len(up) >= ports, "/sys/class/infiniband", why)
 
 
 def _affinity(inventory: Inventory, system: System) -> Iterator[Part]:
@@ -152,12 +152,14 @@ def _affinity(inventory: Inventory, system: System) -> Iterator[Part]:
     name, expected = "GPUs and adapters", "an adapter behind the same PCIe switch as each GPU"
     if not inventory.gpus or not placed:
         lacking = "GPU" if not inventory.gpus else "adapter"
-        yield _part(name, expected, "-", False, "/sys/bus/pci", f"there is no {lacking}")
+        yield part_of(name, expected, "-", False, "/sys/bus/pci", f"there is no {lacking}")
         return
     nearest = {gpu.address: _nearest(gpu, placed) for gpu in inventory.gpus}
     far = {address: closest for address, closest in nearest.items() if closest[0] not in _NEAR}
     why = "; ".join(f"{address}: {how} to {port.name}" for address, (how, port) in far.items())[:300]
-    yield _part(name, expected, _counted([how for how, _ in nearest.values()]), not far, "/sys/bus/pci", why)
+    yield part_of(
+        name, expected, _counted([how for how, _ in nearest.values()]), not far, "/sys/bus/pci", why
+    )
     if not system.cpus or system.cpus < 2:
         return
     unknown = [gpu.address for gpu in inventory.gpus if gpu.numa is None]
@@ -170,7 +172,7 @@ def _affinity(inventory: Inventory, system: System) -> Iterator[Part]:
     nodes = f"nodes {', '.join(map(str, spread))} of {inventory.numa_nodes}" if spread else "-"
     why = f"firmware does not tell: {', '.join(unknown)}" if unknown else "; ".join(crossed)[:300]
     right = None if unknown else not crossed
-    yield _part("NUMA of GPUs", "as their adapters", nodes, right, "/sys/bus/pci", why)
+    yield part_of("NUMA of GPUs", "as their adapters", nodes, right, "/sys/bus/pci", why)
 
 
 def _nearest(gpu: Device, ports: Sequence[Adapter]) -> tuple[str, Adapter]:
@@ -186,13 +188,13 @@ def _drives(inventory: Inventory, answers: Answers, system: System) -> Iterator[
         drives = _counted([_size(drive.capacity) for drive in inventory.drives])
         why = "drives of the system itself count, too" if len(inventory.drives) > system.ssds else ""
         expected, enough = f"{system.ssds} x {_size(ssd.capacity)}", len(fit) >= system.ssds
-        yield _part("NVMe drives", expected, drives, enough, "/sys/class/nvme", why)
+        yield part_of("NVMe drives", expected, drives, enough, "/sys/class/nvme", why)
     if "raid" in features:
         level = features["raid"]
         fitting = {name: members for name, (how, members) in inventory.arrays.items() if how == level}
         most = max((len(members) for members in fitting.values()), default=0)
         arrays = [f"{name}: {how} of {len(members)}" for name, (how, members) in inventory.arrays.items()]
-        yield _part(
+        yield part_of(
             "RAID of the data drives", f"{level} of {system.ssds}", ", ".join(arrays) or "none",
             most >= system.ssds, "/proc/mdstat",
         )  # fmt: skip
@@ -206,7 +208,7 @@ def _encrypting(answers: Answers, wanted: str) -> Part:
     if answers.drives:
         counted = f"{len(answers.drives) - len(plain)} of {len(answers.drives)}"
         right, why = (wanted == "yes") == (not plain), f"no: {', '.join(plain)}" if plain else ""
-    return _part("self-encrypting drives", wanted, counted, right, "sedutil-cli --scan", why)
+    return part_of("self-encrypting drives", wanted, counted, right, "sedutil-cli --scan", why)
 
 
 def _security(inventory: Inventory, answers: Answers, system: System) -> Iterator[Part]:
@@ -217,7 +219,7 @@ def _security(inventory: Inventory, answers: Answers, system: System) -> Iterato
         if inventory.tpm is not None:
             right, why = inventory.tpm == wanted.partition(".")[0], ""
             version = f"{inventory.tpm}.0" if inventory.tpm == "2" else inventory.tpm or "none"
-        yield _part("TPM", wanted, version, right, "/sys/class/tpm", why)
+        yield part_of("TPM", wanted, version, right, "/sys/class/tpm", why)
     if "secure_boot" in features:
         wanted = features["secure_boot"]
         state = None if inventory.secure_boot is None else "on" if inventory.secure_boot else "off"
@@ -227,4 +229,4 @@ def _security(inventory: Inventory, answers: Answers, system: System) -> Iterato
         elif state is None:
             why = "the EFI variable SecureBoot cannot be read"
         right = None if state is None else state == wanted
-        yield _part("secure boot", wanted, state or "-", right, "/sys/firmware/efi/efivars", why)
+        yield part_of("secure boot", wanted, state or "-", right, "/sys/firmware/efi/efivars", why)

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from podsim.acceptance.inventory_checks import part_of
 from podsim.acceptance.thresholds import THRESHOLDS, Figure, check
 from podsim.answers.acceptance import Check, Part
 from podsim.errors import LabError
@@ -47,7 +48,5 @@ def trend_parts(parts: Sequence[Part], last: Mapping[str, Any]) -> Iterator[Part
     before = {str(row.get("name")): str(row.get("found")) for row in last["parts"]}
     for part in parts:
         if part.name in before and (part.found != before[part.name] or part.name.startswith("PCR")):
-            yield Part(
-                name=f"{part.name}, as before", expected=before[part.name], found=part.found, source=part.source,
-                verdict="ok" if part.found == before[part.name] else "differs",
-            )  # fmt: skip
+            is_same = part.found == before[part.name]
+            yield part_of(f"{part.name}, as before", before[part.name], part.found, is_same, part.source)

@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class _Times:
 def task_of(job: CheckpointJob) -> Task:
     """The job as ranks run it."""
     return Task(
-        work=lambda wires, note: plain(measure_checkpoints(job, wires, note)), nodes=job.ranks, timeout=job.timeout,
+        work=partial(measure_checkpoints, job), nodes=job.ranks, timeout=job.timeout,
         backend="gloo",
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from podsim.lab import usage
 from podsim.lab.host_parts import PARTS, linear
+from podsim.lab.library import named_as
 from podsim.lab.ranks import Note
 from podsim.lab.wires import Board, Wires
 
@@ -214,9 +215,6 @@ def _call(wires: Wires, collective: str, elements: int, ranks: int, group: Any) 
     buffer, piece = wires.empty(part * ranks).zero_(), wires.empty(part).zero_()
     other = wires.empty(part * ranks).zero_()
 
-    def newest(*names: str) -> Any:
-        return next(getattr(distributed, name) for name in names if hasattr(distributed, name))
-
     def pair() -> None:
         """The lower half sends to the upper half."""
         near, half = wires.rank - first, ranks // 2
@@ -225,8 +223,8 @@ def _call(wires: Wires, collective: str, elements: int, ranks: int, group: Any) 
         elif near < 2 * half:
             distributed.recv(buffer, first + near - half, group=group)
 
-    gather = newest("all_gather_single", "all_gather_into_tensor")
-    scatter = newest("reduce_scatter_single", "reduce_scatter_tensor")
+    gather = named_as(distributed, "all_gather_single", "all_gather_into_tensor")
+    scatter = named_as(distributed, "reduce_scatter_single", "reduce_scatter_tensor")
     calls: dict[str, Callable[[], Any]] = {
         "all_reduce": lambda: distributed.all_reduce(buffer, group=group),
         "all_gather": lambda: gather(buffer, piece, group=group),

@@ -45,12 +45,12 @@ def library_call(
             lambda s, h: distributed.reduce(copied(s, h), 0, group=group), own, everything if me == 0 else (),
         ),
         "all-gather": (
-            lambda s, h: _first(distributed, "all_gather_single", "all_gather_into_tensor")(h, s[mine], group=group),
+            lambda s, h: named_as(distributed, "all_gather_single", "all_gather_into_tensor")(h, s[mine], group=group),
             (Span(me * part, (me + 1) * part, me),),
             tuple(Span(r * part, (r + 1) * part, r) for r in range(ranks)),
         ),
         "reduce-scatter": (
-            lambda s, h: _first(distributed, "reduce_scatter_single", "reduce_scatter_tensor")(h[mine], s, group=group),
+            lambda s, h: named_as(distributed, "reduce_scatter_single", "reduce_scatter_tensor")(h[mine], s, group=group),
             own,
             (Span(me * part, (me + 1) * part, EVERYWHERE),),
         ),
@@ -59,6 +59,6 @@ def library_call(
     return call, starts, ends, wires.empty(elements)
 
 
-def _first(distributed: Any, *names: str) -> Any:
+def named_as(distributed: Any, *names: str) -> Any:
     """The function under whichever of these names this release has it."""
     return next(getattr(distributed, name) for name in names if hasattr(distributed, name))

@@ -10,10 +10,10 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
-from podsim.answers.saved_run import plain
 from podsim.lab import usage
 from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
@@ -65,7 +65,7 @@ def task_of(job: Job) -> Task:
     """The job as ranks run it; the result is that of `measure`, as plain values."""
     switches = {node: f"the switch that process {node} plays" for node in range(job.ranks, job.nodes)}
     return Task(
-        work=lambda wires, note: plain(measure(job, wires, note)), nodes=job.nodes, names=switches, timeout=job.timeout,
+        work=partial(measure, job), nodes=job.nodes, names=switches, timeout=job.timeout,
         backend=job.backend,
     )  # fmt: skip
 

@@ -79,10 +79,10 @@ class Place:
         return ""
 
 
-def first_line(problem: BaseException) -> str:
-    """What a library's error says, on one line."""
+def first_line(problem: BaseException, most: int = 200) -> str:
+    """What a library's error says, on one line of at most so many characters."""
     text = str(problem).strip().splitlines()
-    return (text[0] if text else type(problem).__name__)[:200]
+    return (text[0] if text else type(problem).__name__)[:most]
 
 
 def place_of(text: str) -> Place:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 from podsim.answers.lab import MeasuredPair, MeasuredRanks
-from podsim.answers.saved_run import plain
 from podsim.lab import usage
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.host_rates import timed
@@ -23,7 +23,7 @@ _TRIES = 3
 def task_of(ranks: int, size: int, timeout: float, backend: str) -> Task:
     """The measurement as ranks do it."""
     return Task(
-        work=lambda wires, note: plain(measure_pairs(size, wires, note)),
+        work=partial(measure_pairs, size),
         nodes=ranks,
         timeout=timeout,
         backend=backend,

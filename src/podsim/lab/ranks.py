@@ -19,7 +19,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from podsim.answers.saved_run import plain
 from podsim.errors import LabError, PodsimError
+from podsim.lab.places import first_line
 from podsim.lab.processes import end_of, fork, kill, reap, stopped_by_signals
 from podsim.lab.wires import Wires, connect, load_part, load_torch
 from podsim.whole_files import scratch_folder
@@ -40,7 +42,7 @@ class Task:
     """What the processes of a job do together."""
 
     work: Callable[[Wires, Note], Any]
-    """The function that each process calls; what rank 0 returns is the task's result, as plain JSON values."""
+    """The function that each process calls; what rank 0 returns, made plain JSON values, is the task's result."""
     nodes: int
     """The number of processes."""
     names: Mapping[int, str] = field(default_factory=dict)
@@ -263,12 +265,12 @@ def _rank(task: Task, rank: int, meeting: str, line: _Line, hook: Hook | None) -
         line.say(error=f"{type(problem).__name__}: {_first_line(problem)}", own=True)
         return 1
     if rank == 0:
-        line.say(result=result)
+        line.say(result=plain(result))
     return 0
 
 
 def _first_line(problem: BaseException) -> str:
-    line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    line = first_line(problem, 1000)
     return line.partition(". This is typically")[0].rpartition("] ")[2][:300] or line[:300]
 
 
@@ -289,7 +291,7 @@ def run_joined(task: Task, place: Place, *, watch: Watch = quiet) -> Any:
 
     pulse = _Pulse(wires, task.timeout)
     try:
-        return task.work(wires, note)
+        return plain(task.work(wires, note))
     except RuntimeError as problem:
         who = pulse.silent()
         said = f"{who} died or fell silent" if who else "the ranks lost each other"

@@ -20,6 +20,8 @@ from podsim.errors import TableError
 from podsim.foreign_files import csv_lines, read_start, read_text
 from podsim.serving.benchmark_forms import (
     FORMS,
+    METRICS,
+    UNITS,
     Table,
     number,
     percentile_figures,
@@ -195,7 +197,7 @@ def _metric(request: Table, name: str) -> float:
     metric = metrics.get(name) if isinstance(metrics, Mapping) else None
     if not isinstance(metric, Mapping):
         return np.nan
-    scale = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}.get(str(metric.get("unit", "")), 1.0)
+    scale = UNITS.get(str(metric.get("unit", "")), 1.0)
     return scale * number(metric.get("value"))
 
 
@@ -204,11 +206,7 @@ def _profile(requests: Sequence[Table], name: str) -> ServerBenchmark:
     answered = [each for each in requests if not each.get("error") and _phase(each) != "warmup"]
     columns = _profiled_columns(answered)
     figures: dict[str, float] = {}
-    for metric, kind in (
-        ("time_to_first_token", "ttft"),
-        ("inter_token_latency", "tpot"),
-        ("request_latency", "e2e"),
-    ):
+    for metric, kind in METRICS.items():
         values = np.array([_metric(each, metric) for each in answered])
         figures |= percentile_figures(kind, values[np.isfinite(values)])
     if columns is None:

@@ -21,7 +21,7 @@ Table: TypeAlias = Mapping[str, Any]
 
 _KINDS = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e", "e2e_latency": "e2e"}
 _LATENCY = re.compile(rf"(mean|median|std|p\d{{1,2}}(?:\.\d+)?)_({'|'.join(_KINDS)})_ms")
-_METRICS = {
+METRICS = {
     "request_latency": "e2e",
     "time_to_first_token": "ttft",
     "inter_token_latency": "tpot",
@@ -35,7 +35,7 @@ _METRIC_RATES = {
     "request_goodput": "goodput_rate",
     "goodput": "goodput_rate",
 }
-_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0}
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0}
 _STATISTICS = {
     "avg": "mean", "min": "min", "max": "max", "std": "std", "average": "mean", "minimum": "min", "maximum": "max",
 }  # fmt: skip
@@ -175,7 +175,7 @@ def read_vllm_latency(table: Table, id: str) -> ServerBenchmark:
 
 def statistics(metric: Table, kind: str) -> dict[str, float]:
     """Figures of a metric object {unit, avg, min, max, std, p50, …}, in s."""
-    scale = _UNITS.get(str(metric.get("unit", "ms")).strip().lower(), 1e-3)
+    scale = UNITS.get(str(metric.get("unit", "ms")).strip().lower(), 1e-3)
     figures = {}
     for name, value in metric.items():
         if name in _STATISTICS or _PERCENTILE.fullmatch(str(name)):
@@ -186,7 +186,7 @@ def statistics(metric: Table, kind: str) -> dict[str, float]:
 def read_metrics(table: Table, id: str) -> ServerBenchmark:
     """genai-perf's or aiperf's export: an object for each metric."""
     figures: dict[str, float] = {}
-    for name, kind in _METRICS.items():
+    for name, kind in METRICS.items():
         figures |= statistics(_table(table, name), kind)
     for name, figure in _METRIC_RATES.items():
         figures[figure] = figures.get(figure, 0.0) or first_number(_table(table, name), "avg")

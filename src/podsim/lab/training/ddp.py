@@ -9,11 +9,10 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from podsim.answers.lab import Emulated
-from podsim.answers.saved_run import plain
 from podsim.answers.trained import MeasuredDdp, MeasuredPass
 from podsim.lab import usage
 from podsim.lab.measured_collectives import message_seconds
@@ -58,7 +57,7 @@ class Ddp:
 def task_of(job: Ddp) -> Task:
     """The job as ranks run it."""
     return Task(
-        work=lambda wires, note: plain(_measure(job, wires, note)), nodes=job.ranks, timeout=job.timeout,
+        work=partial(_measure, job), nodes=job.ranks, timeout=job.timeout,
         backend=job.backend, parts=("torch._dynamo",),
     )  # fmt: skip
 

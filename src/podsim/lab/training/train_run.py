@@ -7,9 +7,9 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from podsim.answers.saved_run import plain
 from podsim.answers.trained import WARM, MeasuredTraining, TrainedStep
 from podsim.errors import LabError
 from podsim.lab import usage
@@ -40,7 +40,7 @@ PARTS = (
 def task_of(job: Training) -> Task:
     """The run as ranks do it; the result is that of `train`, as plain values."""
     return Task(
-        work=lambda wires, note: plain(train(job, wires, note)), nodes=job.nodes,
+        work=partial(train, job), nodes=job.nodes,
         names={job.ranks: "the parameter server"} if job.served else {}, timeout=job.timeout, backend=job.backend,
         parts=PARTS,
     )  # fmt: skip
