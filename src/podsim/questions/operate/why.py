@@ -11,12 +11,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.acceptance.port_faults import faults_of
 from podsim.answers.saved_run import is_run, read_run
 from podsim.answers.telemetry import Contention, Explained, Fault, PortRow, Telemetry
 from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError, PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.monitoring.port_faults import faults_of
 from podsim.options.measure_options import WhyOptions
 from podsim.options.question import question
 from podsim.options.step_options import SimulateOptions
