@@ -1,14 +1,23 @@
-"""Words for the axes of arrays. A shape stands in the annotation of an array, never as letters in its name.
+"""Types of arrays, and words for their axes. A shape stands in the annotation of an array, never as letters in its name.
 
-    seconds: Shaped[Array, "stage plan"]
+    seconds: Shaped[Floats, "stage plan"]
 
-is an array with one row for each class of stages and one column for each plan. `Shaped` is `typing.Annotated`: it costs
-nothing at run time, and mypy reads the array's own type.
+is an array of numbers with one row for each class of stages and one column for each plan. `Shaped` is
+`typing.Annotated`: it costs nothing at run time, and mypy reads the array's own type.
 """
 
 from __future__ import annotations
 
 from typing import Annotated as Shaped  # noqa: F401  (other modules import it from here)
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+SmallInts: TypeAlias = NDArray[np.int32]
 
 AXES = {
     "action": "actions of all schedule tables at hand, or those on the paths through them",

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
+from podsim.axes import Bools, Floats, Ints
+
 Values: TypeAlias = Mapping[str, float]
 """Name of a parameter -> its value."""
 Residuals: TypeAlias = Callable[[Values], Floats]

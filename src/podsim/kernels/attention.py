@@ -31,13 +31,13 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.errors import PlanError, unknown_name
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import FlashConstants, kernel_constants
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import gemm_seconds, operand_bytes, peak_of, positive
 
-Floats = npt.NDArray[np.float64]
 Algorithm = Literal["unfused", "triton", "flash1", "flash2", "flash3"]
 Direction = Literal["forward", "backward"]
 

@@ -27,14 +27,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from podsim.errors import CatalogError, PlanError, unknown_name
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm_correction import Correction, read_correction
-
-Floats = npt.NDArray[np.float64]
 
 UNITS = {
     "share_256x128": "1", "share_128x128": "1", "share_128x64": "1", "share_64x64": "1", "share_32x64": "1",

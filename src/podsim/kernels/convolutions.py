@@ -41,6 +41,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.errors import PlanError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
@@ -54,7 +55,6 @@ from podsim.kernels.gemm import (
     result_bytes,
 )
 
-Floats = npt.NDArray[np.float64]
 Part = Literal["forward", "input", "weight"]
 PARTS = ("forward", "input", "weight")
 PACKS = (1, 2, 4, 8, 16)

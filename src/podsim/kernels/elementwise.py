@@ -17,11 +17,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.errors import PlanError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import MemoryConstants, kernel_constants
-
-Floats = npt.NDArray[np.float64]
 
 
 def memory_seconds(gpu: Gpu, bytes_: npt.ArrayLike) -> Floats:

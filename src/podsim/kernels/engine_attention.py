@@ -46,8 +46,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError
-from podsim.fitting import Floats, Values
+from podsim.fitting import Values
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_constants import engine_constants, engine_file
 from podsim.kernels.engine_run import EngineRun, format_bytes, format_peak

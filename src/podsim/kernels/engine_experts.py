@@ -21,8 +21,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
-from podsim.fitting import Floats, Values
+from podsim.axes import Floats, Shaped
+from podsim.fitting import Values
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_constants import engine_constants, engine_file
 from podsim.kernels.engine_run import EngineRun, format_bytes, format_peak

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError, unknown_name
-from podsim.fitting import Floats
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import gemm_seconds
 

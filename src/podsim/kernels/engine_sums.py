@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.fitting import Floats, Values
+from podsim.axes import Floats
+from podsim.fitting import Values
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_constants import engine_constants
 from podsim.kernels.engine_run import EngineRun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.fitting import Floats
+from podsim.axes import Floats
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_attention import EngineAttention
 from podsim.kernels.engine_experts import EngineExperts, expert_rows, is_gated

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from podsim.axes import Bools, Floats
 from podsim.errors import TableError
-from podsim.fitting import Bools, Fit, Parameter, Values, fold_of, held_out, solve
+from podsim.fitting import Fit, Parameter, Values, fold_of, held_out, solve
 from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import flash_law
 from podsim.kernels.constants import (
@@ -26,8 +26,6 @@ from podsim.kernels.constants import (
 )
 from podsim.kernels.fit_products import Check, evidence_of
 from podsim.kernels.measured_kernels import KernelRows
-
-Floats = npt.NDArray[np.float64]
 
 _SHAPE = {
     "share_64": Parameter(start=0.6, low=0.05, high=1.0, scale=0.1),

@@ -12,13 +12,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.fitting import Parameter, Values, solve_by_search
 from podsim.kernels.constants import GemmConstants, MemoryConstants
 from podsim.kernels.gemm import gemm_law, operand_bytes, result_bytes
 
-Floats = npt.NDArray[np.float64]
 _SHARES = ("share_256x128", "share_128x128", "share_128x64", "share_64x64", "share_32x64")
 _PARAMETERS = {
     "share": Parameter(start=0.9, low=0.05, high=1.0),

@@ -10,10 +10,10 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from podsim.axes import Bools, Floats
 from podsim.errors import TableError
-from podsim.fitting import Bools, Fit, Parameter, Values, fold_of, held_out, solve
+from podsim.fitting import Fit, Parameter, Values, fold_of, held_out, solve
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import (
     LENDER,
@@ -41,8 +41,6 @@ from podsim.kernels.fit_products import (
 from podsim.kernels.gemm import correction_at, is_aligned, operand_bytes, peak_of
 from podsim.kernels.gemm_correction import Correction
 from podsim.kernels.measured_kernels import KernelRows
-
-Floats = npt.NDArray[np.float64]
 
 _SAMPLE = 2500
 """rows that a fit looks at; a longer table is thinned evenly"""

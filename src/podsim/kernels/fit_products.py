@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Bools, Floats
 from podsim.errors import TableError
-from podsim.fitting import Bools, Fit, Floats, Parameter, Solution, Values, fold_of, held_out, solve
+from podsim.fitting import Fit, Parameter, Solution, Values, fold_of, held_out, solve
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import Evidence, GemmConstants, base_name, gemm_constants, kernel_constants

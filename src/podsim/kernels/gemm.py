@@ -34,13 +34,13 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.errors import PlanError, unknown_name
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import GemmConstants, gemm_constants, kernel_constants
 from podsim.kernels.gemm_correction import Correction
 from podsim.kernels.systolic import systolic_law
 
-Floats = npt.NDArray[np.float64]
 Layout = Literal["nn", "nt", "tn"]
 GemmKernel = Literal["plain", "accumulating", "grouped", "engine"]
 

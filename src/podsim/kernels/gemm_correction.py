@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from podsim.axes import Shaped
-
-Floats = npt.NDArray[np.float64]
+from podsim.axes import Floats, Shaped
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.errors import TableError
-
-Floats = npt.NDArray[np.float64]
 
 _OPS = {"matmul": "gemm", "prefill attention": "prefill"}
 """what users call a kernel -> its name here"""

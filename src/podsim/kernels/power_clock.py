@@ -23,7 +23,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from podsim.fitting import Floats
+from podsim.axes import Floats
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import kernel_constants

@@ -15,11 +15,10 @@ tpu-v6e.toml. Products that are long and thin were not measured.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.kernels.constants import GemmConstants
 
-Floats = npt.NDArray[np.float64]
 _ROWS = 8.0
 """The rows that registers hold at a time."""
 

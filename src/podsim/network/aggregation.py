@@ -19,6 +19,7 @@ from functools import partial
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, Routing
@@ -26,7 +27,6 @@ from podsim.hardware.fabrics.tree import Tree
 from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.network.collectives import Table, make_table
 from podsim.network.collectives.rows import Columns, brick, stack
-from podsim.network.collectives.table import Floats, Ints
 from podsim.network.play_links import Links
 
 _MOST_SENT = 2_000_000

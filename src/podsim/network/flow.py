@@ -9,16 +9,14 @@ Routes are in compressed rows: flow f uses links[indptr[f] : indptr[f + 1]]. A f
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from podsim.axes import Floats, Ints
 from podsim.errors import ClusterError
 from podsim.native import c_function, is_compiled
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class Flows(NamedTuple):

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Ints, Shaped
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric
@@ -24,7 +24,6 @@ from podsim.network.collectives import Table, make_table
 from podsim.network.collectives.direct import direct_all_to_all, shift
 from podsim.network.collectives.rings import multi_ring_all_reduce, rail_orders
 from podsim.network.collectives.rows import brick, ring_rows, stack
-from podsim.network.collectives.table import Ints
 from podsim.network.collectives.trees import in_network_all_reduce, tree_rows, two_trees
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_between import out_rate

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import ClusterError, TableError
 from podsim.native import c_struct
 from podsim.network.collectives.cost import windows
 from podsim.network.collectives.prove import check_rows
-from podsim.network.collectives.table import ROW_FIELDS, Floats, Ints, Table, position, row_share
+from podsim.network.collectives.table import ROW_FIELDS, Table, position, row_share
 from podsim.network.play_fold import fold_program
 from podsim.network.play_links import Fabric, Routes
 from podsim.network.play_program import Waits, mix, number_rows, waits

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
+from podsim.axes import Ints, Shaped
 from podsim.native import c_function
-from podsim.network.collectives.table import Ints
 from podsim.network.play_program import mix, number_rows
 from podsim.network.play_state import Program, typed_program
 

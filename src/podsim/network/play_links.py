@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from podsim.network.collectives.table import Floats, Ints
+from podsim.axes import Floats, Ints
 
 Routes: TypeAlias = tuple[Ints, Ints]
 """(indptr, links): the route of pair i is links[indptr[i] : indptr[i + 1]]"""

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Ints, Shaped
 from podsim.errors import TableError
 from podsim.native import c_function
-from podsim.network.collectives.table import MOST_ROWS, ROW_FIELDS, Ints, Table, expand
+from podsim.network.collectives.table import MOST_ROWS, ROW_FIELDS, Table, expand
 
 
 class Waits(NamedTuple):

@@ -10,11 +10,10 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from podsim.axes import Floats, Ints, SmallInts
 from podsim.native import c_function
-from podsim.network.collectives.table import Floats, Ints
 
 Records: TypeAlias = NDArray[np.void]
-Small: TypeAlias = NDArray[np.int32]
 
 SAME = 1e-12
 """times and rates within this share of each other are one: rounding, not sharing, tells them apart"""
@@ -139,13 +138,13 @@ class State(NamedTuple):
     gates: Annotated[Records, GATE]
     deps: Annotated[Records, DEP]
     wakes: Annotated[Records, WAKE]
-    items: Small
+    items: SmallInts
     """The flows of gates and flows of groups; the records hold the bounds."""
     lanes: Annotated[Records, LANE]
     links: Annotated[Records, LINK]
     on_link: Annotated[Records, ON_LINK]
     """The active flows of the links that may limit, each link in its own range."""
-    slots: Small
+    slots: SmallInts
     """The position of each flow on each such link of its lane."""
     buckets: Annotated[Records, BUCKET]
     heap: Annotated[Records, DUE]
@@ -156,11 +155,11 @@ class State(NamedTuple):
     waves: Annotated[Records, WAVE]
     """The transfers of each delay in the latency of links: a ring of cells, first in, first out."""
     cells: Annotated[Records, CELL]
-    touched: Small
+    touched: SmallInts
     """The flows that ended or started in this batch."""
-    dirty: Small
+    dirty: SmallInts
     """The links that a flow left or joined in this batch."""
-    members: Small
+    members: SmallInts
     """The flows that share, in the order of discovery."""
     memo: Annotated[Records, MEMO_SLOT]
     memo_rates: Annotated[Records, MEMO_RATE]
@@ -257,7 +256,7 @@ def new_state(p: Program) -> State:
     def ints(n: int) -> Ints:
         return np.zeros(n, np.int64)
 
-    def small(n: int) -> Small:
+    def small(n: int) -> SmallInts:
         return np.zeros(n, np.int32)
 
     return State(

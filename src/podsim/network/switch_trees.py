@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from podsim.axes import Ints
 from podsim.hardware.cluster import Cluster
 from podsim.network.collectives import Table, make_table
 from podsim.network.collectives.rows import Columns, brick, stack
-from podsim.network.collectives.table import Ints
 from podsim.network.collectives.trees import tree_rows, two_trees
 from podsim.network.play_links import Links, make_links
 

@@ -10,10 +10,11 @@ from math import ceil, log
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import TableError
 from podsim.hardware.parts import Link
 from podsim.network.bus import bus_factor
-from podsim.network.collectives.table import COLLECTIVES, Floats, Ints, Table, row_share
+from podsim.network.collectives.table import COLLECTIVES, Table, row_share
 
 
 @dataclass(frozen=True, kw_only=True)

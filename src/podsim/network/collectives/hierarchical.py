@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from podsim.axes import Ints
 from podsim.network.collectives.rows import Columns, brick, others, ring_rows, stack
-from podsim.network.collectives.table import Ints, Table, make_table
+from podsim.network.collectives.table import Table, make_table
 
 
 def _local_pairs(nodes: int, local: int) -> tuple[Ints, Ints, Ints]:

@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from podsim.axes import Ints
 from podsim.errors import LabError
-from podsim.network.collectives.table import EVERYWHERE, Ints, Table, expand, split
+from podsim.network.collectives.table import EVERYWHERE, Table, expand, split
 
 RECEIVE, RECEIVED, SEND, SENT, BARRIER = "receive", "received", "send", "sent", "barrier"
 MOST_TRANSFERS = 2_000_000

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
+from podsim.axes import Ints, Shaped
 from podsim.errors import TableError
-from podsim.network.collectives.table import EVERYWHERE, ROW_FIELDS, Ints, Table, expand
+from podsim.network.collectives.table import EVERYWHERE, ROW_FIELDS, Table, expand
 
 MOST_CELLS = 1 << 26
 """cells of state held at once: chunks are independent, and are proved in batches"""

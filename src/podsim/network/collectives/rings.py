@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from podsim.axes import Ints
 from podsim.errors import TableError
 from podsim.network.collectives.rows import brick, ring_rows, stack
-from podsim.network.collectives.table import EVERYWHERE, Ints, Table, make_table
+from podsim.network.collectives.table import EVERYWHERE, Table, make_table
 
 
 def _order(ranks: int, order: ArrayLike | None) -> Ints:

@@ -7,7 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from podsim.network.collectives.table import ROW_FIELDS, USUAL, Ints
+from podsim.axes import Ints
+from podsim.network.collectives.table import ROW_FIELDS, USUAL
 
 Columns: TypeAlias = dict[str, NDArray[np.int64]]
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 from podsim.network.collectives.rows import Columns, brick, stack
-from podsim.network.collectives.table import Floats, Ints, Table, make_table
+from podsim.network.collectives.table import Table, make_table
 
 
 class Axes(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from podsim.axes import Ints
 from podsim.network.collectives.rows import Columns, brick, stack
-from podsim.network.collectives.table import EVERYWHERE, Ints, Table, make_table
+from podsim.network.collectives.table import EVERYWHERE, Table, make_table
 
 
 def tree_parents(ranks: int) -> Ints:
