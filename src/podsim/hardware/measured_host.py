@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.hardware.parts import Cpu, Gpu, Link, Pcie, Ssd, System
 
 if TYPE_CHECKING:
     from podsim.hardware.catalog.measured_schema import HostEntry
 
 
-Floats = npt.NDArray[np.float64]
 _BUSY = 0.1
 """The share of the processors that other programs may use before it is said."""
 _LARGE_ERROR = 0.2

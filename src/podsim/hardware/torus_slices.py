@@ -11,16 +11,15 @@ import re
 from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from math import ceil, prod
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
+from podsim.axes import Ints, Shaped
 from podsim.errors import ClusterError, UnitError
 from podsim.hardware.parts import System, TorusLinks
 
-Ints: TypeAlias = NDArray[np.int64]
 MOST_CHIPS = 1_000_000
 _SIZE = r"(?P<size>\d{1,4}(?:\s*x\s*\d{1,4}){1,2}|\d[\d,]{0,8})(?P<twisted>[-_ ]twisted)?"
 

@@ -26,11 +26,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
-Floats: TypeAlias = NDArray[np.float64]
+from podsim.axes import Bools, Ints
 
 
 class Work(IntEnum):

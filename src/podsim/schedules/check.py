@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Bools, Ints, Shaped
 from podsim.errors import ScheduleError
-from podsim.schedules.actions import (
-    LETTERS,
-    Bools,
-    Ints,
-    ScheduleTable,
-    Work,
-    action_text,
-    updates_before,
-)
+from podsim.schedules.actions import LETTERS, ScheduleTable, Work, action_text, updates_before
 from podsim.schedules.player import play_table, unit_seconds
 
 _SHOWN = 6

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.axes import Shaped
-from podsim.schedules.actions import Ints, Placement, ScheduleTable, Work, loop
+from podsim.axes import Ints, Shaped
+from podsim.schedules.actions import Placement, ScheduleTable, Work, loop
 
 
 def gpipe(p: int, v: int, m: int) -> ScheduleTable:

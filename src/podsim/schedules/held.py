@@ -6,7 +6,8 @@ from collections import Counter
 
 import numpy as np
 
-from podsim.schedules.actions import Floats, ScheduleTable, Work
+from podsim.axes import Floats
+from podsim.schedules.actions import ScheduleTable, Work
 
 
 def held(table: ScheduleTable, *, freed_by_input: float = 0.0) -> Floats:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.schedules.actions import Bools, Floats, Ints, ScheduleTable, Work
+from podsim.axes import Bools, Floats, Ints
+from podsim.schedules.actions import ScheduleTable, Work
 
 SAME = 1e-9
 """Share of each other within which two times are the same."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from podsim.axes import Bools, Floats
 from podsim.errors import ScheduleError
-from podsim.schedules.actions import Bools, Floats, ScheduleTable, Work, action_text
+from podsim.schedules.actions import ScheduleTable, Work, action_text
 from podsim.schedules.joined import Joined, begin_seconds, play_nodes
 
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from podsim.axes import Ints
 from podsim.errors import ScheduleError
-from podsim.schedules.actions import LETTERS, Ints, ScheduleTable, action_text
+from podsim.schedules.actions import LETTERS, ScheduleTable, action_text
 
 _ACTION = re.compile(r"(\d{1,9})([FBIW])(\d{1,9})")
 _BESIDE = re.compile(r"\(([^()]*)\)OVERLAP_F_B")

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from podsim.axes import Ints
 from podsim.simulation.pieces import Piece
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 Ticket: TypeAlias = tuple[str, int, int]
 
 

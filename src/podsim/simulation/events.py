@@ -14,23 +14,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Floats, Ints, SmallInts
 from podsim.errors import SimulationError
 from podsim.native import c_function, c_struct
 from podsim.simulation.state import (
     EVENTS,
     HEAP,
     SOLVED,
-    Floats,
-    Ints,
     Program,
-    Small,
     new_state,
     run,
     typed_program,
 )  # fmt: skip
 
 
-def _none() -> Small:
+def _none() -> SmallInts:
     return np.empty(0, np.int32)
 
 
@@ -72,17 +70,17 @@ class Streams:
 class Ops:
     """N ops, E edges: op after[e] starts when op before[e] has ended."""
 
-    stream: Small
+    stream: SmallInts
     """The stream of each op, from 0, [N]; ops of one stream run in the order of their numbers."""
     seconds: Floats
     """s. The work without slowdown, [N]; for a transfer, its bytes over its peak."""
-    before: Small
+    before: SmallInts
     """The op before of each edge, [E]."""
-    after: Small
+    after: SmallInts
     """The op after of each edge, [E]."""
-    join: Small = field(default_factory=_none)
+    join: SmallInts = field(default_factory=_none)
     """The join of each op, [N]: ops with the same number start together (a collective); -1: alone; empty: all alone."""
-    transfer: Small = field(default_factory=_none)
+    transfer: SmallInts = field(default_factory=_none)
     """The kind of transfer of each op, [N]; -1: none; empty: no op is one."""
     transfers: Transfers = NO_TRANSFERS
     streams: Streams | None = None
@@ -97,7 +95,7 @@ class Played:
     """s. The start of each op, [N]."""
     end: Floats
     """s. The end of each op, [N]."""
-    why: Small
+    why: SmallInts
     """The op whose end let it start, [N]; -1: it could start at once."""
     seconds: float
     """s. The end of the last op."""
@@ -105,20 +103,20 @@ class Played:
     """The number of times that shares of links were computed."""
 
 
-_by_key = c_function("values_by_key", Small, Small, int, int, Small, Small)
-_count = c_function("count_keys", Small, int, int, Small)
+_by_key = c_function("values_by_key", SmallInts, SmallInts, int, int, SmallInts, SmallInts)
+_count = c_function("count_keys", SmallInts, int, int, SmallInts)
 PAUSE = 1_000_000
 """The ended ops between two checks for Ctrl-C."""
 
 
-def _values_by_key(key: Small, value: Small, keys: int) -> tuple[Small, Small]:
+def _values_by_key(key: SmallInts, value: SmallInts, keys: int) -> tuple[SmallInts, SmallInts]:
     """(pointer [keys + 1], the values of each key, in order)."""
     pointer, rows = np.empty(keys + 1, np.int32), np.empty(len(key), np.int32)
     _by_key(np.ascontiguousarray(key, np.int32), value, len(key), keys, pointer, rows)
     return pointer, rows
 
 
-def _key_counts(key: Small, keys: int) -> Small:
+def _key_counts(key: SmallInts, keys: int) -> SmallInts:
     """How often each key occurs, [keys]."""
     counts = np.empty(keys, np.int32)
     _count(np.ascontiguousarray(key, np.int32), len(key), keys, counts)
@@ -130,7 +128,7 @@ def _first_problem(wrong: NDArray[np.bool_], text_of: Callable[[int], str]) -> l
     return [text_of(int(i)) for i in np.flatnonzero(wrong)[:1]]
 
 
-def _problems(ops: Ops, n: int, join: Small, transfer: Small) -> list[str]:
+def _problems(ops: Ops, n: int, join: SmallInts, transfer: SmallInts) -> list[str]:
     """What is wrong with the ops, the first of each kind named."""
     sizes = [(name, len(getattr(ops, name))) for name in ("seconds", "join", "transfer")]
     problems = [
@@ -161,7 +159,7 @@ def _problems(ops: Ops, n: int, join: Small, transfer: Small) -> list[str]:
     return problems + _link_problems(ops.transfers)
 
 
-def _stream_problems(streams: Streams, stream: Small, transfer: Small) -> list[str]:
+def _stream_problems(streams: Streams, stream: SmallInts, transfer: SmallInts) -> list[str]:
     sizes = [len(streams.domain), len(streams.slows), len(streams.slowed)]
     count = int(stream.max(initial=-1)) + 1
     if len(set(sizes)) > 1 or sizes[0] < count:
@@ -214,7 +212,7 @@ def _link_problems(transfers: Transfers) -> list[str]:
     )
 
 
-def _program(ops: Ops, join: Small, transfer: Small) -> tuple[Program, Small]:
+def _program(ops: Ops, join: SmallInts, transfer: SmallInts) -> tuple[Program, SmallInts]:
     """(what the kernel is given, how many ops each op waits for)."""
     streams = int(ops.stream.max(initial=-1)) + 1
     if ops.streams is not None:
@@ -266,7 +264,7 @@ def play(ops: Ops) -> Played:
     )
 
 
-def _find_cycle(ops: Ops, end: Floats, join: Small) -> str:
+def _find_cycle(ops: Ops, end: Floats, join: SmallInts) -> str:
     """A circle of ops that wait for each other."""
     waits = np.isnan(end)
     blocking: dict[int, int] = {}

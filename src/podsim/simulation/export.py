@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Ints
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
 from podsim.simulation.events import Played
 from podsim.simulation.lower import STREAMS, Lowered, group_of
@@ -15,7 +16,6 @@ from podsim.simulation.pieces import Piece, Stream
 from podsim.training.layers import cp_bytes, ep_bytes, tp_bytes
 from podsim.training.plan import Plan
 
-Ints: TypeAlias = NDArray[np.int64]
 _STREAMS = tuple(stream.name.lower() for stream in Stream)
 _OF_NAME = {
     "gradients": "reduce_scatter", "layer gradients": "reduce_scatter", "gradients reduced": "reduce_scatter",

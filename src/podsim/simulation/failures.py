@@ -8,21 +8,18 @@ done: their share of the time that they would have taken.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.failed import Standing
+from podsim.axes import Bools, Floats, Ints, SmallInts
 from podsim.errors import SimulationError
 from podsim.native import c_function
 from podsim.simulation.events import Ops, Played, Transfers, play
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.pieces import Stream
-from podsim.simulation.state import Floats, Ints, Small
 from podsim.training.plan import Plan
-
-Bools: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,11 +144,11 @@ def _stop_ops(
     )  # fmt: skip
 
 
-def _joins(ops: Ops) -> Small:
+def _joins(ops: Ops) -> SmallInts:
     return ops.join if len(ops.join) else np.full(len(ops.stream), -1, np.int32)
 
 
-def _keep_ops(ops: Ops, kept: Bools, join: Small, seconds: Floats) -> Ops:
+def _keep_ops(ops: Ops, kept: Bools, join: SmallInts, seconds: Floats) -> Ops:
     """Some of the ops, with all edges among them."""
     number = np.cumsum(kept) - 1
     inside = kept[ops.before] & kept[ops.after]
@@ -241,8 +238,8 @@ def _standstills(lowered: Lowered, plan: Plan, never: Bools, played: Played) -> 
 
 
 def _blockers(
-    blocked: list[int], c: int, owner: Ints, join: Small, sources: dict[int, list[int]], heads: dict[int, int],
-    stream: Small,
+    blocked: list[int], c: int, owner: Ints, join: SmallInts, sources: dict[int, list[int]], heads: dict[int, int],
+    stream: SmallInts,
 ) -> tuple[int, int]:  # fmt: skip
     """(the op that a class is held up at, the class that it waits for: -1 for none)."""
     for op in sorted(blocked):

@@ -11,20 +11,17 @@ than the GPU runs them, each op takes that much longer. The closed form of repli
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.timeline import Lane, Timeline
+from podsim.axes import Floats, Ints
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.graph_step import ReplicasStep, bucket_sizes
 from podsim.graphs.op_graph import OpGraph, nets_of
 from podsim.simulation.events import Ops, Played, Streams, play
 from podsim.training.software import Software
 
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 _LANES = ("compute", "send", "dp")
 
 

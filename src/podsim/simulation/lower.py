@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
+from podsim.axes import Ints, Shaped, SmallInts
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.bus import ring_share
 from podsim.schedules.actions import ScheduleTable
 from podsim.schedules.entries import build
-from podsim.simulation.drafts import Catalog, Ints
+from podsim.simulation.drafts import Catalog
 from podsim.simulation.events import Ops, Streams
 from podsim.simulation.lower_links import (
     Classes,
@@ -34,7 +34,6 @@ from podsim.simulation.lower_links import (
 )
 from podsim.simulation.passes import Row, Stage, Writer, write_row
 from podsim.simulation.pieces import Piece, Stream, block_pieces
-from podsim.simulation.state import Small
 from podsim.training.batch import PlanTables, prepare
 from podsim.training.groups import owned_parameters, send_bytes, stage_exchanges, tied_seconds
 from podsim.training.memory import Weights, weight_table
@@ -158,9 +157,9 @@ class Lowered:
     """A step, ready to be played."""
 
     ops: Ops
-    what: Small
+    what: SmallInts
     """The number of the piece of each op, [op]."""
-    micro: Small
+    micro: SmallInts
     """The micro-batch of each op, -1 for none, [op]."""
     pieces: list[Piece]
     classes: Classes
@@ -246,7 +245,7 @@ def lower(
 
 def _edges(
     rows: list[Row], row_of: Ints, tables: list[ScheduleTable], classes: Classes, base: Ints
-) -> tuple[Small, Small]:
+) -> tuple[SmallInts, SmallInts]:
     """(before, after): edges inside each class, and from each send to the op that uses it on the next stage."""
     inside = [row_edges(row) for row in rows]
     starts = base.tolist()  # Python's numbers leave arrays as small as they are
@@ -271,7 +270,7 @@ def _edges(
     return np.concatenate(before), np.concatenate(after)
 
 
-def row_edges(row: Row) -> tuple[Small, Small]:
+def row_edges(row: Row) -> tuple[SmallInts, SmallInts]:
     """Edges of a row between streams; a stream's own order needs none."""
     apart = row.stream[row.before] != row.stream[row.after]
     return row.before[apart], row.after[apart]
@@ -299,7 +298,7 @@ def _op_seconds(
     return np.asarray(seconds)
 
 
-def _slowest_seconds(seconds: NDArray[np.float64], join: Small) -> NDArray[np.float64]:
+def _slowest_seconds(seconds: NDArray[np.float64], join: SmallInts) -> NDArray[np.float64]:
     """Collectives of unequal ranks go at the pace of the slowest of them."""
     met = join >= 0
     longest = np.zeros(int(join.max(initial=-1)) + 1)

@@ -16,15 +16,14 @@ C. Gotlieb, An efficient algorithm for graph isomorphism, 1970).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
+from podsim.axes import Ints, Shaped, SmallInts
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
-from podsim.simulation.drafts import Ints
 from podsim.simulation.events import NO_TRANSFERS, Transfers
 from podsim.simulation.pieces import Piece, Stream
 from podsim.training.plan import Plan
@@ -139,13 +138,10 @@ def _micro_batches_of_ranks(plan: Plan, trouble: Trouble) -> Ints:
     return np.repeat(np.array(trouble.shares, np.int64), int(plan.cp))
 
 
-Small: TypeAlias = NDArray[np.int32]
-
-
 class Wired(NamedTuple):
     """Ops on links."""
 
-    kind: Small
+    kind: SmallInts
     """The kind of transfer of each op; -1 for none, [op]."""
     transfers: Transfers
     names: tuple[str, ...]
@@ -158,7 +154,7 @@ def transfers_of(
     cluster: Cluster,
     plan: Plan,
     pieces: list[Piece],
-    what: Small,
+    what: SmallInts,
     classes: Classes,
     base: Ints,
     left: dict[int, float],
@@ -229,7 +225,12 @@ def _shares(classes: Classes, left: dict[int, float]) -> NDArray[np.float64]:
 
 
 def _collective_slowdowns(
-    cluster: Cluster, pieces: list[Piece], what: Small, classes: Classes, base: Ints, left: dict[int, float]
+    cluster: Cluster,
+    pieces: list[Piece],
+    what: SmallInts,
+    classes: Classes,
+    base: Ints,
+    left: dict[int, float],
 ) -> NDArray[np.float64]:
     """[N] (or 1) times as long as collectives of tensor, context and expert groups take where a member's adapter is slow.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.simulated import CriticalOps, LinkUse, SimulatedStep
 from podsim.answers.timeline import Counter, Lane, Timeline
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.schedules.actions import Work
 from podsim.simulation.events import Played, critical_path
@@ -31,8 +31,6 @@ from podsim.training.software import load_software
 from podsim.training.step import SPLIT
 from podsim.workload.model import Model
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 _NAMES = {
     Stream.COMPUTE: "compute", Stream.GROUP: "tp, cp, ep", Stream.AHEAD: "send ahead", Stream.BACK: "send back",
     Stream.DATA: "dp",

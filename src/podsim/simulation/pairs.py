@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.native import c_function
-from podsim.simulation.drafts import Draft, Floats, Ints
+from podsim.simulation.drafts import Draft
 from podsim.simulation.pieces import Piece, Stream, merge_pieces
 
 WAVE = 25e-6

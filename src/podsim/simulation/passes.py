@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from podsim.axes import Ints, SmallInts
 from podsim.schedules.actions import ScheduleTable, Work
 from podsim.simulation.drafts import Catalog, Draft, Packed, Ticket, pack
 from podsim.simulation.pairs import pair_drafts
@@ -229,23 +228,19 @@ class Hooks:
             draft.pending.append(self.reduced)
 
 
-Ints: TypeAlias = NDArray[np.int64]
-Small: TypeAlias = NDArray[np.int32]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Row:
     """All ops of one pipeline rank."""
 
-    what: Small
+    what: SmallInts
     """The number of each op's piece in the catalog, [n]."""
-    stream: Small
+    stream: SmallInts
     """The Stream of each op, [n]."""
-    micro: Small
+    micro: SmallInts
     """The micro-batch of each op, -1 for none, [n]."""
-    before: Small
+    before: SmallInts
     """The edges among these ops, [e]."""
-    after: Small
+    after: SmallInts
     first: Ints
     """The first op of each action of the rank, [actions]."""
     sent: Ints
@@ -322,7 +317,7 @@ def _assemble(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
     )  # fmt: skip
 
 
-def _small(parts: list[Ints]) -> Small:
+def _small(parts: list[Ints]) -> SmallInts:
     """The parts in one array; a step has fewer than 2**31 ops."""
     return np.concatenate(parts).astype(np.int32)
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from podsim.axes import Floats, Ints
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, fabric_of
 from podsim.hardware.fabrics.server_routes import assemble
@@ -28,8 +27,6 @@ from podsim.simulation.pieces import Stream
 from podsim.training.layers import tp_bytes, tp_sync_seconds
 from podsim.training.plan import Plan
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 _MICRO_GROUPS = 4
 _NAMES = {"send": "pp", "tp beside": "tp"}
 

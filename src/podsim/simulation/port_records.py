@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.telemetry import DEPTHS, PortRow, Telemetry
+from podsim.axes import Floats, Ints
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, fabric_of
 from podsim.hardware.fabrics.wiring import ServerWiring
@@ -33,8 +34,6 @@ from podsim.simulation.port_flows import (
 )  # fmt: skip
 from podsim.training.plan import Plan
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 BINS = 96
 MOST_PORTS = 640
 """The ports of a kind that have rows of their own."""

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import SimulationError
-from podsim.network.collectives.table import Floats, Ints
 from podsim.simulation.events import Ops, Transfers
 
 _ROUNDING = 1e-12

@@ -7,16 +7,13 @@ N ops, S streams, E edges, L links, T kinds of transfer, D domains, J joins.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Floats, Ints, SmallInts
 from podsim.native import c_function
-
-Ints: TypeAlias = NDArray[np.int64]
-Small: TypeAlias = NDArray[np.int32]
-Floats: TypeAlias = NDArray[np.float64]
 
 HEAP, DIRTY, FRESH, STAMP, SOLVED, EVENTS, COUNTERS = range(7)
 """positions of counters in State.number"""
@@ -25,23 +22,23 @@ HEAP, DIRTY, FRESH, STAMP, SOLVED, EVENTS, COUNTERS = range(7)
 class Program(NamedTuple):
     """What is played. Names ending in _ptr point into rows: the rows of i are ptr[i] : ptr[i + 1]."""
 
-    stream: Small
+    stream: SmallInts
     """The stream of each op, [N]."""
-    order_ptr: Small
+    order_ptr: SmallInts
     """The start of each stream in `order`, [S + 1]."""
-    order: Small
+    order: SmallInts
     """The ops of each stream, in the order in which they run, [N]."""
     seconds: Floats
     """s. The work of each op without slowdown, [N]."""
-    next_ptr: Small
+    next_ptr: SmallInts
     """The start of each op in `after`, [N + 1]."""
-    after: Small
+    after: SmallInts
     """The ops that wait for each op, [E]."""
-    join: Small
+    join: SmallInts
     """The join of each op, [N]: ops with the same number start together, when all of them could; -1: alone."""
-    join_size: Small
+    join_size: SmallInts
     """The number of ops of each join, [J]."""
-    transfer: Small
+    transfer: SmallInts
     """The kind of transfer, [N]; -1 for an op that uses no link."""
     peak: Floats
     """B/s. The rate of a transfer at full speed, [T]."""
@@ -54,7 +51,7 @@ class Program(NamedTuple):
     """factor. The bytes over the link for each byte of the transfer."""
     capacity: Floats
     """B/s. The capacity of each link, [L]."""
-    domain: Small
+    domain: SmallInts
     """The domain of each stream, [S]: a GPU's processors."""
     slows: NDArray[np.uint8]
     """Whether ops of the stream slow others of their domain, [S]."""
@@ -77,29 +74,29 @@ class State(NamedTuple):
     start: Floats
     """s. The start of each op, NaN before, [N]."""
     end: Floats
-    why: Small
+    why: SmallInts
     """The op whose end let this one start; -1 at the very start, [N]."""
-    need: Small
+    need: SmallInts
     """The number of ops still waited for, [N]."""
-    join_need: Small
-    join_head: Small
+    join_need: SmallInts
+    join_head: SmallInts
     """The last stream that came to the join, [J]."""
-    join_next: Small
+    join_next: SmallInts
     """The stream that came before, [S]."""
     held: NDArray[np.uint8]
     """Whether the stream waits at a join, [S]."""
     at: Ints
     """The position in `order`, [S]."""
-    running: Small
+    running: SmallInts
     """The op in progress; -1: idle, [S]."""
     left: Floats
     """s. The work left at `since`, [S]."""
     since: Floats
     rate: Floats
     """share. The share of full speed, [S]."""
-    flowing: Small
+    flowing: SmallInts
     """The kind of transfer now on its links; -1: none, or in its latency, [S]."""
-    active: Small
+    active: SmallInts
     """The number of running ops that slow others, [D]."""
     heap_time: Floats
     heap_stream: Ints
@@ -159,7 +156,7 @@ def typed_program(p: Program) -> Program:
     return p._replace(**arrays)
 
 
-def new_state(p: Program, need: Small) -> State:
+def new_state(p: Program, need: SmallInts) -> State:
     """A state before the start; `need` (ops that each op waits for) is used up."""
     n, streams, links, room = len(p.stream), p.streams, p.links, p.room
     domains = len(p.domain_ptr) - 1
@@ -167,7 +164,7 @@ def new_state(p: Program, need: Small) -> State:
     def ints(size: int, value: int = 0) -> Ints:
         return np.full(size, value, np.int64)
 
-    def small(size: int, value: int = 0) -> Small:
+    def small(size: int, value: int = 0) -> SmallInts:
         return np.full(size, value, np.int32)
 
     def flags(size: int) -> NDArray[np.uint8]:

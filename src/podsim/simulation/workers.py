@@ -15,17 +15,14 @@ The compute of a round is two ops: gradients may leave while the second, the tai
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 from podsim.errors import SimulationError
 from podsim.simulation.events import Ops, Transfers
 
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 MOST_OPS = 5_000_000
 MOST_SHARES = 1_000_000_000
 """transfers, times the workers whose shares each may change: a minute or two"""

@@ -6,22 +6,19 @@ What an exchange hides behind compute counts as compute: only what a worker wait
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.exchanged import ExchangeRun
 from podsim.answers.quantiles import quantile
 from podsim.answers.simulated import LinkUse
 from podsim.answers.timeline import Counter, Lane, Timeline
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 from podsim.simulation.events import Played, play
 from podsim.simulation.outcome import link_use
 from podsim.simulation.workers import Exchange, Rounds, lower_all_reduce, lower_servers
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 KINDS = ("compute", "push", "wait", "pull", "all-reduce")
 COMPUTE, PUSH, WAIT, PULL, REDUCE = range(5)
 

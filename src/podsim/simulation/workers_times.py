@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from podsim.axes import Shaped
-
-Floats: TypeAlias = NDArray[np.float64]
+from podsim.axes import Floats, Shaped
 
 
 @dataclass(frozen=True, kw_only=True)

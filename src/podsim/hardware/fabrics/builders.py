@@ -14,10 +14,11 @@ from itertools import repeat
 
 import numpy as np
 
+from podsim.axes import Floats
 from podsim.errors import ClusterError
 from podsim.hardware.catalog import load_nic, load_switch
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.hardware.fabrics.fabric_links import Fabric, Floats, Routing
+from podsim.hardware.fabrics.fabric_links import Fabric, Routing
 from podsim.hardware.fabrics.node import Node, Part
 from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.servers import server_node

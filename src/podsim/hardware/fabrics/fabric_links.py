@@ -17,14 +17,12 @@ from functools import cached_property
 from typing import Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from podsim.axes import Bools, Floats, Ints
 from podsim.errors import ClusterError
 from podsim.hardware.overrides import ROUTINGS
 
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 Hops: TypeAlias = tuple[Ints, Bools]
 """(links of each pair in order, [pair, hop], negative for no hop; whether the pair lacks a route, [pair])."""
 

@@ -15,9 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Bools, Floats, Ints, Shaped
 from podsim.errors import ClusterError
-from podsim.hardware.fabrics.fabric_links import Bools, Floats, Ints
 
 KINDS = ("gpu", "nic", "storage", "drive", "cpu", "pcie", "nvswitch")
 """The kinds of parts, in the order of the numbers of ends."""

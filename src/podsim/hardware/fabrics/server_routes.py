@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from podsim.axes import Shaped
-from podsim.hardware.fabrics.fabric_links import NONE, Bools, Fabric, Floats, Hops, Ints, Routing
+from podsim.axes import Bools, Floats, Ints, Shaped
+from podsim.hardware.fabrics.fabric_links import NONE, Fabric, Hops, Routing
 from podsim.hardware.fabrics.node import Node
 from podsim.hardware.fabrics.server_tables import Ports, make_tables
 from podsim.hardware.fabrics.tree_routes import mix, tree_hops

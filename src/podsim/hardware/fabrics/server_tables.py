@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.axes import Shaped
-from podsim.hardware.fabrics.fabric_links import NONE, Bools, Floats, Ints
+from podsim.axes import Bools, Floats, Ints, Shaped
+from podsim.hardware.fabrics.fabric_links import NONE
 from podsim.hardware.fabrics.node import Node, Ways, ways
 from podsim.hardware.fabrics.wiring import Network, ServerWiring
 

@@ -17,10 +17,10 @@ from math import prod
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 from podsim.errors import ClusterError
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.fabrics.fabric_links import NONE, Block, Ends, Fabric, Floats, Hops, Ints, Routing
+from podsim.hardware.fabrics.fabric_links import NONE, Block, Ends, Fabric, Hops, Routing
 from podsim.hardware.fabrics.tree_routes import mix
 from podsim.hardware.nvlink import slot_link
 from podsim.hardware.torus_slices import MOST_CHIPS, twist_shifts, twisted_images

@@ -26,9 +26,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 from podsim.errors import ClusterError
-from podsim.hardware.fabrics.fabric_links import Block, Floats, Ints
+from podsim.hardware.fabrics.fabric_links import Block
 from podsim.hardware.fattree import fat_tree
 
 PortNames: TypeAlias = Callable[[int], str]

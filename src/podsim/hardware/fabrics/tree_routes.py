@@ -11,8 +11,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
-from podsim.hardware.fabrics.fabric_links import NONE, Bools, Floats, Hops, Ints, Routing
+from podsim.axes import Bools, Floats, Ints, Shaped
+from podsim.hardware.fabrics.fabric_links import NONE, Hops, Routing
 from podsim.hardware.fabrics.tree import Tree
 
 REDRAWS = 8

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from podsim.axes import Shaped
-from podsim.hardware.fabrics.fabric_links import Block, Ends, Floats, Ints, Router
+from podsim.axes import Floats, Ints, Shaped
+from podsim.hardware.fabrics.fabric_links import Block, Ends, Router
 from podsim.hardware.fabrics.node import KINDS, Node
 from podsim.hardware.fabrics.tree import PortNames, Tree
 

@@ -15,9 +15,9 @@ from importlib.resources import files
 
 import numpy as np
 
+from podsim.axes import Floats
 from podsim.hardware.mig.profiles import find_profile, slicings
 from podsim.hardware.mig.scaling import (
-    Floats,
     fit_fixed,
     fixed_by_batches,
     fixed_by_probe,

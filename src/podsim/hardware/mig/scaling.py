@@ -21,9 +21,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.hardware.mig.profiles import Profile, Slicing
-
-Floats = npt.NDArray[np.float64]
 
 SHAPE = 1.04
 """The exponent from the share of time at batch 0 to f; 1.00 to 1.14 whichever model its fit leaves out."""
