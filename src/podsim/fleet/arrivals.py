@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import PodsimError
 from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
-from podsim.fleet.queue_state import Floats, Ints
 
 _DAY = 86400.0
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 import podsim.foreign_files as foreign
+from podsim.axes import Floats
 from podsim.errors import TableError
-from podsim.fleet.queue_state import Floats
 from podsim.quoting import from_cell
 
 Row: TypeAlias = dict[str, str]

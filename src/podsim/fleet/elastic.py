@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import PodsimError
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.operations import Operations
 from podsim.fleet.policies import Policy
-from podsim.fleet.queue_state import ASKED, NOTCHES, Floats, Ints
+from podsim.fleet.queue_state import ASKED, NOTCHES
 
 DOUBLINGS = np.arange(NOTCHES) - ASKED
 """The doublings from the size that a job asks for to each size."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 from podsim.errors import TableError
-from podsim.fleet.queue_state import JOB, NOTCHES, Floats, Ints, Work
+from podsim.fleet.queue_state import JOB, NOTCHES, Work
 
 _SHOWN = 5
 """The number of problems of one kind that an error lists."""

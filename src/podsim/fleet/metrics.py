@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from podsim.answers.quantiles import quantile
 from podsim.answers.queued import QueueRun, UserRow
 from podsim.answers.timeline import Counter, Lane, Timeline
+from podsim.axes import Floats
 from podsim.fleet.queue import Schedule
-from podsim.fleet.queue_state import Floats
 
 _SHORT = 10.0
 """s. The smallest length in slowdowns (Feitelson and Rudolph 1998)."""

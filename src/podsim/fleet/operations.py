@@ -11,9 +11,10 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Floats, Ints
 from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.jobs import Jobs
-from podsim.fleet.queue_state import OUTAGE_RECORD, WINDOW_RECORD, Floats, Ints, Plant, Records
+from podsim.fleet.queue_state import OUTAGE_RECORD, WINDOW_RECORD, Plant, Records
 from podsim.units import parse_quantity
 
 _SPAN = re.compile(r"(?P<nodes>[^@+:]+)(?:@(?P<start>[^+:]+))?(?:\+(?P<length>[^:]+))?(?::(?P<user>.+))?")

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.packing_kernels import NodesNow, Wanted, pack_requests
-from podsim.fleet.queue_state import Floats, Ints
 
 WHOLE = 1000
 """The thousandths of a GPU in a GPU."""

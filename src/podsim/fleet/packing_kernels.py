@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
-from podsim.fleet.queue_state import Floats, Ints
+from podsim.axes import Floats, Ints, Shaped
 from podsim.native import c_function
 
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import ClusterError, PodsimError
 from podsim.fleet.elastic import goodput_rates
 from podsim.fleet.jobs import Jobs
@@ -33,8 +34,6 @@ from podsim.fleet.queue_state import (
     SPREAD,
     WAITING,
     WINDOW_RECORD,
-    Floats,
-    Ints,
     Plant,
     Rules,
     State,

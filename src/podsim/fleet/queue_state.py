@@ -10,10 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 Records: TypeAlias = Any
 """An array of records, whose fields are unknown to a type checker."""
 

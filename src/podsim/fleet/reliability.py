@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError
 
-Floats = NDArray[np.float64]
 DAY = 86400.0
 
 

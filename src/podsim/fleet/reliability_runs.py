@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError
 from podsim.fleet.reliability import (
     HORIZON,
@@ -20,7 +21,6 @@ from podsim.fleet.reliability import (
     steady_restart_seconds,
 )
 
-Floats = NDArray[np.float64]
 MOST_RUNS = 1_000_000
 _NEVER = 1e-9
 """The probability of no spares below which spares are ignored."""

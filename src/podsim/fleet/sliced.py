@@ -13,11 +13,11 @@ from math import inf
 
 import numpy as np
 
+from podsim.axes import Floats
 from podsim.errors import MigError, PodsimError
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.policies import Policy
 from podsim.fleet.queue import Machine, Schedule
-from podsim.fleet.queue_state import Floats
 from podsim.fleet.slots import PACKERS, WHOLE, Floor, job_gpus, job_kinds, new_floor
 from podsim.hardware.mig.layouts import Instance
 from podsim.hardware.mig.profiles import Slicing, find_profile

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.axes import Floats
 from podsim.errors import TableError, unknown_name
 from podsim.fleet.csv_rows import PACES, Row, numbers, read_text, rows_of
 from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
-from podsim.fleet.queue_state import Floats
 from podsim.fleet.sacct import SACCT, read_sacct
 from podsim.foreign_files import read_json
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from podsim.answers.quantiles import quantile
-from podsim.fitting import Floats
+from podsim.axes import Floats
 
 _SEED = 20260
 _STEPS = 14

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from podsim.answers.benchmarked import ServerBenchmark
+from podsim.axes import Floats
 from podsim.errors import TableError
 from podsim.foreign_files import csv_lines, read_start, read_text
 from podsim.serving.benchmark_forms import (
@@ -28,7 +29,7 @@ from podsim.serving.benchmark_forms import (
     read_metric_cells,
 )
 from podsim.serving.load.request_table import RequestTable
-from podsim.serving.trace_file import Floats, Progress, is_trace, read_request_trace
+from podsim.serving.trace_file import Progress, is_trace, read_request_trace
 
 _LINE = re.compile(r"\s*([^:]+?)\s*:\s*(.*?)\s*")
 _BENCHMARKS = {

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Shaped
 from podsim.errors import NoFitError, PodsimError
-from podsim.fitting import Floats
 from podsim.hardware.cluster import Cluster
 from podsim.serving.language_engines import engine_family, load_language_engine
 from podsim.serving.load.replica_pool import SCHEDULERS, Scheduler

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from podsim.axes import Shaped
-from podsim.fitting import Floats
+from podsim.axes import Floats, Ints, Shaped
 from podsim.serving.best_layouts import Layout
 from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.steady_load import (
@@ -28,7 +27,6 @@ from podsim.serving.steady_load import (
     wait_seconds,
 )
 
-Ints = npt.NDArray[np.int64]
 LIMITS = np.array([8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024], float)
 """count. The most sequences of a step that are tried."""
 _BEYOND = np.unique(np.round(np.geomspace(1, 8192, 80)))

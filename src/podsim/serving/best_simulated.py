@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from podsim.answers.quantiles import PERCENTILES, percentiles
-from podsim.fitting import Floats
+from podsim.axes import Floats
 from podsim.hardware.cluster import Cluster
 from podsim.serving.best_layouts import Layout
 from podsim.serving.best_search import Candidates, Objective, Way

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Shaped
 from podsim.hardware.parts import Gpu
 from podsim.serving.inference_passes import Pass, cache_bytes, prompt_pass, token_cache, token_pass
-from podsim.serving.kernels import Floats, moved_seconds
+from podsim.serving.kernels import moved_seconds
 from podsim.workload.model import Block, Model
 
 _INPUT, _CORE = "cross.kv", "cross.core"

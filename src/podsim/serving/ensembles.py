@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from podsim.fitting import Floats
+from podsim.axes import Floats
 from podsim.serving.batch_queue import BatchServer
 
 

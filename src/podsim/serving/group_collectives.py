@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.fitting import Floats
+from podsim.axes import Floats
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.engine_constants import engine_file
 from podsim.kernels.engine_run import EngineRun

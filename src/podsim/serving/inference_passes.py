@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Shaped
 from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
 from podsim.serving.engines import Engine
 from podsim.serving.kernels import (
-    Floats,
     Moved,
     core_seconds,
     is_single_block,

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.errors import PlanError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import Algorithm, AttentionShape, attention_seconds
@@ -22,8 +23,6 @@ from podsim.kernels.constants import GemmConstants, gemm_constants, kernel_const
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import gemm_law, is_aligned, operand_bytes, peak_of
 from podsim.workload.model import TensorOp
-
-Floats = npt.NDArray[np.float64]
 
 _WHOLE = 512
 """The number of tokens up to which TensorRT's kernels hold all keys of a head (plugin/bertQKVToContextPlugin)."""

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.accuracy.tables import load
-from podsim.axes import Shaped
+from podsim.axes import Floats, Shaped
 from podsim.errors import TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.serving.inference_passes import Pass, prompt_pass
-from podsim.serving.kernels import Floats
 from podsim.workload.catalog import load_model
 
 REVISIONS = {"tensorrt-2021": "ab20a8ac26", "tensorrt-2026": "9973b2f4ab"}

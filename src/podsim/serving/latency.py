@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from podsim.answers.served import Served, ServedBatch
-from podsim.axes import Shaped
+from podsim.axes import Floats, Shaped
 from podsim.errors import ModelError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm import peak_of
@@ -33,7 +33,7 @@ from podsim.serving.inference_passes import (
     prompt_pass,
     token_pass,
 )
-from podsim.serving.kernels import Floats, runs_on, weight_bytes
+from podsim.serving.kernels import runs_on, weight_bytes
 from podsim.workload.convolution import ConvNet
 from podsim.workload.model import Model
 

@@ -26,8 +26,8 @@ import numpy as np
 
 from podsim.answers.scenario_run import LoadPoint, ScenarioRun
 from podsim.answers.served import Served, ServedBatch
+from podsim.axes import Floats
 from podsim.errors import NoFitError
-from podsim.fitting import Floats
 from podsim.serving.batch_queue import BatchServer, QueueRun, largest_rate, poisson_run
 from podsim.units import format_quantity, parse_quantity
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.answers.served import ServedBatch
-from podsim.fitting import Floats
+from podsim.axes import Floats
 from podsim.kernels.gemm import peak_of
 from podsim.serving.bisection import largest_number
 from podsim.serving.replica_memory import (

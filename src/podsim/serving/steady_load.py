@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from podsim.axes import Shaped
-from podsim.fitting import Floats
+from podsim.axes import Floats, Shaped
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.step_arrays import chunk_seconds, decode_seconds, token_seconds
 from podsim.serving.step_cost import CacheRoom, StepCost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from podsim.fitting import Floats
+from podsim.axes import Floats
 from podsim.serving.step_cost import StepCost
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.axes import Floats
 from podsim.errors import NoFitError
-from podsim.fitting import Floats
 from podsim.hardware.cluster import Cluster
 from podsim.serving.language_engines import load_language_engine
 from podsim.serving.replica_memory import (

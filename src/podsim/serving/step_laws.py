@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from podsim.fitting import Floats
+from podsim.axes import Floats
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
 from podsim.kernels.elementwise import memory_seconds

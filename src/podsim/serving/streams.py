@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from podsim.answers.scenario_run import LoadPoint
+from podsim.axes import Floats
 from podsim.errors import NoFitError
-from podsim.fitting import Floats
 from podsim.serving.batch_queue import BatchServer, QueueRun, simulate_queue
 from podsim.serving.bisection import largest_number
 from podsim.serving.scenarios import load_point

@@ -21,13 +21,12 @@ from typing import IO, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Floats, Ints
 from podsim.errors import TableError
 from podsim.foreign_files import csv_lines, opened, read_start
 from podsim.native import CFunction, c_function
 from podsim.serving.load.request_table import LONGEST, MOST, RequestTable
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 Bytes: TypeAlias = NDArray[np.uint8]
 Progress: TypeAlias = Callable[[int, int], None]
 """is called with (B read, B in all)"""

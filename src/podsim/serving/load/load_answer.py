@@ -11,6 +11,7 @@ import numpy as np
 
 from podsim.answers.quantiles import quantile
 from podsim.answers.served_load import LatencyRow, LoadPoint
+from podsim.axes import Floats
 from podsim.fleet.power import load_power
 from podsim.fleet.power_cost import HOUR, find_offer, list_offers, read_site
 from podsim.hardware.cluster import Cluster
@@ -21,7 +22,6 @@ from podsim.serving.load.load_statistics import (
     gap_percentile,
     measure_run,
 )
-from podsim.serving.load.request_table import Floats
 from podsim.serving.load.server_state import gap_edges
 
 _REASONS = {

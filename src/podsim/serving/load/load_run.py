@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import PodsimError
 from podsim.native import c_struct
 from podsim.serving.load.replica_pool import ReplicaKind, ReplicaPool
-from podsim.serving.load.request_table import Floats, Ints, RequestTable
+from podsim.serving.load.request_table import RequestTable
 from podsim.serving.load.server_state import (
     ADAPTER,
     ALL_DONE,

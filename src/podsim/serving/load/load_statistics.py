@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.answers.quantiles import quantile
+from podsim.axes import Floats
 from podsim.serving.load.load_run import LoadRun
-from podsim.serving.load.request_table import Floats
 from podsim.serving.load.server_state import GROUPS, gap_edges
 
 _BATCHES = 20

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import PodsimError, UnitError
-from podsim.serving.load.request_table import LONGEST, MOST, Floats, Ints, RequestTable
+from podsim.serving.load.request_table import LONGEST, MOST, RequestTable
 from podsim.units import parse_quantity
 
 ARRIVALS = "poisson, even, gamma:CV, bursts:ON:OFF (mean times, as bursts:10s:30s)"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Floats, Ints
 from podsim.errors import PodsimError
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 LONGEST = 1 << 24
 """tokens of the longest prompt or answer"""
 MOST = 50_000_000

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Floats, Ints
 from podsim.native import c_function
-from podsim.serving.load.request_table import Floats, Ints
 
 ALL_DONE, PAUSE, STUCK = range(3)
 """Why `advance` returns: all requests ended, the steps are over, no event can follow."""
