@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from podsim.axes import Floats, Ints
 from podsim.errors import ModelError, unknown_name
-from podsim.graphs.op_graph import KINDS, WIDTH, Floats, Ints, OpGraph
+from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph
 
 RULES = ("attention", "chains")
 FUSIONS: dict[str, tuple[str, ...]] = {

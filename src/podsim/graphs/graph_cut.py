@@ -16,16 +16,13 @@ Tests compare small graphs with all divisions (tests/training/test_graph_cut.py)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from podsim.axes import Floats, Ints
 from podsim.errors import PlanError
 from podsim.native import c_function
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 _STARTS, _MOST_STARTS, _TRIED = 8, 256, 16_384
 """The numbers of starts (more for small graphs), and of ops over all starts."""

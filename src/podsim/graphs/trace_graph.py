@@ -6,15 +6,11 @@ Rows hold positions of distinct texts; op i starts after `before[first[i] : firs
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from podsim.axes import Floats, Ints
 from podsim.errors import TraceError
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 KINDS = ("compute", "load", "store", "collective", "send", "recv", "metadata")
 COLLECTIVES = (

@@ -15,14 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError
 
-Floats: TypeAlias = NDArray[np.float64]
 LEAST_BATCHES = 3
 _ROUNDS = 60
 

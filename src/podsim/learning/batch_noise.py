@@ -15,15 +15,13 @@ its steps; it says nothing of a schedule of the learning rate, or of generalisat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.trained import MeasuredTraining
+from podsim.axes import Floats
 from podsim.errors import PodsimError
 
-Floats: TypeAlias = NDArray[np.float64]
 _BLOCKS = 8
 _SKIP = 0.1
 """share. The first steps of a run, whose gradients are those of a network that knows nothing."""

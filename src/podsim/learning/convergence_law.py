@@ -17,14 +17,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError
 
-Floats: TypeAlias = NDArray[np.float64]
 _BAND = 1.2816
 """standard deviations. Half the width of a band that holds 80 %."""
 _MOST_EVALUATIONS = 4000

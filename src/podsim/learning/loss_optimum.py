@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError
 from podsim.learning.loss_law import FLOPS_PER_PARAMETER, LossLaw
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _INFERENCE = 2.0
 """FLOPs of inference for a parameter and a token"""

@@ -17,10 +17,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Bools
 from podsim.errors import PodsimError
 
 Array: TypeAlias = NDArray[Any]
-Bools: TypeAlias = NDArray[np.bool_]
 GROUP, KEPT = 4, 2
 PATTERNS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
 """the positions that a four may keep"""

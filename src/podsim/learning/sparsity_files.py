@@ -17,13 +17,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Ints
 from podsim.errors import PodsimError
 from podsim.learning.sparsity import GROUP, Sparsity24, best_mask, compress, compressed_bytes, kept_magnitude
 from podsim.learning.sparsity_permutation import best_order
 from podsim.learning.tensor_files import BITS, WIDTHS, TensorEntry, TensorFile
 
 Array: TypeAlias = NDArray[Any]
-Ints: TypeAlias = NDArray[np.int64]
 LEAST_INPUTS, LEAST_OUTPUTS = 16, 8
 FORMAT = "podsim-2:4"
 VALUES, INDICES, SHAPE, METADATA = ".sparse_values", ".sparse_indices", "shape:", "metadata"

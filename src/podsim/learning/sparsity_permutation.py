@@ -10,14 +10,14 @@ local optimum; rows beyond MOST_ROWS are sampled for the choice, and the kept ma
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Ints
 from podsim.learning.sparsity import GROUP, kept_magnitude
 
-Ints: TypeAlias = NDArray[np.int64]
 MOST_ROWS = 256
 _ROUNDS, _PATIENCE = 200, 8
 _EIGHT = 2 * GROUP

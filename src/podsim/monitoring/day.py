@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from podsim.answers.prediction import Prediction
 from podsim.answers.queued import QueueRun
 from podsim.answers.timeline import Timeline
+from podsim.axes import Floats, Ints
 from podsim.fleet.operations import Span
 from podsim.fleet.power import busy_share
 from podsim.hardware.cluster import Cluster
 from podsim.monitoring.day_faults import WORDS, Fault, Stay, fault_kinds
 from podsim.network.bus import bus_factor
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 FACTORS = ("clock", "host", "work", "width", "link", "disk")
 """The effects of faults that are factors; the others are sums."""
 _LASTING = ("xid", "remap_failure", "remap_pending")

@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from podsim.axes import Floats
 from podsim.fleet.operations import Span
 from podsim.fleet.power import make_node
-from podsim.monitoring.day import Day, Floats, node_bytes
+from podsim.monitoring.day import Day, node_bytes
 from podsim.monitoring.day_faults import port_owner
 
 Values: TypeAlias = Any

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from podsim.monitoring.day import Day, Floats, Ints
+from podsim.axes import Floats, Ints
+from podsim.monitoring.day import Day
 from podsim.monitoring.day_fields import DayFields, Moments, field_values
 from podsim.monitoring.exposition import Family, label_text
 from podsim.monitoring.metric_table import Metric, metrics_of, xids

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from podsim.monitoring.day import Floats
+from podsim.axes import Floats
 from podsim.monitoring.exposition import Family, label_text
 from podsim.monitoring.metric_table import Metric, metrics_of
 from podsim.programs import Ask, ask, needs_linux

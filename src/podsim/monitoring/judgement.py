@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.diagnosis import Diagnosis, Finding
-from podsim.monitoring.day import Floats
+from podsim.axes import Floats
 from podsim.monitoring.exposition import Series
 from podsim.monitoring.panels import Key, grid_of, make_panel
 from podsim.monitoring.symptoms import TESTS, Metrics, Symptom, symptoms

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError
-from podsim.monitoring.day import Floats
 from podsim.monitoring.exposition import Series
 
 Key = tuple[str, str]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from podsim.monitoring.day import Floats
+from podsim.axes import Floats
 from podsim.monitoring.metric_table import xids
 from podsim.monitoring.panels import Panel
 

@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 
 from podsim.answers.trained import MeasuredTraining
-from podsim.monitoring.day import Floats
+from podsim.axes import Floats
 from podsim.monitoring.exposition import Family, label_text
 from podsim.monitoring.metric_table import metrics_of
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.timeline import Counter, Timeline
+from podsim.axes import Floats
 from podsim.report.plots import BLUE, MUTED
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats: TypeAlias = NDArray[np.float64]
 _COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
 _MOST_PANELS, _MOST_LINES = 6, 4
 

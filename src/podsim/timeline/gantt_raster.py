@@ -5,17 +5,12 @@ Letters of array names: R rows, K kinds, W pixels of the width, C colour channel
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.timeline import Timeline
-from podsim.axes import Shaped
+from podsim.axes import Floats, Ints, Shaped
 from podsim.timeline.kind_colours import rgb
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 PAPER = (0.955, 0.96, 0.965)
 """colour of a lane that is idle"""
 

@@ -12,20 +12,18 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.measured import KindTime, MeasuredStep
 from podsim.answers.timeline import Lane, Timeline
+from podsim.axes import Floats, Ints
 from podsim.errors import TimelineError
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES, kind_of, parallelism_of
 from podsim.timeline.kineto_read import Profile, Work, read_profile
 from podsim.timeline.spans import covered_seconds, uncovered_seconds
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 _NONE: Floats = np.zeros((0, 2))
 _UNKNOWN = 0.05
 """the share of the time above which kernels with unknown names cause a warning"""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from podsim.axes import Floats
 
 
 def covered_seconds(start: Floats, end: Floats) -> float:

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.timeline import Counter, Timeline
+from podsim.axes import Ints
 from podsim.errors import TimelineError
 from podsim.timeline.protobuf import bytes_field, message_field, number_field
 from podsim.timeline.trace_rows import CHUNK, Rows, argument_columns, nanoseconds, rows_of
 from podsim.timeline.wire import Block, constant, doubles, integers, join_rows, message_blocks, select_rows
 
-Ints: TypeAlias = NDArray[np.int64]
 _PACKET = 1
 _TIMESTAMP, _SEQUENCE, _INTERNED, _FLAGS, _EVENT, _DESCRIPTOR = 8, 10, 12, 13, 11, 60
 _CLEARED, _NEEDED = 1, 2

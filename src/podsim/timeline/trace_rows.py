@@ -6,15 +6,14 @@ import heapq
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.timeline import Lane, Timeline
+from podsim.axes import Ints
 from podsim.errors import TimelineError
 
-Ints: TypeAlias = NDArray[np.int64]
 CHUNK = 1 << 15
 """The number of spans encoded at once: some 5 MB of memory."""
 _KINDS: dict[str, type] = {"i": np.int64, "u": np.int64, "b": np.int64, "f": np.float64}
