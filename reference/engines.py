@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from podsim.axes import Floats
 from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.hardware.catalog import load_gpu
 from podsim.serving.engines import FITTED, Engine
 from podsim.serving.inference_passes import Pass
-from podsim.serving.kernels import Floats
 from podsim.serving.latencies import REVISIONS, LatencyRows, latency_rows
 
 _SPEED = Parameter(start=1.0, low=0.2, high=1.15)

@@ -33,7 +33,8 @@ from podsim.accuracy.price_engines import (
     numbers_of,
     sum_shape,
 )
-from podsim.fitting import Bools, Fit, Floats, Parameter, Values, solve
+from podsim.axes import Bools, Floats
+from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_attention import decode_law, is_alone, prefill_law
 from podsim.kernels.engine_constants import LAWS, engine_key

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from podsim import native
+from podsim.axes import Floats
 from podsim.c_compiler import compile_library, library_name, source_files
 from podsim.errors import NativeError
-from podsim.network.flow import Floats
 
 PACKAGE = native.PACKAGE
 C_NAMES = {"int64": "int64_t", "int32": "int32_t", "float64": "double", "uint8": "uint8_t", "bool": "uint8_t"}

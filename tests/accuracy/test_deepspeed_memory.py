@@ -10,7 +10,8 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from podsim.accuracy.price_llm import Floats, make_batches, row_costs, training_run
+from podsim.accuracy.price_llm import make_batches, row_costs, training_run
+from podsim.axes import Floats
 from podsim.training.software import Software, load_software
 
 NAME = "megatron-deepspeed"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from podsim.axes import Ints
 from podsim.errors import ClusterError
-from podsim.network.collectives.table import Ints
 from podsim.network.play_links import Links, make_links
 
 

@@ -11,13 +11,13 @@ from podsim.acceptance.comparable import errors_of, verdict_of
 from podsim.acceptance.measured_steps import measured_cost
 from podsim.answers.quantiles import quantile
 from podsim.answers.served_real import ComparedServing, ComparedServingRow, MeasuredRequest, MeasuredServing
+from podsim.axes import Floats
 from podsim.errors import LabError
 from podsim.serving.load.load_run import run_load
 from podsim.serving.load.replica_pool import SCHEDULERS, ReplicaKind, ReplicaPool
 from podsim.serving.load.request_table import RequestTable
 from podsim.serving.step_cost import CacheRoom
 
-Floats = NDArray[np.float64]
 _FOREIGN = 0.05
 """share of the processors' time above which other programs make a run not comparable"""
 _ENDLESS = CacheRoom(block_tokens=16, blocks=1 << 40, token_bytes=0.0)

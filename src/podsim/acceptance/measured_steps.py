@@ -11,14 +11,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.quantiles import quantile
 from podsim.answers.served_real import MeasuredServing
+from podsim.axes import Floats
 from podsim.errors import LabError
 from podsim.serving.step_cost import StepCost
 
-Floats = NDArray[np.float64]
 _SLOWEST = 0.99
 """quantile of the steps' time per computed token beyond which a step was interrupted, and is left out"""
 _ROUNDS = 20_000

@@ -15,8 +15,8 @@ from podsim.accuracy.price_collectives import call_seconds, read_call
 from podsim.accuracy.price_kernels import LONG
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
+from podsim.axes import Floats
 from podsim.errors import CatalogError, PodsimError
-from podsim.fitting import Floats
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_attention import MLA_DIMS, EngineAttention, decode_seconds, prefill_seconds

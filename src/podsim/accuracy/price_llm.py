@@ -20,6 +20,7 @@ from podsim.accuracy.measured_runs import (
 )
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
+from podsim.axes import Floats
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
@@ -34,8 +35,6 @@ from podsim.training.software import Software, load_software
 from podsim.training.step import SPLIT
 from podsim.units import format_quantity
 from podsim.workload.model import Model
-
-Floats = NDArray[np.float64]
 
 FIRST_STAGE = "first stage"
 """The scope of a row that counts the layers of the first stage only."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.accuracy.price_llm import Batch, make_batches, quantity_values, row_costs, training_runs
 from podsim.accuracy.price_networks import NetworkCosts, NetworkRun, network_runs
@@ -28,14 +27,13 @@ from podsim.accuracy.registry_change import (
 )
 from podsim.accuracy.tables import TABLES, Row, Rows, load, measurement, named_table
 from podsim.answers.comparison import ROLES
+from podsim.axes import Floats
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_constants import load_fabric
 from podsim.network.nccl_group import fabric_name
 from podsim.training.software import Software, holds, load_software
-
-Floats = NDArray[np.float64]
 
 STEP = 0.05
 _MOST = {"llm": 10, "kernels": 48, "engines": 48, "collectives": 72, "vision": 40, "mlperf": 40}

@@ -27,9 +27,9 @@ from podsim.answers.comparison import (
     Score,
 )
 from podsim.answers.quantiles import quantile
+from podsim.axes import Floats
 from podsim.errors import TableError
 
-Floats = NDArray[np.float64]
 FEWEST_PLANS = 5
 """The least number of plans of a group whose ranks count."""
 

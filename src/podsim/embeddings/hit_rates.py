@@ -18,11 +18,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError
-
-Floats = npt.NDArray[np.float64]
 
 POLICIES = ("lru", "lfu")
 _EXACT = 500

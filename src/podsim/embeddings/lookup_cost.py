@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from podsim.embeddings.hit_rates import Floats, distinct_rows, hit_rate, hot_share
+from podsim.axes import Floats
+from podsim.embeddings.hit_rates import distinct_rows, hit_rate, hot_share
 from podsim.embeddings.tables import ELEMENTS, EmbeddingTable
 
 KINDS = (

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from podsim.embeddings.hit_rates import Floats
+from podsim.axes import Floats
 from podsim.embeddings.lookup_cost import KINDS, Choice, TableMachine, table_choices
 from podsim.embeddings.tables import TableSet
 from podsim.errors import NoFitError

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.failed import FailedStep
 from podsim.answers.simulated import LinkUse, SimulatedStep
 from podsim.answers.timeline import Timeline
+from podsim.axes import Floats
 from podsim.report.columns import BAR, Column, Table, percent, signed_percent
 from podsim.report.plain_data import plain_value
 from podsim.report.predictions import cluster_name, layout, part_rows
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, report_text, show, warnings
 from podsim.units import format_quantity, short_seconds
 
-Floats: TypeAlias = NDArray[np.float64]
 _SHOWN = 12
 """rows and ops that are listed"""
 _FASTER = 0.1

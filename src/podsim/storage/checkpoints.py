@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.memory import weight_table
@@ -19,7 +19,6 @@ from podsim.training.plan import Plan
 from podsim.training.shapes import element_bytes
 from podsim.workload.model import Model
 
-Floats = NDArray[np.float64]
 WRITERS = ("all", "replica")
 """who writes what several data-parallel ranks hold: all divide it, or the first replica writes it alone"""
 

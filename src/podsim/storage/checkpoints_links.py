@@ -15,14 +15,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Shaped
+from podsim.axes import Floats, Shaped
 from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, Node, node_fabric, node_of
 from podsim.network.flow import max_min_rates
 from podsim.storage.checkpoints_stores import Store
 
-Floats = NDArray[np.float64]
 BUS_SHARE = {3: 12.0 / 15.75, 4: 24.4 / 31.5, 5: 55.1 / 63.0}
 """share of a PCI Express slot's bandwidth that copies from a GPU reach: NCCL's figure, then measured (catalog, pcie)"""
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from podsim.axes import Shaped
+from podsim.axes import Bools, Floats, Ints, Shaped
 from podsim.native import c_function
-from podsim.schedules.actions import Bools, Floats, Ints, ScheduleTable, Work
+from podsim.schedules.actions import ScheduleTable, Work
 from podsim.schedules.joined import Joined, is_sending, play_nodes
 from podsim.training.plan_values import BESIDE, Array
 

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from podsim.axes import Floats
 from podsim.errors import LabError
 from podsim.foreign_files import unpacked
 from podsim.whole_files import write_whole
 
-Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 _RANGE = 0.05
 """factor. The largest magnitude of an initial weight of a table."""

@@ -18,8 +18,8 @@ from podsim.accuracy.price_engines import (
 )
 from podsim.accuracy.tables import Row, load
 from podsim.answers.kernel_time import KernelTime, NearestKernel
+from podsim.axes import Floats
 from podsim.errors import PlanError, PodsimError
-from podsim.fitting import Floats
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.elementwise import memory_seconds

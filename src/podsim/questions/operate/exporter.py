@@ -14,11 +14,12 @@ import numpy as np
 from podsim.answers.prediction import Prediction
 from podsim.answers.saved_run import read_run
 from podsim.answers.trained import ComparedTraining, MeasuredTraining
+from podsim.axes import Floats
 from podsim.errors import NoFitError, PlanError, PodsimError
 from podsim.fleet.operations import read_span
 from podsim.hardware.cluster import load_cluster
 from podsim.lab.options import outside
-from podsim.monitoring.day import Day, Floats, Forecast, make_segments, placed_runs
+from podsim.monitoring.day import Day, Forecast, make_segments, placed_runs
 from podsim.monitoring.day_faults import read_faults
 from podsim.monitoring.day_source import DaySource
 from podsim.monitoring.exposition import Family, metric_text

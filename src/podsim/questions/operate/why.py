@@ -6,14 +6,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.saved_run import is_run, read_run
 from podsim.answers.telemetry import Contention, Explained, Fault, PortRow, Telemetry
 from podsim.answers.trained import MeasuredTraining
+from podsim.axes import Floats
 from podsim.errors import LabError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.monitoring.port_faults import faults_of
@@ -26,7 +25,6 @@ from podsim.timeline.counter_files import read_counters
 from podsim.training.plan import Setting, read_plan
 from podsim.units import format_quantity
 
-Floats: TypeAlias = NDArray[np.float64]
 _MOST = 3
 """The number of windows that are reported."""
 _SHARED = 0.1
