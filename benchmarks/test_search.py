@@ -41,7 +41,7 @@ def test_one_prediction(benchmark) -> None:
 
 
 def test_one_description(benchmark) -> None:
-    """The same with gains, error band, warnings and assumptions, as the verbs give it."""
+    """The same with gains, error band, warnings and assumptions, as the questions give it."""
     assert benchmark(describe, MODEL, SELENE, PLAN).step_time > 0
 
 

@@ -69,8 +69,8 @@ class Documented:
 
 def modules() -> list[str]:
     """The modules with public dataclasses, as paths without suffix."""
-    results = (path for path in (SOURCE / "results").glob("*.py") if path.name != "__init__.py")
-    return sorted([*OTHERS, *(f"results/{path.stem}" for path in results)])
+    answers = (path for path in (SOURCE / "answers").glob("*.py") if path.name != "__init__.py")
+    return sorted([*OTHERS, *(f"answers/{path.stem}" for path in answers)])
 
 
 def dataclasses_of(module: str, *, private: bool = False) -> Iterator[Documented]:

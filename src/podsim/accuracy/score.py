@@ -51,7 +51,7 @@ class Priced:
     weights: Mapping[str, float] = field(default_factory=dict)
     """factor. The weight in mean errors, by id; 1 for others."""
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """SI. (low, high) of the error band, by id, in the requested quantity; rows without one have none."""
+    """SI. The ends of the error band, by id, in the requested quantity; rows without one have none."""
 
 
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:

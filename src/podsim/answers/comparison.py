@@ -191,9 +191,9 @@ class Comparison(
     fabric: FabricVerdict | None = None
     """The verdict on the fabric that a log of collectives comes from."""
     remarks: tuple[str, ...] = ()
-    """What to say of the file that holds the rows."""
+    """The remarks on the file that holds the rows."""
     left_out: Mapping[str, tuple[str, float | None]] = field(default_factory=dict)
-    """(role, measured value in SI or None) of the rows of `not_expressed`, by id; data show them among the rows."""
+    """SI. The role and the measured value, or None, of the rows of `not_expressed`, by id; data show them as rows."""
 
     def __post_init__(self) -> None:
         """Raise TableError on an unknown quantity, role or repeated id, or a value that is not positive."""

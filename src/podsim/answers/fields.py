@@ -31,7 +31,7 @@ class Cell:
     title: str = ""
     """The title above the table of a field with rows; by default there is none above the first table."""
     remark: str | None = None
-    """What stands behind a fact; by default the field's docstring; "" for nothing."""
+    """The remark behind a fact; by default the field's docstring; "" for nothing."""
 
 
 def shown(heading: str | None = None, format: Hook = None, *, default: Any = MISSING, **details: Any) -> Any:

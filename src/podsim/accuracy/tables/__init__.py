@@ -121,7 +121,7 @@ class Rows:
     classes: tuple[str, ...] = ()
     """The columns of the breakdown."""
     remarks: tuple[str, ...] = ()
-    """What to say of the file that holds the rows."""
+    """The remarks on the file that holds the rows."""
 
     def __len__(self) -> int:
         """Number of rows."""
