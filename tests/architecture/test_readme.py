@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -79,8 +80,23 @@ def test_the_map_leads_somewhere() -> None:
         assert places or path.startswith("changelog.d/"), path
 
 
-def test_the_map_names_every_package() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+def test_the_picture_is_the_layers() -> None:
+    """The floors of CONTRIBUTING are those that import-linter holds; every room is in it, with files that exist."""
+    picture = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("```text\n")[2].partition("```")[0]
+    floors = [re.split(r" {2,}", line) for line in picture.splitlines()]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    assert [floor[0] for floor in floors] == layers
     for path in (ROOT / "src" / "podsim").iterdir():
         if path.is_dir() and (path / "__init__.py").exists():
-            assert f"`{path.name}/`" in text, path.name
+            floor = next(floor for floor in floors if path.name in floor[0].split(" | "))
+            assert f"{path.name}/" in floor[2], "a file to begin with"
+    for file in ", ".join(floor[2] for floor in floors if len(floor) > 2).split(", "):
+        assert (ROOT / "src" / "podsim" / file).is_file(), file
+
+
+def test_the_map_is_short() -> None:
+    tasks = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("| task |")[2].partition("\n\n")[0]
+    assert len(tasks.splitlines()[2:]) <= 25
