@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import podsim
-from podsim.answers.expense import PowerReport
+from podsim.answers.expense import HOUR
 from podsim.cli import app
 from podsim.errors import CatalogError, PlanError, PodsimError
 from podsim.fleet.plan_lots import front, gpu_counts
 from podsim.fleet.power import capped_speed, cluster_power, count_switches, load_power, make_node
 from podsim.fleet.power_catalog import figures, parse_prices, prices
-from podsim.fleet.power_cost import HOUR, KWH
+from podsim.fleet.power_cost import KWH
 from podsim.fleet.power_hpl import grid, hpl
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
@@ -229,7 +229,7 @@ def test_commands_in_every_format(run: Run) -> None:
         assert json.loads(as_json.stdout)
         assert len(list(csv.DictReader(io.StringIO(as_csv.stdout)))) > 3
         assert "2026" in text.stdout or "2023" in text.stdout
-    report: PowerReport = podsim.power("selene", cap="300 W")
+    report = podsim.power("selene", cap="300 W")
     assert report.speed < 1
     assert report.loads[1].gpu_power < podsim.power("selene").loads[1].gpu_power
 

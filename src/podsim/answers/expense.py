@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
+from podsim.units import format_quantity
+
+HOUR = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
     """A price of a GPU."""
 
-    name: str
-    provider: str
-    kind: str
+    name: str = shown("price")
+    provider: str = shown(drop=1)
+    kind: str = shown("how")
     """The kind of offer."""
     date: str
     source: str
-    low: float
+    low: float = shown("USD/GPU h", lambda price: f"{price * HOUR:.2f}")
     """USD/s. The price of one GPU."""
-    high: float
+    high: float = shown("to", lambda price: f"{price * HOUR:.2f}")
     """USD/s. The price of one GPU at the high end; equal to `low` if it is no range."""
 
 
@@ -29,17 +32,17 @@ class LoadPower:
     """What a cluster draws under a load, by component."""
 
     load: str
-    gpu_power: float
+    gpu_power: float = shown("GPUs")
     """W. The power of all GPUs."""
-    server_power: float
+    server_power: float = shown("servers' rest", drop=1)
     """W. The power of the rest of all servers."""
-    switch_power: float
+    switch_power: float = shown("switches", drop=2)
     """W. The power of the switches of its fabric."""
-    total: float
+    total: float = shown("machine")
     """W. The power of all of them."""
-    node: float
+    node: float = shown("one server")
     """W. The power of one server with its GPUs."""
-    site: float
+    site: float = shown("at the meter")
     """W. The power at the meter, with cooling and losses of the building."""
 
 
@@ -49,42 +52,35 @@ class Benchmark:
 
     rate: float
     """FLOP/s. The rate of the whole cluster."""
-    size: int
+    size: int = shown("rows")
     """The number of rows of the matrix."""
     busy: float
     """share. The share of the time in which GPUs multiply."""
     power: float
     """W. The power while it runs, without the building."""
-    efficiency: float
+    efficiency: float = shown("rate per watt")
     """FLOP/s. The rate per watt."""
-    published_rate: float | None = None
+    published_rate: float | None = shown(default=None, of_row=lambda run: run.listed_rate)
     """FLOP/s. The listed rate."""
-    published_power: float | None = None
+    published_power: float | None = shown(default=None, of_row=lambda run: run.listed_power)
     """W. The listed power."""
     remarks: tuple[str, ...] = ()
     """The reasons why prediction and list differ."""
 
+    @property
+    def listed_rate(self) -> str:
+        """The listed rate as text, and how much more this one is."""
+        listed = self.published_rate
+        return f"{format_quantity(listed, 'FLOP/s')} ({self.rate / listed - 1:+.1%} here)" if listed else "-"
 
-@dataclass(frozen=True, kw_only=True)
-class PowerReport(Answer, view=View(report="report.expenses:power_report", rows="loads")):
-    """What a cluster draws: by load and component, against its limit, and in High-Performance Linpack."""
-
-    cluster: str
-    nodes: int
-    gpus: int
-    cap: float
-    """W. The power that each GPU may draw."""
-    speed: float
-    """factor. The speed of arithmetic under that cap, relative to none."""
-    limit: float
-    """W. The power for which one server is built."""
-    pue: float
-    """factor. The power of the site over that of the machine."""
-    switches: int
-    loads: tuple[LoadPower, ...]
-    benchmark: Benchmark | None
-    """The Linpack result; None: its GPUs have no double-precision tensor peak."""
-    sources: tuple[str, ...]
+    @property
+    def listed_power(self) -> str:
+        """The listed power as text, how much more this one is, and the listed rate per watt."""
+        rate, power = self.published_rate, self.published_power
+        if not power:
+            return "-"
+        more = f"{format_quantity(power, 'W')} ({self.power / power - 1:+.1%} here)"
+        return f"{more}, {format_quantity(rate / power, 'FLOP/s')} per watt" if rate else more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,37 +105,6 @@ class Expense:
     tokens: float
     """count. The tokens trained; those of one step if no total is given."""
     assumptions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bill(Answer, view=View(report="report.expenses:bill_report", rows="rows")):
-    """GPU hours on a cluster: the energy by two accounts, and the money by every price."""
-
-    cluster: str
-    gpu_time: float
-    """s. The time of one GPU, summed over GPUs."""
-    plain_energy: float
-    """J. The energy as model cards count it: GPU-hours times the GPU's limit."""
-    plain_carbon: float
-    """kg. The carbon dioxide of that energy."""
-    energy: float
-    """J. The energy at the meter of the site: GPUs at the load, servers, switches, building."""
-    carbon: float
-    """kg. The carbon dioxide of that energy."""
-    load: str
-    rows: tuple[BillRow, ...]
-    assumptions: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BillRow:
-    """GPU hours at one price."""
-
-    offer: Offer
-    low: float
-    """USD. The cost at the low end of the price."""
-    high: float
-    """USD. The cost at the high end of the price."""
 
 
 @dataclass(frozen=True, kw_only=True)

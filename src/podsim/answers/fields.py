@@ -21,7 +21,7 @@ class Cell:
     of_row: Hook = None
     """The function of the whole row, or of the whole answer, that gives the text instead."""
     missing: str = "-"
-    """The text of None."""
+    """The text of None in a column; of a fact that is None or has no rows, which is left out by default."""
     is_hidden: bool = False
     """Whether no report shows it."""
     hide_if: object = None

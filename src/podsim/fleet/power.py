@@ -20,9 +20,12 @@ from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.mig.mig_host import host_of
+from podsim.units import parse_quantity
 
 BUSY_PARTS = ("compute", "memory", "optimizer")
 """The parts of a step in which the GPU draws its limit."""
+LOADS = ("idle", "training", "peak")
+"""The loads of any cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,11 @@ def make_node(cluster: Cluster, cap: float | None = None) -> Node:
     part = system.gpus / gpus * (gpu.fraction if instance else 1.0)
     maximum = (host.power - rest) * system.gpus / gpus * gpu.power / limit + rest * part
     return Node(gpus=system.gpus, idle=idle, limit=cap or built, rest=rest * part, maximum=maximum)
+
+
+def read_cap(text: str) -> float | None:
+    """The W of a cap that a user gives, "" for none; raises UnitError for what is no power."""
+    return parse_quantity(text, "W", what="cap") if text else None
 
 
 def capped_speed(cluster: Cluster, cap: float | None) -> float:
@@ -132,3 +140,14 @@ def load_power(
 def busy_share(parts: Mapping[str, float]) -> float:
     """The share of a step in which GPUs draw their limit, from its seconds by part."""
     return sum(parts[name] for name in BUSY_PARTS) / sum(parts.values())
+
+
+def power_sources(cluster: Cluster, cap: float | None = None) -> tuple[str, ...]:
+    """The sources, with dates, of the figures that the power of a cluster rests on."""
+    known = figures()
+    servers = {
+        f"{row.source} ({row.date}{'' if row.confirmed == 'yes' else ', unconfirmed'})"
+        for row in (known.gpu, known.server)
+    }
+    others = [known.switch] * (count_switches(cluster) > 0) + [known.cap] * (cap is not None)
+    return tuple(sorted(servers | {f"{row.source} ({row.date})" for row in others}))

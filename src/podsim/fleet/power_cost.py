@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isfinite
 
-from podsim.answers.expense import Expense, Offer
+from podsim.answers.expense import HOUR, Expense, Offer
 from podsim.answers.prediction import Prediction
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
-from podsim.fleet.power import busy_share, cluster_power, load_power
+from podsim.fleet.power import LOADS, busy_share, cluster_power, load_power, read_cap
 from podsim.fleet.power_catalog import PriceEntry, figures, prices
 from podsim.hardware.cluster import Cluster
 
-HOUR, YEAR, KWH = 3600.0, 365.0 * 86400.0, 3.6e6
+YEAR, KWH = 365.0 * 86400.0, 3.6e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +112,40 @@ def find_offer(text: str, cluster: Cluster, site: Site) -> Offer:
             f"{', '.join(fitting) or 'no price is known, give USD for a GPU and an hour'}"
         )
     return _make_offer(text, known[text], cluster, site)
+
+
+def check_hours(
+    cluster: Cluster,
+    gpu_hours: float,
+    *,
+    load: str,
+    cap: str,
+    site: Mapping[str, float | None],
+    price: Sequence[str],
+) -> None:
+    """Check what prices GPU-hours on a cluster; `site` are the values of `read_site`, `price` those of `find_offer`.
+
+    Raises PlanError with all that cannot be.
+    """
+    is_number = isinstance(gpu_hours, (int, float)) and isfinite(gpu_hours)
+    problems = (
+        []
+        if is_number and 0 < gpu_hours < 1e12
+        else [f"gpu_hours={gpu_hours:g}: a run takes more than 0 GPU hours"]
+    )
+    if load not in LOADS:
+        problems.append(unknown_name("load", load, LOADS))
+    usual = read_site(None, None, None)
+    checks: list[Callable[[], object]] = [partial(read_site, **site), partial(read_cap, cap)]
+    for check in checks + [partial(find_offer, text, cluster, usual) for text in price]:
+        try:
+            check()
+        except PlanError as error:
+            problems += error.problems
+        except PodsimError as error:
+            problems.append(str(error))
+    if problems:
+        raise PlanError(problems)
 
 
 def expense_of(

@@ -135,29 +135,13 @@ class PackOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PowerOptions:
+class PoweredCluster:
     """A cluster, and what bounds its power."""
 
     cluster: str = option(
         MISSING, "GPU, system, cluster or TOML file: h100, dgx-h100:8, selene.", argument=True, example="dgx-h100:8",
         complete="clusters",
     )  # fmt: skip
-    gpus: int | None = option(None, "GPUs of it; default all.")
     cap: str = option("", "Power cap of each GPU, as 300W.")
     pue: float | None = like(PredictOptions, "pue")
     overrides: Mapping[str, str] | None = overrides_option("gpu.power=300W")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CostOptions:
-    """GPU-hours on a cluster, and their prices."""
-
-    cluster: str = like(PowerOptions, "cluster")
-    gpu_hours: float = option(MISSING, "GPU-hours, summed over GPUs.", example="10000")
-    price: Sequence[str] = option((), "A price of the catalog, or USD per GPU-hour; default all. Repeatable.")
-    load: str = option("training", "idle, training or peak.")
-    cap: str = like(PowerOptions, "cap")
-    pue: float | None = like(PowerOptions, "pue")
-    carbon: float | None = option(None, "Carbon dioxide of the electricity, kg per kWh.")
-    electricity: float | None = option(None, "Price of electricity, USD per kWh.")
-    overrides: Mapping[str, str] | None = like(PowerOptions, "overrides")

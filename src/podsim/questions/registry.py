@@ -130,7 +130,7 @@ QUESTIONS: Mapping[str, Entry] = MappingProxyType(
         "power": Entry("machine", "Show what a cluster draws, by load and component.", "power h100",
             also="energy watts"),
         "cost": Entry("machine", "Price GPU-hours: energy, carbon dioxide, money.", "cost h100 --gpu-hours 10000",
-            also="price prices money", file="power"),
+            also="price prices money"),
         "mig layouts": Entry("machine", "List the layouts of a GPU: the maximal ones, or all.", "mig layouts h100",
             file="mig", screen=Screen(is_quick=True, name="mig")),
         "mig show": Entry("machine", "Show one layout: its instances as GPUs, and what makes it.",

@@ -26,7 +26,7 @@ from podsim.report.columns import (
     ratio,
 )
 from podsim.report.field_notes import Note, field_notes
-from podsim.report.screen import Block, Rows, bold, items
+from podsim.report.screen import Block, Paragraph, Rows, bold, items
 from podsim.units import duration, format_quantity
 
 _FORMATS: Mapping[str, Format] = {
@@ -41,10 +41,14 @@ _FORMATS: Mapping[str, Format] = {
     "s": lambda seconds: duration(seconds) if seconds >= 120 else format_quantity(seconds, "s"),
 }
 """how values of a unit are written; the others are SI units"""
-_FACTS = Table(
-    columns=(Column("", "0"), Column("", "1", align="r"), Column("", "2", wrap=True, is_brief=True))
-)
+_FACTS = Table(columns=(Column("", "0"), Column("", "1"), Column("", "2", wrap=True, is_brief=True)))
 """names, values, and what they mean where there is room"""
+_LONG = 30
+"""characters of a text that stands last in a table, where it wraps"""
+_SHORT = 20
+"""characters of values that stand to the right, below each other"""
+_LINE = 48
+"""characters of a value that stands in a paragraph of its own"""
 
 
 def derived_report(answer: Any) -> Iterator[Block]:
@@ -66,6 +70,8 @@ def _blocks(answer: Any) -> Iterator[Block]:
     notes = field_notes(kind)
     for field in dataclasses.fields(answer):
         cell, value, note = cell_of(field), getattr(answer, field.name), notes.get(field.name, Note("", ""))
+        if value in (None, "", (), []) and cell.missing != "-":
+            facts.append((in_words(field.name) if cell.heading is None else cell.heading, cell.missing, ""))
         if cell.is_hidden or value in (None, "", (), [], cell.hide_if):
             continue
         if cell.of_row is None and (
@@ -74,11 +80,21 @@ def _blocks(answer: Any) -> Iterator[Block]:
             parts.append((field.name, cell, value, note))
         else:
             facts.append(_fact(answer, field.name, cell, note))
-    if facts:
-        yield Rows(_FACTS, facts)
+    yield from _facts(facts)
     for number, (name, cell, value, note) in enumerate(parts):
         title = cell.title or ("" if number == 0 and _has_rows(value) else in_words(name).capitalize())
         yield from _part(title, cell, value, note)
+
+
+def _facts(facts: Sequence[tuple[str, str, str]]) -> Iterator[Block]:
+    """Names, values and what they mean; below them the long texts."""
+    rows = [fact for fact in facts if len(fact[1]) <= _LINE]
+    width = max((len(value) for _, value, _ in rows if len(value) <= _SHORT), default=0)
+    if rows:
+        yield Rows(_FACTS, [(name, value.rjust(width), remark) for name, value, remark in rows])
+    for name, value, _ in facts:
+        if len(value) > _LINE:
+            yield Paragraph(f"{name}: {value}", indent="    ", first="  ")
 
 
 def _has_rows(value: Any) -> bool:
@@ -102,7 +118,7 @@ def _part(title: str, cell: Cell, value: Any, note: Note) -> Iterator[Block]:
     if title:
         yield bold(title)
     if isinstance(value, Mapping):
-        yield Rows(_FACTS, [_entry(str(name), each, cell, note) for name, each in value.items()])
+        yield from _facts([_entry(str(name), each, cell, note) for name, each in value.items()])
     elif dataclasses.is_dataclass(value):
         yield from _blocks(value)
     elif _has_rows(value):
@@ -120,8 +136,13 @@ def _entry(name: str, value: Any, cell: Cell, note: Note) -> tuple[str, str, str
 
 
 def rows_block(rows: Sequence[Any]) -> Rows:
-    """Rows of one kind as a table."""
+    """Rows of one kind as a table; its last text wraps, which is the longest one if that is long."""
     columns = table_columns(type(rows[0]), rows)
+    if texts := [column for column in columns[1:] if column.align == "l"]:
+        longest = max(texts, key=lambda column: max(len(column.text(row)) for row in rows))
+        if max(len(longest.text(row)) for row in rows) > _LONG:
+            columns.remove(longest)
+            columns.append(longest)
     if len(columns) > 1 and columns[-1].align == "l":
         columns[-1] = dataclasses.replace(columns[-1], wrap=True)
     return Rows(Table(columns=tuple(columns)), rows)

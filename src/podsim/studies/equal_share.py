@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from podsim.answers.expense import HOUR
 from podsim.errors import PodsimError
-from podsim.fleet.power_cost import HOUR, find_offer, list_offers, read_site
+from podsim.fleet.power_cost import find_offer, list_offers, read_site
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import matmul_peak
 from podsim.units import format_quantity, parse_quantity

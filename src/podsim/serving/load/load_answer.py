@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.expense import HOUR
 from podsim.answers.quantiles import quantile
 from podsim.answers.served_load import LatencyRow, LoadPoint
 from podsim.axes import Floats
 from podsim.fleet.power import load_power
-from podsim.fleet.power_cost import HOUR, find_offer, list_offers, read_site
+from podsim.fleet.power_cost import find_offer, list_offers, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.serving.load.load_run import LoadRun
 from podsim.serving.load.load_statistics import (
