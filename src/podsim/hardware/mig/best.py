@@ -65,6 +65,21 @@ class Assignment:
     """factor. The objective, over the jobs of this GPU."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Mix:
+    """The jobs to place on equal GPUs, and the quantity to maximise."""
+
+    slicing: Slicing
+    kinds: tuple[Wish, ...]
+    objective: str
+
+
+State: TypeAlias = tuple[int, ...]
+"""The jobs of each kind on one GPU; a fleet is a count of GPUs for each state."""
+Solution: TypeAlias = tuple[float, tuple[tuple[str, int], ...]]
+"""(objective, (profile, kind of job) of each instance)"""
+
+
 @cache
 def patterns(slicing: Slicing, media: bool) -> tuple[tuple[Profile, ...], ...]:
     """The distinct sets of profiles of all maximal layouts; with `media`, also those with +me."""
@@ -78,38 +93,32 @@ def patterns(slicing: Slicing, media: bool) -> tuple[tuple[Profile, ...], ...]:
 
 
 @lru_cache(maxsize=100_000)
-def _solve(
-    slicing: Slicing, kinds: tuple[Wish, ...], counts: tuple[int, ...], objective: str
-) -> tuple[float, tuple[tuple[str, int], ...]] | None:
-    """(value, ((profile, kind), …)) of the best way to run `counts` jobs of each kind on one GPU, or None."""
-    media = any(kind.profile.endswith("+me") for kind in kinds)
+def _solve(mix: _Mix, counts: State) -> Solution | None:
+    """The best way to run `counts` jobs of each kind on one GPU; None if there is none."""
+    media = any(kind.profile.endswith("+me") for kind in mix.kinds)
     best: tuple[float, int, tuple[tuple[str, int], ...]] | None = None
-    for pattern in patterns(slicing, media):
-        solution = _fill(slicing, kinds, counts, pattern, objective)
+    for pattern in patterns(mix.slicing, media):
+        solution = _fill(mix, counts, pattern)
         if solution is None:
             continue
-        used = sum(find_profile(slicing, name).compute for name, _ in solution[1])
+        used = sum(find_profile(mix.slicing, name).compute for name, _ in solution[1])
         if best is None or (solution[0], -used) > (best[0] + 1e-12, -best[1]):
             best = (solution[0], used, solution[1])
     return None if best is None else (best[0], best[2])
 
 
-def _fill(
-    slicing: Slicing,
-    kinds: tuple[Wish, ...],
-    counts: tuple[int, ...],
-    pattern: tuple[Profile, ...],
-    objective: str,
-) -> tuple[float, tuple[tuple[str, int], ...]] | None:
+def _fill(mix: _Mix, counts: State, pattern: tuple[Profile, ...]) -> Solution | None:
     """The best assignment of all jobs to the instances of one pattern; None if they do not fit."""
     if sum(counts) > len(pattern):
         return None
-    speeds = {(p.name, k): kind.speed(slicing, p) for p in set(pattern) for k, kind in enumerate(kinds)}
-    memo: dict[tuple[int, tuple[int, ...]], tuple[float, tuple[tuple[str, int], ...]] | None] = {}
+    speeds = {
+        (p.name, k): kind.speed(mix.slicing, p) for p in set(pattern) for k, kind in enumerate(mix.kinds)
+    }
+    memo: dict[tuple[int, State], Solution | None] = {}
 
-    def walk(at: int, left: tuple[int, ...]) -> tuple[float, tuple[tuple[str, int], ...]] | None:
+    def walk(at: int, left: State) -> Solution | None:
         if not any(left):
-            return (0.0 if objective == "throughput" else inf), ()
+            return (0.0 if mix.objective == "throughput" else inf), ()
         if sum(left) > len(pattern) - at:
             return None
         if (at, left) in memo:
@@ -119,7 +128,7 @@ def _fill(
             speed = speeds[pattern[at].name, kind] if number else 0.0
             rest = walk(at + 1, (*left[:kind], number - 1, *left[kind + 1 :])) if speed else None
             if rest is not None:
-                value = rest[0] + speed if objective == "throughput" else min(rest[0], speed)
+                value = rest[0] + speed if mix.objective == "throughput" else min(rest[0], speed)
                 if best is None or value > best[0] + 1e-12:
                     best = (value, ((pattern[at].name, kind), *rest[1]))
         memo[at, left] = best
@@ -133,15 +142,15 @@ def best_layout(slicing: Slicing, wishes: Sequence[Wish], *, objective: str = "t
 
     Exact: no layout and no assignment is better.  Raises NoFitError if one GPU cannot hold all jobs.
     """
-    kinds = _kinds(slicing, wishes, objective)
-    solution = _solve(slicing, kinds, tuple(wish.count for wish in kinds), objective)
+    mix = _mix(slicing, wishes, objective)
+    solution = _solve(mix, tuple(wish.count for wish in wishes))
     if solution is None:
         jobs = ", ".join(f"{wish.count} x {wish.name}" for wish in wishes)
         raise NoFitError([f"no layout of one {slicing.name} holds {jobs}"])
-    return _assignment(slicing, kinds, solution)
+    return _assignment(mix, solution)
 
 
-def _kinds(slicing: Slicing, wishes: Sequence[Wish], objective: str) -> tuple[Wish, ...]:
+def _mix(slicing: Slicing, wishes: Sequence[Wish], objective: str) -> _Mix:
     """The wishes, checked. Raises MigError with all wishes that no instance can meet."""
     if objective not in OBJECTIVES:
         raise MigError([f"objective={objective!r} may be {', '.join(OBJECTIVES)}"])
@@ -156,23 +165,22 @@ def _kinds(slicing: Slicing, wishes: Sequence[Wish], objective: str) -> tuple[Wi
             )
     if problems:
         raise MigError(problems)
-    return tuple(wishes)
+    return _Mix(slicing=slicing, kinds=tuple(wishes), objective=objective)
 
 
-def _assignment(
-    slicing: Slicing, kinds: tuple[Wish, ...], solution: tuple[float, tuple[tuple[str, int], ...]]
-) -> Assignment:
+def _assignment(mix: _Mix, solution: Solution) -> Assignment:
     """The instances with a job, each in its position."""
     value, chosen = solution
-    profiles = [find_profile(slicing, name) for name, _ in chosen]
-    layout = place(slicing, profiles)
+    profiles = [find_profile(mix.slicing, name) for name, _ in chosen]
+    layout = place(mix.slicing, profiles)
     waiting = sorted(chosen)
     jobs, speeds = [], []
     for instance in layout.instances:
         pair = next(pair for pair in waiting if pair[0] == instance.profile)
         waiting.remove(pair)
-        jobs.append(kinds[pair[1]].name)
-        speeds.append(kinds[pair[1]].speed(slicing, find_profile(slicing, instance.profile)))
+        wish = mix.kinds[pair[1]]
+        jobs.append(wish.name)
+        speeds.append(wish.speed(mix.slicing, find_profile(mix.slicing, instance.profile)))
     return Assignment(layout=layout, jobs=tuple(jobs), speeds=tuple(speeds), value=value)
 
 
@@ -232,45 +240,46 @@ def best_fleet(
     fleet's objective is the sum over GPUs (throughput) or the minimum (slowest).  Raises NoFitError if the jobs do not
     fit, with the fewest GPUs for the requested profiles.
     """
-    kinds = _kinds(slicing, wishes, objective)
-    held = _deal_all(slicing, kinds, gpus, objective)
-    _improve(slicing, kinds, held, objective)
+    mix = _mix(slicing, wishes, objective)
+    held = _deal_all(mix, gpus)
+    _improve(mix, held)
     made: list[Assignment | None] = []
     for counts, number in sorted(held.items(), key=lambda item: (-sum(item[0]), [-n for n in item[0]])):
-        solution = _solve(slicing, kinds, counts, objective) if any(counts) else None
-        made += [None if solution is None else _assignment(slicing, kinds, solution)] * number
+        solution = _solve(mix, counts) if any(counts) else None
+        made += [None if solution is None else _assignment(mix, solution)] * number
     return tuple(made)
 
 
-def _deal_all(slicing: Slicing, kinds: tuple[Wish, ...], gpus: int, objective: str) -> Counter[State]:
+def _deal_all(mix: _Mix, gpus: int) -> Counter[State]:
     """All jobs on GPUs. Raises NoFitError if they do not fit."""
-    held: Counter[State] = Counter({(0,) * len(kinds): gpus})
-    failed = _deal(slicing, kinds, held, objective)
+    held: Counter[State] = Counter({(0,) * len(mix.kinds): gpus})
+    failed = _deal(mix, held)
     if failed is None:
         return held
-    packed = _pack(slicing, kinds, gpus)
-    if packed is None or _deal(slicing, kinds, packed, objective) is not None:
-        raise NoFitError([_no_fit_text(slicing, gpus, kinds, kinds[failed])])
+    packed = _pack(mix, gpus)
+    if packed is None or _deal(mix, packed) is not None:
+        raise NoFitError([_no_fit_text(mix, gpus, mix.kinds[failed])])
     return packed
 
 
-def _deal(slicing: Slicing, kinds: tuple[Wish, ...], held: Counter[State], objective: str) -> int | None:
+def _deal(mix: _Mix, held: Counter[State]) -> int | None:
     """Place every job that has no GPU yet. The kind of the first job without room; None if all jobs fit."""
-    for kind in sorted(range(len(kinds)), key=lambda k: _wish_order(slicing, kinds[k])):
+    for kind in sorted(range(len(mix.kinds)), key=lambda k: _wish_order(mix.slicing, mix.kinds[k])):
         there = sum(counts[kind] * number for counts, number in held.items())
-        for _ in range(kinds[kind].count - there):
-            at = _choose_gpu(slicing, kinds, held, kind, objective)
+        for _ in range(mix.kinds[kind].count - there):
+            at = _choose_gpu(mix, held, kind)
             if at is None:
                 return kind
             _move(held, at, _swap_job(at, -1, kind))
     return None
 
 
-def _pack(slicing: Slicing, kinds: tuple[Wish, ...], gpus: int) -> Counter[State] | None:
+def _pack(mix: _Mix, gpus: int) -> Counter[State] | None:
     """The jobs with a profile on the fewest GPUs, the others on none.
 
     None if they do not fit, or if there are too many ways to try.
     """
+    slicing, kinds = mix.slicing, mix.kinds
     own = [find_profile(slicing, wish.profile).name if wish.profile else "" for wish in kinds]
     counts: Counter[str] = Counter()
     for name, wish in zip(own, kinds, strict=True):
@@ -292,10 +301,6 @@ def _pack(slicing: Slicing, kinds: tuple[Wish, ...], gpus: int) -> Counter[State
     return +held
 
 
-State: TypeAlias = tuple[int, ...]
-"""The jobs of each kind on one GPU; a fleet is a count of GPUs for each state."""
-
-
 def _swap_job(counts: State, out: int, back: int) -> State:
     """The state without one job of kind `out` and with one more of kind `back`; -1 for no job."""
     return tuple(n - (k == out) + (k == back) for k, n in enumerate(counts))
@@ -308,79 +313,74 @@ def _move(held: Counter[State], old: State, new: State) -> None:
         del held[old]
 
 
+def _smallest(slicing: Slicing, wish: Wish) -> Profile:
+    """The smallest instance that runs a job."""
+    return min((p for p in slicing.profiles if wish.speed(slicing, p)), key=lambda p: (p.size, p.compute))
+
+
 def _wish_order(slicing: Slicing, wish: Wish) -> tuple[bool, int, int]:
     """The sort key of wishes: those with a profile first, then by their smallest instance, large before small."""
-    least = min((p for p in slicing.profiles if wish.speed(slicing, p)), key=lambda p: (p.size, p.compute))
+    least = _smallest(slicing, wish)
     return not wish.profile, -least.size, -least.compute
 
 
-def _gpu_value(slicing: Slicing, kinds: tuple[Wish, ...], counts: State, objective: str) -> float | None:
+def _gpu_value(mix: _Mix, counts: State) -> float | None:
     if not any(counts):
-        return 0.0 if objective == "throughput" else inf
-    solution = _solve(slicing, kinds, counts, objective)
+        return 0.0 if mix.objective == "throughput" else inf
+    solution = _solve(mix, counts)
     return None if solution is None else solution[0]
 
 
-def _choose_gpu(
-    slicing: Slicing, kinds: tuple[Wish, ...], held: Counter[State], kind: int, objective: str
-) -> State | None:
+def _choose_gpu(mix: _Mix, held: Counter[State], kind: int) -> State | None:
     """The GPU on which one more job of a kind gains most; among equals the fullest, then the one with the first jobs."""
     best: tuple[float, int, State] | None = None
     for counts in held:
-        before = _gpu_value(slicing, kinds, counts, objective)
-        after = _gpu_value(slicing, kinds, _swap_job(counts, -1, kind), objective)
+        before, after = _gpu_value(mix, counts), _gpu_value(mix, _swap_job(counts, -1, kind))
         if after is None or before is None:
             continue
-        rank = (round(after - before if objective == "throughput" else after, 9), sum(counts), counts)
+        rank = (round(after - before if mix.objective == "throughput" else after, 9), sum(counts), counts)
         if best is None or rank > best:
             best = rank
     return None if best is None else best[2]
 
 
-def _improve(slicing: Slicing, kinds: tuple[Wish, ...], held: Counter[State], objective: str) -> None:
+def _improve(mix: _Mix, held: Counter[State]) -> None:
     """Move and swap jobs between two GPUs while that helps, a limited number of times."""
     for _ in range(_ROUNDS):
-        moves = _step(slicing, kinds, held, objective)
+        moves = _step(mix, held)
         if moves is None:
             return
         for old, new in moves:
             _move(held, old, new)
 
 
-def _step(
-    slicing: Slicing, kinds: tuple[Wish, ...], held: Counter[State], objective: str
-) -> tuple[tuple[State, State], tuple[State, State]] | None:
+def _step(mix: _Mix, held: Counter[State]) -> tuple[tuple[State, State], tuple[State, State]] | None:
     """The first helpful move or swap, as (before, after) of two GPUs; None if there is none."""
     for a in sorted(held):
         for b in sorted(held):
-            now = None if a == b else _joint_value(slicing, kinds, a, b, objective)
+            now = None if a == b else _joint_value(mix, a, b)
             for out in (k for k, n in enumerate(a) if n and now is not None):
                 for back in (-1, *(k for k, n in enumerate(b) if n and k != out)):
                     first, second = _swap_job(a, out, back), _swap_job(b, back, out)
-                    then = _joint_value(slicing, kinds, first, second, objective)
+                    then = _joint_value(mix, first, second)
                     if now is not None and then is not None and then > tuple(v + 1e-9 for v in now):
                         return (a, first), (b, second)
     return None
 
 
-def _joint_value(
-    slicing: Slicing, kinds: tuple[Wish, ...], a: State, b: State, objective: str
-) -> tuple[float, ...] | None:
+def _joint_value(mix: _Mix, a: State, b: State) -> tuple[float, ...] | None:
     """The objective of two GPUs together; None if one cannot hold its jobs."""
-    first, second = (_gpu_value(slicing, kinds, counts, objective) for counts in (a, b))
+    first, second = _gpu_value(mix, a), _gpu_value(mix, b)
     if first is None or second is None:
         return None
-    return (first + second,) if objective == "throughput" else (min(first, second), max(first, second))
+    return (first + second,) if mix.objective == "throughput" else (min(first, second), max(first, second))
 
 
-def _no_fit_text(slicing: Slicing, gpus: int, kinds: tuple[Wish, ...], failed: Wish) -> str:
+def _no_fit_text(mix: _Mix, gpus: int, failed: Wish) -> str:
     asked: Counter[str] = Counter()
-    for wish in kinds:
-        least = min(
-            (p for p in slicing.profiles if wish.speed(slicing, p)), key=lambda p: (p.size, p.compute)
-        )
-        asked[least.name] += wish.count
+    for wish in mix.kinds:
+        asked[_smallest(mix.slicing, wish).name] += wish.count
     jobs = ", ".join(f"{count} x {name}" for name, count in asked.items())
-    least_gpus = fewest_gpus(slicing, dict(asked))
+    least_gpus = fewest_gpus(mix.slicing, dict(asked))
     more = f"; they need {least_gpus} at least" if least_gpus > gpus else ""
-    return f"{failed.name}: {jobs} do not fit on {gpus} GPU{'s' * (gpus != 1)} of {slicing.name}{more}"
+    return f"{failed.name}: {jobs} do not fit on {gpus} GPU{'s' * (gpus != 1)} of {mix.slicing.name}{more}"
