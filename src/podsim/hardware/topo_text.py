@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.errors import TableError
-from podsim.hardware.fabrics.node import Cable, Node, Part, ways
+from podsim.hardware.fabrics.node import Cable, Node, Part, even_cable, ways
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CELL = re.compile(r"X|NV(\d{1,3})|PIX|PXB|PSB|PHB|NODE|SYS|SOC")
@@ -69,7 +69,7 @@ def parse_topo(
     tops = sorted(set(levels[2]))
     for cpu in range(len(tops)):
         for other in range(cpu):
-            cables.append(_cable(f"cpu{other}", f"cpu{cpu}", "socket", socket))
+            cables.append(even_cable(f"cpu{other}", f"cpu{cpu}", "socket", socket))
     numa = [next((n for n, t in zip(matrix.numa, levels[2], strict=True) if t == top and n is not None), cpu)
             for cpu, top in enumerate(tops)]  # fmt: skip
     parts = [
@@ -216,7 +216,7 @@ def _tree(matrix: _Matrix, levels: list[list[int]], rate: float) -> tuple[list[s
         above, firsts = f"cpu{cpus.index(tops[group])}", sorted({near[n] for n in members})
         if len(firsts) > 1:
             switches.append(f"pcie{len(switches)}")
-            cables.append(_cable(switches[-1], above, "pcie", rate))
+            cables.append(even_cable(switches[-1], above, "pcie", rate))
             above = switches[-1]
         for first in firsts:
             devices = [n for n in members if near[n] == first]
@@ -224,13 +224,9 @@ def _tree(matrix: _Matrix, levels: list[list[int]], rate: float) -> tuple[list[s
             if len(devices) > 1 or len(firsts) > 1:
                 hook = f"pcie{len(switches)}"
                 switches.append(hook)
-                cables.append(_cable(hook, above, "pcie", rate))
-            cables += [_cable(matrix.part(n), hook, "pcie", rate) for n in devices]
+                cables.append(even_cable(hook, above, "pcie", rate))
+            cables += [even_cable(matrix.part(n), hook, "pcie", rate) for n in devices]
     return switches, cables
-
-
-def _cable(tail: str, head: str, kind: str, rate: float, lanes: int = 1) -> Cable:
-    return Cable(one=tail, other=head, kind=kind, bandwidth=rate, back=rate, lanes=lanes)
 
 
 def _nvlinks(matrix: _Matrix, rate: float) -> Iterator[Cable]:
@@ -245,12 +241,12 @@ def _nvlinks(matrix: _Matrix, rate: float) -> Iterator[Cable]:
             )
         count = kinds.pop()
         for gpu in range(matrix.gpus):
-            yield _cable(f"gpu{gpu}", "nvswitch", "nvlink", count * rate, count)
+            yield even_cable(f"gpu{gpu}", "nvswitch", "nvlink", count * rate, lanes=count)
         return
     for a in range(matrix.gpus):
         for b in range(a):
             if lanes[a][b]:
-                yield _cable(f"gpu{b}", f"gpu{a}", "nvlink", lanes[a][b] * rate, lanes[a][b])
+                yield even_cable(f"gpu{b}", f"gpu{a}", "nvlink", lanes[a][b] * rate, lanes=lanes[a][b])
 
 
 def topo_text(node: Node) -> str:

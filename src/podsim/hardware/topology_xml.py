@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from podsim.errors import TableError
 from podsim.foreign_files import read_bytes
-from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part
+from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part, even_cable
 from podsim.hardware.fabrics.xml_tree import MOST_BYTES, Element, parse_xml
 
 # B/s of a PCIe lane, one way, after coding, by GT/s: 8b/10b to 5, 128b/130b to 32, flits at 64
@@ -150,7 +150,7 @@ class _Reader:
         self._bus(part.name, above, rate)
 
     def _bus(self, tail: str, head: str, rate: float) -> None:
-        self.cables.append(Cable(one=tail, other=head, kind="pcie", bandwidth=rate, back=rate))
+        self.cables.append(even_cable(tail, head, "pcie", rate))
 
     def _pci_rate(self, element: Element) -> float:
         """B/s of a PCI link."""
@@ -168,10 +168,7 @@ class _Reader:
         for number in range(len(self.cpus)):
             for other in range(number):
                 rate = min(self.sockets[number], self.sockets[other])
-                ends = self.cpus[other].name, self.cpus[number].name
-                self.cables.append(
-                    Cable(one=ends[0], other=ends[1], kind="socket", bandwidth=rate, back=rate)
-                )
+                self.cables.append(even_cable(self.cpus[other].name, self.cpus[number].name, "socket", rate))
         self.cables = [*self._nvlinks(), *self.cables]
         lists = {
             "gpu": [part for _, part, _ in self.gpus],
@@ -180,13 +177,19 @@ class _Reader:
         }
         names = {part.name: f"{kind}{n}" for kind, parts in lists.items() for n, part in enumerate(parts)}
         parts = [*lists["gpu"], *lists["nic"], *self.cpus, *self.bridges]
+
+        def renamed(name: str) -> str:
+            return names.get(name, name)
+
         if any("nvswitch" in (cable.one, cable.other) for cable in self.cables):
             parts.append(Part(name="nvswitch", kind="nvswitch"))
         parts.sort(key=lambda part: KINDS.index(part.kind))
         return Node(
             name=self.name,
-            parts=tuple(_rename_part(part, names) for part in parts),
-            cables=tuple(_rewire_cable(cable, names) for cable in self.cables),
+            parts=tuple(replace(part, name=renamed(part.name)) for part in parts),
+            cables=tuple(
+                replace(cable, one=renamed(cable.one), other=renamed(cable.other)) for cable in self.cables
+            ),
             source=f"NCCL topology file {self.name}",
         )
 
@@ -209,16 +212,9 @@ class _Reader:
                     counts[ends] = counts.get(ends, (0, lane_rate))[0] + lanes, lane_rate
                 elif kind == _NVLINK_CPU:
                     cpu = next(cpu.name for cpu in self.cpus if cpu.numa == part.numa)
-                    yield Cable(
-                        one=part.name,
-                        other=cpu,
-                        kind="pcie",
-                        bandwidth=lanes * lane_rate,
-                        back=lanes * lane_rate,
-                    )
+                    yield even_cable(part.name, cpu, "pcie", lanes * lane_rate)
         for (end, other), (lanes, lane_rate) in counts.items():
-            rate = lanes * lane_rate
-            yield Cable(one=end, other=other, kind="nvlink", bandwidth=rate, back=rate, lanes=lanes)
+            yield even_cable(end, other, "nvlink", lanes * lane_rate, lanes=lanes)
 
     def _int(self, element: Element, key: str, default: int, *, low: int, high: int) -> int:
         """The integer of an attribute; `default` if it is missing or empty."""
@@ -244,16 +240,3 @@ class _Reader:
 def _nvlink_rate(sm: int) -> float:
     """B/s of one NVLink, one way, by compute capability."""
     return 20e9 if sm < 70 else 25e9 if sm < 100 else 50e9
-
-
-def _rename_part(part: Part, names: dict[str, str]) -> Part:
-    return Part(
-        name=names.get(part.name, part.name), kind=part.kind, numa=part.numa, note=part.note, rate=part.rate
-    )
-
-
-def _rewire_cable(cable: Cable, names: dict[str, str]) -> Cable:
-    tail, head = names.get(cable.one, cable.one), names.get(cable.other, cable.other)
-    return Cable(
-        one=tail, other=head, kind=cable.kind, bandwidth=cable.bandwidth, back=cable.back, lanes=cable.lanes
-    )

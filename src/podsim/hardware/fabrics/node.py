@@ -59,6 +59,13 @@ class Cable:
     """The number of NVLinks or PCIe lanes."""
 
 
+def even_cable(
+    one: str, other: str, kind: str, rate: float, *, latency: float = 0.0, lanes: int = 1
+) -> Cable:
+    """A cable with the same bandwidth in both directions."""
+    return Cable(one=one, other=other, kind=kind, bandwidth=rate, back=rate, latency=latency, lanes=lanes)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """The parts and cables of one server. Cable c is link 2c from `one` to `other`, and link 2c + 1 back."""

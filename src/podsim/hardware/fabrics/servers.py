@@ -22,7 +22,7 @@ from itertools import pairwise
 
 from podsim.errors import ClusterError, unknown_name
 from podsim.hardware.catalog import load_pcie
-from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part
+from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part, even_cable
 from podsim.hardware.nvlink import cube_mesh_lanes, cube_mesh_links, mesh_lanes, socket_rate
 from podsim.hardware.parts import Link, System
 
@@ -46,7 +46,7 @@ def server_node(system: System, *, nvlink: Link, network: Link, nics: int, per_s
 
 
 def _nvlink(tail: str, head: str, rate: float, latency: float, lanes: int) -> Cable:
-    return Cable(one=tail, other=head, kind="nvlink", bandwidth=rate, back=rate, latency=latency, lanes=lanes)
+    return even_cable(tail, head, "nvlink", rate, latency=latency, lanes=lanes)
 
 
 def _nvswitch_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
@@ -191,11 +191,8 @@ class _Layout:
         for cpu in range(1, self.cpus):
             apart = cpu % self.sockets == 0 and system.trays > 1
             rate = self.network.bandwidth if apart else socket_rate(system)
-            yield Cable(one=f"cpu{cpu - 1}", other=f"cpu{cpu}", kind="socket", bandwidth=rate, back=rate)
+            yield even_cable(f"cpu{cpu - 1}", f"cpu{cpu}", "socket", rate)
 
     def _bus(self, tail: str, head: str, latency: float = 0.0, *, rate: float = 0.0) -> Cable:
-        rate = rate or self.slot
         lanes = self.system.gpu.pcie_lanes
-        return Cable(
-            one=tail, other=head, kind="pcie", bandwidth=rate, back=rate, latency=latency, lanes=lanes
-        )
+        return even_cable(tail, head, "pcie", rate or self.slot, latency=latency, lanes=lanes)
