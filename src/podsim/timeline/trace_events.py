@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from types import NoneType
@@ -52,9 +53,10 @@ def read_events(
         text = read_file(path).decode("utf-8")
     except UnicodeDecodeError:
         raise TimelineError(f"{name}: neither text nor gzip; expected trace events as JSON") from None
-    position = _space(text, 0)
+    reader = _Reader(text=text, name=name, each=each, progress=progress)
+    position = reader.after(_SPACE, 0)
     if text[position : position + 1] == "[":
-        _array(text, position, name, each, progress)
+        reader.array(position)
         return {}
     if text[position : position + 1] != "{":
         start = text[position : position + 40]
@@ -62,7 +64,7 @@ def read_events(
         raise TimelineError(
             f"{name}: {problem}; expected trace events: a JSON object with traceEvents, or an array"
         )
-    header, has_events = _object(text, position, name, each, progress)
+    header, has_events = reader.outer_object(position)
     if not has_events:
         keys = ", ".join(list(header)[:8]) or "no key"
         raise TimelineError(
@@ -70,46 +72,6 @@ def read_events(
             "export_chrome_trace"
         )
     return header
-
-
-def _space(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    assert match is not None
-    return match.end()
-
-
-def _object(
-    text: str,
-    position: int,
-    name: str,
-    each: Callable[[Mapping[str, Any]], None],
-    progress: Callable[[int, int], None] | None,
-) -> tuple[dict[str, Any], bool]:
-    """The keys of the outer object but for its events, and whether it has any."""
-    decode = _DECODER.raw_decode
-    header: dict[str, Any] = {}
-    has_events = False
-    position = _space(text, position + 1)
-    try:
-        while text[position : position + 1] != "}":
-            if text[position : position + 1] != '"':
-                raise _unreadable(text, position, name, "a key is missing")
-            key, position = scanstring(text, position + 1, True)
-            position = _space(text, position)
-            if text[position : position + 1] != ":":
-                raise _unreadable(text, position, name, f"after the key {key!r}")
-            position = _space(text, position + 1)
-            if key == "traceEvents" and text[position : position + 1] == "[":
-                position = _array(text, position, name, each, progress, inner=True)
-                has_events = True
-            else:
-                header[key], position = decode(text, position)
-            match = _AHEAD.match(text, position)
-            assert match is not None
-            position = match.end()
-    except (ValueError, RecursionError) as problem:
-        raise _broken(text, name, problem) from None
-    return header, has_events
 
 
 def _is_event(event: Mapping[str, Any]) -> bool:
@@ -123,60 +85,86 @@ def _is_event(event: Mapping[str, Any]) -> bool:
     )
 
 
-def _array(
-    text: str,
-    position: int,
-    name: str,
-    each: Callable[[Mapping[str, Any]], None],
-    progress: Callable[[int, int], None] | None,
-    *,
-    inner: bool = False,
-) -> int:
-    """Read the array that opens at a position; the position after it."""
-    decode, ahead = _DECODER.raw_decode, _AHEAD.match
-    count = 0
-    position = _space(text, position + 1)
-    try:
-        while (first := text[position : position + 1]) == "{":
-            event, position = decode(text, position)
-            count += 1
-            if not _is_event(event):
-                raise TimelineError(
-                    f"{name}: event {count:,} is no event of a profiler: {str(event)[:120]}; args is an object, ts and "
-                    "dur are numbers, pid and tid are numbers or texts"
-                )
-            each(event)
-            match = ahead(text, position)
-            assert match is not None
-            position = match.end()
-            if progress is not None and count % 8192 == 0:
-                progress(position, len(text))
-    except (ValueError, RecursionError) as problem:
-        raise _broken(text, name, problem, f"event {count + 1:,}: ") from None
-    if first == "]":
-        return position + 1
-    if first == "" and not inner and count:
-        return position  # the format lets a crashed program leave an array open
-    raise _unreadable(text, position, name, f"after event {count:,}")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Reader:
+    """The text of a file, its name, and who gets its events."""
 
+    text: str
+    name: str
+    each: Callable[[Mapping[str, Any]], None]
+    progress: Callable[[int, int], None] | None
 
-def _broken(text: str, name: str, problem: Exception, where: str = "") -> Exception:
-    """The error for a text that the decoder refused; an error of a reader as it is."""
-    if isinstance(problem, TimelineError):
-        return problem
-    if isinstance(problem, json.JSONDecodeError):
-        return _unreadable(text, problem.pos, name, f"{where}{problem.msg}")
-    return TimelineError(
-        f"{name}: {where}{'JSON nested too deeply' if isinstance(problem, RecursionError) else problem}"
-    )
+    def after(self, pattern: re.Pattern[str], position: int) -> int:
+        """The position after a pattern that matches anywhere."""
+        match = pattern.match(self.text, position)
+        assert match is not None
+        return match.end()
 
+    def outer_object(self, position: int) -> tuple[dict[str, Any], bool]:
+        """The keys of the outer object but for its events, and whether it has any."""
+        text, header, has_events = self.text, dict[str, Any](), False
+        position = self.after(_SPACE, position + 1)
+        try:
+            while text[position : position + 1] != "}":
+                if text[position : position + 1] != '"':
+                    raise self.unreadable(position, "a key is missing")
+                key, position = scanstring(text, position + 1, True)
+                position = self.after(_SPACE, position)
+                if text[position : position + 1] != ":":
+                    raise self.unreadable(position, f"after the key {key!r}")
+                position = self.after(_SPACE, position + 1)
+                if key == "traceEvents" and text[position : position + 1] == "[":
+                    position = self.array(position, inner=True)
+                    has_events = True
+                else:
+                    header[key], position = _DECODER.raw_decode(text, position)
+                position = self.after(_AHEAD, position)
+        except (ValueError, RecursionError) as problem:
+            raise self.broken(problem) from None
+        return header, has_events
 
-def _unreadable(text: str, position: int, name: str, what: str) -> TimelineError:
-    """The error for text that is no JSON at a position: "truncated" where the text ends there."""
-    rest = text[position : position + _TAIL].strip()
-    if not rest or "Unterminated" in what or (len(rest) < _TAIL and text.rstrip()[-1] not in "}]"):
+    def array(self, position: int, *, inner: bool = False) -> int:
+        """Read the array that opens at a position; the position after it."""
+        text, decode, count = self.text, _DECODER.raw_decode, 0
+        position = self.after(_SPACE, position + 1)
+        try:
+            while (first := text[position : position + 1]) == "{":
+                event, position = decode(text, position)
+                count += 1
+                if not _is_event(event):
+                    raise TimelineError(
+                        f"{self.name}: event {count:,} is no event of a profiler: {str(event)[:120]}; args is an object, "
+                        "ts and dur are numbers, pid and tid are numbers or texts"
+                    )
+                self.each(event)
+                position = self.after(_AHEAD, position)
+                if self.progress is not None and count % 8192 == 0:
+                    self.progress(position, len(text))
+        except (ValueError, RecursionError) as problem:
+            raise self.broken(problem, f"event {count + 1:,}: ") from None
+        if first == "]":
+            return position + 1
+        if first == "" and not inner and count:
+            return position  # the format lets a crashed program leave an array open
+        raise self.unreadable(position, f"after event {count:,}")
+
+    def broken(self, problem: Exception, where: str = "") -> Exception:
+        """The error for a text that the decoder refused; an error of a reader as it is."""
+        if isinstance(problem, TimelineError):
+            return problem
+        if isinstance(problem, json.JSONDecodeError):
+            return self.unreadable(problem.pos, f"{where}{problem.msg}")
+        too_deep = isinstance(problem, RecursionError)
+        return TimelineError(f"{self.name}: {where}{'JSON nested too deeply' if too_deep else problem}")
+
+    def unreadable(self, position: int, what: str) -> TimelineError:
+        """The error for text that is no JSON at a position: "truncated" where the text ends there."""
+        rest = self.text[position : position + _TAIL].strip()
+        if not rest or "Unterminated" in what or (len(rest) < _TAIL and self.text.rstrip()[-1] not in "}]"):
+            return TimelineError(
+                f"{self.name}: truncated ({what}); let the program that writes it finish, or copy it again"
+            )
+        line = self.text.count("\n", 0, position) + 1
         return TimelineError(
-            f"{name}: truncated ({what}); let the program that writes it finish, or copy it again"
+            f"{self.name}: no JSON at line {line:,} ({what}): {self.text[position : position + 40]!r}"
         )
-    line = text.count("\n", 0, position) + 1
-    return TimelineError(f"{name}: no JSON at line {line:,} ({what}): {text[position : position + 40]!r}")
