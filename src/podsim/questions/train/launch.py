@@ -142,7 +142,7 @@ def _read(options: LaunchOptions) -> PlanRead:
     network = _named(options.model, options) if options.model else None
     reading = _reading(text, options, options.gpus, network)
     _agree(reading, network)
-    return _result(PlanRead, reading, network, options.software)
+    return _result(reading, network, options.software)
 
 
 def _predicted(options: LaunchOptions, text: str) -> PlanRead:
@@ -162,7 +162,7 @@ def _predicted(options: LaunchOptions, text: str) -> PlanRead:
     problems = plan.problems(network, part)
     if problems:
         raise PlanError(problems)
-    result = _result(PlanRead, reading, network, options.software)
+    result = _result(reading, network, options.software)
     return replace(result, prediction=describe(network, part, plan))
 
 
@@ -211,8 +211,8 @@ def _plan(reading: Reading, network: Model | None, software: str | None) -> Plan
     return reading.plan.having(changes)
 
 
-def _result(kind: type[PlanRead], reading: Reading, network: Model | None, software: str | None) -> PlanRead:
-    return kind(
+def _result(reading: Reading, network: Model | None, software: str | None) -> PlanRead:
+    return PlanRead(
         tool=reading.tool, gpus=reading.gpus, plan=_plan(reading, network, software).describe(), shape=reading.model,
         ignored=reading.ignored, assumptions=reading.assumptions,
     )  # fmt: skip
