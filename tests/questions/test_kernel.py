@@ -1,4 +1,4 @@
-"""`podsim kernel`: one kernel, its share of the speed of light, and what was measured near it."""
+"""`podsim kernel`: one kernel, its share of the roofline, and what was measured near it."""
 
 from __future__ import annotations
 

@@ -112,8 +112,8 @@ def test_more_load_than_the_cluster_carries_names_the_gpus() -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({"ttft": "5ms"}, NoFitError, "speed of light.*FLOP"),
-        ({"tpot": "1ms"}, NoFitError, "speed of light.*weights"),
+        ({"ttft": "5ms"}, NoFitError, "roofline.*FLOP"),
+        ({"tpot": "1ms"}, NoFitError, "roofline.*weights"),
         ({"ttft": "1s", "model": "deepseek-v3"}, NoFitError, "GB more than .*what would hold it"),
         ({"ttft": "1s", "rate": ""}, PodsimError, "need a load"),
         ({"ttft": "x"}, PodsimError, "ttft"),

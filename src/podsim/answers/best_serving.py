@@ -112,7 +112,7 @@ class BestServing(
     least: Mapping[str, float]
     """s. The least possible latencies: first, each by the GPUs' peaks; first_model, each_model by any layout."""
     price: str
-    """The price of a GPU-hour, in words; empty if none is known."""
+    """The price per GPU-hour, in words; empty if none is known."""
     other_format: str = ""
     """The phrase that says what another number format of the weights would give; empty if none was tried."""
     longest: int = 0

@@ -46,5 +46,5 @@ class KernelTime(Answer, view=View(report="report.kernel_table:kernel_report", r
 
     @property
     def share(self) -> float:
-        """Share of the speed of light: 1 is a kernel at full peak."""
+        """Share of the roofline: 1 is a kernel at full peak."""
         return self.light / self.seconds

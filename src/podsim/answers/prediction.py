@@ -141,7 +141,7 @@ class OpReport:
     backward: float
     """s. The time of the backward pass, without recomputation."""
     light: float
-    """share. The share of the speed of light: the larger of arithmetic and bytes at the data sheet's peaks, over the
+    """share. The share of the roofline: the larger of arithmetic and bytes at the data sheet's peaks, over the
     time."""
     bound: str
     """The bound: arithmetic or memory."""

@@ -128,7 +128,7 @@ class ServedLoad(
     token_energy: float
     """J. The energy of each token of an answer."""
     price: str
-    """The price of a GPU-hour, in words; empty where none is known."""
+    """The price per GPU-hour, in words; empty where none is known."""
     price_low: float
     """USD. The price of a million tokens of answers at its lowest; 0 without a price."""
     price_high: float

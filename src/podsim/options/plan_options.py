@@ -204,7 +204,7 @@ class PredictOptions(FiledPlanOptions, TableFields):
     )  # fmt: skip
     detail: str = option(
         "",
-        "All there is to say, with each op, its share of the speed of light, and its source.",
+        "All there is to say, with each op, its share of the roofline, and its source.",
         choices=("", "ops"),
         bare="ops",
     )
@@ -214,7 +214,7 @@ class PredictOptions(FiledPlanOptions, TableFields):
     measured: str = option("", "A measured step of this plan, as 12.3s: corrects the prediction.")
     price: str | float = option(
         "",
-        "Price of a GPU-hour: a name that `podsim cost` lists, or USD, as 2.10.",
+        "Price per GPU-hour: a name that `podsim cost` lists, or USD, as 2.10.",
         also=("cost", "gpu-price"),
     )
     pue: float | None = option(None, "Power of the site over that of the machine (PUE).")

@@ -20,7 +20,7 @@ def money_text(low: float, high: float) -> str:
 
 
 def hourly_price(offer: Offer) -> str:
-    """The price of a GPU-hour (USD), or its range."""
+    """The price per GPU-hour (USD), or its range."""
     low, high = offer.low * HOUR, offer.high * HOUR
     return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
 
@@ -52,7 +52,7 @@ def expense_report(expense: Expense) -> Iterator[Block]:
     ]
     if (offer := expense.offer) is not None:
         texts.append(
-            f"{money_text(expense.low, expense.high)} USD at {hourly_price(offer)} USD a GPU hour: {offer.name}, "
+            f"{money_text(expense.low, expense.high)} USD at {hourly_price(offer)} USD per GPU-hour: {offer.name}, "
             f"{offer.provider}, {offer.kind}, {offer.date} ({offer.source})"
         )
     yield from ("", bold("Energy and money"))
@@ -69,5 +69,5 @@ def trade_report(trade: Trade) -> Iterator[Block]:
             yield Rows(_FRONT, points[:_SHOWN])
     if (offer := trade.offer) is not None:
         yield dim(
-            f"{hourly_price(offer)} USD a GPU hour: {offer.name}, {offer.kind}, {offer.date} ({offer.source})"
+            f"{hourly_price(offer)} USD per GPU-hour: {offer.name}, {offer.kind}, {offer.date} ({offer.source})"
         )

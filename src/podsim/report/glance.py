@@ -287,7 +287,7 @@ def _run(prediction: Prediction) -> Iterator[Block]:
     energy = f"{energy_text(expense.energy * part)}, {mass_text(expense.carbon * part)} CO2"
     if (offer := expense.offer) is not None:
         cost = short_money(expense.low * part, expense.high * part)
-        yield _line("Money", f"{cost} USD; {hourly_price(offer)} USD a GPU-hour ({offer.name})")
+        yield _line("Money", f"{cost} USD; {hourly_price(offer)} USD per GPU-hour ({offer.name})")
     elif part == 1:
-        yield _line("Money", "no price of this GPU is known: --price 2.10 (USD a GPU-hour)")
+        yield _line("Money", "no price of this GPU is known: --price 2.10 (USD per GPU-hour)")
     yield _line("Energy", f"{energy}; {format_quantity(expense.power, 'W')} mean draw of the machine")

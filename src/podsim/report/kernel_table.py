@@ -22,10 +22,10 @@ _NEAREST = Table(
 
 
 def kernel_report(time: KernelTime) -> Iterator[Block]:
-    """The time, its share of the speed of light, its source, and what was measured near it."""
+    """The time, its share of the roofline, its source, and what was measured near it."""
     yield bold(f"{time.kernel} on {time.gpu}: {format_quantity(time.seconds, 's')}")
     yield f"{time.engine}: {time.sizes}"
-    yield f"{time.share:.0%} of the speed of light ({format_quantity(time.light, 's')}, limited by {time.bound})"
+    yield f"{time.share:.0%} of the roofline ({format_quantity(time.light, 's')}, limited by {time.bound})"
     yield f"Source: {time.source}"
     if time.nearest:
         yield from ("", "Nearest measured kernels:", Rows(_NEAREST, time.nearest))

@@ -225,7 +225,7 @@ def _short_source(source: str) -> str:
 def _ops(ops: tuple[OpReport, ...]) -> Iterator[Block]:
     yield from (
         "",
-        bold("Ops, one micro-batch on one rank; share of the speed of light at the data sheet's peaks"),
+        bold("Ops, one micro-batch on one rank; share of the roofline at the data sheet's peaks"),
     )
     rows: list[OpReport | Paragraph] = []
     block = ""

@@ -153,7 +153,7 @@ def _checked_limits(case: ServingCase, layouts: Sequence[Layout]) -> dict[str, f
     first, each = min(bounds, key=lambda least: least.first), min(bounds, key=lambda least: least.each)
     reached = least_by_layouts(layouts, case.load)
     problems = [
-        f"--{name} {format_quantity(limit, 's')} is below the speed of light: {law} take {format_quantity(least, 's')}"
+        f"--{name} {format_quantity(limit, 's')} is below the roofline: {law} take {format_quantity(least, 's')}"
         f" (the fastest layout: {format_quantity(model, 's', digits=3)})"
         for name, limit, least, law, model in (
             ("ttft", case.objective.first, first.first, first.first_law, reached[0]),

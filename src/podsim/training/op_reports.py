@@ -1,4 +1,4 @@
-"""Every op of a model under a plan: seconds, share of the speed of light, and where its speed comes from."""
+"""Every op of a model under a plan: seconds, share of the roofline, and where its speed comes from."""
 
 from __future__ import annotations
 

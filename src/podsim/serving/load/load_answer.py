@@ -186,9 +186,9 @@ def expenses(cluster: Cluster, use: Use, output_rate: float, price: str = "") ->
     if offers:
         low, high = min(each.low for each in offers), max(each.high for each in offers)
         words = (
-            f"{low * HOUR:.2f} to {high * HOUR:.2f} USD a GPU-hour"
+            f"{low * HOUR:.2f} to {high * HOUR:.2f} USD per GPU-hour"
             if high > low
-            else f"{low * HOUR:.2f} USD a GPU-hour"
+            else f"{low * HOUR:.2f} USD per GPU-hour"
         )
     tokens = 1e6 * use.gpus_on / rate
     return Expenses(watts=watts, token_energy=watts / rate, price=words, low=low * tokens, high=high * tokens)

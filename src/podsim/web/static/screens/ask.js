@@ -51,7 +51,7 @@ export async function show(root, page) {
     field("Model", model, "a name of the catalog"), field("Cluster or GPU", cluster, "h100, dgx-h100:8, selene"),
     field("GPUs", input("gpus", { placeholder: "all", inputmode: "numeric" }), "default all of the cluster"),
     field("Tokens to train", input("tokens", { placeholder: "1T" }), "for days, and money"),
-    field("USD for a GPU-hour", input("price", { placeholder: "2.50", inputmode: "decimal" }), "or a price of podsim cost")),
+    field("USD per GPU-hour", input("price", { placeholder: "2.50", inputmode: "decimal" }), "or a price of podsim cost")),
   drop, h("div", { class: "row" }, h("button", { type: "submit" }, "Find the best plan")));
 
   root.append(h("h1", {}, "What will it take to train?"),

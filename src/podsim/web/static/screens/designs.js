@@ -37,7 +37,7 @@ export async function show(root, page) {
         } }, "Remove") : null),
     field("Cluster", h("input", { value: design.on, onchange: (event) => { design.on = event.target.value.trim(); changed();
       } })),
-    field("USD for a GPU-hour", h("input", { value: design.price, inputmode: "decimal", placeholder: "2.50",
+    field("USD per GPU-hour", h("input", { value: design.price, inputmode: "decimal", placeholder: "2.50",
       onchange: (event) => { design.price = event.target.value.trim(); changed(); } })),
     h("details", { open: Object.keys(design.factors).length ? true : null }, h("summary", {}, "Change the machine"),
       FACTORS.map(([key, label]) => slider(label, { min: -2, max: 2, step: 0.5, value: Math.log2(design.factors[key] || 1),
