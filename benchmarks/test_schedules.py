@@ -7,7 +7,7 @@ import pytest
 from podsim.schedules.check import check_schedule
 from podsim.schedules.entries import build
 from podsim.schedules.held import held
-from podsim.schedules.player import play_table, unit_seconds
+from podsim.schedules.player import simulate_table, unit_seconds
 from podsim.schedules.torch_csv import read_csv, to_csv
 
 SIZE = (64, 2048)
@@ -31,8 +31,8 @@ def test_play(benchmark, name: str) -> None:
     """Actions a second are in the extra columns."""
     table = build(name, SIZE[0], CHUNKS[name], SIZE[1])
     seconds = unit_seconds(table)
-    play_table(table, seconds)
-    benchmark(play_table, table, seconds, 0.1)
+    simulate_table(table, seconds)
+    benchmark(simulate_table, table, seconds, 0.1)
     benchmark.extra_info["actions_per_second"] = round(len(table) / benchmark.stats.stats.min)
 
 

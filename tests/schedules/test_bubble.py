@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from podsim.schedules.actions import ScheduleTable, Work
 from podsim.schedules.entries import SCHEDULES, build
-from podsim.schedules.player import bubble, idle, play_table, unit_seconds
+from podsim.schedules.player import bubble, idle, simulate_table, unit_seconds
 
 SECONDS = st.integers(1, 40).map(lambda n: n / 8)
 
@@ -17,7 +17,7 @@ SECONDS = st.integers(1, 40).map(lambda n: n / 8)
 def waits(
     table: ScheduleTable, seconds: np.ndarray, *, staggered: bool = False, overlap: float = 1.0
 ) -> np.ndarray:
-    start, end = play_table(table, seconds, overlap=overlap)
+    start, end = simulate_table(table, seconds, overlap=overlap)
     return idle(table, start, end, staggered=staggered)
 
 
@@ -105,7 +105,7 @@ def test_without_a_flush_nobody_waits(name: str, p: int) -> None:
 def test_sends_by_hand() -> None:
     """Two ranks, one micro-batch: there and back again."""
     table = build("1f1b", 2, 1, 1)
-    start, end = play_table(table, unit_seconds(table, forward=1.0, input=0.5, weight=1.5), 0.25)
+    start, end = simulate_table(table, unit_seconds(table, forward=1.0, input=0.5, weight=1.5), 0.25)
     assert start.tolist() == [0.0, 4.5, 1.25, 2.25]
     assert end.tolist() == [1.0, 6.5, 2.25, 4.25]
     assert idle(table, start, end).tolist() == [3.5, 3.5]
@@ -115,7 +115,7 @@ def test_beside_by_hand() -> None:
     table = build("dualpipe", 2, 1, 4)
     pair = int(np.flatnonzero(table.beside)[0])
     for overlap, expected in ((1.0, 2.0), (0.0, 3.0), (0.5, 2.5)):
-        start, end = play_table(table, unit_seconds(table), overlap=overlap)
+        start, end = simulate_table(table, unit_seconds(table), overlap=overlap)
         assert start[pair] == start[pair - 1]
         assert end[pair] - start[pair] == end[pair - 1] - start[pair - 1] == expected
 
@@ -131,7 +131,7 @@ def test_laws_of_any_play(name: str, p: int, v: int, m: int, seed: int, send: fl
         return
     table = build(name, p, v, m)
     seconds = np.random.default_rng(seed).uniform(0.1, 2.0, (4, table.stages))
-    start, end = play_table(table, seconds, send)
+    start, end = simulate_table(table, seconds, send)
     need = table.need
     far = np.where(table.rank[need] != table.rank, send, 0.0)
     ready = np.where(need >= 0, end[need] + far, 0.0)
@@ -146,7 +146,7 @@ def test_laws_of_any_play(name: str, p: int, v: int, m: int, seed: int, send: fl
     assert (end - start >= seconds[table.work, table.stage] - 1e-12).all()
     work = np.bincount(table.rank, seconds[table.work, table.stage] * (~table.beside), table.ranks)
     assert end.max() >= work.max() - 1e-9
-    twice, _ = play_table(table, 2 * seconds, 2 * send)
+    twice, _ = simulate_table(table, 2 * seconds, 2 * send)
     assert twice == pytest.approx(2 * start)
 
 

@@ -13,7 +13,7 @@ from podsim.errors import ScheduleError
 from podsim.schedules.actions import ScheduleTable
 from podsim.schedules.check import check_schedule, schedule_problems
 from podsim.schedules.entries import SCHEDULES, build
-from podsim.schedules.player import play_table, unit_seconds
+from podsim.schedules.player import simulate_table, unit_seconds
 from podsim.schedules.torch_csv import read_csv
 
 
@@ -57,7 +57,7 @@ def test_a_deadlock_names_the_circle() -> None:
     )
     table = read_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n")
     with pytest.raises(ScheduleError, match="deadlock: rank 0 waits at 0B0"):
-        play_table(table, unit_seconds(table))
+        simulate_table(table, unit_seconds(table))
 
 
 def test_a_deadlock_of_a_rank_with_itself() -> None:
@@ -134,4 +134,4 @@ def test_a_swap_is_legal_or_told(name: str, seed: int) -> None:
     swapped = replace(table, **columns)
     if not schedule_problems(swapped):
         check_schedule(swapped)
-        play_table(swapped, unit_seconds(swapped))
+        simulate_table(swapped, unit_seconds(swapped))

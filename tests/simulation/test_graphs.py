@@ -15,7 +15,7 @@ from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import nets_of
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
-from podsim.simulation.graph_steps import play_graph
+from podsim.simulation.graph_steps import simulate_graph
 from podsim.timeline import read_timeline
 from podsim.training.software import load_software
 
@@ -34,7 +34,7 @@ def made(name, batch, gpus=1, on="dgx-a100-80gb:2"):
 @pytest.mark.parametrize(("name", "batch"), [("resnet50", 256), ("resnet50", 4), ("bert-large-128", 32)])
 def test_one_replica_takes_what_the_closed_form_says(name, batch):
     graph, costs, step, software = made(name, batch)
-    seconds, timeline = play_graph(graph, costs, step, software)
+    seconds, timeline = simulate_graph(graph, costs, step, software)
     assert seconds == close(step.seconds)
     assert timeline.busy().sum() == close(step.seconds)
 
@@ -45,7 +45,7 @@ def test_one_replica_takes_what_the_closed_form_says(name, batch):
 def test_replicas_are_near_the_closed_form(name, batch, gpus):
     """Gradients slow the backward pass by the software's contention, and end after it or not."""
     graph, costs, step, software = made(name, batch, gpus)
-    seconds, timeline = play_graph(graph, costs, step, software)
+    seconds, timeline = simulate_graph(graph, costs, step, software)
     assert step.alone < seconds
     assert seconds == close(step.seconds, rel=0.03)
     busy = dict(zip(timeline.kinds, timeline.busy(), strict=True))
@@ -60,8 +60,8 @@ def test_a_chain_over_devices_waits_for_each_other():
     sends = np.zeros(len(first) - 1)
     cut = [j for j in range(len(sends)) if len(set(part[members[first[j] : first[j + 1]]])) == 2]
     sends[cut[0]] = 0.5
-    whole, _ = play_graph(graph, costs, step, software, part=part, sends=0.0 * sends)
-    seconds, timeline = play_graph(graph, costs, step, software, part=part, sends=sends)
+    whole, _ = simulate_graph(graph, costs, step, software, part=part, sends=0.0 * sends)
+    seconds, timeline = simulate_graph(graph, costs, step, software, part=part, sends=sends)
     update = step.update * (np.bincount(part, graph.parameters) / graph.parameters.sum()).max()
     passes = sum(costs.passes)
     assert passes < whole <= passes + update + software.host_step + 1e-9
@@ -74,10 +74,10 @@ def test_a_chain_over_devices_waits_for_each_other():
 def test_branches_on_two_devices_run_beside_each_other():
     graph, costs, step, software = made("resnet50", 64)
     part = np.array([1 if "shortcut" in name else 0 for name in graph.names])
-    seconds, _ = play_graph(
+    seconds, _ = simulate_graph(
         graph, costs, step, software, part=part, sends=np.zeros(len(nets_of(graph)[0]) - 1)
     )
-    assert seconds < play_graph(graph, costs, step, software)[0]
+    assert seconds < simulate_graph(graph, costs, step, software)[0]
 
 
 def test_the_verb_writes_the_step_and_says_how_long_it_was(tmp_path):

@@ -10,7 +10,7 @@ from podsim.network.collectives.rings import ring_all_reduce
 from podsim.network.play_links import single_switch
 from podsim.simulation.events import play
 from podsim.simulation.rank_ops import RankOps
-from podsim.simulation.shaped_play import IDLE, Buckets, Processors, play_shaped
+from podsim.simulation.shaped_play import IDLE, Buckets, Processors, simulate_shaped
 
 RATE, BURST = 1e6, 1e5
 
@@ -27,7 +27,7 @@ def _seconds(
         if pause:
             last[source] = entered.compute(source, pause, [op])
     ops = entered.ops(single_switch(4, RATE))
-    return float(play_shaped(ops, Buckets(np.full(8, burst), np.full(8, leaves)), processors)[1].max())
+    return float(simulate_shaped(ops, Buckets(np.full(8, burst), np.full(8, leaves)), processors)[1].max())
 
 
 def test_a_bucket_passes_at_once_and_fills_in_a_pause() -> None:
@@ -61,7 +61,7 @@ def test_without_buckets_it_is_the_play_of_all_ops(name: str) -> None:
     start = {rank: entered.compute(rank, 0.0) for rank in range(6)}
     entered.collective(table_of(name, "all-reduce", 3, 2), 6e6, range(6), start, name)
     ops = entered.ops(single_switch(6, RATE, 1e-4))
-    shaped = play_shaped(ops, Buckets(np.zeros(12), np.ones(12, np.int64)))[1]
+    shaped = simulate_shaped(ops, Buckets(np.zeros(12), np.ones(12, np.int64)))[1]
     assert shaped == pytest.approx(play(ops).end, rel=1e-6)
 
 
@@ -73,7 +73,7 @@ def test_sums_fill_buckets() -> None:
         start = {rank: entered.compute(rank, 0.0) for rank in range(4)}
         entered.collective(ring_all_reduce(4), 4e6, range(4), start, "ring", add=add)
         ops = entered.ops(single_switch(4, RATE))
-        return float(play_shaped(ops, Buckets(np.full(8, BURST), np.ones(8, np.int64)))[1].max())
+        return float(simulate_shaped(ops, Buckets(np.full(8, BURST), np.ones(8, np.int64)))[1].max())
 
     assert seconds(0.0) == pytest.approx(6.0 - 0.1)
     assert seconds(1e-8) == pytest.approx(5.9), "10 ms after each part of 1 MB: the links make up for it"

@@ -11,7 +11,7 @@ from podsim.errors import TraceError
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.network.play_links import single_switch
-from podsim.simulation.trace_play import Collective, PlayedTrace, play_traces
+from podsim.simulation.trace_play import Collective, SimulatedTrace, simulate_traces
 
 RATE = 1e9
 Row = tuple[str, float, int]
@@ -41,8 +41,8 @@ def _how(name: str, size: float, members: tuple[int, ...]) -> Collective:
     return Collective(ring_all_reduce(len(members)), size)
 
 
-def _play(*graphs: TraceGraph, ranks: int = 4) -> dict[int, PlayedTrace]:
-    return play_traces(graphs, single_switch(ranks, RATE), ranks, _how)[0]
+def _play(*graphs: TraceGraph, ranks: int = 4) -> dict[int, SimulatedTrace]:
+    return simulate_traces(graphs, single_switch(ranks, RATE), ranks, _how)[0]
 
 
 def test_a_message_waits_for_both_ends() -> None:

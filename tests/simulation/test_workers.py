@@ -21,7 +21,7 @@ from podsim.network.collectives import summary
 from podsim.network.collectives.direct import parameter_server_all_reduce
 from podsim.simulation.events import play
 from podsim.simulation.workers import Exchange, lower_all_reduce, lower_servers
-from podsim.simulation.workers_outcome import RunInputs, play_all_reduce, play_servers, staleness_of
+from podsim.simulation.workers_outcome import RunInputs, simulate_all_reduce, simulate_servers, staleness_of
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 
 Floats = NDArray[np.float64]
@@ -77,7 +77,7 @@ def test_an_all_reduce_hides_behind_the_tail() -> None:
         name="", exchange="bsp", members=1, every=1, samples=None, gradients=1, weights=1, overlap=0.5
     )
     for seconds, step, moving in ((1.0, 3.0, 0.0), (2.0, 3.5, 0.5)):
-        run = play_all_reduce(compute, seconds, told)
+        run = simulate_all_reduce(compute, seconds, told)
         assert run.seconds == pytest.approx(2 * step, rel=1e-12)
         assert run.moving == pytest.approx(moving / step, abs=1e-12)
         assert run.waiting == pytest.approx(1.0 / step, rel=1e-12)
@@ -116,7 +116,7 @@ def test_a_looser_bound_never_ends_later(seed: int, workers: int, rounds: int, j
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(0, 5), st.floats(1e9, 1e11))
 def test_bounds_hold_and_shares_add_up(seed: int, workers: int, bound: int, server: float) -> None:
-    run = play_servers(drawn(15, workers, 0.8, seed), over_servers(workers, bound, server=server), TOLD)
+    run = simulate_servers(drawn(15, workers, 0.8, seed), over_servers(workers, bound, server=server), TOLD)
     assert run.ahead <= bound
     assert (1 - run.idle) + run.moving + run.waiting == pytest.approx(1.0, abs=1e-9)
     assert sum(run.histogram) == pytest.approx(15 * workers, abs=bound * workers + workers)
@@ -129,7 +129,7 @@ def test_bounds_hold_and_shares_add_up(seed: int, workers: int, bound: int, serv
 def test_a_slow_worker_is_what_the_bound_is_about() -> None:
     pace = Pace(compute=0.2, slow={2: 3.0})
     compute = step_seconds(pace, 60, 4, np.random.default_rng(0))
-    runs = {b: play_servers(compute, over_servers(4, b), TOLD) for b in (0, 1, 4, None)}
+    runs = {b: simulate_servers(compute, over_servers(4, b), TOLD) for b in (0, 1, 4, None)}
     assert [runs[b].ahead for b in (0, 1, 4)] == [0, 1, 4]
     assert 1 / 0.615 <= runs[4].steps_per_second <= 1 / 0.615 * 60 / 56
     fast, slow = 1 / 0.215, 1 / 0.615
@@ -139,7 +139,7 @@ def test_a_slow_worker_is_what_the_bound_is_about() -> None:
 def test_asynchronous_workers_add_up() -> None:
     """Nobody waits, and the server has room: each worker has the speed that it has alone."""
     seconds = np.array([0.1, 0.13, 0.2, 0.37])
-    run = play_servers(np.tile(seconds, (50, 1)), over_servers(4, None), TOLD)
+    run = simulate_servers(np.tile(seconds, (50, 1)), over_servers(4, None), TOLD)
     assert run.updates_per_second == pytest.approx((1 / (seconds + 0.015)).sum(), rel=1e-9)
     assert run.samples_per_second == pytest.approx(2 * run.updates_per_second, rel=1e-12)
 
@@ -150,7 +150,7 @@ def test_a_server_can_be_the_limit() -> None:
         gradients=SIZE, weights=SIZE, bandwidth=np.full(24, 1e10), latency=0.0, servers=2, server_bandwidth=1e9,
         bound=None,
     )  # fmt: skip
-    run = play_servers(drawn(40, 24, 0.5), exchange, TOLD)
+    run = simulate_servers(drawn(40, 24, 0.5), exchange, TOLD)
     assert 0.85 * 20 < run.updates_per_second < 1.02 * 20
     assert run.links[0].busy > 0.9 * run.seconds
 
@@ -191,7 +191,7 @@ def test_the_mean_barrier_is_the_expected_maximum(workers: int, jitter: float) -
     law = lognorm(jitter, scale=0.2 * np.exp(-(jitter**2) / 2))
     assert law.mean() == pytest.approx(0.2)
     expected = quad(lambda x: 1 - law.cdf(x) ** workers, 0, law.ppf(1 - 1e-12), limit=200)[0]
-    run = play_all_reduce(drawn(4000, workers, jitter), 0.01, TOLD)
+    run = simulate_all_reduce(drawn(4000, workers, jitter), 0.01, TOLD)
     assert 1 / run.steps_per_second == pytest.approx(expected + 0.01, rel=0.01)
 
 
@@ -205,33 +205,33 @@ def test_staleness_by_hand() -> None:
 
 
 def test_workers_in_step_without_a_barrier_are_as_stale_as_others_are_many() -> None:
-    run = play_servers(np.full((10, 4), 0.2), over_servers(4, None), TOLD)
+    run = simulate_servers(np.full((10, 4), 0.2), over_servers(4, None), TOLD)
     assert run.histogram == (1, 1, 1, 37)
 
 
 def test_staleness_is_the_number_of_others_whatever_the_noise() -> None:
     """Each update lies between one read and one write of every other worker, if nobody waits between write and read."""
-    run = play_servers(drawn(400, 9, 0.6), over_servers(9, None, server=3e9), TOLD)
+    run = simulate_servers(drawn(400, 9, 0.6), over_servers(9, None, server=3e9), TOLD)
     assert run.staleness == pytest.approx(8, rel=0.01)
     assert run.staleness_p99 > 12
-    tight = [play_servers(drawn(400, 9, 0.6), over_servers(9, b), TOLD).staleness for b in (0, 1, 2, 4)]
+    tight = [simulate_servers(drawn(400, 9, 0.6), over_servers(9, b), TOLD).staleness for b in (0, 1, 2, 4)]
     assert tight == sorted(tight)
     assert tight[0] == 0.0
 
 
 def test_idle_time_falls_and_staleness_rises() -> None:
-    runs = [play_servers(drawn(200, 8), over_servers(8, b), TOLD) for b in (0, 1, 2, 4, 8, None)]
+    runs = [simulate_servers(drawn(200, 8), over_servers(8, b), TOLD) for b in (0, 1, 2, 4, 8, None)]
     assert [run.idle for run in runs] == sorted((run.idle for run in runs), reverse=True)
     assert [run.staleness for run in runs] == sorted(run.staleness for run in runs)
     assert runs[-1].waiting == 0.0
 
 
 def test_links_carry_what_was_pushed() -> None:
-    run: ExchangeRun = play_servers(drawn(30, 4), over_servers(4, 0, server=2e10, servers=2), TOLD)
+    run: ExchangeRun = simulate_servers(drawn(30, 4), over_servers(4, 0, server=2e10, servers=2), TOLD)
     assert run.links[0].bytes == pytest.approx(30 * 4 * SIZE / 2, rel=1e-9)
     assert run.links[1].bytes == pytest.approx(30 * 4 * SIZE / 4, rel=1e-9)
     assert run.timeline.seconds == pytest.approx(run.seconds)
-    beside = play_servers(drawn(30, 4), over_servers(4, 0, servers=2, beside=True), TOLD)
+    beside = simulate_servers(drawn(30, 4), over_servers(4, 0, servers=2, beside=True), TOLD)
     assert beside.links[0].bytes == pytest.approx(30 * 3 * SIZE / 2, rel=1e-9)
 
 
@@ -254,7 +254,7 @@ def test_local_steps_and_members() -> None:
     ]
     assert round_seconds(seconds, 1, 3, 0.5)[0].tolist() == [3.5, 6.5]
     often, seldom = (
-        play_all_reduce(round_seconds(drawn(64, 8), every, 1, 0.0), 0.05,
+        simulate_all_reduce(round_seconds(drawn(64, 8), every, 1, 0.0), 0.05,
                         RunInputs(name="", exchange="bsp", members=1, every=every, samples=None, gradients=1, weights=1))
         for every in (1, 8)
     )  # fmt: skip

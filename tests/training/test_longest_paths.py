@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from podsim.schedules.actions import ScheduleTable, Work
 from podsim.schedules.entries import SCHEDULES, build
 from podsim.schedules.joined import SAME, Joined
-from podsim.schedules.player import play_table
+from podsim.schedules.player import simulate_table
 from podsim.training.pipeline_paths import longest_paths
 
 SIZES = [
@@ -74,7 +74,7 @@ def test_side_by_side_as_one_by_one(
     path = 0
     for table, stage, action in zip(joined.tables, joined.first_stage, joined.first_action, strict=False):
         for durations, send in zip(seconds, sends.tolist(), strict=True):
-            start, end = play_table(table, durations[:, stage : stage + table.stages], send)
+            start, end = simulate_table(table, durations[:, stage : stage + table.stages], send)
             for last in ends(table, end):
                 found = (traced.action[traced.path == path] - action).tolist()
                 assert (found, traced.forward_sends[path], traced.backward_sends[path]) == longest(

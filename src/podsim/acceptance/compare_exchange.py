@@ -23,7 +23,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.simulation.events import play
 from podsim.simulation.rank_ops import RankOps
-from podsim.simulation.shaped_play import play_shaped
+from podsim.simulation.shaped_play import simulate_shaped
 from podsim.simulation.workers import Exchange, lower_servers
 from podsim.simulation.workers_outcome import server_moments, staleness_of
 from podsim.simulation.workers_times import Pace, step_seconds
@@ -89,7 +89,7 @@ def emulated_exchange(run: MeasuredTraining) -> ExchangeTimes:
         entered = RankOps(made.ranks)
         start = {rank: entered.compute(rank, 0.0) for rank in range(replicas)}
         entered.collective(table, parameters * _ELEMENT, range(replicas), start, table.name)
-        reduce = float(play_shaped(entered.ops(links), emulated_buckets(made))[1].max())
+        reduce = float(simulate_shaped(entered.ops(links), emulated_buckets(made))[1].max())
         own = np.ones(replicas, bool)
     server = inside if own.all() else between + inside * bool(own.any())
     return _times(run, parameters, _Way(compute, reduce, np.where(own, inside, between), server, run.message))

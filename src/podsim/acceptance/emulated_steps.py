@@ -27,7 +27,7 @@ from podsim.network.collectives.rings import ring_all_gather, ring_all_reduce
 from podsim.schedules.actions import ScheduleTable, Work
 from podsim.schedules.entries import build
 from podsim.simulation.rank_ops import ELEMENT, RankOps
-from podsim.simulation.shaped_play import play_shaped
+from podsim.simulation.shaped_play import simulate_shaped
 from podsim.training.memory import weight_table
 from podsim.training.pipeline_stages import part_blocks
 from podsim.training.plan import Plan
@@ -129,7 +129,7 @@ def _played(case: _Case) -> float:
     assert made is not None
     ops = entered.ops.ops(emulated_fabric(made, case.run.message))
     buckets = emulated_buckets(made)
-    end = play_shaped(ops, buckets)[1]
+    end = simulate_shaped(ops, buckets)[1]
     last = [float(end[each].max()) for each in ends]
     return last[-1] - last[-2]
 

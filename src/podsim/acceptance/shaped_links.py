@@ -12,7 +12,7 @@ from podsim.lab.links import MTU
 from podsim.network.collectives import Table
 from podsim.network.play_links import Links, make_links
 from podsim.simulation.rank_ops import RankOps
-from podsim.simulation.shaped_play import IDLE, Buckets, Processors, play_shaped
+from podsim.simulation.shaped_play import IDLE, Buckets, Processors, simulate_shaped
 
 _HEADERS = (52, 14)
 """B of a packet that are no data, inside its MTU and before it: IP and TCP with a timestamp; Ethernet"""
@@ -53,7 +53,7 @@ def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: 
             last = entered.collective(table, size, range(run.ranks), last, table.name, add=adding)
             last = dict.fromkeys(last, entered.compute(0, 0.0, list(last.values()), lane=2))
             ends.append(last[0])
-        end = play_shaped(entered.ops(fabric), full, cost)[1][ends]
+        end = simulate_shaped(entered.ops(fabric), full, cost)[1][ends]
         more = (calls - len(end)) * (end[-1] - end[-2]) if calls > len(end) else 0.0
         return float(end[-1] + more) / calls
 

@@ -7,7 +7,7 @@ import numpy as np
 from podsim.axes import Bools, Ints, Shaped
 from podsim.errors import ScheduleError
 from podsim.schedules.actions import LETTERS, ScheduleTable, Work, action_text, updates_before
-from podsim.schedules.player import play_table, unit_seconds
+from podsim.schedules.player import simulate_table, unit_seconds
 
 _SHOWN = 6
 """examples named of each kind of problem"""
@@ -168,7 +168,7 @@ def _order(table: ScheduleTable) -> list[str]:
 
 def _deadlock(table: ScheduleTable) -> list[str]:
     try:
-        play_table(table, unit_seconds(table))
+        simulate_table(table, unit_seconds(table))
     except ScheduleError as error:
         return list(error.problems)
     return []

@@ -137,7 +137,7 @@ class Play(NamedTuple):
     """Whether each node could run, [nodes]; the others wait for each other."""
 
 
-def play_nodes(joined: Joined, seconds: Floats, send: Floats) -> Play:
+def simulate_nodes(joined: Joined, seconds: Floats, send: Floats) -> Play:
     """The play of all tables, for each duration.
 
     `seconds` are those of each node, [nodes, durations], `send` those from rank to rank, [durations].

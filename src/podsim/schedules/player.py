@@ -7,7 +7,7 @@ import numpy as np
 from podsim.axes import Bools, Floats
 from podsim.errors import ScheduleError
 from podsim.schedules.actions import ScheduleTable, Work, action_text
-from podsim.schedules.joined import Joined, begin_seconds, play_nodes
+from podsim.schedules.joined import Joined, begin_seconds, simulate_nodes
 
 
 def unit_seconds(
@@ -18,7 +18,7 @@ def unit_seconds(
     return np.repeat(of_work[:, None], table.stages, axis=1)
 
 
-def play_table(
+def simulate_table(
     table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 0.0
 ) -> tuple[Floats, Floats]:
     """(start, end) of each action, s from the start of the step, [actions].
@@ -30,7 +30,7 @@ def play_table(
     """
     joined = Joined([table])
     node_seconds = joined.node_seconds(np.asarray(seconds, dtype=float)[:, :, None], overlap)
-    play = play_nodes(joined, node_seconds, np.array([float(send)]))
+    play = simulate_nodes(joined, node_seconds, np.array([float(send)]))
     if not play.is_done.all():
         raise ScheduleError([_cycle_text(table, ~np.repeat(play.is_done, joined.size))])
     end = play.end[:, 0]
@@ -106,6 +106,6 @@ def bubble(
     table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 0.0, staggered: bool = False
 ) -> float:
     """Time that ranks wait over the time that they work, all ranks together: (p - 1) / m for 1F1B with equal stages."""
-    start, end = play_table(table, seconds, send, overlap=overlap)
+    start, end = simulate_table(table, seconds, send, overlap=overlap)
     busy = float(np.where(table.beside, 0.0, end - start).sum())
     return float(idle(table, start, end, staggered=staggered).sum()) / busy if busy else 0.0

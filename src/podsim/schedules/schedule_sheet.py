@@ -10,7 +10,7 @@ from podsim.answers.scheduled import ScheduledAction, ScheduleSheet
 from podsim.schedules.actions import ScheduleTable, updates_before
 from podsim.schedules.entries import SCHEDULES
 from podsim.schedules.held import held, weight_copies
-from podsim.schedules.player import idle, play_table, unit_seconds
+from podsim.schedules.player import idle, simulate_table, unit_seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +28,7 @@ def action_seconds(table: ScheduleTable, durations: dict[str, float]) -> NDArray
 
 def schedule_sheet(table: ScheduleTable, durations: dict[str, float], overlap: float) -> ScheduleSheet:
     """The played schedule with its figures and every action."""
-    start, end = play_table(table, action_seconds(table, durations), durations["send"], overlap=overlap)
+    start, end = simulate_table(table, action_seconds(table, durations), durations["send"], overlap=overlap)
     entry = SCHEDULES.get(table.name)
     waits = idle(table, start, end)
     return ScheduleSheet(

@@ -46,7 +46,7 @@ class _Draft:
         return at
 
 
-def play_graph(
+def simulate_graph(
     graph: OpGraph, costs: OpCosts, step: ReplicasStep, software: Software, *, part: Ints | None = None,
     sends: Floats | None = None,
 ) -> tuple[float, Timeline]:  # fmt: skip

@@ -21,7 +21,7 @@ from podsim.training.plan import Setting
 from podsim.training.predict import predict_plan
 
 
-def play_setting(
+def simulate_setting(
     setting: Setting,
     *,
     kernels: bool,

@@ -196,7 +196,7 @@ class _Player:
                     self.finish(op, now)
 
 
-def play_shaped(ops: Ops, buckets: Buckets, processors: Processors = IDLE) -> tuple[Floats, Floats]:
+def simulate_shaped(ops: Ops, buckets: Buckets, processors: Processors = IDLE) -> tuple[Floats, Floats]:
     """(start, end) of each op, s, [ops], played as `podsim.simulation.events.play` does, with full buckets at first.
 
     Processors pass on one message after the other, when its last byte has come. Raises SimulationError where ops wait for

@@ -39,7 +39,7 @@ How = Callable[[str, float, tuple[int, ...]], Collective]
 """(the name of a collective, B of its input, its ranks) to how it is run"""
 
 
-class PlayedTrace(NamedTuple):
+class SimulatedTrace(NamedTuple):
     """A rank's trace as it was played."""
 
     seconds: float
@@ -146,9 +146,9 @@ class _Entry:
         return 4 * _LANES + len(self.ops.stream)
 
 
-def play_traces(
+def simulate_traces(
     graphs: Sequence[TraceGraph], fabric: Fabric, ranks: int, how: How
-) -> tuple[dict[int, PlayedTrace], Timeline]:
+) -> tuple[dict[int, SimulatedTrace], Timeline]:
     """What each rank took, by rank, and when its ops ran, on a fabric of `ranks` GPUs.
 
     Raises TraceError for traces of more ranks, of two with one number, or that do not fit each other.
@@ -167,7 +167,7 @@ def play_traces(
     for graph in graphs:
         start, end = (spans[graph.rank][k] for k in (0, 1)) if len(graph) else (np.zeros(1), np.zeros(1))
         moves = np.isin(graph.kind, [KINDS.index(kind) for kind in ("collective", "send", "recv")])
-        out[graph.rank] = PlayedTrace(
+        out[graph.rank] = SimulatedTrace(
             float(end.max()), float(end.max()) - _covered_seconds(start[~moves], end[~moves])
         )
     return out, _timeline(graphs, entry, played.start, played.end)

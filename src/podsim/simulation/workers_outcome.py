@@ -52,7 +52,7 @@ class RunInputs:
     """share. The share of a step's compute during which its gradients may already leave."""
 
 
-def play_all_reduce(
+def simulate_all_reduce(
     compute: Shaped[Floats, "round worker"], seconds: float, settings: RunInputs
 ) -> ExchangeRun:
     """Rounds that end in an all-reduce of `seconds`."""
@@ -66,7 +66,7 @@ def play_all_reduce(
     return _run(settings, Moments(begun, computed, done, done, done), spans, compute, None, ())
 
 
-def play_servers(
+def simulate_servers(
     compute: Shaped[Floats, "round worker"], exchange: Exchange, settings: RunInputs
 ) -> ExchangeRun:
     """Rounds over parameter servers."""

@@ -27,7 +27,7 @@ from podsim.training.pipeline_paths import (
     PathCounts,
     longest_paths,
     path_counts,
-    played_counts,
+    simulated_counts,
     single_rank_counts,
 )
 from podsim.training.pipeline_stages import part_blocks
@@ -180,10 +180,10 @@ def _block_shares(model: Model) -> tuple[float, ...]:
 
 def _pipeline_counts(model: _Blocks, sizes: Sequence[_Size]) -> list[Shaped[Array, "path count"]]:
     """Counts of the distinct paths of each pipeline; after a few rounds, every further round adds the same counts."""
-    played = _played_counts(model, [short for size in sizes for short in _short_sizes(size)])
+    played = _simulated_counts(model, [short for size in sizes for short in _short_sizes(size)])
     grown = [_grown_counts(model, size, played) for size in sizes]
     uneven = [size for size, counts in zip(sizes, grown, strict=True) if counts is None]
-    played = _played_counts(model, [long for size in uneven for long in _long_sizes(size)])
+    played = _simulated_counts(model, [long for size in uneven for long in _long_sizes(size)])
     return [
         _average_counts(size, played) if counts is None else counts
         for size, counts in zip(sizes, grown, strict=True)
@@ -260,7 +260,7 @@ def _cell(model: _Blocks, size: _Size) -> list[Array]:
     return []
 
 
-def _played_counts(model: _Blocks, sizes: Sequence[_Size]) -> dict[_Size, Shaped[Array, "path count"]]:
+def _simulated_counts(model: _Blocks, sizes: Sequence[_Size]) -> dict[_Size, Shaped[Array, "path count"]]:
     """Counts of the longest path of each table for each of the typical durations.
 
     Where any rank may end last, the longest path that ends on the first rank counts too.
@@ -302,7 +302,7 @@ def _table_counts(
     actions = sum(map(len, tables))
     if actions > _FEW and has_core(may_compile=actions > _MANY):
         return np.concatenate([
-            played_counts(
+            simulated_counts(
                 table, held, _stage_seconds(model, held, is_sending(table), typical), send, first=is_loose
             )
             for table, held in zip(tables, blocks, strict=True)

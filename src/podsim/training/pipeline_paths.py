@@ -12,7 +12,7 @@ import numpy as np
 from podsim.axes import Bools, Floats, Ints, Shaped
 from podsim.native import c_function
 from podsim.schedules.actions import ScheduleTable, Work
-from podsim.schedules.joined import Joined, is_sending, play_nodes
+from podsim.schedules.joined import Joined, is_sending, simulate_nodes
 from podsim.training.plan_values import BESIDE, Array
 
 _WORKS = len(Work)
@@ -46,7 +46,7 @@ def longest_paths(
     `seconds`: the duration of each kind of work on each stage of all tables; `send`: the latency from rank to rank. With
     `first`, each table has two ends: its last node, and the last on a rank with the model's first part.
     """
-    play = play_nodes(joined, joined.node_seconds(seconds), send)
+    play = simulate_nodes(joined, joined.node_seconds(seconds), send)
     assert play.is_done.all(), "ranks wait for each other"
     last = []
     for low, high in pairwise(joined.first_node.tolist()):
@@ -180,7 +180,7 @@ class Pipeline(NamedTuple):
 _path_counts = c_function("path_counts", Pipeline, Floats, int, result=int)
 
 
-def played_counts(
+def simulated_counts(
     table: ScheduleTable,
     blocks: Shaped[Array, "stage block"],
     seconds: Shaped[Array, "work stage duration"],

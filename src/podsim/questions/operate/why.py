@@ -20,7 +20,7 @@ from podsim.options.measure_options import WhyOptions
 from podsim.options.question import question
 from podsim.options.step_options import SimulateOptions
 from podsim.simulation.lower_links import Trouble
-from podsim.simulation.played_plan import play_setting
+from podsim.simulation.played_plan import simulate_setting
 from podsim.timeline.counter_files import read_counters
 from podsim.training.plan import Setting, read_plan
 from podsim.units import format_quantity
@@ -121,7 +121,7 @@ def _setting(run: Telemetry) -> Setting | None:
 def _step_seconds(setting: Setting, trouble: Trouble, cluster: Cluster | None = None) -> float:
     """Seconds of the step, simulated again with equal ranks folded, on another cluster if one is given."""
     changed = setting._replace(cluster=cluster or setting.cluster)
-    return play_setting(changed, kernels=False, unfold=False, trouble=trouble, force=True).step_time
+    return simulate_setting(changed, kernels=False, unfold=False, trouble=trouble, force=True).step_time
 
 
 def _first_ranks(ranks: str) -> list[int]:

@@ -18,7 +18,7 @@ from podsim.network.collectives.lookup import table_of
 from podsim.network.nccl import Members, collective_seconds
 from podsim.options.graph_options import ChakraOptions
 from podsim.options.question import question
-from podsim.simulation.trace_play import Collective, play_traces
+from podsim.simulation.trace_play import Collective, simulate_traces
 from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
 
 _TABLES = {
@@ -61,7 +61,7 @@ def _played(
 ) -> tuple[str, tuple[TraceFile, ...]]:
     """(the name of the cluster, the files with what their ranks took on its fabric); the timeline is written."""
     cluster = load_cluster(options.on, options.overrides)
-    used, timeline = play_traces(
+    used, timeline = simulate_traces(
         graphs, fabric_of(cluster), cluster.gpus, partial(_way, cluster=cluster, algo=options.algo)
     )
     for path in options.timeline:

@@ -142,7 +142,7 @@ def _tables(
 
 def _simulated(case: GraphCase, division: Division | None, timeline: Sequence[Path]) -> float:
     """Seconds of the played step; its timeline is written."""
-    from podsim.simulation.graph_steps import play_graph
+    from podsim.simulation.graph_steps import simulate_graph
 
     graph, cluster = case.graph, case.cluster
     part = sends = None
@@ -154,7 +154,7 @@ def _simulated(case: GraphCase, division: Division | None, timeline: Sequence[Pa
         size = nets_of(graph)[2] * element_bytes(case.precision) / graph.element
         part = division.part
         sends = send_seconds(size, cluster, crosses_node=devices > cluster.gpus_per_node)
-    seconds, played = play_graph(graph, case.costs, case.step, case.software, part=part, sends=sends)
+    seconds, played = simulate_graph(graph, case.costs, case.step, case.software, part=part, sends=sends)
     for path in timeline:
         write_timeline(played, path, title=graph.name)
     return seconds

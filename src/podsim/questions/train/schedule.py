@@ -18,7 +18,7 @@ from podsim.schedules.actions import ScheduleTable
 from podsim.schedules.check import check_schedule
 from podsim.schedules.entries import SCHEDULES, build
 from podsim.schedules.held import held, weight_copies
-from podsim.schedules.player import idle, play_table
+from podsim.schedules.player import idle, simulate_table
 from podsim.schedules.schedule_sheet import action_seconds, idle_share, schedule_sheet, step_seconds
 from podsim.schedules.torch_csv import read_csv, to_csv, torch_problems
 from podsim.whole_files import write_whole
@@ -174,7 +174,7 @@ def _row(
             schedule=name, virtual_stages=v, step_time=None, bubble=None, staggered_bubble=None, activations=None,
             copies=None, published=entry.idle, note=f"needs {lacks}",
         )  # fmt: skip
-    start, end = play_table(table, action_seconds(table, durations), durations["send"], overlap=overlap)
+    start, end = simulate_table(table, action_seconds(table, durations), durations["send"], overlap=overlap)
     return ScheduleRow(
         schedule=name,
         virtual_stages=v,

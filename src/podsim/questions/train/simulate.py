@@ -19,7 +19,7 @@ from podsim.options.question import PLAN_FILE, options_of, question, wrong_choic
 from podsim.options.step_options import SimulateOptions
 from podsim.simulation.failed_steps import read_failure
 from podsim.simulation.lower_links import Trouble
-from podsim.simulation.played_plan import play_setting
+from podsim.simulation.played_plan import simulate_setting
 from podsim.simulation.shares import shares
 from podsim.training.plan import read_plan
 
@@ -84,7 +84,7 @@ def simulate(options: SimulateOptions) -> SimulatedStep:
     if options.uneven:
         trouble = replace(trouble, shares=shares(*setting[:3], trouble))
     unfold = options.ranks == "all" or options.jitter > 0
-    step = play_setting(
+    step = simulate_setting(
         setting,
         kernels=not unfold if options.kernels is None else options.kernels,
         unfold=unfold,

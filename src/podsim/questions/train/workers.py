@@ -174,7 +174,7 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
     import numpy as np
 
     from podsim.simulation.workers import Exchange
-    from podsim.simulation.workers_outcome import RunInputs, play_all_reduce, play_servers
+    from podsim.simulation.workers_outcome import RunInputs, simulate_all_reduce, simulate_servers
 
     servers, slow_link = options.servers or 1, dict(options.slow_link or {})
     count = force.replicas // force.members
@@ -207,12 +207,12 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
         compute = round_seconds(durations, every, force.members, 0.0 if is_reduced else force.inside)
         if is_reduced:
             seconds = force.reduce_weights if kind in OUTER else force.all_reduce
-            return play_all_reduce(compute, seconds / float(min(slow_link.values(), default=1.0)), labels)
+            return simulate_all_reduce(compute, seconds / float(min(slow_link.values(), default=1.0)), labels)
         how = Exchange(
             gradients=force.gradients, weights=force.weights, bandwidth=bandwidth, latency=force.latency,
             servers=servers, server_bandwidth=force.server_bandwidth, bound=bound, beside=options.beside,
         )  # fmt: skip
-        return play_servers(compute, how, labels)
+        return simulate_servers(compute, how, labels)
 
     if not options.compare:
         bounds = {**dict.fromkeys(("bsp", "ps", *OUTER), 0), "ssp": options.staleness, "async": None}
