@@ -15,7 +15,7 @@ NAMES_TO_AVOID = ("found", "one", "told", "place", "whole")
 OWN_QUESTIONS = {
     "compare", "emulate", "exporter", "measure", "measure_checkpoint", "measure_ddp", "measure_host",
     "measure_loader", "measure_ranks", "measure_serving", "measure_tables", "scale_ladder", "train",
-    "verify", "why",
+    "verify",
 }  # fmt: skip
 """Questions about what ran: they alone reach the lab and acceptance."""
 EXCEPTIONS = {

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import LabError
-from podsim.lab.pictures import is_picture, read_picture
+from podsim.lab.image_files import is_picture, read_picture
 from podsim.lab.places import Place, drive_bytes, first_line, fsspec_of
 
 if sys.platform != "win32":

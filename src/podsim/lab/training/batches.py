@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import LabError
-from podsim.lab.pictures import SUFFIXES, is_picture, load_pillow, read_picture
+from podsim.lab.image_files import SUFFIXES, is_picture, load_pillow, read_picture
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 _MOST_TEXT = 1 << 30
