@@ -12,11 +12,23 @@ from numpy.typing import NDArray
 
 from podsim.accuracy.price_kernels import is_held_out, kernel_groups, modelled_rows
 from podsim.accuracy.tables import Rows
+from podsim.axes import Bools, Floats
+from podsim.errors import TableError
+from podsim.fitting import Fit, Values, fold_of, held_out, solve
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
-from podsim.kernels.fit_attention import cross_validate_serving
+from podsim.kernels.constants import gemm_constants, kernel_constants
+from podsim.kernels.fit_attention import SERVING, flash_seconds, serving_algorithm, write_seconds
 from podsim.kernels.fit_kernels import cross_validate, host_seconds
-from podsim.kernels.fit_products import cross_validate_batches
+from podsim.kernels.fit_products import (
+    FEWEST,
+    Check,
+    batch_fit,
+    fit_products_law,
+    is_host_timed,
+    law_seconds,
+    parts_by_gpu,
+)
 from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows
 from podsim.network.fit_nccl import fit_architecture, predicted_seconds, samples
@@ -84,3 +96,51 @@ def _cross_validated_products(part: KernelRows, gpu: Gpu, precision: str) -> NDA
     assert int(held.sum()) == len(check.predicted)
     seconds[held] = check.predicted
     return seconds
+
+
+def cross_validate_batches(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0) -> Check:
+    """Predictions for rows of batches on `gpu`, all of one precision: each fold by a fit to the others.
+
+    Plain constants are the packaged ones, which no batch was fitted to; a batch of one is a plain product. The host's
+    time of a call, where the source has it, is predicted too. Raises TableError for too few rows.
+    """
+    part = rows.take((rows.gpu == gpu.name.lower()) & (rows.op == "bmm"))
+    if len(part) < FEWEST:
+        raise TableError(f"{len(part)} batches of products on {gpu.name}; {FEWEST} are needed for folds")
+    precision = str(part.precision[0])
+    constants, _ = gemm_constants(kernel_constants(gpu), precision)
+    plain = gemm_seconds(gpu, part.m, part.n, part.k, precision=precision)
+    hosted = is_host_timed(part)
+
+    def predict(held: Bools) -> Floats:
+        fitted, solution = fit_products_law(parts_by_gpu(part.take(~held)), constants, batch_fit(part))
+        host = hosted[held] * solution.values["host"]
+        law = law_seconds(fitted, gpu, part.take(held)) + host
+        return np.stack([law, np.where(part.batch[held] == 1, plain[held] + host, law)])
+
+    law, predicted = held_out(fold_of((part.m, part.n, part.k, part.batch), folds, seed), folds, predict)
+    return Check(predicted=predicted, law=law, measured=part.seconds)
+
+
+def cross_validate_serving(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0) -> Check:
+    """Predictions for the serving rows on `gpu`, with the write of the cache of each fold from the others.
+
+    The law has the packaged constants. Raises TableError for too few rows.
+    """
+    part = rows.take((rows.gpu == gpu.name.lower()) & (rows.op == "prefill"))
+    if len(part) < 10 * folds:
+        raise TableError(f"{len(part)} serving rows on {gpu.name}; {10 * folds} are needed for {folds} folds")
+    packaged = kernel_constants(gpu)
+    law, moved = flash_seconds(packaged.flash[serving_algorithm(gpu)], part, gpu, packaged.memory)
+
+    def predict(held: Bools) -> Floats:
+        def residuals(values: Values) -> Floats:
+            seconds = law * values["factor"] + write_seconds(part, moved, values)
+            return np.asarray(np.log(seconds / part.seconds)[~held])
+
+        values = solve(Fit(parameters=SERVING, softness=0.1), residuals).values
+        return np.asarray((law + write_seconds(part, moved, values))[held])
+
+    sizes = (part.batch, part.heads, part.kv_heads, part.tokens, part.head_dim)
+    predicted = held_out(fold_of(sizes, folds, seed), folds, predict)
+    return Check(predicted=predicted, law=law, measured=part.seconds)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from recorded_values import check
-from reference.held_out_fits import fit_held_out_kernels
 
 from podsim.accuracy import bars, calibrate_software
 from podsim.accuracy.calibration import calibrate_tables
@@ -25,6 +24,7 @@ from podsim.hardware.catalog import load_gpu
 from podsim.kernels import fit_attention, fit_host, fit_kernels, fit_products
 from podsim.kernels.constants import kernel_constants
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows
+from reference import held_out_fits
 
 FILE = Path(__file__).with_name("fits.json.gz")
 V100, A100, H100 = (load_gpu(name) for name in ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb"))
@@ -52,7 +52,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     def solve_by_search(parameters: dict[str, Parameter], residuals: Residuals) -> Solution:
         return solve(Fit(parameters=parameters, softness=0.0), residuals)
 
-    for module in (fit_kernels, fit_products, fit_attention, calibrate_software):
+    for module in (fit_kernels, fit_products, fit_attention, calibrate_software, held_out_fits):
         monkeypatch.setattr(module, "solve", solve)
     monkeypatch.setattr(fit_host, "solve_by_search", solve_by_search)
     return kept
@@ -173,14 +173,14 @@ def test_predictions_of_rows_held_out(asked: Asked) -> None:
         told(fit_kernels.cross_validate, hosted, A100), told(fit_kernels.cross_validate, hosted, A100, folds=3, seed=2),
         told(fit_kernels.cross_validate, hosted.take(np.arange(4)), A100), fit_kernels.host_seconds(hosted, A100),
         fit_kernels.host_seconds(joined(hosted, rows_of(A100.name, GRID)), A100),
-        told(fit_products.cross_validate_batches, batches, V100),
-        told(fit_products.cross_validate_batches, batches, V100, folds=2, seed=3),
-        told(fit_products.cross_validate_batches, batches.take(np.arange(19)), V100),
-        told(fit_products.cross_validate_batches, batches.take(np.arange(20)), V100),
-        told(fit_attention.cross_validate_serving, serving, A100),
-        told(fit_attention.cross_validate_serving, serving, A100, folds=4, seed=5),
-        told(fit_attention.cross_validate_serving, serving.take(np.arange(49)), A100),
-        told(fit_attention.cross_validate_serving, serving.take(np.arange(50)), A100),
+        told(held_out_fits.cross_validate_batches, batches, V100),
+        told(held_out_fits.cross_validate_batches, batches, V100, folds=2, seed=3),
+        told(held_out_fits.cross_validate_batches, batches.take(np.arange(19)), V100),
+        told(held_out_fits.cross_validate_batches, batches.take(np.arange(20)), V100),
+        told(held_out_fits.cross_validate_serving, serving, A100),
+        told(held_out_fits.cross_validate_serving, serving, A100, folds=4, seed=5),
+        told(held_out_fits.cross_validate_serving, serving.take(np.arange(49)), A100),
+        told(held_out_fits.cross_validate_serving, serving.take(np.arange(50)), A100),
     ]  # fmt: skip
     checks = [
         (each.errors(), each.errors(law=True)) for each in found if isinstance(each, fit_products.Check)
@@ -214,7 +214,9 @@ def test_tables_of_a_user(asked: Asked) -> None:
         ]
     ]  # fmt: skip
     priced = price_kernels(thin, cross_validate=False)
-    check(FILE, "tables", [asked, found, fit_held_out_kernels(thin), priced.groups, priced.notes])
+    check(
+        FILE, "tables", [asked, found, held_out_fits.fit_held_out_kernels(thin), priced.groups, priced.notes]
+    )
 
 
 def test_constants_of_a_host(asked: Asked) -> None:

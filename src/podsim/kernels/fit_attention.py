@@ -3,7 +3,7 @@
 Rows of serving programs (prefill) hold more than the kernel: keys and values are written to a paged cache, by a
 thread block for each token, and then read page by page. So they share the forward law up to three constants of their
 own, which are fitted beside the others and dropped: a factor, the bytes of keys and values once more, a time for each
-token. Predictions of such rows (`cross_validate_serving`) have the latter two and not the factor, which is an error of
+token. Predictions of such rows (reference/held_out_fits.py) have the latter two and not the factor, which is an error of
 the law or another build of the kernel.
 """
 
@@ -13,18 +13,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from podsim.axes import Bools, Floats
-from podsim.errors import TableError
-from podsim.fitting import Fit, Parameter, Values, fold_of, held_out, solve
+from podsim.axes import Floats
+from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import flash_law
 from podsim.kernels.constants import (
     Evidence,
     FlashConstants,
     MemoryConstants,
-    kernel_constants,
 )
-from podsim.kernels.fit_products import Check, evidence_of
+from podsim.kernels.fit_products import evidence_of
 from podsim.kernels.measured_kernels import KernelRows
 
 _SHAPE = {
@@ -36,14 +34,13 @@ _SHAPE = {
     "backward_128": Parameter(start=0.9, low=0.4, high=1.3, scale=0.1),
     "backward_fill": Parameter(start=100.0, low=0.0, high=1000.0, scale=60.0),
 }
-_SERVING = {
+SERVING = {
     "factor": Parameter(start=1.0, low=0.7, high=1.4, scale=0.1),
     "traffic": Parameter(start=2.0, low=0.0, high=6.0, scale=0.5),
     "token": Parameter(start=6e-9, low=0.0, high=60e-9, scale=2e-9),
 }
 """Of serving rows: factor on the law, writes of keys and values in their own bytes, s of a token's thread block."""
-_FIT = Fit(parameters=_SHAPE | _SERVING, softness=0.1, pull=0.03, differences=(1e-2, 1e-3), evaluations=80)
-_FIT_SERVING = Fit(parameters=_SERVING, softness=0.1)
+_FIT = Fit(parameters=_SHAPE | SERVING, softness=0.1, pull=0.03, differences=(1e-2, 1e-3), evaluations=80)
 _FLASH3_GAIN = 1.6
 """speed of flash3 over flash2 backward: 1.5 to 1.75 (FlashAttention-3, arxiv.org/abs/2407.08608)"""
 
@@ -56,7 +53,7 @@ def fit_flash(
     Serving rows count for flash3 from compute capability 9, for flash2 below. Without a backward row, the
     backward share of flash3 is set from that of flash2 (in `fitted`) by the gain its authors report.
     """
-    serving = algorithm == _of_serving(gpu)
+    serving = algorithm == serving_algorithm(gpu)
     part = rows.take((rows.op == algorithm) | (serving & (rows.op == "prefill")))
     own = part.op == algorithm
     if not own.any():
@@ -76,46 +73,22 @@ def fit_flash(
             f"; backward not measured: {_FLASH3_GAIN} times the speed of flash2 (arxiv.org/abs/2407.08608)"
         )
     drawn = part.take(own)
-    predicted, _ = _predict(constants, drawn, gpu, memory)
+    predicted, _ = flash_seconds(constants, drawn, gpu, memory)
     evidence = evidence_of(predicted / drawn.seconds - 1, part.source, note + "; errors of the fit itself")
     return constants, evidence
 
 
-def _of_serving(gpu: Gpu) -> str:
+def serving_algorithm(gpu: Gpu) -> str:
     """The algorithm that serving programs run on `gpu`."""
     return "flash3" if gpu.compute_capability >= 9 else "flash2"
 
 
-def _write_seconds(rows: KernelRows, moved: Floats, values: Values) -> Floats:
+def write_seconds(rows: KernelRows, moved: Floats, values: Values) -> Floats:
     """s to write keys and values to the paged cache; `moved` are the s to move them once."""
     return np.asarray(moved * values["traffic"] + rows.batch * rows.tokens * values["token"])
 
 
-def cross_validate_serving(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0) -> Check:
-    """Predictions for the serving rows on `gpu`, with the write of the cache of each fold from the others.
-
-    The law has the packaged constants. Raises TableError for too few rows.
-    """
-    part = rows.take((rows.gpu == gpu.name.lower()) & (rows.op == "prefill"))
-    if len(part) < 10 * folds:
-        raise TableError(f"{len(part)} serving rows on {gpu.name}; {10 * folds} are needed for {folds} folds")
-    packaged = kernel_constants(gpu)
-    law, moved = _predict(packaged.flash[_of_serving(gpu)], part, gpu, packaged.memory)
-
-    def predict(held: Bools) -> Floats:
-        def residuals(values: Values) -> Floats:
-            seconds = law * values["factor"] + _write_seconds(part, moved, values)
-            return np.asarray(np.log(seconds / part.seconds)[~held])
-
-        values = solve(_FIT_SERVING, residuals).values
-        return np.asarray((law + _write_seconds(part, moved, values))[held])
-
-    sizes = (part.batch, part.heads, part.kv_heads, part.tokens, part.head_dim)
-    predicted = held_out(fold_of(sizes, folds, seed), folds, predict)
-    return Check(predicted=predicted, law=law, measured=part.seconds)
-
-
-def _predict(
+def flash_seconds(
     constants: FlashConstants, rows: KernelRows, gpu: Gpu, memory: MemoryConstants
 ) -> tuple[Floats, Floats]:
     """(seconds by the law, s to move keys and values once), shape (R,)."""
@@ -139,8 +112,8 @@ def _fit(rows: KernelRows, gpu: Gpu, memory: MemoryConstants) -> FlashConstants:
     weights = np.sqrt(100 / counts[which])
 
     def residuals(values: Values) -> Floats:
-        seconds, moved = _predict(_constants(values), rows, gpu, memory)
-        served = seconds * values["factor"] + _write_seconds(rows, moved, values)
+        seconds, moved = flash_seconds(_constants(values), rows, gpu, memory)
+        served = seconds * values["factor"] + write_seconds(rows, moved, values)
         return np.asarray(np.log(np.where(serving, served, seconds) / rows.seconds) * weights)
 
     return _constants(solve(_FIT, residuals).values)

@@ -12,15 +12,14 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from podsim.axes import Bools, Floats
+from podsim.axes import Floats
 from podsim.errors import TableError
-from podsim.fitting import Fit, Parameter, Solution, Values, fold_of, held_out, solve
+from podsim.fitting import Fit, Parameter, Solution, Values, solve
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
-from podsim.kernels.constants import Evidence, GemmConstants, base_name, gemm_constants, kernel_constants
+from podsim.kernels.constants import Evidence, GemmConstants, base_name
 from podsim.kernels.gemm import (
     gemm_law,
-    gemm_seconds,
     is_aligned,
     operand_bytes,
     operand_widths,
@@ -164,7 +163,7 @@ _FIT = Fit(
         {"batched": 0.7, "step": 5e-7, "step_far": 3e-7, "odd": 0.6, "shallow_step": 2e-6, "host": 20e-6},
     ),
 )
-_FEWEST = 20
+FEWEST = 20
 """The fewest batches that a fit needs."""
 
 
@@ -179,9 +178,9 @@ def fit_batches(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple[G
     halves = (rows.op == "bmm") & np.isin(rows.precision, ["fp16", "bf16"])
     part = rows.take(np.char.startswith(rows.gpu, chip + "-") & halves)
     many = int((part.batch > 1).sum())
-    if many < _FEWEST:
+    if many < FEWEST:
         return constants, "; no batch was measured"
-    fitted, _ = fit_products_law(_parts_by_gpu(part), constants, _batch_fit(part))
+    fitted, _ = fit_products_law(parts_by_gpu(part), constants, batch_fit(part))
     return fitted, f"; batches from {many} sizes of {', '.join(sorted(set(part.source)))}"
 
 
@@ -192,7 +191,7 @@ _LONG_RUNS = Fit(
 )
 
 
-def _batch_fit(rows: KernelRows) -> Fit:
+def batch_fit(rows: KernelRows) -> Fit:
     """The fit of batches, without the constants of odd widths where no row has one."""
     if (~is_aligned(rows.m, rows.n, rows.k, 8.0, "nn")).any():
         return _FIT
@@ -207,41 +206,17 @@ def fit_long_runs(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple
         return constants, ""
     part = rows.take(np.char.startswith(rows.gpu, chip + "-") & (rows.op == "gemm") & rows.sustained)
     part = part.take(is_aligned(part.m, part.n, part.k, 2.0, "nn"))
-    if len(part) < _FEWEST:
+    if len(part) < FEWEST:
         return constants, "; no long run was measured"
-    fitted, _ = fit_products_law(_parts_by_gpu(part), constants, _LONG_RUNS)
+    fitted, _ = fit_products_law(parts_by_gpu(part), constants, _LONG_RUNS)
     return fitted, f"; clock of long runs from {len(part)} sizes of {', '.join(sorted(set(part.source)))}"
-
-
-def cross_validate_batches(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0) -> Check:
-    """Predictions for rows of batches on `gpu`, all of one precision: each fold by a fit to the others.
-
-    Plain constants are the packaged ones, which no batch was fitted to; a batch of one is a plain product. The host's
-    time of a call, where the source has it, is predicted too. Raises TableError for too few rows.
-    """
-    part = rows.take((rows.gpu == gpu.name.lower()) & (rows.op == "bmm"))
-    if len(part) < _FEWEST:
-        raise TableError(f"{len(part)} batches of products on {gpu.name}; {_FEWEST} are needed for folds")
-    precision = str(part.precision[0])
-    constants, _ = gemm_constants(kernel_constants(gpu), precision)
-    plain = gemm_seconds(gpu, part.m, part.n, part.k, precision=precision)
-    hosted = is_host_timed(part)
-
-    def predict(held: Bools) -> Floats:
-        fitted, solution = fit_products_law(_parts_by_gpu(part.take(~held)), constants, _batch_fit(part))
-        host = hosted[held] * solution.values["host"]
-        law = law_seconds(fitted, gpu, part.take(held)) + host
-        return np.stack([law, np.where(part.batch[held] == 1, plain[held] + host, law)])
-
-    law, predicted = held_out(fold_of((part.m, part.n, part.k, part.batch), folds, seed), folds, predict)
-    return Check(predicted=predicted, law=law, measured=part.seconds)
 
 
 def _chip(name: str) -> str:
     return name.lower().partition("-")[0]
 
 
-def _parts_by_gpu(rows: KernelRows) -> list[tuple[Gpu, KernelRows, Floats]]:
+def parts_by_gpu(rows: KernelRows) -> list[tuple[Gpu, KernelRows, Floats]]:
     """The rows of each GPU, with it and equal weights: a chip is sold with memories of different speed."""
     parts = ((load_gpu(name), rows.take(rows.gpu == name)) for name in sorted(set(rows.gpu.tolist())))
     return [(gpu, part, np.ones(len(part))) for gpu, part in parts]
