@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from podsim.answers.timeline import Lane, Timeline
-from podsim.timeline import read_timeline, write_timeline
+from podsim.timeline.timelines import read_timeline, write_timeline
 
 STAGES, BATCHES, FORWARD, BACKWARD = 4, 8, 1e-3, 2e-3
 

@@ -28,8 +28,7 @@ from podsim.report.simulation import (
     use_over_time,
     utilisation,
 )
-from podsim.timeline import plot_links
-from podsim.timeline.link_plots import links_figure, links_image
+from podsim.timeline.link_plots import links_figure, links_image, plot_links
 
 STEP = simulated()
 GOLDEN = Path(__file__).parent / "golden" / "simulated.txt"

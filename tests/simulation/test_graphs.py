@@ -16,7 +16,7 @@ from podsim.graphs.op_graph import nets_of
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.simulation.graph_steps import simulate_graph
-from podsim.timeline import read_timeline
+from podsim.timeline.timelines import read_timeline
 from podsim.training.software import load_software
 
 close = pytest.approx

@@ -9,7 +9,7 @@ from podsim.simulation.events import critical_path, play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.outcome import memory_counters, outcome, part_seconds
-from podsim.timeline import read_timeline, write_timeline
+from podsim.timeline.timelines import read_timeline, write_timeline
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
 from podsim.training.step import SPLIT

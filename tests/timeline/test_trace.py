@@ -15,8 +15,8 @@ from made_timelines import pipeline
 
 from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.errors import TimelineError
-from podsim.timeline import read_timeline, write_timeline
 from podsim.timeline.protobuf import varint
+from podsim.timeline.timelines import read_timeline, write_timeline
 from podsim.timeline.trace_rows import label, read_label, rows_of
 from podsim.timeline.wire import doubles, integers, join_rows, message_blocks
 

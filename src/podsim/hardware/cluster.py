@@ -15,11 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil, prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from podsim.answers.answer import call
 from podsim.errors import CatalogError, ClusterError
 from podsim.hardware.catalog import cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.cluster_names import (
@@ -30,7 +31,6 @@ from podsim.hardware.cluster_names import (
     server_of,
     unknown_cluster,
 )
-from podsim.hardware.measured_host import Host, measured_host
 from podsim.hardware.mig.mig_host import slice_host
 from podsim.hardware.nvlink import changed_link, inside_link, reach_share
 from podsim.hardware.overrides import (
@@ -49,9 +49,11 @@ from podsim.hardware.overrides import (
 )
 from podsim.hardware.parts import Gpu, Link, System
 from podsim.hardware.physical_sense import check_possible, doubtful_values
-from podsim.hardware.torus_slices import cut_system, read_torus, slice_name, torus_system
 from podsim.memo import hashed_once
 from podsim.units import format_quantity
+
+if TYPE_CHECKING:
+    from podsim.hardware.measured_host import Host
 
 FABRICS = ("infiniband", "roce", "efa", "slingshot", "ethernet", "none")
 CLUSTER_KEYS: dict[str, Reader] = {
@@ -60,7 +62,7 @@ CLUSTER_KEYS: dict[str, Reader] = {
     "fabric": words(*FABRICS),
     "nics": count(0, 1_000),
     "power": quantity("W"),
-    "torus": read_torus,
+    "torus": partial(call, "hardware.torus_slices:read_torus"),
     "fabric.routing": words(*ROUTINGS),
     "fabric.seed": count(0, 1_000_000),
     "network.bandwidth": quantity("B/s"),
@@ -231,7 +233,7 @@ class Cluster:
         changed: dict[str, Any] = {"nodes": nodes}
         if (part := gpus // nodes) < per:
             link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * reach_share(self.system, part))
-            system = cut_system(self.system, self.nics, part)
+            system = call("hardware.torus_slices:cut_system", self.system, self.nics, part)
             changed |= {"system": system, "nics": system.nics, "nvlink": link}
         return replace(self, name=f"{self.name} ({gpus} GPU{'s' * (gpus > 1)})", published={}, **changed)
 
@@ -295,7 +297,7 @@ def _is_file(spec: str) -> bool:
 
 def _measured_cluster(table: Mapping[str, Any], path: Path) -> Cluster:
     """A measured machine as a cluster of one node, with a GPU for each rank."""
-    machine = measured_host(table, path)
+    machine = call("hardware.measured_host:measured_host", table, path)
     return Cluster(
         name=machine.name, system=machine.system, nodes=1, nvlink=machine.link, network=_NO_NETWORK, nics=0,
         fabric="none", source=machine.source, host=machine.host,
@@ -322,8 +324,15 @@ def _catalog_cluster(text: str) -> Cluster:
         )
     system, slices = load_system(server), spec.nodes or 1
     if spec.torus is not None:
-        part = cut_system(system, system.nics, prod(spec.torus.shape), spec.torus)
-        return _make_cluster(slice_name(spec.name, spec.torus, slices), part, slices, system.source)
+        part = call(
+            "hardware.torus_slices:cut_system", system, system.nics, prod(spec.torus.shape), spec.torus
+        )
+        return _make_cluster(
+            call("hardware.torus_slices:slice_name", spec.name, spec.torus, slices),
+            part,
+            slices,
+            system.source,
+        )
     nodes = ceil((spec.gpus or 1) / system.gpus) if spec.nodes is None else spec.nodes
     cluster = _make_cluster(
         f"{system.name}:{nodes}" if nodes > 1 else system.name, system, nodes, system.source
@@ -380,7 +389,7 @@ def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapp
     gpu = load_gpu(values["gpu.name"]) if "gpu.name" in values else cluster.gpu
     system = change_system(cluster.system, gpu, values)
     if "torus" in values:
-        system = torus_system(system, values["torus"])
+        system = call("hardware.torus_slices:torus_system", system, values["torus"])
         values = {"nics": system.nics, **values}
     if values.get("fabric") == "none":
         values = {"nics": 0, **values}

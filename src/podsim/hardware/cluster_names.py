@@ -15,12 +15,12 @@ from functools import cache
 from math import ceil
 from typing import NamedTuple
 
+from podsim.answers.answer import call
 from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
 from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.mig.mig_host import host_of
 from podsim.hardware.overrides import read_count
 from podsim.hardware.parts import TorusLinks
-from podsim.hardware.torus_slices import named_links, slice_text
 
 MOST_NODES = 100_000
 """The largest number of nodes; more than three times the largest machine ever built."""
@@ -107,9 +107,9 @@ def _read_slices(text: str) -> Spec | None:
     torus = load_system(server).torus if server else None
     if sliced is None or torus is None:
         return None
-    chip, parts = load_system(server).gpu.name, slice_text(sliced)
+    chip, parts = load_system(server).gpu.name, call("hardware.torus_slices:slice_text", sliced)
     slices = _count(str(parts.slices), chip, "slices")
-    return Spec(chip, slices, torus=named_links(torus, parts, chip))
+    return Spec(chip, slices, torus=call("hardware.torus_slices:named_links", torus, parts, chip))
 
 
 def server_of(gpu: str) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from podsim.answers.answer import call
 from podsim.errors import CatalogError, UnitError, unknown_name
 from podsim.hardware.parts import PEAKS, Gpu, Link, Nic, System
-from podsim.hardware.torus_slices import cut_system
 from podsim.units import format_quantity, parse_quantity
 
 LIMITS: dict[str, tuple[float, float]] = {
@@ -211,7 +211,7 @@ def change_system(system: System, gpu: Gpu, values: Mapping[str, Any]) -> System
     if changed == system.gpu and gpus == system.gpus and power == system.power:
         return system
     if system.torus is not None and gpus != system.gpus:
-        system = cut_system(system, system.nics, gpus)
+        system = call("hardware.torus_slices:cut_system", system, system.nics, gpus)
     system = replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
     is_pair = system.topology == "nvlink-pair" and gpus == 2
     if (

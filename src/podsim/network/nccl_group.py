@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from podsim.hardware.measured_host import Exchange
 from podsim.hardware.parts import TorusLinks
 from podsim.network.nccl_constants import PCIE, Fabric
+
+if TYPE_CHECKING:
+    from podsim.hardware.measured_host import Exchange
 
 NEAR, SOCKET = 2, 4
 """GPUs that stand side by side, and GPUs of a socket, in servers of cards"""

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from podsim.answers.answer import call
 from podsim.errors import ClusterError
-from podsim.hardware.measured_host import interpolate
 from podsim.network.bus import bus_factor, ring_share
 from podsim.network.nccl_between import out_rate, spanning_candidates
 from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
@@ -76,7 +76,8 @@ def measured_candidate(wires: Wires, collective: str, group: Group) -> Candidate
     rows = [row for row in wires.exchanges if row.collective == collective]
     if not rows:
         raise ClusterError(f"{collective} was not measured on this machine: podsim measure host does so")
-    latency, per_byte = (float(value) for value in interpolate(rows, group.ranks))
+    measured = call("hardware.measured_host:interpolate", rows, group.ranks)
+    latency, per_byte = (float(value) for value in measured)
     name = "pairs" if collective in ("all_to_all", "send_recv") else "ring"
     return Candidate(name, "Simple", math.inf, latency, 0.0, 1.0, per_byte, 0.0, 1.0, 0.0, 0.0)
 

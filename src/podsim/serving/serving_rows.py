@@ -193,3 +193,10 @@ def _count(row: Mapping[str, str], column: str) -> int | None:
     if not (cell.isdecimal() and len(cell) < 9):
         raise TableError(f"row {row['id']}: {column}={cell[:40]!r} is not a whole number")
     return int(cell)
+
+
+def own_comparisons(path: Path, start: str) -> list[Comparison] | None:
+    """The comparisons of a user's table of served models that begins so; None: it is a table of another kind."""
+    if is_serving_table(start):
+        return list(read_serving(path))
+    return [list_load(path)] if is_load_table(start) else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from podsim.answers.answer import call
 from podsim.answers.simulated import SimulatedStep
 from podsim.errors import NoFitError, PodsimError
-from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.trace_graph import TraceGraph
 from podsim.simulation.events import play
 from podsim.simulation.export import trace_graphs
@@ -102,4 +102,4 @@ def _write_chakra(graphs: list[TraceGraph], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise PodsimError(f"{folder}: cannot be made: {error.strerror or error}") from None
-    write_chakra(graphs, folder / "rank")
+    call("graphs.chakra_mend:write_chakra", graphs, folder / "rank")

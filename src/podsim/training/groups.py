@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from podsim.answers.answer import call
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.measured_host import interpolate
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
 from podsim.training.layout import Groups, Sends, StepEnd
@@ -189,7 +189,7 @@ class _DataCollectives:
         host = self.cluster.host
         if host is None or not host.shards or collective == "all_reduce":
             return seconds
-        latency, per_byte = interpolate(host.shards, ranks)
+        latency, per_byte = call("hardware.measured_host:interpolate", host.shards, ranks)
         return np.where((np.asarray(self.plan.zero) == 3) & (ranks > 1), latency + per_byte * size, seconds)
 
     def gather_seconds(self, size: Array, ranks: Array, stride: Array) -> Shaped[Array, "plan"]:

@@ -10,9 +10,9 @@ from enum import IntEnum
 
 import numpy as np
 
+from podsim.answers.answer import call
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.measured_host import interpolate
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
 from podsim.network.bus import ring_share
@@ -270,7 +270,7 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
     """Seconds of a tensor-parallel sync, an all-reduce or a gather and a reduction; measured machines as measured."""
     size = tp_bytes(model, plan)
     if cluster.host is not None and cluster.host.syncs:
-        latency, per_byte = interpolate(cluster.host.syncs, plan.tp)
+        latency, per_byte = call("hardware.measured_host:interpolate", cluster.host.syncs, plan.tp)
         return np.where(np.asarray(plan.tp) > 1, latency + per_byte * size, 0.0)
     members = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp
     sequence = np.asarray(plan.sequence_parallel).astype(bool)

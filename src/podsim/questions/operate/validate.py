@@ -26,17 +26,10 @@ from podsim.foreign_files import read_start
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.output_options import ValidateOutput
 from podsim.options.question import question
-from podsim.serving.measured_server import is_benchmark_file, measured_comparisons
-from podsim.serving.serving_rows import TABLE as SERVING
-from podsim.serving.serving_rows import (
-    is_load_table,
-    is_serving_table,
-    list_load,
-    packaged_serving,
-    read_serving,
-)
 from podsim.whole_files import write_whole
 
+SERVING = "serving"
+"""The table of published rates of served language models."""
 FAILURES = "failures"
 """The table of published times between failures."""
 _PARTS = {
@@ -134,7 +127,7 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
             if name not in (SERVING, FAILURES)
             for rows in (read_raw_kernels(options.raw) if name == ALL else (load(name),))
         ]
-        comparisons += packaged_serving() if SERVING in tables else ()
+        comparisons += call("serving.serving_rows:packaged_serving") if SERVING in tables else ()
         if FAILURES in tables:
             from podsim.accuracy.failure_rows import packaged_failures  # which loads the queue
 
@@ -150,14 +143,13 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
 
 def _own_comparisons(path: Path, on: str) -> list[Comparison]:
     """A user's measurements against predictions; TableError for a file that holds none."""
-    if is_benchmark_file(path):
-        return [assess(comparison) for comparison in measured_comparisons(path, on)]
+    if call("serving.measured_server:is_benchmark_file", path):
+        compared = call("serving.measured_server:measured_comparisons", path, on)
+        return [assess(comparison) for comparison in compared]
     if on:
         raise PodsimError(f"--on is for the result of a benchmark of servers; {path.name} is of another kind")
-    if is_serving_table(_start_of(path)):
-        return list(read_serving(path))
-    if is_load_table(_start_of(path)):
-        return [list_load(path)]
+    if (served := call("serving.serving_rows:own_comparisons", path, _start_of(path))) is not None:
+        return list(served)
     return [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read_measured(path))]
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from podsim.answers.graphs import GraphCost
+from podsim.answers.answer import call
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult
 from podsim.errors import PodsimError
-from podsim.launching.experiment_file import check_saving, read_experiment, save_plans, texts_of_tools
 from podsim.options.output_options import GlanceOutput, GlancePlot
 from podsim.options.plan_options import ReplayOptions, SearchOptions, TargetOptions
 from podsim.options.question import question, values_of
@@ -18,6 +17,9 @@ from podsim.questions.asking import ask
 from podsim.runs.best_plans import find_plans, with_whole_runs
 from podsim.runs.search_case import Progress
 from podsim.training.job_inputs import refuse_tables
+
+if TYPE_CHECKING:
+    from podsim.answers.graphs import GraphCost
 
 _SEARCHING = "searching plans"
 
@@ -47,11 +49,14 @@ def plan(options: TargetOptions, *, progress: Progress | None = None) -> PlanRes
     if options.round:
         raise PodsimError("round: a round of MLPerf Training goes with --to-target")
     if options.save is not None or options.launch:
-        check_saving(options.save, options.launch)
+        call("launching.experiment_file:check_saving", options.save, options.launch)
     case, result = find_plans(SearchOptions(**values_of(options, TargetOptions, SearchOptions)), progress)
     result = with_whole_runs(case, result)
     if options.save is not None:
-        save_plans(result, Path(options.save), texts_of_tools(case.model, case.cluster, case.options, result))
+        texts = call(
+            "launching.experiment_file:texts_of_tools", case.model, case.cluster, case.options, result
+        )
+        call("launching.experiment_file:save_plans", result, Path(options.save), texts)
     return result
 
 
@@ -69,5 +74,5 @@ def planned_network(options: Mapping[str, Any]) -> GraphCost | PlanResult | Targ
 @question(ReplayOptions, output=GlanceOutput, progress=_SEARCHING)
 def replay(options: ReplayOptions, *, progress: Progress | None = None) -> PlanResult:
     """Run the search of an experiment file that `plan` saved; raises what `plan` does."""
-    saved = read_experiment(Path(options.experiment))
+    saved = call("launching.experiment_file:read_experiment", Path(options.experiment))
     return cast("PlanResult", plan(**saved, save=options.save, detail=options.detail, progress=progress))
