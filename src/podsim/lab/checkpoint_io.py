@@ -91,7 +91,7 @@ def measure_checkpoints(
             wires.barrier()
     wrong = int(job.read and not part.right())
     reports = board.gather(
-        {"wrong": wrong, "took": plain([[vars(entry) for entry in each] for each in took])}
+        {"wrong": wrong, "took": plain([[vars(entry) for entry in step_times] for step_times in took])}
     )
     wires.barrier()
     left = job.place.clear(job.folder) if job.place.local or wires.rank == 0 else ""
@@ -153,16 +153,16 @@ def _row(
 ) -> MeasuredCheckpoint:  # fmt: skip
     """One line, from what every rank says of every repeat."""
     repeats = list(zip(*reports, strict=True))
-    longest = [max(entry["seconds"] for entry in each) for each in repeats]
+    longest = [max(entry["seconds"] for entry in repeat) for repeat in repeats]
     seconds = statistics.median(longest)
-    drives = [entry["drive"] for each in repeats for entry in each]
-    shares = [usage.busiest([entry["usage"] for entry in each], ranks) for each in repeats]
+    drives = [entry["drive"] for repeat in repeats for entry in repeat]
+    shares = [usage.busiest([entry["usage"] for entry in repeat], ranks) for repeat in repeats]
     return MeasuredCheckpoint(
         operation=operation, state=state, repeats=len(longest), seconds=seconds, fastest=min(longest),
         slowest=max(longest),
         bandwidth=job.size / max(seconds, 1e-9),
-        ranks=tuple(statistics.median(entry["seconds"] for entry in each) for each in reports),
-        processor=statistics.median(sum(entry["processor"] for entry in each) for each in repeats),
+        ranks=tuple(statistics.median(entry["seconds"] for entry in rank) for rank in reports),
+        processor=statistics.median(sum(entry["processor"] for entry in repeat) for repeat in repeats),
         from_drive=None if None in drives else min(sum(drives) / (job.size * len(longest)), 1.0), wrong=wrong,
         cpu=statistics.median(own for own, _ in shares), others=statistics.median(others for _, others in shares),
     )  # fmt: skip

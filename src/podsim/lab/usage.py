@@ -84,10 +84,14 @@ def busiest(
     room_of = {process["host"]: process["cores"] for process in processes}
     shares = []
     for host in sorted(room_of):
-        here = [each for each, process in zip(used, processes, strict=True) if process["host"] == host]
-        most = {name: max(0.0, *(each[name] for each in here)) for name in names}
+        here = [
+            clocks_used
+            for clocks_used, process in zip(used, processes, strict=True)
+            if process["host"] == host
+        ]
+        most = {name: max(0.0, *(clocks_used[name] for clocks_used in here)) for name in names}
         room = max(most["wall"], 1e-9) * room_of[host]
-        own = sum(each["own"] for each in here)
+        own = sum(clocks_used["own"] for clocks_used in here)
         others = most["machine"] - own
         shares.append((min((own + most["packets"]) / room, 1.0), min(max(others / room, 0.0), 1.0)))
     return max(shares, key=sum)

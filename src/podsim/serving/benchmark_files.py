@@ -115,12 +115,13 @@ def read_benchmarks(path: str | Path) -> tuple[ServerBenchmark, ...]:
         rows = csv_lines(text[: 1 << 22], name=path.name, error=TableError)
         return _measured((read_metric_cells(rows, path.name),), path.name)
     objects = _objects(text, path.name)
-    profiled = [each for each in objects if all(key in each for key in _PROFILED)]
+    profiled = [record for record in objects if all(key in record for key in _PROFILED)]
     if profiled:
         return _measured((_profile(profiled, path.name),), path.name)
     several = len(objects) > 1
     runs = (
-        _run(each, f"{path.name}#{count}" if several else path.name) for count, each in enumerate(objects, 1)
+        _run(record, f"{path.name}#{count}" if several else path.name)
+        for count, record in enumerate(objects, 1)
     )
     return _measured(tuple(run for run in runs if run is not None), path.name)
 
@@ -138,7 +139,7 @@ def read_requests(
     if is_trace(head) or start[:2] == b"\x1f\x8b" or not is_benchmark(head):
         return read_request_trace(path, progress=progress)
     objects = _objects(_text(path), path.name)
-    profiled = [each for each in objects if all(key in each for key in _PROFILED)]
+    profiled = [record for record in objects if all(key in record for key in _PROFILED)]
     columns = _profiled_columns(profiled) if profiled else _listed_columns(objects[0])
     if columns is None:
         raise TableError(
@@ -162,7 +163,7 @@ def _objects(text: str, name: str) -> list[dict[str, Any]]:
     except ValueError as problem:
         parsed = list(_lines(text, name, str(problem)))
     objects = parsed if isinstance(parsed, list) else [parsed]
-    if not objects or not all(isinstance(each, dict) for each in objects):
+    if not objects or not all(isinstance(record, dict) for record in objects):
         raise TableError(f"{name}: it holds no JSON object; {_EXPECTED}")
     return objects
 
@@ -204,16 +205,16 @@ def _metric(request: Table, name: str) -> float:
 
 def _profile(requests: Sequence[Table], name: str) -> ServerBenchmark:
     """A run of aiperf by its requests, those of the warm-up and those without an answer left out."""
-    answered = [each for each in requests if not each.get("error") and _phase(each) != "warmup"]
+    answered = [request for request in requests if not request.get("error") and _phase(request) != "warmup"]
     columns = _profiled_columns(answered)
     figures: dict[str, float] = {}
     for metric, kind in METRICS.items():
-        values = np.array([_metric(each, metric) for each in answered])
+        values = np.array([_metric(request, metric) for request in answered])
         figures |= percentile_figures(kind, values[np.isfinite(values)])
     if columns is None:
         return ServerBenchmark(id=name, tool="aiperf", figures=figures)
     start, inputs, outputs = columns
-    ends = start + np.nan_to_num(np.array([_metric(each, "request_latency") for each in answered]))
+    ends = start + np.nan_to_num(np.array([_metric(request, "request_latency") for request in answered]))
     seconds = float(ends.max() - start.min())
     if seconds > 0:
         figures |= {"requests_rate": len(answered) / seconds, "output_rate": float(outputs.sum()) / seconds}
@@ -231,7 +232,9 @@ def _phase(request: Table) -> str:
 def _profiled_columns(requests: Sequence[Table]) -> tuple[Floats, Floats, Floats] | None:
     """Start s, input tokens and output tokens of aiperf's requests; None where one has no start or no lengths."""
     times = (
-        each["metadata"].get("request_start_ns") for each in requests if isinstance(each["metadata"], Mapping)
+        request["metadata"].get("request_start_ns")
+        for request in requests
+        if isinstance(request["metadata"], Mapping)
     )
     starts = [time for time in times if isinstance(time, int) and 0 < time < 1 << 62]
     if not starts or len(starts) < len(requests):
@@ -239,22 +242,22 @@ def _profiled_columns(requests: Sequence[Table]) -> tuple[Floats, Floats, Floats
     first = min(starts)
     columns = (
         1e-9 * np.array([float(start - first) for start in starts]),
-        np.array([_metric(each, "input_sequence_length") for each in requests]),
-        np.array([_metric(each, "output_sequence_length") for each in requests]),
+        np.array([_metric(request, "input_sequence_length") for request in requests]),
+        np.array([_metric(request, "output_sequence_length") for request in requests]),
     )
-    return columns if all(np.isfinite(each).all() for each in columns) else None
+    return columns if all(np.isfinite(column).all() for column in columns) else None
 
 
 def _listed_columns(table: Table) -> tuple[Floats, Floats, Floats] | None:
     """Start s, input tokens and output tokens of a client's detailed lists; None if it has none."""
     lists = [table.get(name) for name in ("start_times", "input_lens", "output_lens")]
-    if not all(isinstance(each, list) and each for each in lists):
+    if not all(isinstance(values, list) and values for values in lists):
         return None
-    columns = tuple(np.array([number(value) for value in each]) for each in lists if each is not None)
-    equal = len({len(each) for each in columns}) == 1
+    columns = tuple(np.array([number(value) for value in values]) for values in lists if values is not None)
+    equal = len({len(column) for column in columns}) == 1
     return (
         (columns[0], columns[1], columns[2])
-        if equal and all(np.isfinite(each).all() for each in columns)
+        if equal and all(np.isfinite(column).all() for column in columns)
         else None
     )
 
@@ -262,10 +265,10 @@ def _listed_columns(table: Table) -> tuple[Floats, Floats, Floats] | None:
 def _request_table(columns: tuple[Floats, Floats, Floats], name: str) -> tuple[RequestTable, tuple[str, ...]]:
     """The requests of a run in the order of their start; those without an answer count as one token."""
     order = np.argsort(columns[0], kind="stable")
-    start, inputs, outputs = (each[order] for each in columns)
+    start, inputs, outputs = (column[order] for column in columns)
     if not all(
-        np.isfinite(each).all() and np.abs(each).max(initial=0.0) < 1 << 53
-        for each in (start, inputs, outputs)
+        np.isfinite(column).all() and np.abs(column).max(initial=0.0) < 1 << 53
+        for column in (start, inputs, outputs)
     ):
         raise TableError(f"{name}: starts and lengths of requests must be numbers below 2^53")
     empty = int(np.count_nonzero(outputs < 1))

@@ -71,18 +71,18 @@ class BatchingEngine:
         """Compute one step."""
         decoding, chunks = self._plan()
         made: list[tuple[int, int, bool]] = []
-        context = sum(each.computed for each in decoding) / max(len(decoding), 1)
-        pairs = sum(count * (each.computed + count / 2) for each, count in chunks)
+        context = sum(request.computed for request in decoding) / max(len(decoding), 1)
+        pairs = sum(count * (request.computed + count / 2) for request, count in chunks)
         if decoding:
             made += self._decode(decoding)
-        for each, count in chunks:
+        for request, count in chunks:
             token = self.network.chunk(
-                each.slot, each.prompt[each.computed : each.computed + count], each.computed
+                request.slot, request.prompt[request.computed : request.computed + count], request.computed
             )
-            each.computed += count
-            if each.computed == len(each.prompt):
-                made.append(self._answer(each, token))
-        self.running = [each for each in self.running if each.slot >= 0]
+            request.computed += count
+            if request.computed == len(request.prompt):
+                made.append(self._answer(request, token))
+        self.running = [request for request in self.running if request.slot >= 0]
         return EngineStep(
             decoding=len(decoding), context=context, prompts=len(chunks), new=sum(count for _, count in chunks),
             pairs=pairs, tokens=tuple(made),
@@ -91,35 +91,35 @@ class BatchingEngine:
     def _plan(self) -> tuple[list[EngineRequest], list[tuple[EngineRequest, int]]]:
         """(requests that decode, requests with the tokens of their next chunk)."""
         left, decoding, chunks = self.budget, [], []
-        for each in self.running:
-            if left and each.made:
-                decoding.append(each)
+        for request in self.running:
+            if left and request.made:
+                decoding.append(request)
                 left -= 1
             elif left:
-                chunks.append((each, min(left, len(each.prompt) - each.computed)))
+                chunks.append((request, min(left, len(request.prompt) - request.computed)))
                 left -= chunks[-1][1]
         while left and self.waiting and self.free:
-            each = self.waiting.popleft()
-            each.slot = self.free.pop()
-            self.running.append(each)
-            chunks.append((each, min(left, len(each.prompt))))
+            request = self.waiting.popleft()
+            request.slot = self.free.pop()
+            self.running.append(request)
+            chunks.append((request, min(left, len(request.prompt))))
             left -= chunks[-1][1]
         return decoding, chunks
 
     def _decode(self, decoding: list[EngineRequest]) -> list[tuple[int, int, bool]]:
         tokens = self.network.decode(
-            [each.slot for each in decoding],
-            [each.made[-1] for each in decoding],
-            [each.computed for each in decoding],
+            [request.slot for request in decoding],
+            [request.made[-1] for request in decoding],
+            [request.computed for request in decoding],
         )
-        for each in decoding:
-            each.computed += 1
-        return [self._answer(each, token) for each, token in zip(decoding, tokens, strict=True)]
+        for request in decoding:
+            request.computed += 1
+        return [self._answer(request, token) for request, token in zip(decoding, tokens, strict=True)]
 
-    def _answer(self, each: EngineRequest, token: int) -> tuple[int, int, bool]:
-        each.made.append(token)
-        is_last = len(each.made) >= each.output
+    def _answer(self, request: EngineRequest, token: int) -> tuple[int, int, bool]:
+        request.made.append(token)
+        is_last = len(request.made) >= request.output
         if is_last:
-            self.free.append(each.slot)
-            each.slot = -1
-        return each.number, token, is_last
+            self.free.append(request.slot)
+            request.slot = -1
+        return request.number, token, is_last

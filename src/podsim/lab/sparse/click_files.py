@@ -28,7 +28,8 @@ def read_clicks(path: Path, rows: Sequence[int]) -> Clicks:
     columns = readers[path.suffix.lower()](read_bytes(path, most=_LARGEST, error=LabError), name)
     numbers, cells = (
         sorted(
-            (each for each in columns if (match := _COLUMN.fullmatch(each)) and match[1] == kind), key=_number
+            (column for column in columns if (match := _COLUMN.fullmatch(column)) and match[1] == kind),
+            key=_number,
         )
         for kind in "IC"
     )
@@ -43,8 +44,8 @@ def read_clicks(path: Path, rows: Sequence[int]) -> Clicks:
     label = _floats(columns["label"], f"{name}: label")
     if not np.isin(label, (0, 1)).all():
         raise LabError(f"{name}: label must be 0 or 1")
-    values = np.stack([_floats(columns[each], f"{name}: {each}") for each in numbers], axis=1)
-    tables = tuple(_hashed(columns[each], size) for each, size in zip(cells, rows, strict=True))
+    values = np.stack([_floats(columns[column], f"{name}: {column}") for column in numbers], axis=1)
+    tables = tuple(_hashed(columns[column], size) for column, size in zip(cells, rows, strict=True))
     return Clicks(np.log1p(np.maximum(values, 0)).astype(np.float32), tables, label.astype(np.float32))
 
 

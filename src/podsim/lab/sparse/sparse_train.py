@@ -89,7 +89,7 @@ class SparseJob:
 
     def clicks(self, step: int, worker: int) -> Clicks:
         """A worker's slice of the samples of a step."""
-        edges = [self.batch * each // self.workers for each in (worker, worker + 1)]
+        edges = [self.batch * slice_number // self.workers for slice_number in (worker, worker + 1)]
         if self.data is not None:
             chosen = (step * self.batch + np.arange(*edges)) % len(self.data.clicked)
         else:
@@ -283,12 +283,12 @@ def _result(job: SparseJob, everything: list[Any]) -> dict[str, Any]:
         "rows": [
             {
                 "step": job.start + position,
-                "loss": sum(each["losses"][position] for each in workers) / job.batch,
-                "seconds": max(each["seconds"][position] for each in workers),
+                "loss": sum(worker["losses"][position] for worker in workers) / job.batch,
+                "seconds": max(worker["seconds"][position] for worker in workers),
             }
             for position in range(job.steps - job.start)
         ],
-        "late": dict(sorted(late.items(), key=lambda each: int(each[0]))),
+        "late": dict(sorted(late.items(), key=lambda pair: int(pair[0]))),
         **{
             name: [sum(counts) for counts in zip(*(server[name] for server in servers), strict=True)]
             for name in ("hits", "lookups")

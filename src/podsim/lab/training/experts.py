@@ -118,21 +118,23 @@ class ExpertSums(Sums):
 
     def gradients(self, parameters: list[Any]) -> None:
         """Replace the gradients by those of the mean loss over all replicas."""
-        experts = [each for each in parameters if getattr(each, "is_expert", False)]
-        super().gradients([each for each in parameters if not getattr(each, "is_expert", False)])
+        experts = [parameter for parameter in parameters if getattr(parameter, "is_expert", False)]
+        super().gradients(
+            [parameter for parameter in parameters if not getattr(parameter, "is_expert", False)]
+        )
         Sums(self.share.replicas, None).gradients(experts)
-        for each in experts:
-            each.grad.div_(self.share.ranks)
+        for parameter in experts:
+            parameter.grad.div_(self.share.ranks)
 
 
 def routing_of(modules: Iterable[Any]) -> dict[str, Any]:
     """The tokens of the last micro-batch by layer and expert, and those dropped, on one rank; empty without experts."""
-    mixtures = [each for module in modules for each in module.modules() if hasattr(each, "router")]
+    mixtures = [mixture for module in modules for mixture in module.modules() if hasattr(mixture, "router")]
     if not mixtures:
         return {}
     return {
-        "loads": [each.loads.tolist() for each in mixtures],
-        "dropped": sum(each.dropped for each in mixtures),
+        "loads": [mixture.loads.tolist() for mixture in mixtures],
+        "dropped": sum(mixture.dropped for mixture in mixtures),
     }
 
 
@@ -142,7 +144,7 @@ def merged_routing(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     if not filled:
         return {}
     layers = [
-        [sum(each) for each in zip(*rows, strict=True)]
+        [sum(counts) for counts in zip(*rows, strict=True)]
         for rows in zip(*(r["loads"] for r in filled), strict=True)
     ]
     routed = sum(map(sum, layers))

@@ -69,7 +69,7 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
     gathered, ended = run.gather(), run.end()
     if processes is None or gathered is None or ended is None:
         return None
-    hosts = [each["host"] for each in processes]
+    hosts = [process["host"] for process in processes]
     cpu, others = usage.busiest(ended[0], processes)
     network = job.network
     made = MeasuredTraining(
@@ -84,7 +84,7 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         slow={str(replica): factor for replica, factor in job.slow.items()},
         backend=wires.backend, device=device_name(wires),
         software=wires.software,
-        hosts=tuple(hosts[: job.ranks]), cores=min(each["cores"] for each in processes), emulated=job.emulated,
+        hosts=tuple(hosts[: job.ranks]), cores=min(process["cores"] for process in processes), emulated=job.emulated,
         message=message, started=started,
         resumed=tuple(run.resumed), cpu=cpu, others=others, train=job.train, held=run.held(),
         **run.numbers(ended[2]), **ended[3],
@@ -226,8 +226,8 @@ class _Run:
         heard = [
             report["losses"] for report in reports if report["losses"] and report["losses"][0] is not None
         ]
-        means = [sum(each) / len(each) for each in zip(*heard, strict=True)]
-        slowest = [max(each) for each in zip(*(report["seconds"] for report in reports), strict=True)]
+        means = [sum(losses) / len(losses) for losses in zip(*heard, strict=True)]
+        slowest = [max(seconds) for seconds in zip(*(report["seconds"] for report in reports), strict=True)]
         seconds = [*self.past["seconds"], *slowest]
         return {
             "losses": [*self.past["losses"], *means],
@@ -284,6 +284,6 @@ def recorded(records: list[dict[str, Any]], steps: int) -> dict[str, Any]:
 
 def _norms(reports: list[dict[str, Any]], steps: int) -> list[tuple[float, float]]:
     """Squared lengths of the gradients of a micro-batch and of the batch, over all replicas; 0 for steps without."""
-    each = [report["norms"] for report in reports]
-    means = [(sum(pair[0] for pair in pairs) / len(pairs), pairs[0][1]) for pairs in zip(*each, strict=True)]
+    norms = [report["norms"] for report in reports]
+    means = [(sum(pair[0] for pair in pairs) / len(pairs), pairs[0][1]) for pairs in zip(*norms, strict=True)]
     return [(0.0, 0.0)] * (steps - len(means)) + means
