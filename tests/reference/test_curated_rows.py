@@ -204,8 +204,9 @@ def test_odd_cells_cost_no_row(kind: str, tmp_path: Path) -> None:
     blank = {**dict.fromkeys(rows[0], ""), "id": "blank"}
     file = tmp_path / "odd.csv"
     file.write_text(csv_text([*rows, *odd, blank]), "utf-8")
-    made = curated(kind, file)
+    made, shown = compared(kind, file, tmp_path)
     assert [row["id"] for row in made] == [row["id"] for row in [*rows, *odd, blank]]
+    check(shown, len(made))
 
 
 def test_the_command(tmp_path: Path) -> None:

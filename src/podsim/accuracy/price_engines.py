@@ -225,18 +225,27 @@ def _group_seconds(members: Sequence[Row]) -> Floats:
 def numbers_of(cells: Sequence[str], column: str) -> Floats:
     """Cells of a column, NaN where blank and there is no default; a distribution of tokens is its exponent, 0 if even."""
     if column == "distribution":
-        return np.array(
-            [float(cell.rpartition("_")[2]) if cell.startswith("power_law_") else 0.0 for cell in cells]
-        )
+        return np.array([_skew(cell) for cell in cells])
     default = _DEFAULTS.get(column, np.nan)
     return np.array([float(cell) if cell else default for cell in cells])
+
+
+def _skew(distribution: str) -> float:
+    """The exponent of "power_law_1.2", 0 of an even distribution, NaN of what is no number."""
+    if not distribution.startswith("power_law_"):
+        return 0.0
+    try:
+        return float(distribution.removeprefix("power_law_"))
+    except ValueError:
+        return np.nan
 
 
 def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
     """(id -> seconds, id -> reason for none) of the collectives among the rows, all in one node."""
     calls, reasons = {}, {row.id: row.text("reason") for row in rows if row.text("reason")}
     for row in rows:
-        if row.text("op_name") not in _COLLECTIVES or row.text("kernel_source") != "NCCL":
+        is_collective = row.text("op_name") in _COLLECTIVES and row.text("kernel_source") == "NCCL"
+        if row.id in reasons or not is_collective:
             continue
         try:
             call = read_call(_collective_row(row))

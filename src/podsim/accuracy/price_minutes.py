@@ -77,7 +77,7 @@ def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> list[float
         counts = [stated]
     else:
         points = convergence_law(benchmark, round)([batch])
-        counts = [float(each[0]) for each in (points.samples, points.low, points.high)]
+        counts = [float(samples[0]) for samples in (points.samples, points.low, points.high)]
     rate = rates.rate(benchmark, round, cluster, batch, fields.get("framework", "")).rate
     return [target_seconds(benchmark, samples, rate).total for samples in counts]
 
@@ -94,9 +94,13 @@ def price_convergence(rows: Rows) -> Priced:
 
     A benchmark that podsim does not know is predicted from the other rows of its own table.
     """
-    own = [row_point({**row.fields, "id": row.id, "role": row.role}) for row in rows]
+    points = {row.id: point for row in rows if (point := _point(row)) is not None}
+    own = list(points.values())
     predictions, reasons, bands = {}, {}, {}
-    for row, point in zip(rows, own, strict=True):
+    for row in rows:
+        if (point := points.get(row.id)) is None:
+            reasons[row.id] = row.fields.get("reason") or "its batch, mean or unit is not given"
+            continue
         try:
             if point.benchmark in benchmarks():
                 known = [other for other in convergence_rows() if other.role == "calibrate"]
@@ -107,15 +111,22 @@ def price_convergence(rows: Rows) -> Priced:
             others = [other for other in known if not _is_same(other, point)]
             law = convergence_law(benchmark, plain_round(point.point.round), others)
             unit = point_unit(row.fields)
-            points = law([point.point.batch])
+            curve = law([point.point.batch])
             value, low, high = (
-                float(each[0]) / unit.factor + unit.first
-                for each in (points.samples, points.low, points.high)
+                float(samples[0]) / unit.factor + unit.first
+                for samples in (curve.samples, curve.low, curve.high)
             )
             predictions[row.id], bands[row.id] = value, (low, high)
         except (PodsimError, NotExpressible) as problem:
             reasons[row.id] = str(problem)
     return Priced(predictions=predictions, reasons=reasons, bands=bands)
+
+
+def _point(row: Row) -> ConvergenceRow | None:
+    """The point of a row, None where a cell of it is blank or wrong; that another row has its id is no matter."""
+    if not (row.number("batch") and row.number("mean") and row.text("unit")):
+        return None
+    return row_point({**row.fields, "id": row.id, "role": row.role})
 
 
 def _is_same(row: ConvergenceRow, other: ConvergenceRow) -> bool:
