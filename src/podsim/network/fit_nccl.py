@@ -1,11 +1,20 @@
-"""Constants of the collective law from measured sweeps: nccl-tests tables as CSV.
+"""Constants of the collective law inside a node from measured sweeps: nccl-tests tables as CSV.
 
     fitted = fit_fabrics(rows)
     fabric_texts(fitted)              # one TOML file for each architecture
 
+Constants c, from their starts c0, have the least sum of the soft loss of all rows r and of a pull to the start:
+
+    sum of 2 (sqrt(1 + (x / s)^2) - 1)   over x = r and x = p ln(c / c0),   r = ln(predicted / measured)
+
+with s = 0.1, from which on a row counts linearly, p = 0.05, and ln(c / c0) within 3. The constants of a stage are fitted
+together to its collectives, all-reduce first; later stages keep them. fit_nccl.toml has the stages of each architecture,
+the start, and the source of what no sweep tells. Values are rounded to four digits.
+
 Columns: role, id, gpu, nodes, gpus, collective, algo, size_bytes, time_us, algbw_GBps, confirmed; launch (single,
 process or thread), nccl (the version) and in_switch where they are known. Only rows with role `calibrate`, on one node,
-of the GPUs of GPUS are used. fit_nccl.toml says what is fitted to which, and from where.
+of the GPUs in fit_nccl.toml are used. Source: NVIDIA/nccl-tests, PERFORMANCE.md (sizes and bandwidths). Known error: the
+residuals that each file states. Limits: other GPUs of an architecture take its constants.
 """
 
 from __future__ import annotations
@@ -16,7 +25,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,24 +40,37 @@ from podsim.network.nccl_tuner import generation
 
 SMALLEST = 512
 """B. The smallest collective that is fitted."""
-_PLAN: dict[str, dict[str, Any]] = tomllib.loads(
-    files("podsim.network").joinpath("fit_nccl.toml").read_text("utf-8")
-)
-_START = Fabric(**_PLAN.pop("start"))
-_COLLECTIVES: dict[str, list[str]] = _PLAN.pop("collectives")
-"""Stage -> collectives that it is fitted to."""
-GPUS: dict[str, str] = {name: plan["gpu"] for name, plan in _PLAN.items()}
-"""Architecture, or PCIE -> pattern of the GPUs whose sweeps serve it; in this order, each from ampere's constants."""
-WIRES = {
-    name: Wires(
-        **{"architecture": name, **plan["wires"]},
-        fabric="infiniband",
-        nics=8,
-        network=25e9,
-        network_latency=2.7e-6,
+
+
+class _Plan(NamedTuple):
+    """What is fitted of one architecture, or of PCIE."""
+
+    gpu: str
+    """A pattern of the names of GPUs whose sweeps serve it."""
+    title: str
+    wires: Wires
+    """The machines that were measured."""
+    stages: Mapping[str, Sequence[str]]
+    """Stage -> constants that are fitted together."""
+    elsewhere: Mapping[str, Sequence[str]]
+    """Source -> constants that no sweep gives."""
+    start: Mapping[str, float] = {}
+    """The constants that start elsewhere than those of the first architecture."""
+
+
+def _read_plans() -> tuple[dict[str, _Plan], Fabric, dict[str, list[str]]]:
+    """(what is fitted by architecture, where the first fit starts, the collectives of each stage), of fit_nccl.toml."""
+    plans: dict[str, Any] = tomllib.loads(
+        files("podsim.network").joinpath("fit_nccl.toml").read_text("utf-8")
     )
-    for name, plan in _PLAN.items()
-}
+    start, collectives = Fabric(**plans.pop("start")), plans.pop("collectives")
+    network: dict[str, Any] = {"fabric": "infiniband", "nics": 8, "network": 25e9, "network_latency": 2.7e-6}
+    for name, plan in plans.items():
+        plan["wires"] = Wires(**{"architecture": name, **plan["wires"]}, **network)
+    return {name: _Plan(**plan) for name, plan in plans.items()}, start, collectives
+
+
+_PLANS, _START, _COLLECTIVES = _read_plans()
 _ALIASES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
 _BLACKWELL_NVLS = 0.74 / 0.85
 """NCCL's efficiency of in-switch reduction on Blackwell over Hopper's."""
@@ -72,6 +94,19 @@ class Sample:
     seconds: float
 
 
+class _Call(NamedTuple):
+    """A communicator's collective at any size."""
+
+    architecture: str
+    collective: str
+    nodes: int
+    gpus: int
+    launch: str
+    release: str
+    """The generation of NCCL's tuner."""
+    in_switch: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class FittedFabrics:
     """Constants by architecture, the sweeps behind them, and the errors left."""
@@ -87,7 +122,7 @@ def samples(rows: Iterable[Mapping[str, str]], *, role: str = "calibrate") -> li
     """Rows of a role as samples; left out: other GPUs, pass thresholds, unknown collectives, rows with a reason."""
     kept = []
     for row in rows:
-        architecture = next((a for a, gpu in GPUS.items() if re.match(gpu, row["gpu"])), None)
+        architecture = next((name for name, plan in _PLANS.items() if re.match(plan.gpu, row["gpu"])), None)
         collective = _ALIASES.get(row["collective"], row["collective"])
         wanted = row["role"] == role and row.get("confirmed") != "threshold" and not row.get("reason")
         if architecture is None or collective not in COLLECTIVES or not wanted:
@@ -127,12 +162,12 @@ def fit_fabrics(rows: Iterable[Mapping[str, str]], *, is_own: bool = False) -> F
     known = [sample for sample in samples(rows) if sample.nodes == 1 and sample.size >= SMALLEST]
     fabrics: dict[str, Fabric] = {}
     evidence: dict[str, dict[str, tuple[str, ...]]] = {}
-    for architecture in GPUS:
+    for architecture, plan in _PLANS.items():
         part = [sample for sample in known if sample.architecture == architecture]
         if part:
             start = load_fabric(architecture) if is_own else start_constants(architecture, fabrics)
             fabrics[architecture] = fit_architecture(architecture, part, start)
-            stages = ["own"] if is_own else _PLAN[architecture]["stages"]
+            stages = ["own"] if is_own else plan.stages
             evidence[architecture] = {
                 stage: tuple(
                     sorted({s.sweep for s in part if s.collective in _COLLECTIVES.get(stage, COLLECTIVES)})
@@ -156,13 +191,13 @@ def start_constants(architecture: str, fabrics: Mapping[str, Fabric]) -> Fabric:
         hopper = fabrics["hopper"]
         share = hopper.nvls_share * _BLACKWELL_NVLS
         return replace(start, nvls_base=hopper.nvls_base, nvls_ramp=hopper.nvls_ramp, nvls_share=share)
-    return replace(start, **_PLAN[architecture].get("start", {}))
+    return replace(start, **_PLANS[architecture].start)
 
 
 def fit_architecture(architecture: str, own: Sequence[Sample], start: Fabric = _START) -> Fabric:
     """Constants of one architecture (or PCIE) from its samples, all-reduce first and then the others."""
     fabric = start
-    for stage, names in _PLAN[architecture]["stages"].items():
+    for stage, names in _PLANS[architecture].stages.items():
         part = [sample for sample in own if sample.collective in _COLLECTIVES[stage]]
         if part:
             fabric = _fit_stage(part, names, fabric)
@@ -191,22 +226,21 @@ def predicted_seconds(
     fabric: Fabric, part: Sequence[Sample], network: Network | None = None
 ) -> NDArray[np.float64]:
     """Seconds of each sample by these constants; samples of one communicator are costed together."""
-    together: dict[tuple[str, str, int, int, str, str, bool], list[int]] = {}
-    for at, s in enumerate(part):
-        key = (s.architecture, s.collective, s.nodes, s.gpus, s.launch, generation(s.version), s.in_switch)
-        together.setdefault(key, []).append(at)
-    out = np.empty(len(part))
-    for (architecture, collective, nodes, gpus, launch, release, in_switch), where in together.items():
-        ends = WIRES[architecture]
-        if not in_switch and ends.topology == "nvswitch":
-            ends = replace(ends, topology="nvlink")
-        group = Group(
-            gpus, gpus // nodes, 1.0, *group_layout(int(layout_numbers(ends, gpus // nodes, 1, None)))
-        )
-        options = candidates(ends, collective, group, launch, release, fabric, network)
-        sizes = np.array([part[at].size for at in where])
-        out[where] = candidate_seconds(candidate_fields(options), sizes).min(axis=0)
-    return out
+    positions: dict[_Call, list[int]] = {}
+    for position, s in enumerate(part):
+        release = generation(s.version)
+        call = _Call(s.architecture, s.collective, s.nodes, s.gpus, s.launch, release, s.in_switch)
+        positions.setdefault(call, []).append(position)
+    seconds = np.empty(len(part))
+    for call, where in positions.items():
+        wires, local = _PLANS[call.architecture].wires, call.gpus // call.nodes
+        if not call.in_switch and wires.topology == "nvswitch":
+            wires = replace(wires, topology="nvlink")
+        group = Group(call.gpus, local, 1.0, *group_layout(int(layout_numbers(wires, local, 1, None))))
+        options = candidates(wires, call.collective, group, call.launch, call.release, fabric, network)
+        sizes = np.array([part[position].size for position in where])
+        seconds[where] = candidate_seconds(candidate_fields(options), sizes).min(axis=0)
+    return seconds
 
 
 def residuals(fabric: Fabric, part: Sequence[Sample]) -> dict[str, dict[int, float]]:
@@ -228,11 +262,11 @@ def fabric_texts(fitted: FittedFabrics) -> dict[str, str]:
 
 
 def _toml(fitted: FittedFabrics, architecture: str) -> str:
-    plan = _PLAN[architecture]
-    stage_of = {name: stage for stage, names in plan["stages"].items() for name in names}
-    elsewhere = {name: source for source, names in plan["elsewhere"].items() for name in names}
+    plan = _PLANS[architecture]
+    stage_of = {name: stage for stage, names in plan.stages.items() for name in names}
+    elsewhere = {name: source for source, names in plan.elsewhere.items() for name in names}
     lines = [
-        f"# Collectives inside a node of {plan['title']}, by podsim.network.fit_nccl from nccl-tests",
+        f"# Collectives inside a node of {plan.title}, by podsim.network.fit_nccl from nccl-tests",
         "# sweeps. `evidence` names the list below that a constant was fitted to; `none`: from elsewhere.",
         "",
         f'architecture = "{architecture}"',
