@@ -19,7 +19,9 @@ sys.path[:] = [
 from reference.csv_rows import csv_text, read_csv  # noqa: E402 - the root is not on the path of a script
 
 KINDS = {
-    "training": "reference.prose_training:curated",
+    "training": "reference.curate_training:curated",
+    "tpu": "reference.curate_tpu:curated",
+    "networks": "reference.curate_networks:curated",
     "collectives": "reference.curate_collectives:curated",
     "kernels": "reference.curate_kernels:curated",
     "minutes": "reference.learning_tables:curated_minutes",

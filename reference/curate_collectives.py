@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
-from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
 from podsim.accuracy.price_collectives import read_call
 from podsim.accuracy.tables import find_kind
 from podsim.answers.comparison import BROKEN
@@ -22,6 +21,7 @@ from podsim.errors import PodsimError
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.settings_text import read_environment, read_launch, read_network_class, read_release
 from reference.csv_rows import each_row
+from reference.machine_words import cluster_settings, find_node, read_adapters
 
 CANONICAL = ("cluster", "launch", "nccl", "sharp", "in_switch", "algo", "proto", "reason")
 """Columns that `canonical_cells` fills."""

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 import podsim.graphs
-from podsim.accuracy.inference_cells import inference_cells
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.price_inference import InferenceCosts, InferenceRun, read_inference_run
 from podsim.accuracy.tables import find_kind, make_row, measurement
 from podsim.errors import PodsimError
 from podsim.graphs.inference import FILE, PRODUCTS, gpu_family, load_serving, served_batch
+from reference.curate_inference import inference_cells
 from reference.packaged import raw_rows
 
 Floats = NDArray[np.float64]

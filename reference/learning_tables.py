@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
-from podsim.accuracy.own_words import cluster_settings, find_node
 from podsim.accuracy.tables import find_kind
 from podsim.errors import PodsimError
 from podsim.learning.benchmarks import Benchmark, find_benchmark, own_samples
 from reference.csv_rows import each_row
+from reference.machine_words import cluster_settings, find_node
 
 Cells = Mapping[str, str]
 CONVERGENCE = (

@@ -19,15 +19,12 @@ from functools import cache
 from pathlib import Path
 
 import podsim.accuracy.tables as shipped
-from podsim.accuracy.measured_runs import NotExpressible
-from podsim.accuracy.network_cells import network_cells
-from podsim.accuracy.row_remarks import counted_cells
 from podsim.accuracy.table_columns import KINDS, Kind
-from podsim.errors import PodsimError
-from reference import prose_training
+from reference import curate_networks, curate_training
 from reference.curate_collectives import collective_cells
 from reference.curate_kernels import row_cells
 from reference.learning_tables import minutes_cells
+from reference.row_remarks import counted_cells
 
 HERE = Path(__file__).parent
 SHIPPED = Path(shipped.__path__[0])
@@ -81,9 +78,9 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
     """The shipped cells of a raw row."""
     cells = {**row, "tables": parts_of(kind.name, row, row["id"])}
     if kind.name == "llm":
-        cells |= counted_cells(row) | prose_training.canonical(row)
+        cells |= counted_cells(row) | curate_training.canonical(row)
     elif kind.name in ("vision", "mlperf"):
-        cells |= _network_columns(kind.name, row)
+        cells |= curate_networks.canonical(kind.name, row)
     elif kind.name == "minutes":
         cells |= minutes_cells(row)
     elif kind.name == "kernels":
@@ -94,15 +91,6 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
     return {
         column: cells.get(column, "") if kind.name == "engines" else cells[column] for column in kind.columns
     }
-
-
-def _network_columns(table: str, row: Mapping[str, str]) -> dict[str, str]:
-    """The columns that say how podsim runs a row of captured networks, or the reason why it cannot."""
-    blank = dict.fromkeys(("network", "cluster", "plan", "reason"), "")
-    try:
-        return blank | network_cells(table, row)
-    except (PodsimError, NotExpressible) as problem:
-        return blank | {"reason": str(problem)}
 
 
 def table_text(kind: Kind) -> str:

@@ -91,7 +91,7 @@ def measure_network_residuals() -> tuple[NetworkResidual, ...]:
     for kind in ("vision", "mlperf"):
         rows = {row.id: row for row in load(kind) if row.validates}
         measured = {id: value.value for id, row in rows.items() if (value := measurement(row, "samples/s"))}
-        runs, _ = network_runs(kind, [(id, rows[id].fields) for id in measured])
+        runs, _ = network_runs([(id, rows[id].fields) for id in measured])
         for id, run in runs.items():
             log_ratio = math.log(costs.rate(run) / measured[id])
             out.append(

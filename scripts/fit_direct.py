@@ -25,7 +25,7 @@ LONG = (0.03, 0.04, 0.045, 0.05, 0.06, 0.5)
 def measured(networks: tuple[str, ...]) -> list[tuple[NetworkRun, float]]:
     """(run, samples a second) of every row of networks whose names begin so."""
     rows = [row for row in load("vision") if row.role == "calibrate" and row.number("throughput")]
-    found, _ = network_runs("vision", [(row.id, row.fields) for row in rows])
+    found, _ = network_runs([(row.id, row.fields) for row in rows])
     return [
         (found[row.id], row.number("throughput") or 0.0)
         for row in rows

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from reference.curate_training import training_run
+from reference.machine_words import model_settings
 
-from podsim.accuracy.own_words import model_settings
-from podsim.accuracy.price_llm import price_llm, training_run
+from podsim.accuracy.price_llm import price_llm
 from podsim.accuracy.tables import load, measurement
 
 KORTHIKANTI = load("korthikanti")

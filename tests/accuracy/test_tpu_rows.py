@@ -8,13 +8,13 @@ import numpy as np
 
 from podsim.accuracy.price_llm import make_batches, row_seconds, training_runs
 from podsim.accuracy.tables import load, measurement
-from reference import tpu_rows
+from reference import curate_tpu
 
 TEST, BIAS = 0.12, 0.08
 
 
 def test_the_table_is_what_its_reader_writes() -> None:
-    assert gzip.decompress(tpu_rows.TARGET.read_bytes()) == gzip.decompress(tpu_rows.table_bytes())
+    assert gzip.decompress(curate_tpu.TARGET.read_bytes()) == gzip.decompress(curate_tpu.table_bytes())
 
 
 def test_rows_of_role_test_keep_the_bars() -> None:

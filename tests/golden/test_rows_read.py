@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 from recorded_values import check
+from reference.cell_words import read_batch, read_precision, read_rate_unit
 from reference.curate_collectives import canonical_cells, collective_cells
 from reference.curate_kernels import kernel_cells
+from reference.curate_networks import network_cells, rate_cells
+from reference.curate_training import own_training_run, stated_row
 from reference.learning_tables import minutes_cells
+from reference.machine_words import find_node, model_settings, read_adapters
+from reference.row_remarks import counted_cells, read_remarks
 
-from podsim.accuracy.cell_words import read_batch, read_number, read_precision, read_rate_unit
 from podsim.accuracy.measured_runs import NotExpressible, read_settings, read_training_run
 from podsim.accuracy.nccl_tests import gpu_name, read_log_text
-from podsim.accuracy.network_cells import network_cells
-from podsim.accuracy.own_rows import own_training_run, stated_row
-from podsim.accuracy.own_words import find_node, model_settings, read_adapters
 from podsim.accuracy.price_collectives import decade, read_call
 from podsim.accuracy.price_engines import engine_gpu, engine_product, engine_run
 from podsim.accuracy.price_inference import read_inference_run
-from podsim.accuracy.reading import read_rows
-from podsim.accuracy.row_remarks import counted_cells, read_remarks
+from podsim.accuracy.reading import read_number, read_rows
 from podsim.accuracy.tables import find_kind, load, make_row, measurement, quantities
 from podsim.errors import PodsimError
 
@@ -101,7 +101,8 @@ def call_of(row: Mapping[str, str]) -> Any:
 
 def values_of(table: str) -> Callable[[Mapping[str, str]], Any]:
     def read(row: Mapping[str, str]) -> Any:
-        made = make_row(find_kind(table), dict(row))
+        settled = rate_cells(row) if table == "vision" else {}
+        made = make_row(find_kind(table), {**row, **settled})
         return [
             (found.value, found.machine) if (found := measurement(made, what)) else None
             for what in quantities(table)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from reference.curate_inference import inference_cells
 
-from podsim.accuracy.inference_cells import inference_cells
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.price_inference import price_inference, read_inference_run
 from podsim.embeddings.tables import table_sets

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from reference.curate_networks import network_cells, network_run
 from reference.packaged import raw_rows
 
 import podsim
 from podsim.accuracy.calibrate_software import fit_software
 from podsim.accuracy.measured_runs import NotExpressible
-from podsim.accuracy.network_cells import network_cells
-from podsim.accuracy.price_networks import NetworkCosts, network_run, network_runs
+from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.accuracy.tables import load, training_rows
 from podsim.questions.operate.validate import validate
 
@@ -29,7 +29,7 @@ MLPERF = {
 def test_every_training_row_is_expressed_or_says_why() -> None:
     for table in ("vision", "mlperf"):
         rows = [(row.id, row.fields) for row in load(table)]
-        found, reasons = network_runs(table, rows)
+        found, reasons = network_runs(rows)
         assert found.keys() | reasons.keys() == {id for id, _ in rows}
         assert not found.keys() & reasons.keys()
 

@@ -178,9 +178,9 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
     """The same of rows of captured networks; tables of recommenders of other entries are left to their own law."""
     costs, names = NetworkCosts(), (name, *software_entries()[name].get("fitted_with", ()))
     mine, measured = [], []
-    for kind, column in (("vision", "throughput"), ("mlperf", "throughput_samples_s")):
+    for column in ("throughput", "throughput_samples_s"):
         used = {r["id"]: r for r in rows if r.get("role") == "calibrate" and r.get(column)}
-        runs, _ = network_runs(kind, used.items())
+        runs, _ = network_runs(used.items())
         for id, run in runs.items():
             if run.software in names and _covered(run.cluster.gpu, run.precision, name, part):
                 mine.append((id, run))

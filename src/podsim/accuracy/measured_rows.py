@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from podsim.accuracy.measured_runs import write_settings
 from podsim.accuracy.nccl_tests import gpu_name, make_rows, read_any
 from podsim.accuracy.tables import Rows
 from podsim.answers.lab import MeasuredCollectives
@@ -17,6 +18,9 @@ from podsim.answers.saved_run import read_run
 from podsim.answers.trained import MeasuredTraining
 from podsim.errors import PodsimError, TableError
 from podsim.foreign_files import read_start
+from podsim.hardware.catalog import load_system
+from podsim.hardware.cluster_names import catalog_name, server_of
+from podsim.training.software import load_software
 from podsim.workload.catalog import load_specification
 from podsim.workload.specification import resolve
 
@@ -30,8 +34,9 @@ _CELLS = {
 }  # fmt: skip
 """Field of a plan -> its column of tables."""
 _PLANNED = (*_CELLS, "zero", "shard", "sequence_parallel")
-_ZERO = ("", "ZeRO-1", "ZeRO-2", "ZeRO-3")
-_ERA = "pytorch-eager"
+_STAGES = 4
+"""The stages of ZeRO, 0 to 3."""
+_SOFTWARE = "pytorch-eager"
 """The software entry of `podsim train`."""
 
 
@@ -87,21 +92,43 @@ def _training(run: MeasuredTraining, path: Path) -> Rows:
             "all-reduce, on real links"
         )
     plan, device = run.plan, gpu_name(run.device)
-    memory = re.search(r"(\d{1,6})GB", device)
     if lacking := [name for name in _PLANNED if name not in plan]:
         raise TableError(
             f"{path.name}: its plan lacks {', '.join(lacking)}, which every run of podsim train has"
         )
-    if plan["zero"] not in range(len(_ZERO)):
+    if plan["zero"] not in range(_STAGES):
         raise TableError(f"{path.name}: zero={str(plan['zero'])[:40]}: its plan has no such stage, 0 to 3")
-    zero = _ZERO[int(plan["zero"])] + (f" GROUP={plan['shard']}" if plan["shard"] else "")
+    server = server_of(catalog_name(device))
+    memory = re.search(r"(\d{1,6})GB", device)
     cells = {column: str(plan[name]) for name, column in _CELLS.items()} | {
         "id": path.stem, "source": path.name, "year": run.started[:4], "model": run.model, "seq_len": str(run.sequence),
-        "gpu": device, "gpu_mem_gb": memory[1] if memory else "", "n_gpus": str(run.ranks),
-        "zero_stage_or_fsdp": zero, "seq_parallel": "yes" if plan["sequence_parallel"] else "no", "framework": _ERA,
-        "step_time_s": repr(run.step_time), "confirmed": "yes",
+        "gpu": device, "gpu_mem_gb": memory[1] if memory else "", "n_gpus": str(run.ranks), "framework": _SOFTWARE,
+        "step_time_s": repr(run.step_time), "confirmed": "yes", "network": _network(run),
+        "cluster": f"{server}:{-(-run.ranks // load_system(server).gpus)}" if server else "",
+        "plan": _plan(run) if server else "",
+        "reason": "" if server else f"no server of the catalog has GPUs like {device}",
     }  # fmt: skip
     return make_rows("llm", path.stem, [cells | _shape(run)])
+
+
+def _network(run: MeasuredTraining) -> str:
+    """The network of a run, as read_model reads it."""
+    changes = {name.removeprefix("model."): value for name, value in run.changes.items()}
+    return write_settings(run.model, {**changes, "sequence": run.sequence})
+
+
+def _plan(run: MeasuredTraining) -> str:
+    """The plan of a run with what its software does by itself, as read_plan reads it."""
+    plan, software = run.plan, load_software(_SOFTWARE)
+    splits = int(plan["tp"]) > 1
+    settings = {
+        **{name: plan[name] for name in _PLANNED}, "shard": plan["shard"] if plan["zero"] else 0,
+        "sequence_parallel": splits and plan["sequence_parallel"], "sequence": run.sequence,
+        "schedule": "interleaved" if int(plan["virtual_stages"]) > 1 else "1f1b", "software": _SOFTWARE,
+        "flash": "flash" not in software.lacks, "overlap_tp": splits and software.overlaps_tp,
+        "overlap_grad": "overlap_grad" in software.can_overlap, "overlap_param": "overlap_param" in software.can_overlap,
+    }  # fmt: skip
+    return write_settings("", {k: str(v).lower() if isinstance(v, bool) else v for k, v in settings.items()})
 
 
 def _shape(run: MeasuredTraining) -> dict[str, str]:

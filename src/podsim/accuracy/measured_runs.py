@@ -1,8 +1,7 @@
 """The run of a row of a table: a model, a cluster and a plan, from the columns that state them.
 
 The packaged tables state the three in `network`, `cluster` and `plan` (reference/ wrote them), each a name and settings
-such as "gpt-22b layers=96"; or the `reason` why nothing can be predicted. podsim.accuracy.own_rows fills in what a user's
-row leaves out.
+such as "gpt-22b layers=96"; or the `reason` why nothing can be predicted.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
 _TYPES = {field.name: type(field.default) for field in fields(Plan)}
+DESCRIBED = ("network", "cluster", "plan")
+"""The columns that state what was run."""
 MEMORY_ERROR = 0.08
 """share. The error of the law of memory that a row is granted before its plan is said not to fit."""
 _WORDS = ("recompute", "schedule")
@@ -66,15 +67,15 @@ def read_count(row: Mapping[str, str], column: str, default: int | None = None) 
     return int(value)
 
 
-def is_described(row: Mapping[str, str]) -> bool:
-    """Whether a row states its network, cluster and plan; NotExpressible if it states a plan alone."""
-    if not cell_text(row, "plan"):
-        return False
-    if missing := [column for column in ("network", "cluster") if not cell_text(row, column)]:
-        raise NotExpressible(
-            f"plan is stated, and {' and '.join(missing)} is not: state all three, or no plan"
-        )
-    return True
+def check_described(row: Mapping[str, str]) -> None:
+    """Refuse a row that does not state what was run, or states why nothing can be predicted, with NotExpressible."""
+    if reason := cell_text(row, "reason"):
+        raise NotExpressible(reason)
+    missing = [column for column in DESCRIBED if not cell_text(row, column)]
+    if missing and "plan" not in missing:
+        raise NotExpressible(f"plan is stated, and {' and '.join(missing)} is not: state all three")
+    if missing:
+        raise NotExpressible("network, cluster and plan are not stated")
 
 
 def read_settings(text: str) -> tuple[str, dict[str, str]]:

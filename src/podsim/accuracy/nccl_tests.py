@@ -26,7 +26,7 @@ _PERF = re.compile(rf"(?<![a-z_]){_NAMES}_perf")
 _FILE = re.compile(rf"(?<![a-z]){_NAMES}(?![a-z])")
 _VERSION = re.compile(r"NCCL version:?\s*(2\.\d+)")
 _LIBRARY = re.compile(r"nccl-library=2(\d\d)\d\d")
-_DEVICES = {"H100 80GB HBM3": "H100-SXM5-80GB", "H200": "H200-SXM5-141GB"}
+_DEVICES = {"H100 80GB HBM3": "H100-SXM5-80GB", "H200": "H200-SXM5-141GB", "A100 80GB PCIe": "A100-PCIE-80GB"}
 """Name of a GPU in its driver -> its name in tables, if they differ."""
 _ALGORITHM = "# Algorithm: "
 _COUNTED = re.compile(r"^\d{1,18}$")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from podsim.accuracy.inference_cells import NAME, inference_cells
-from podsim.accuracy.measured_runs import NotExpressible, cell_text, is_described, read_settings
-from podsim.accuracy.network_cells import is_training
+from podsim.accuracy.measured_runs import NotExpressible, check_described, read_settings
 from podsim.errors import PodsimError
 from podsim.graphs.inference import (
     Engine,
@@ -22,6 +20,9 @@ from podsim.graphs.inference import (
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.split import slice_of
 from podsim.hardware.parts import Gpu
+
+NAME = "inference"
+"""The name of a plan of inference, before its settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,8 @@ class InferenceRun:
 
 
 def is_inference(row: Mapping[str, str]) -> bool:
-    """Whether a row is of inference, by its task or its plan."""
-    return row.get("plan", "").startswith(f"{NAME} ") or not is_training(row)
+    """Whether a row is of inference, by its plan."""
+    return row.get("plan", "").startswith(f"{NAME} ")
 
 
 def price_inference(
@@ -51,9 +52,8 @@ def price_inference(
     costs, predictions, reasons = InferenceCosts(), {}, {}
     for id, row in rows:
         try:
-            if cell_text(row, "reason"):
-                raise NotExpressible(row["reason"])
-            run = read_inference_run({**row, **({} if is_described(row) else inference_cells(row))})
+            check_described(row)
+            run = read_inference_run(row)
             rate = costs.rate(run)
         except (PodsimError, NotExpressible) as problem:
             reasons[id] = str(problem)

@@ -14,7 +14,7 @@ from podsim.accuracy.measured_runs import (
     NotExpressible,
     TrainingRun,
     cell_text,
-    is_described,
+    check_described,
     read_training_run,
     usable_memory,
 )
@@ -73,11 +73,8 @@ def training_run(row: Mapping[str, str]) -> TrainingRun:
     if cell_text(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
-        if is_described(row):
-            return read_training_run(row)
-        from podsim.accuracy.own_rows import own_training_run  # a search, which few rows need
-
-        return own_training_run(row)
+        check_described(row)
+        return read_training_run(row)
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 

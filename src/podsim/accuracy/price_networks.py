@@ -1,6 +1,6 @@
 """Rows of vision, language, speech and recommendation training, and of MLPerf, as replicas of captured networks.
 
-A row that does not state its network, cluster and plan is read as its source words it: podsim.accuracy.network_cells.
+A row that does not state its network, cluster and plan is read as its source words it: reference.curate_networks.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from podsim.accuracy.bands_networks import NetworkFeatures, band_of_graph, features_of_graph
-from podsim.accuracy.measured_runs import NotExpressible, cell_text, is_described, read_cluster, read_settings
-from podsim.accuracy.network_cells import network_cells
+from podsim.accuracy.measured_runs import NotExpressible, check_described, read_cluster, read_settings
 from podsim.accuracy.price_inference import is_inference, price_inference
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
@@ -52,8 +51,8 @@ class NetworkRun:
 def price_networks(rows: Rows) -> Priced:
     """Predicted rates, in each row's own unit, for rows of the kinds "vision" and "mlperf"; latencies of inference."""
     fields = {row.id: row.fields for row in rows}
-    served = {id: row for id, row in fields.items() if rows.kind == "vision" and is_inference(row)}
-    runs, reasons = network_runs(rows.kind, [(id, row) for id, row in fields.items() if id not in served])
+    served = {id: row for id, row in fields.items() if is_inference(row)}
+    runs, reasons = network_runs((id, row) for id, row in fields.items() if id not in served)
     predictions, of_inference = price_inference(served.items(), rows.what)
     reasons |= of_inference
     ideals: dict[str, float] = {}
@@ -72,26 +71,24 @@ def price_networks(rows: Rows) -> Priced:
     return Priced(predictions=predictions, reasons=reasons, ideals=ideals, bands=bands)
 
 
-def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
-    """The run of a row of a table ("vision" or "mlperf"); NotExpressible with the reason."""
-    if cell_text(row, "reason"):
-        raise NotExpressible(row["reason"])
+def network_run(row: Mapping[str, str]) -> NetworkRun:
+    """The run of a row of captured networks; NotExpressible with the reason."""
     try:
-        cells = {} if is_described(row) else network_cells(table, row)
-        return read_network_run({**row, **cells})
+        check_described(row)
+        return read_network_run(row)
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 
 
 def network_runs(
-    table: str, rows: Iterable[tuple[str, Mapping[str, str]]]
+    rows: Iterable[tuple[str, Mapping[str, str]]],
 ) -> tuple[dict[str, NetworkRun], dict[str, str]]:
     """(id -> run, id -> reason for none) of the rows of a table."""
     runs: dict[str, NetworkRun] = {}
     reasons: dict[str, str] = {}
     for id, row in rows:
         try:
-            runs[id] = network_run(table, row)
+            runs[id] = network_run(row)
         except NotExpressible as problem:
             reasons[id] = str(problem)
     return runs, reasons

@@ -1,8 +1,8 @@
 """Reads a user's own measurements: a CSV (plain or gzip) with the columns of one of the reference tables.
 
-The kind of table is recognised by its columns. Columns that no reference table has are kept as text; one that
-looks like a misspelt column is refused. A row with a mistake is kept without the cell, and its reason names line and
-cell, so that it is listed and never scored; a file without one row that is right is a TableError.
+The kind of table is recognised by its columns. Columns that no reference table has are kept as text; a remark names one
+that looks like a misspelt column. A row with a mistake is kept without the cell, and its reason names line and cell, so
+that it is listed and never scored. A file in its source's own words is a TableError that says how to curate it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
-from podsim.accuracy.cell_words import RATE_EXAMPLES, read_number, read_rate_unit
-from podsim.accuracy.row_remarks import counted_cells
 from podsim.accuracy.table_columns import KINDS, Kind, is_blank
 from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.answers.comparison import BROKEN, ROLES
@@ -27,16 +27,24 @@ from podsim.foreign_files import read_text
 LIMIT = 64_000_000
 """B. The largest size of the file, packed and unpacked."""
 _SHOWN = 12
-_OTHER_UNITS = ("h", "ms")
+_DESCRIBED = ("network", "cluster", "plan")
+_PLAIN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_NUMBER = re.compile(_PLAIN, re.ASCII)
+_GROUPED = re.compile(
+    r"[+-]?[0-9]{1,3}(?:(?:,[0-9]{3})+|(?:[ \u00a0\u202f'_][0-9]{3})+)(?:\.[0-9]+)?", re.ASCII
+)
+_SCALED = re.compile(rf"({_PLAIN}) ?([kKmMgGbB]|thousand|million|billion)", re.ASCII)
+SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "thousand": 1e3, "million": 1e6, "billion": 1e9}
+"""Word after a number -> its factor."""
 
 
 def read_rows(path: str | Path) -> tuple[str, Rows]:
     """(kind, rows) of a CSV with the columns of a reference table; kinds are those of podsim.accuracy.table_columns.
 
     A blank or missing id becomes the line number, a missing source the name of the file, a missing role
-    `test` (no constant was fitted on the row). A row whose cells are no number, negative, or of an unknown unit or role
-    is kept without those cells, with the reason. Raises TableError, with line numbers, for a file that cannot be read, is
-    empty, binary or above 64 MB, lacks columns, or has no row that is right.
+    `test` (no constant was fitted on the row). An unknown role counts as `test`, with a remark. A row with cells that are
+    no number, or negative, is kept without them, with the reason. Raises TableError for a file that cannot be read, is
+    empty, binary or above 64 MB, or lacks columns.
     """
     path = Path(path)
     lines = _lines(_text(path), path.name)
@@ -44,7 +52,7 @@ def read_rows(path: str | Path) -> tuple[str, Rows]:
     if not any(header):
         raise TableError(f"{path.name}: the file is empty; the first line must name the columns")
     kind = _find_kind(header, path.name)
-    rows = tuple(_parse(lines, header, kind, path.name))
+    rows, roles = _parse(lines, header, kind, path.name)
     if not rows:
         raise TableError(f"{path.name}: no rows below the header")
     table = Rows(
@@ -55,8 +63,21 @@ def read_rows(path: str | Path) -> tuple[str, Rows]:
         what=kind.what,
         sweep=kind.sweep,
         classes=kind.classes,
+        remarks=(*_misspelt(header, kind), *_unknown_roles(roles)),
     )
     return kind.name, table
+
+
+def read_number(text: str) -> float | None:
+    """The number of a cell such as 1,048,576 or 3.2k or 1.5 million; None if it is none."""
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    if _GROUPED.fullmatch(text):
+        return float(re.sub(r"[^0-9.+-]", "", text))
+    if match := _SCALED.fullmatch(text):
+        return float(match[1]) * SCALES[match[2].lower()]
+    return None
 
 
 def _text(path: Path) -> str:
@@ -67,11 +88,6 @@ def _text(path: Path) -> str:
             f"{path.name}: line {text.count(chr(10), 0, text.index(chr(0))) + 1} is binary, not text"
         )
     return text
-
-
-def _reason(problem: Exception) -> str:
-    """The message of the operating system or the unpacker, without the path."""
-    return (getattr(problem, "strerror", None) or str(problem) or type(problem).__name__)[:120]
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -95,10 +111,17 @@ def _find_kind(header: list[str], name: str) -> Kind:
         raise TableError(f"{name}: line 1: columns named twice: {_short_list(twice)}")
     present = set(header)
     fits = [k for k in KINDS if present.issuperset(k.required) and not present.isdisjoint(k.measured)]
+    if not present.issuperset(_DESCRIBED):  # minutes of MLPerf are a part of the columns of its results
+        fits = [k for k in fits if not any(w.words and present.issuperset(w.words) for w in KINDS)]
     if fits:
-        kind = max(fits, key=lambda k: len(present & set(k.columns)))
-        _check_spelling(header, kind, name)
-        return kind
+        return max(fits, key=lambda k: len(present & set(k.columns)))
+    if worded := [k for k in KINDS if k.words and present.issuperset(k.words)]:
+        kind = max(worded, key=lambda k: len(present & set(k.columns)))
+        raise TableError(
+            f"{name}: the rows are in their source's words ({', '.join(kind.words)}), and podsim reads "
+            f"{', '.join(kind.required)}: python reference/curate.py {kind.curated_as} {name} OUT.csv, in a copy of "
+            "podsim's repository, writes them (docs/measured-rows.md)"
+        )
     near = max(
         KINDS,
         key=lambda k: (not present.isdisjoint(k.measured), len(present & set(k.required)) / len(k.required)),
@@ -115,29 +138,37 @@ def _find_kind(header: list[str], name: str) -> Kind:
     raise TableError(f"{name}: line 1: looks like a table of kind {near.name!r}; {'; '.join(problems)}")
 
 
-def _check_spelling(header: list[str], kind: Kind, name: str) -> None:
-    """Raise TableError for a column that is one letter away from a known one that is absent."""
+def _misspelt(header: list[str], kind: Kind) -> list[str]:
+    """Remarks on columns that are one letter away from a known one that is absent."""
     absent = [column for column in kind.columns if column not in header]
-    problems = []
+    remarks = []
     for column in header:
         close = [] if column in kind.columns else get_close_matches(column.lower(), absent, n=1, cutoff=0.85)
-        problems += [f"unknown column {column[:60]!r}: did you mean {close[0]}?"] if close else []
-    if problems:
-        raise TableError(f"{name}: line 1: {'; '.join(problems[:_SHOWN])}")
+        remarks += [f"unknown column {column[:60]!r} is not read: did you mean {close[0]}?"] if close else []
+    return remarks[:_SHOWN]
 
 
-def _parse(lines: Iterator[tuple[int, list[str]]], header: list[str], kind: Kind, name: str) -> list[Row]:
-    """Rows below the header; raises TableError with every mistake (the first dozen in words) if no row is right."""
+def _unknown_roles(roles: Counter[str]) -> list[str]:
+    return [
+        f"role={role[:40]!r} of {count} row{'s' * (count > 1)} is no role ({', '.join((*ROLES, BROKEN))}): counts as test"
+        for role, count in roles.most_common(_SHOWN)
+    ]
+
+
+def _parse(
+    lines: Iterator[tuple[int, list[str]]], header: list[str], kind: Kind, name: str
+) -> tuple[tuple[Row, ...], Counter[str]]:
+    """(the rows below the header, unknown role -> its rows)."""
     rows: list[Row] = []
-    problems: list[str] = []
+    roles: Counter[str] = Counter()
     seen: dict[str, int] = {}
     blank = dict.fromkeys(kind.columns, "")
-    is_any_right = False
     for line, cells in lines:
         named = {column: cell for column, cell in zip(header, cells, strict=False) if column}
         fields, wrong = _settled(blank | named, kind)
-        if kind.name == "llm":
-            fields |= counted_cells(fields)
+        if fields.get("role", "") not in ("", *ROLES, BROKEN):
+            roles[fields["role"]] += 1
+            fields["role"] = "test"
         if len(cells) != len(header):
             wrong.append(f"{len(cells)} cells, but the header names {len(header)} columns")
         row = make_row(kind, fields, id=f"line-{line}", role="test", source=name)
@@ -147,15 +178,10 @@ def _parse(lines: Iterator[tuple[int, list[str]]], header: list[str], kind: Kind
             id = f"{id} (line {line})"
         seen.setdefault(id, line)
         if wrong:
-            problems += [f"line {line}: {text}" for text in wrong]
             reason = {**fields, "reason": f"line {line}: {'; '.join(wrong)}"}
             row = replace(row, id=id, fields=MappingProxyType(reason))
-        is_any_right = is_any_right or not wrong
         rows.append(row)
-    if problems and not is_any_right:
-        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise TableError(f"{name}: {'; '.join(problems[:_SHOWN])}{more}")
-    return rows
+    return tuple(rows), roles
 
 
 def _settled(fields: dict[str, str], kind: Kind) -> tuple[dict[str, str], list[str]]:
@@ -163,20 +189,15 @@ def _settled(fields: dict[str, str], kind: Kind) -> tuple[dict[str, str], list[s
     wrong, settled = [], dict(fields)
     for column, cell_type in kind.columns.items():
         cell = fields[column]
-        if cell_type != "text" and is_blank(cell):
+        if cell_type not in ("text", "role") and is_blank(cell):
             settled[column] = ""
-        if cell_type == "text" or is_blank(cell):
+        if cell_type in ("text", "role") or is_blank(cell):
             continue
         if rule := _broken_rule(cell, cell_type):
             wrong.append(f"{column}={cell[:40]!r} {rule}")
             settled[column] = ""
-        elif cell_type not in ("role", "unit") and not _is_plain(cell):
+        elif not _is_plain(cell):
             settled[column] = f"{read_number(cell) or 0.0:.12g}"
-    if settled.get("throughput") and read_rate_unit(settled["unit"]) is None:
-        wrong.append(
-            f"throughput needs a rate as its unit, not {fields['unit'][:40]!r}: such as {RATE_EXAMPLES}"
-        )
-        settled["throughput"] = ""
     return settled, wrong
 
 
@@ -190,11 +211,6 @@ def _is_plain(cell: str) -> bool:
 
 def _broken_rule(cell: str, cell_type: str) -> str:
     """The rule a cell breaks, "" if none."""
-    if cell_type == "role":
-        return "" if cell in (*ROLES, BROKEN) else f"is no role: {' or '.join((*ROLES, BROKEN))}"
-    if cell_type == "unit":
-        known = cell in _OTHER_UNITS or read_rate_unit(cell)
-        return "" if known else f"is no known unit: such as {RATE_EXAMPLES}, h, ms"
     value = read_number(cell)
     if value is None or not math.isfinite(value):
         return "is not a finite number"

@@ -192,7 +192,7 @@ def _part(rows: Rows, role: str) -> _Part:
 
 
 def _network_part(rows: Rows, role: str) -> _Part:
-    by_id, _ = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
+    by_id, _ = network_runs([(row.id, row.fields) for row in rows])
     costs, runs = NetworkCosts(), tuple(by_id[row.id] for row in rows)
     predicted = np.array([costs.rate(run) for run in runs])
     return _Part(rows.name, role, rows, _measured_values(rows), predicted, runs=runs, costs=costs)

@@ -2,11 +2,11 @@
 
 Columns for readers hold a source's own names of its model, machine and software. `network`, `cluster` and `plan` hold
 what podsim runs for a row, each a name and settings such as "gpt-22b layers=96"; `reason` says why there is nothing to
-run. `tables` names the parts of podsim.accuracy.tables that hold the row. A user's file may leave these columns out.
+run. `tables` names the parts of podsim.accuracy.tables that hold the row. docs/measured-rows.md lists the columns that a
+user's file needs.
 
-Types of cells: text; role (calibrate, test, or broken: listed and never scored); unit (of the throughput column);
-count (a whole number, 1 or more); positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the
-source did not say.
+Types of cells: text; role (calibrate, test, or broken: listed and never scored; another counts as test); count (a whole
+number, 1 or more); positive (a number above 0); amount (a number, 0 or more). A blank cell says nothing.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ class Kind:
     """The columns that define a sweep: rows equal in them do the same work and compete."""
     classes: tuple[str, ...]
     """The columns of the breakdown."""
+    words: tuple[str, ...] = ()
+    """The columns by which a table in its source's own words is known; () where those are canonical."""
+    curated_as: str = ""
+    """The kind of reference/curate.py that turns such a table into canonical rows."""
     plan: tuple[str, ...] = ()
     """The columns that tell the plans of a sweep apart: rows equal in them, too, repeat each other."""
     series: str = ""
@@ -60,50 +64,36 @@ class Kind:
 
 _LLM = """
     role: role
-    text: id source source_url_or_repo_path
-    count: year
-    text: model
-    positive: params_b
-    count: layers hidden ffn_hidden heads kv_heads vocab seq_len moe_experts moe_topk
-    text: gpu
-    positive: gpu_mem_gb
+    text: id source source_url_or_repo_path year model params_b layers hidden ffn_hidden heads kv_heads vocab
+    count: seq_len
+    text: moe_experts moe_topk gpu gpu_mem_gb
     count: n_gpus
-    text: node_type interconnect
-    count: tp pp virtual_pp dp cp ep
-    text: zero_stage_or_fsdp seq_parallel
-    count: micro_batch global_batch
+    text: node_type interconnect tp pp virtual_pp dp cp ep zero_stage_or_fsdp seq_parallel micro_batch
+    count: global_batch
     text: precision recompute framework
     positive: step_time_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu memory_gb
-    text: confirmed
-    amount: dec_layers dec_seq_len
-    text: network cluster plan scope chosen implied reason tables
+    text: confirmed dec_layers dec_seq_len network cluster plan scope chosen implied reason tables
 """
 _VISION = """
     role: role
-    text: id source path model framework task gpu
-    count: n_gpus
-    text: node_type precision batch_per_gpu seq_len
+    text: id source path model framework task gpu n_gpus node_type precision batch_per_gpu seq_len
     positive: throughput
-    unit: unit
+    text: unit
     positive: latency_ms time_to_train_h
     text: network cluster plan reason tables
 """
 _MLPERF = """
     role: role
-    text: id version submitter division system accelerator
-    count: n_nodes accel_per_node n_accelerators
+    text: id version submitter division system accelerator n_nodes accel_per_node
+    count: n_accelerators
     text: benchmark framework
     count: global_batch
-    positive: batch_per_accel
-    count: grad_accum seq_len n_runs
-    amount: n_logs_parsed n_success
-    positive: minutes_score minutes_min minutes_max accel_hours converge_mean
-    text: converge_unit
-    positive: throughput_samples_s throughput_per_accel
-    text: throughput_method
-    positive: throughput_logged median_step_s median_epoch_s
-    amount: eval_s_mean
-    text: host_cpu interconnect host_networking path confirmed network cluster plan reason tables
+    text: batch_per_accel grad_accum seq_len n_runs n_logs_parsed n_success
+    positive: minutes_score
+    text: minutes_min minutes_max accel_hours converge_mean converge_unit
+    positive: throughput_samples_s
+    text: throughput_per_accel throughput_method throughput_logged median_step_s median_epoch_s eval_s_mean host_cpu
+    text: interconnect host_networking path confirmed network cluster plan reason tables
 """
 _KERNELS = """
     role: role
@@ -198,7 +188,9 @@ KINDS = (
         name="llm",
         title="Training of language models",
         cells=_LLM,
-        required=("model", "seq_len", "gpu", "n_gpus"),
+        required=("network", "cluster", "plan"),
+        words=("model", "seq_len", "gpu", "n_gpus"),
+        curated_as="training",
         measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
         what="seconds per step",
         sweep=("model", "layers", "hidden", "heads", "seq_len", "gpu", "n_gpus", "global_batch"),
@@ -222,7 +214,9 @@ KINDS = (
         name="vision",
         title="Training and inference of vision, language, speech and recommendation models",
         cells=_VISION,
-        required=("model", "task", "gpu", "n_gpus", "precision", "batch_per_gpu"),
+        required=("network", "cluster", "plan"),
+        words=("model", "task", "gpu", "n_gpus", "precision", "batch_per_gpu"),
+        curated_as="networks",
         measured=("throughput", "latency_ms", "time_to_train_h"),
         what="samples/s",
         sweep=(),
@@ -232,8 +226,10 @@ KINDS = (
         name="mlperf",
         title="MLPerf Training",
         cells=_MLPERF,
-        required=("benchmark", "accelerator", "n_accelerators", "global_batch"),
+        required=("network", "cluster", "plan"),
         measured=("minutes_score", "throughput_samples_s"),
+        words=("benchmark", "accelerator", "n_accelerators", "global_batch", "throughput_samples_s"),
+        curated_as="networks",
         what="samples/s",
         sweep=(),
         classes=("benchmark",),

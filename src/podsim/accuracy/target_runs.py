@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from podsim.accuracy.benchmark_rates import BenchmarkRates
-from podsim.accuracy.own_words import find_node
+from podsim.accuracy.measured_runs import read_cluster
 from podsim.accuracy.tables import Row, load
 from podsim.answers.minutes import TargetRun
 from podsim.errors import PodsimError
-from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.cluster import Cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, target_seconds
 
 _REACH = 2.0
@@ -115,5 +115,4 @@ def _submission(row: Row) -> Submission:
 
 
 def _gpu_of(row: Row) -> str:
-    node = find_node(row.text("accelerator"), row.text("system"))
-    return load_cluster(f"{node}:1").gpu.name if node else ""
+    return read_cluster(settings).gpu.name if (settings := row.text("cluster")) else ""

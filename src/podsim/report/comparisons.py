@@ -220,6 +220,7 @@ def comparisons_report(
 
 
 def _comparison(comparison: Comparison, limit: int | None) -> Iterator[Block]:
+    yield from (f"{comparison.title}: {remark}" for remark in comparison.remarks)
     if classes := class_rows(comparison):
         yield from ("", bold(f"{comparison.title}: by class"), Rows(CLASSES, classes))
     if ranks := rank_rows(comparison):

@@ -35,10 +35,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 BATCHES = ("micro", "step", "tokens", "total")
@@ -107,9 +108,8 @@ def _has_all(where: Mapping[str, str], row: Mapping[str, str]) -> bool:
     return all(re.search(pattern, row.get(column, "")) for column, pattern in where.items())
 
 
-def _entries(kind: str) -> list[tuple[str, dict[str, Any]]]:
-    """(file, entry) of each entry of a kind in the TOML files, in file order."""
-    folder = files(__name__)
+def _entries(folder: Traversable, kind: str) -> list[tuple[str, dict[str, Any]]]:
+    """(file, entry) of each entry of a kind in the TOML files of a folder, in file order."""
     names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".toml"))
     return [
         (name, entry)
@@ -120,10 +120,15 @@ def _entries(kind: str) -> list[tuple[str, dict[str, Any]]]:
 
 @cache
 def recipes() -> tuple[Recipe, ...]:
-    """Every recipe, in the order in which they are tried."""
+    """Every packaged recipe, in the order in which they are tried."""
+    return read_recipes(files(__name__))
+
+
+def read_recipes(folder: Traversable) -> tuple[Recipe, ...]:
+    """The recipes of a folder's TOML files; an assert fails for an entry with a wrong key."""
     known = {entry.name for entry in fields(Recipe)}
     made = []
-    for file, entry in _entries("recipe"):
+    for file, entry in _entries(folder, "recipe"):
         wrong = entry.keys() - known
         assert not wrong, f"{file}: {entry.get('model')}: unknown keys {sorted(wrong)}"
         recipe = _make_recipe(entry)
@@ -142,13 +147,19 @@ def _make_recipe(entry: Mapping[str, Any]) -> Recipe:
 @cache
 def names() -> Names:
     """The entries of networks and frameworks."""
-    networks, frameworks = (tuple(entry for _, entry in _entries(kind)) for kind in ("network", "framework"))
+    networks, frameworks = (
+        tuple(entry for _, entry in _entries(files(__name__), kind)) for kind in ("network", "framework")
+    )
     return Names(networks=networks, frameworks=frameworks)
 
 
-def find_recipe(table: str, row: Mapping[str, str]) -> Recipe | None:
-    """The recipe of a row: the first that fits, else one of the names of its network and framework; None without."""
-    exact = next((recipe for recipe in recipes() if recipe.table == table and recipe.fits(row)), None)
+def find_recipe(table: str, row: Mapping[str, str], more: Sequence[Recipe] = ()) -> Recipe | None:
+    """The recipe of a row: the first that fits, else one of the names of its network and framework; None without.
+
+    `more` are tried before the packaged ones.
+    """
+    known = (*more, *recipes())
+    exact = next((recipe for recipe in known if recipe.table == table and recipe.fits(row)), None)
     return exact or _recipe_of_names(table, row)
 
 

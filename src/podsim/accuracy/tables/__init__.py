@@ -21,7 +21,6 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy.cell_words import RATE_EXAMPLES, read_rate_unit
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.answers.comparison import BROKEN, QUANTITIES, Measurement
 from podsim.errors import TableError, unknown_name
@@ -296,16 +295,6 @@ def _token_rate(row: Row) -> float | None:
     return rate / gpus if each is None and rate and gpus else each
 
 
-def _throughput(row: Row) -> float | None:
-    """1/s of a throughput of all GPUs in the row's own unit; raises TableError on an unknown one."""
-    value, unit = row.number("throughput"), read_rate_unit(row.text("unit"))
-    if value is None:
-        return None
-    if unit is None:
-        raise TableError(f"row {row.id}: unit={row.text('unit')[:40]!r} is no rate such as {RATE_EXAMPLES}")
-    return value * unit.factor * ((row.number("n_gpus") or 1.0) if unit.is_per_gpu else 1.0)
-
-
 def _collective_seconds(row: Row) -> float | None:
     """Seconds of a collective; from nccl-tests' algbw = size / time where no time was printed."""
     time, size, rate = row.number("time_us"), row.number("size_bytes"), row.number("algbw_GBps")
@@ -325,7 +314,7 @@ _READERS: dict[tuple[str, str], Callable[[Row], float | None]] = {
     ("llm", "tokens/s per GPU"): _token_rate,
     ("llm", "FLOP/s per GPU"): _scaled("tflops_per_gpu", 1e12),
     ("llm", "bytes"): _scaled("memory_gb", 1e9),
-    ("vision", "samples/s"): _throughput,
+    ("vision", "samples/s"): _scaled("throughput", 1.0),
     ("vision", "seconds"): _scaled("latency_ms", 1e-3),
     ("vision", "seconds to train"): _scaled("time_to_train_h", 3600.0),
     ("mlperf", "samples/s"): _scaled("throughput_samples_s", 1.0),

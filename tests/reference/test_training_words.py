@@ -3,10 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from reference.csv_rows import csv_text, read_csv
+from reference.curate_training import curated, training_run
 
 from podsim.accuracy.calibrate_software import fit_software
 from podsim.accuracy.measured_runs import NotExpressible
-from podsim.accuracy.price_llm import price_llm, training_run
+from podsim.accuracy.price_llm import price_llm
 from podsim.accuracy.reading import read_rows
 from podsim.accuracy.tables import training_rows
 from podsim.workload.catalog import load_model
@@ -104,7 +106,9 @@ def test_a_rate_without_a_batch_is_of_the_default_batch() -> None:
 def test_a_fit_takes_no_row_of_which_podsim_chose_a_setting() -> None:
     unstated = {**own("NEMO-0007"), "id": "OPEN", "micro_batch": ""}
     assert training_run(unstated).chosen
-    _, _, used = fit_software([*ROWS.values(), unstated], "nemo-2022", ["gemm_speed"])
+    _, _, used = fit_software(
+        [*ROWS.values(), *curated([{**unstated, "plan": ""}])], "nemo-2022", ["gemm_speed"]
+    )
     assert "NEMO-0007" in used
     assert "OPEN" not in used
 
@@ -168,7 +172,7 @@ def test_a_model_that_nothing_knows_is_said(text: str) -> None:
 def test_a_node_is_found_by_what_sources_call_its_gpus(
     gpu: str, system: str, memory: str, node: str | None
 ) -> None:
-    from podsim.accuracy.own_words import find_node
+    from reference.machine_words import find_node
 
     assert find_node(gpu, system, memory) == node
 
@@ -192,7 +196,7 @@ def test_a_node_is_found_by_what_sources_call_its_gpus(
 def test_a_network_is_read_as_sources_describe_it(
     text: str, nics: str | None, rate: str | None, fabric: str
 ) -> None:
-    from podsim.accuracy.own_words import read_adapters
+    from reference.machine_words import read_adapters
 
     found = read_adapters(text, 8)
     assert (found.get("network.nics"), found.get("network.bandwidth"), found.get("fabric", "")) == (
@@ -348,6 +352,13 @@ def test_a_size_that_is_off_is_said() -> None:
     assert "of the stated" not in training_run(row).implied
 
 
+def _curated(path: Path) -> Path:
+    out = path.with_name("curated.csv")
+    rows = [{**row, "id": f"line-{number}"} for number, row in enumerate(read_csv(path), 2)]
+    out.write_text(csv_text(curated(rows)), "utf-8")
+    return out
+
+
 def test_a_file_keeps_its_other_rows(tmp_path: Path) -> None:
     bad = [{"gpu": "Z1"}, {"n_gpus": "many"}, {"layers": "-3"}, {"dec_layers": "n/a"}]
     lines = [RAW, *({**RAW, "dec_layers": "", **change} for change in bad)]
@@ -355,7 +366,7 @@ def test_a_file_keeps_its_other_rows(tmp_path: Path) -> None:
     text = "\n".join(",".join(line.get(column, "") for column in columns) for line in lines)
     path = tmp_path / "raw.csv"
     path.write_text(",".join(columns) + "\n" + text + "\n", "utf-8")
-    priced = price_llm(read_rows(path)[1])
+    priced = price_llm(read_rows(_curated(path))[1])
     assert (len(priced.predictions), len(priced.reasons)) == (2, 3)
     assert "gpu='Z1' has no node" in priced.reasons["line-3"]
     assert "n_gpus='many'" in priced.reasons["line-4"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from reference.cell_words import read_batch, read_rate_unit
 
-from podsim.accuracy.cell_words import read_batch, read_number, read_rate_unit
+from podsim.accuracy.reading import read_number
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Published training runs on TPUs -> the packaged table: python -m reference.tpu_rows [--check].
+"""Published training runs on TPUs -> the packaged table: python -m reference.curate_tpu [--check].
 
 Rows of published/tpu_training.csv in their sources' words get canonical columns. MaxText logs FLOP/s, not seconds: its
 count of a step (6 x matrix parameters and logits, and attention without the causal half until mid-2025) over the logged
@@ -12,13 +12,14 @@ import gzip
 import io
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from podsim.accuracy.measured_runs import NotExpressible, read_training_run, write_settings
 from podsim.accuracy.table_columns import KINDS
 from podsim.errors import PodsimError
 from podsim.training.batch import step_cost
+from reference.csv_rows import each_row
 
 HERE = Path(__file__).parent
 TARGET = HERE.parent / "src" / "podsim" / "accuracy" / "tables" / "tpu.csv.gz"
@@ -164,6 +165,11 @@ def _planned(
     if not plans:
         raise NotExpressible("no micro-batch fits the memory by podsim's law")
     return plans
+
+
+def curated(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The canonical rows of rows of tpu_training."""
+    return each_row(rows, [column for column in COLUMNS if column != "tables"], canonical)
 
 
 def table_bytes() -> bytes:

@@ -1,4 +1,4 @@
-"""What a user's row describes in the columns that docs/predict.md lists, and what it leaves open.
+"""Rows of training in their source's words -> network, cluster and plan, and what a row leaves open.
 
 A row that does not state its micro-batch gets the fastest plan that fits of those it allows. Whoever publishes a rate has
 tuned for it, so the best plan is the likeliest. What the row states stays.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -21,10 +21,11 @@ from podsim.accuracy.measured_runs import (
     read_count,
     read_model,
     usable_memory,
+    write_settings,
 )
-from podsim.accuracy.own_words import cluster_settings, find_node, model_settings, read_adapters, size_remark
-from podsim.accuracy.row_remarks import Remarks, read_remarks
-from podsim.errors import NoFitError
+from podsim.accuracy.price_llm import training_run as described_run
+from podsim.accuracy.tables import find_kind
+from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.frameworks import framework_software
@@ -35,7 +36,12 @@ from podsim.training.search import search
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
 from podsim.workload.model import Model
+from reference.csv_rows import each_row
+from reference.machine_words import cluster_settings, find_node, model_settings, read_adapters, size_remark
+from reference.raw_cells import settled
+from reference.row_remarks import Remarks, counted_cells, read_remarks
 
+COLUMNS = ("network", "cluster", "plan", "scope", "chosen", "implied", "reason")
 _ADAM = 16.0
 """B of weights, gradients and moments of a parameter, about"""
 # a plan's field -> the column that states it
@@ -70,8 +76,58 @@ _RECOMPUTE = (
 )
 
 
+def curated(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The canonical rows of rows of llm_training."""
+    columns = [column for column in find_kind("llm").columns if column != "tables"]
+    return each_row(rows, columns, _cells)
+
+
+def _cells(row: Mapping[str, str]) -> dict[str, str]:
+    """The cells of a row: of one that states its plan in podsim's words they stay."""
+    if cell_text(row, "plan"):
+        return {}
+    cells = settled(row, "llm")
+    return {**cells, **counted_cells(cells), **canonical(cells)}
+
+
+def canonical(row: Mapping[str, str]) -> dict[str, str]:
+    """The canonical columns of a row: its network, cluster and plan, or the reason why it has none."""
+    blank = dict.fromkeys(COLUMNS, "")
+    try:
+        cells, run = stated_row(row).cells, own_training_run(row)
+    except (PodsimError, NotExpressible) as problem:
+        return blank | {"reason": str(problem)}
+    return blank | {
+        "network": cells["network"], "cluster": cells["cluster"], "plan": plan_settings(run.plan),
+        "scope": cells.get("scope", ""), "chosen": run.chosen, "implied": run.implied,
+    }  # fmt: skip
+
+
+def plan_settings(plan: Plan) -> str:
+    """The settings of a plan that are not the defaults, as text in the order of their names."""
+    default = Plan().describe()
+    return write_settings(
+        "",
+        {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in sorted(plan.describe().items())
+            if value != default[name]
+        },
+    )
+
+
+def training_run(row: Mapping[str, str]) -> TrainingRun:
+    """The run of a row in podsim's words or its own; NotExpressible with the reason."""
+    if cell_text(row, "plan") or cell_text(row, "reason"):
+        return described_run(row)
+    try:
+        return own_training_run(row)
+    except PodsimError as error:
+        raise NotExpressible(str(error)) from error
+
+
 def own_training_run(row: Mapping[str, str]) -> TrainingRun:
-    """A row that describes its run in the columns that docs/predict.md lists; NotExpressible with the reason."""
+    """The run that a row describes in its own words; NotExpressible with the reason."""
     stated = stated_row(row)
     cells = stated.cells
     cluster, model = read_cluster(cells["cluster"]), read_model(cells["network"])

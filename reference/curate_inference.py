@@ -9,14 +9,14 @@ import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from podsim.accuracy.cell_words import read_batch, read_number, read_precision, read_rate_unit
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_count, write_settings
+from podsim.accuracy.price_inference import NAME
+from podsim.accuracy.reading import read_number
+from reference.cell_words import read_batch, read_precision, read_rate_unit
 
-NAME = "inference"
-"""The name of a plan of inference, before its settings."""
 _PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8")
 _APART = 30.0
 """factor. The contradiction between a throughput and a latency beyond which one of them has another unit."""
@@ -24,7 +24,7 @@ _APART = 30.0
 
 @cache
 def _names() -> Mapping[str, list[dict[str, Any]]]:
-    return tomllib.loads(files("podsim.accuracy").joinpath("inference_names.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("inference_names.toml").read_text("utf-8"))
 
 
 def inference_cells(row: Mapping[str, str]) -> dict[str, str]:

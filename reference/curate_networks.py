@@ -1,26 +1,78 @@
 """Rows of vision_nlp_rec_training and mlperf_training in their sources' words -> network, cluster and plan.
 
-The packaged tables (reference/) and a user's own files (`podsim validate --rows`) are read here, by the same recipes, so
-that the same row gets the same prediction.
+A throughput becomes items per second of all GPUs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from podsim.accuracy.cell_words import read_batch, read_number, read_precision, read_rate_unit
-from podsim.accuracy.inference_cells import inference_cells
-from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count, write_settings
-from podsim.accuracy.own_words import cluster_settings, find_node
+from podsim.accuracy.measured_runs import (
+    DESCRIBED,
+    NotExpressible,
+    cell_text,
+    read_cluster,
+    read_count,
+    write_settings,
+)
+from podsim.accuracy.price_networks import NetworkRun, read_network_run
+from podsim.accuracy.price_networks import network_run as described_run
+from podsim.accuracy.reading import read_number
 from podsim.accuracy.recipes import MODEL_COLUMNS, Recipe, find_recipe
+from podsim.accuracy.tables import find_kind
+from podsim.errors import PodsimError
 from podsim.graphs.networks import networks
+from reference.cell_words import read_batch, read_precision, read_rate_unit
+from reference.csv_rows import each_row
+from reference.curate_inference import inference_cells
+from reference.machine_words import cluster_settings, find_node
+from reference.raw_cells import settled
+from reference.recipes_of_projects import project_recipes
 
 _PRECISIONS = ("fp16", "bf16", "tf32", "fp32", "fp8")
 _MLPERF_PRECISION = "fp16"
 """The precision of MLPerf's submissions where a recipe states none; the table has no column for it."""
 _TOKENS = re.compile(r"Bx(\d+)(?::int64)?$")
 """The shape of an input of tokens."""
+
+
+def curated(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The canonical rows of rows of mlperf_training or vision_nlp_rec_training."""
+    table = "mlperf" if rows and "benchmark" in rows[0] else "vision"
+    columns = [column for column in find_kind(table).columns if column != "tables"]
+    return each_row(rows, columns, lambda row: canonical(table, row))
+
+
+def canonical(table: str, row: Mapping[str, str]) -> dict[str, str]:
+    """The canonical cells of a row; of one that states its plan in podsim's words they stay."""
+    if cell_text(row, "plan"):
+        return {}
+    cells = settled(row, table)
+    rate = rate_cells(cells) if table == "vision" else {}
+    try:
+        return {**cells, **rate, "reason": "", **network_cells(table, cells)}
+    except (PodsimError, NotExpressible) as problem:
+        return {**cells, **rate, **dict.fromkeys(DESCRIBED, ""), "reason": str(problem)}
+
+
+def rate_cells(row: Mapping[str, str]) -> dict[str, str]:
+    """The throughput of a row as items per second of all GPUs; {} where it is that already."""
+    unit = read_rate_unit(row["unit"]) if row.get("throughput") else None
+    if unit is None or (unit.factor == 1.0 and not unit.is_per_gpu):
+        return {}
+    gpus = float(row.get("n_gpus") or 1.0) if unit.is_per_gpu else 1.0
+    return {"throughput": repr(float(row["throughput"]) * unit.factor * gpus), "unit": f"{unit.counts}/s"}
+
+
+def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
+    """The run of a row in podsim's words or its own; NotExpressible with the reason."""
+    if cell_text(row, "plan") or cell_text(row, "reason"):
+        return described_run(row)
+    try:
+        return read_network_run({**row, **network_cells(table, row)})
+    except PodsimError as error:
+        raise NotExpressible(str(error)) from error
 
 
 def network_cells(table: str, row: Mapping[str, str]) -> dict[str, str]:
@@ -30,7 +82,7 @@ def network_cells(table: str, row: Mapping[str, str]) -> dict[str, str]:
     """
     if not is_training(row):
         return inference_cells(row)
-    recipe = find_recipe(table, row)
+    recipe = find_recipe(table, row, project_recipes())
     if recipe is None:
         raise NotExpressible(_unknown_network(table, row))
     if recipe.skip:

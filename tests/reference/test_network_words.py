@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from reference.curate_networks import canonical, network_cells
 
 from podsim.accuracy.measured_runs import NotExpressible
-from podsim.accuracy.network_cells import network_cells
 from podsim.accuracy.price_inference import (
     InferenceCosts,
     latency_seconds,
@@ -74,7 +74,9 @@ def test_requests_wait_for_those_before_them() -> None:
 
 
 def test_rows_of_inference_are_priced_or_refused() -> None:
-    rows = {"fast": CLASSES, "none": {**CLASSES, "reason": "no graph"}, "odd": {**CLASSES, "model": "Novel"}}
+    words = {"fast": CLASSES, "odd": {**CLASSES, "model": "Novel"}}
+    rows = {id: canonical("vision", {**row, "time_to_train_h": ""}) for id, row in words.items()}
+    rows["none"] = {**rows["fast"], "reason": "no graph"}
     rates, reasons = price_inference(rows.items(), "samples/s")
     times, _ = price_inference(rows.items(), "seconds")
     assert set(rates) == set(times) == {"fast"}

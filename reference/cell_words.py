@@ -1,4 +1,4 @@
-"""Numbers, units of rates, precisions and batches as sources write them in a cell."""
+"""Units of rates, precisions and batches as sources write them in a cell."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-_PLAIN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
-_NUMBER = re.compile(_PLAIN, re.ASCII)
-_GROUPED = re.compile(
-    r"[+-]?[0-9]{1,3}(?:(?:,[0-9]{3})+|(?:[ \u00a0\u202f'_][0-9]{3})+)(?:\.[0-9]+)?", re.ASCII
-)
-_SCALED = re.compile(rf"({_PLAIN}) ?([kKmMgGbB]|thousand|million|billion)", re.ASCII)
-_SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "thousand": 1e3, "million": 1e6, "billion": 1e9}
+from podsim.accuracy.reading import SCALES, read_number
+
 _TIMES = {
     "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "millisecond": 1e-3,
     "min": 60.0, "mins": 60.0, "minute": 60.0, "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0,
@@ -62,18 +57,6 @@ class RateUnit:
     """Whether the throughput is of one GPU."""
 
 
-def read_number(text: str) -> float | None:
-    """The number of a cell such as 1,048,576 or 3.2k or 1.5 million; None if it is none."""
-    text = text.strip()
-    if _NUMBER.fullmatch(text):
-        return float(text)
-    if _GROUPED.fullmatch(text):
-        return float(re.sub(r"[^0-9.+-]", "", text))
-    if match := _SCALED.fullmatch(text):
-        return float(match[1]) * _SCALES[match[2].lower()]
-    return None
-
-
 @cache
 def read_rate_unit(text: str) -> RateUnit | None:
     """The meaning of a unit such as imgs/s, Sentences/sec, samples /s per GPU or k tokens per second; None if none."""
@@ -85,9 +68,9 @@ def read_rate_unit(text: str) -> RateUnit | None:
         return None
     noun, factor = match[1].strip().removeprefix("#").strip(), 1.0 / _TIMES[match[2]]
     if scale := re.match(r"(k|m|g|thousand|million|billion)(?: |$)", noun):
-        noun, factor = noun[scale.end() :].strip(), factor * _SCALES[scale[1]]
+        noun, factor = noun[scale.end() :].strip(), factor * SCALES[scale[1]]
     elif scale := re.match(r"([km])(?=tok|img|image|sample|seq|item|word)", noun):
-        noun, factor = noun[1:], factor * _SCALES[scale[1]]
+        noun, factor = noun[1:], factor * SCALES[scale[1]]
     noun = re.sub(r"^(?:training|train|throughput|total|avg\.?|average|source|target)\b *", "", noun)
     counts = next((name for name, pattern in _NOUNS.items() if re.fullmatch(pattern, noun)), None)
     return None if counts is None else RateUnit(factor=factor, counts=counts, is_per_gpu=bool(of_gpu))

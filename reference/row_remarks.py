@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from podsim.accuracy.measured_runs import cell_text
 
@@ -46,7 +46,7 @@ class Remarks:
 
 @cache
 def _remarks() -> tuple[Remark, ...]:
-    raw = tomllib.loads(files("podsim.accuracy").joinpath("row_remarks.toml").read_text("utf-8"))
+    raw = tomllib.loads(Path(__file__).with_name("row_remarks.toml").read_text("utf-8"))
     return tuple(
         Remark(
             **{
