@@ -41,7 +41,7 @@ def curated(kind: str, path: Path) -> list[dict[str, str]]:
     module, _, function = KINDS[kind].partition(":")
     raw = read_csv(path)
     rows: list[dict[str, str]] = getattr(import_module(module), function)(raw)
-    assert [row.get("id") for row in rows] == [row.get("id") for row in raw], (
+    assert [row.get("id", "") for row in rows] == [row.get("id", "") for row in raw], (
         f"{kind}: rows lost their order or ids"
     )
     return rows

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from reference.curate_inference import inference_cells
+from reference.curate_networks import canonical
 
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.price_inference import price_inference, read_inference_run
@@ -99,14 +100,20 @@ def test_rows_are_read_as_their_sources_word_them(
 def test_what_cannot_be_predicted_has_its_reason(change: dict[str, str], words: str) -> None:
     with pytest.raises(NotExpressible, match=words):
         inference_cells({**ROW, **change})
-    predictions, reasons = price_inference([("good", ROW), ("bad", {**ROW, **change})], "samples/s")
+    rows = {"good": described(ROW), "bad": described({**ROW, **change})}
+    predictions, reasons = price_inference(rows.items(), "samples/s")
     assert predictions.keys() == {"good"}
     assert reasons.keys() == {"bad"}
 
 
+def described(row: dict[str, str]) -> dict[str, str]:
+    """The row in podsim's words, or with its reason."""
+    return canonical("vision", {"time_to_train_h": "", **row})
+
+
 def test_latency_and_rate_are_one_prediction() -> None:
-    ((_, rate),) = price_inference([("row", ROW)], "samples/s")[0].items()
-    ((_, seconds),) = price_inference([("row", ROW)], "seconds")[0].items()
+    ((_, rate),) = price_inference([("row", described(ROW))], "samples/s")[0].items()
+    ((_, seconds),) = price_inference([("row", described(ROW))], "seconds")[0].items()
     assert rate * seconds == pytest.approx(8)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from curated_files import curated_file
 from reference.curate_networks import network_cells, network_run
 from reference.packaged import raw_rows
 
@@ -117,7 +118,7 @@ def test_converting_layouts_costs_what_is_read_and_written() -> None:
 def test_rows_of_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(",".join(ROW) + "\n" + ",".join(ROW.values()) + "\n")
-    (found,) = validate(rows=path).comparisons
+    (found,) = validate(rows=curated_file("networks", path, tmp_path / "out.csv")).comparisons
     (row,) = found.rows
     assert row.measured == 2711
     assert 0.7 < row.predicted / row.measured < 1.4

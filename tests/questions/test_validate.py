@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from curated_files import curated_file
 from reference.golden import differences, losses, recorded_accuracy, recorded_predictions
 
 from podsim.accuracy.bars import BARS, Bar, verdicts
@@ -196,7 +197,7 @@ def test_own_rows_are_compared_in_what_each_measured(tmp_path: Path) -> None:
     own = tmp_path / "own.csv"
     lines = ["4,1.4,,,,,", "4,,5851.4,,,,", ",,,700,,,", ",,,,120,0.38,", ",,,,160,,0.51", "4,,,,,,"]
     own.write_text(OWN + OWN.splitlines()[1].join(f"{line}\n" for line in lines), "utf-8")
-    timed, rates, flops = validate(rows=own).comparisons
+    timed, rates, flops = validate(rows=curated_file("training", own, tmp_path / "out.csv")).comparisons
     assert (timed.what, rates.what, flops.what) == ("seconds per step", "tokens/s per GPU", "FLOP/s per GPU")
     assert [row.measured for row in timed.rows] == pytest.approx([1.4, 1.4], rel=1e-4)
     assert len({row.predicted for row in timed.rows}) == 1
