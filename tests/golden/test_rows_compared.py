@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from recorded_values import check
+from reference.registry import kernel_files, registry
+from reference.registry_change import kernel_origin
+from reference.sensitivity import sensitivity
 
 import podsim
 from podsim.accuracy import bands, bands_networks, score
@@ -27,9 +30,6 @@ from podsim.accuracy.measured_reach import (
 from podsim.accuracy.own_step import read_measured, scatter_band
 from podsim.accuracy.price_collectives import Call, call_seconds
 from podsim.accuracy.pricing import compare_rows
-from podsim.accuracy.registry import kernel_files, registry
-from podsim.accuracy.registry_change import kernel_origin
-from podsim.accuracy.registry_sensitivity import sensitivity
 from podsim.accuracy.tables import TABLES, load
 from podsim.accuracy.target_runs import candidate_batches, round_to, submissions, target_run
 from podsim.errors import PodsimError

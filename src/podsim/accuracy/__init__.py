@@ -1,6 +1,6 @@
 """Reference tables, each number with its source, and how predictions stand against them.
 
-    rows = tables.load("korthikanti")
+    rows = tables.load("torchtitan")
     comparison = score.compare(rows, {row.id: row_seconds(row) for row in rows})
     comparison.score("test").mae
 

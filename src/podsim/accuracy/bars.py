@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -46,60 +47,11 @@ class Bar:
     note: str = ""
 
 
-BARS = (
-    Bar(table="korthikanti", metric="mae", limit=0.035),
-    Bar(table="sc21-table1", metric="mae", limit=0.05),
-    Bar(table="sc21-table2-ptdp", metric="mae", limit=0.05),
-    Bar(table="vtrain-single", metric="mae", limit=0.07, bias=0.03),
-    Bar(table="vtrain-single", metric="tau", limit=0.75),
-    Bar(table="vtrain-single", metric="regret", limit=0.02),
-    Bar(table="vtrain-multi", metric="mae", limit=0.06, bias=0.03),
-    Bar(table="llm-foundry-a100", metric="mae", limit=0.08),
-    Bar(table="internevo", metric="mae", limit=0.07, role="calibrate", note="fitted"),
-    Bar(table="dgxc-h100", metric="mae", limit=0.07),
-    Bar(table="nemo-h100", metric="mae", limit=0.12, bias=0.08, note="no calibrate row of its year"),
-    Bar(table="megatron-readme-h100", metric="mae", limit=0.12, bias=0.08, note="no calibrate row"),
-    Bar(table="megatron-bridge", metric="mae", limit=0.12, bias=0.08, classes="model=llama.*"),
-    Bar(table="megatron-bridge", metric="mae", limit=0.20, bias=0.12, classes="model=qwen.*"),
-    Bar(table="bloom-plans", metric="mae", limit=0.08, bias=0.05, role="calibrate", note="fitted"),
-    Bar(table="bloom-plans", metric="tau / limit", limit=0.8, role="calibrate", note="fitted"),
-    Bar(table="bloom-plans", metric="regret", limit=0.04, role="calibrate", note="fitted"),
-    Bar(table="large-runs", metric="mae", limit=0.09, bias=0.06),
-    Bar(table="torchtitan", metric="mae", limit=0.08),
-    Bar(table="memory-korthikanti", metric="mae", limit=0.08),
-    Bar(table="memory-torchtitan", metric="mae", limit=0.08, bias=0.04),
-    Bar(table="memory-bloom", metric="mae", limit=0.08, bias=0.04, role="calibrate", note="fitted"),
-    Bar(table="gemm-a100", metric="median", limit=0.06, role="calibrate", classes=".*, over 20 us",
-        note="five-fold cross-validation"),
-    Bar(table="gemm-a100", metric="mae", limit=0.10, role="calibrate", classes=".*, over 20 us",
-        note="five-fold cross-validation"),
-    Bar(table="all-reduce-a100", metric="mae", limit=0.08, role="calibrate", classes=r"1e([3-9]|1\d) .*", each=True,
-        note="five-fold cross-validation over sweeps"),
-    Bar(table="all-reduce-lookup-a100", metric="mae", limit=0.08, each=True),
-    Bar(table="all-reduce-dgx-a100", metric="mae", limit=0.15, each=True, bias=0.15),
-    Bar(table="all-reduce-a100-nodes", metric="mae", limit=0.10, bias=0.06, note="clusters count alike"),
-    Bar(table="all-reduce-cloud-nodes", metric="mae", limit=0.18, bias=0.18, note="clusters count alike"),
-    Bar(table="all-reduce-h100-nodes", metric="mae", limit=0.08, bias=0.08, note="clusters count alike"),
-    Bar(table="gather-nodes", metric="mae", limit=0.15, bias=0.15, note="clusters count alike"),
-    Bar(table="kernels-gemm", metric="mae", limit=0.07, classes=".*H100.*=(bfloat16|fp8), over 20 us", each=True),
-    Bar(table="kernels-gemm", metric="mae", limit=0.08, classes=".*B200.*=(bfloat16|fp8|nvfp4), over 20 us", each=True),
-    Bar(table="kernels-long", metric="mae", limit=0.05, role="calibrate", classes="op=gemm", note="its clock is fitted"),
-    Bar(table="kernels-long", metric="mae", limit=0.10, role="calibrate", classes="op=bmm", note="fitted"),
-    Bar(table="kernels-prefill", metric="mae", limit=0.10, classes="device=NVIDIA H100.*"),
-    Bar(table="kernels-decode", metric="mae", limit=0.12, classes="device=NVIDIA H100.*"),
-    Bar(table="kernels-moe", metric="mae", limit=0.18, classes="device=NVIDIA H100.*"),
-    Bar(table="minutes-hopper", metric="mae", limit=0.20, bias=0.20, each=True),
-    Bar(table="minutes-own-samples", metric="mae", limit=0.12, bias=0.12, each=True),
-    Bar(table="losses-chinchilla", metric="mae", limit=0.007, bias=0.007),
-    Bar(table="losses-four", metric="mae", limit=0.011, bias=0.011, note="sources count alike"),
-    Bar(table="losses-porian", metric="median", limit=0.02, bias=0.02),
-    Bar(table="korthikanti", metric="skill", limit=0.5),
-    Bar(table="sc21-table2", metric="skill", limit=0.5),
-    Bar(table="sc21-figures", metric="skill", limit=0.5),
-    Bar(table="vtrain-single", metric="skill", limit=0.5),
-    Bar(table="vtrain-multi", metric="skill", limit=0.5),
-    Bar(table="torchtitan", metric="skill", limit=0.5),
-)  # fmt: skip
+BARS = tuple(
+    Bar(**entry)
+    for entry in tomllib.loads(files("podsim.accuracy").joinpath("bars.toml").read_text("utf-8"))["bars"]
+)
+"""The bars of the packaged tables, from bars.toml."""
 
 
 def verdicts(comparisons: Sequence[Comparison], bars: Sequence[Bar] = BARS) -> tuple[Verdict, ...]:

@@ -58,7 +58,7 @@ SYSTEM_CONSTANTS = {
     "network_speed": Parameter(start=0.7, low=0.05, high=1.5, scale=0.4, is_log=True),
     "detour": Parameter(start=0.8, low=0.1, high=1.2, scale=0.3, is_log=True),
 }
-"""The same for constants of the systems that runs ran on, which are named after them: "vtrain-a100.detour"."""
+"""The same for constants of the systems that runs ran on, which are named after them: "dgx-h100.detour"."""
 
 _DIGITS = 4
 _OFFSET = 10.0

@@ -15,9 +15,8 @@ import numpy as np
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
 from podsim.accuracy.price_collectives import network_sweeps
 from podsim.accuracy.price_engines import engine_product
-from podsim.accuracy.registry import software_entry
 from podsim.accuracy.tables import Rows, training_rows
-from podsim.errors import PodsimError, TableError
+from podsim.errors import CatalogError, PodsimError, TableError, unknown_name
 from podsim.hardware.catalog import load_gpu, load_system
 from podsim.kernels.constants import (
     FlashConstants,
@@ -33,7 +32,7 @@ from podsim.kernels.measured_kernels import KernelRows, kernel_rows, same_gpu
 from podsim.network.fit_nccl import fabric_texts, fit_fabrics
 from podsim.network.fit_networks import FittedNetworks, fit_networks, network_text, network_values
 from podsim.network.nccl_constants import Fabric, load_fabric, load_network
-from podsim.training.software import Software
+from podsim.training.software import Software, read_catalog, software_entries
 
 DEFAULT_SOFTWARE_CONSTANTS = (
     "gemm_speed",
@@ -125,6 +124,15 @@ def calibrate_software(tables: Sequence[Rows], software: str, constants: Sequenc
     )
     entries = {f"{software}.toml": toml_entry(software, fit)}
     return Calibration(texts=entries, skipped={}, drifts=drifts, compared=len(drifts))
+
+
+def software_entry(name: str) -> Software:
+    """The packaged entry "NAME" or "NAME.GPU"; CatalogError for another name."""
+    software, _, gpu = name.partition(".")
+    catalog = read_catalog(software_entries())
+    if software not in catalog:
+        raise CatalogError(unknown_name("software", software, catalog))
+    return catalog[software].get(gpu) or catalog[software][""]
 
 
 def _packaged(entry: Software, name: str) -> float:

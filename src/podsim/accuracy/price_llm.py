@@ -238,8 +238,8 @@ def _note(run: TrainingRun, row: Mapping[str, str], memory: float) -> str:
 def _memory_bytes(batches: Sequence[Batch], scopes: Sequence[str]) -> tuple[Floats, list[str]]:
     """(B of each row, note of each row), counted as each source counts.
 
-    Korthikanti et al. (Figure 1) count the layers of the first stage: parameters, gradients and optimizer at 18 B per
-    parameter, and activations. They leave out embedding, logits, buffers and the framework itself; so does the scope
+    arXiv 2205.05198 (figure 1) counts the layers of the first stage: parameters, gradients and optimizer at 18 B per
+    parameter, and activations. It leaves out embedding, logits, buffers and the framework itself; so does the scope
     "first stage". torchtitan logs the memory that the allocator reserved at the peak of the fullest stage, without
     context, libraries and communicators.
     """

@@ -1,7 +1,7 @@
 """Predictions for the rows of a table of any kind.
 
-priced = price(load("korthikanti"))
-priced.predictions["KORT-0003"]        # s
+priced = price(load("torchtitan"))
+priced.predictions["TT-0013"]        # s
 priced.reasons                         # why podsim cannot predict the other rows
 """
 

@@ -25,9 +25,7 @@ class SavedJobOptions(TrainedFields, JobOptions):
         None, "Restrict the plan, as tp=8 or zero=1. Repeatable; else the fastest.", read=pairs("tp=8")
     )
     to: str = option("store", "Where checkpoints go: store, neighbour (its memory), local (drives).")
-    store: str = option(
-        "superpod-better", "superpod-good, -better, -best, selene, jean-zay, tectonic, or 273GB/s."
-    )
+    store: str = option("superpod-better", "superpod-good, -better, -best, selene, tectonic, or 273GB/s.")
     mode: str = option("sync", "sync, or async: to memory, then to the store while training goes on.")
     writers: str = option("all", "Who writes what data-parallel ranks have in common: all, replica.")
     interval: str | float | None = option(None, "Training between checkpoints, as 30min; default the best.")

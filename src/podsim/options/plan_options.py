@@ -49,7 +49,7 @@ class LayoutFields:
     )
     micro_batch: Ints = option(1, "Sequences of a micro-batch.", most=1024, also=("mbs", "micro-batch-size"))
     sequence_parallel: Ints = option(False, "Divide norms and residuals over the TP group.", also=("sp",))
-    """Whether the TP group divides norms, dropouts and residuals (Korthikanti et al. 2022)."""
+    """Whether the TP group divides norms, dropouts and residuals (arXiv 2205.05198)."""
     zero: Ints = option(
         0,
         "ZeRO stage: 1 optimizer, 2 gradients, 3 weights (FSDP).",
@@ -65,7 +65,7 @@ class LayoutFields:
         choices=RECOMPUTATIONS,
         also=("recomputation", "activation-checkpointing", "checkpointing"),
     )
-    """The recomputation of activations: none, the attention core (selective; Korthikanti et al. 2022), whole layers."""
+    """The recomputation of activations: none, the attention core (selective; arXiv 2205.05198), whole layers."""
     recompute_layers: Ints = option(
         0, "Layers of a stage that full recomputation covers; 0 is all.", least=0, most=_MOST
     )

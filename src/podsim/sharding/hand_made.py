@@ -1,6 +1,6 @@
 """Hand-made plans as annotations: data, tensor and sequence parallelism as Megatron-LM has them, experts, FSDP.
 
-Sources: Shoeybi et al. 2019 (arXiv 1909.08053), Korthikanti et al. 2022 (arXiv 2205.05198), Lepikhin et al. 2020 (GShard,
+Sources: Shoeybi et al. 2019 (arXiv 1909.08053), arXiv 2205.05198, Lepikhin et al. 2020 (GShard,
 arXiv 2006.16668), Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054).
 """
 

@@ -1,6 +1,6 @@
 """Bytes of memory by kind, for every class of pipeline stage; the fullest decides whether a plan fits.
 
-Sources: Korthikanti et al. 2022 (activations), Rajbhandari et al. 2020 (ZeRO), Narayanan et al. 2021 (micro-batches in
+Sources: arXiv 2205.05198 (activations), Rajbhandari et al. 2020 (ZeRO), Narayanan et al. 2021 (micro-batches in
 flight of each schedule).
 """
 

@@ -33,7 +33,7 @@ class Recompute(IntEnum):
 
     NONE = 0
     SELECTIVE = 1
-    """the attention core (Korthikanti et al. 2022)"""
+    """the attention core (arXiv 2205.05198)"""
     FULL = 2
     """whole layers, from their input"""
 

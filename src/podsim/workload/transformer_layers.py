@@ -2,7 +2,7 @@
 
 Legend: h hidden, f inner width of the MLP, t tensor-parallel degree; bytes are at 2 per element (bf16).
 
-Saved tensors follow Korthikanti et al. 2022 (arXiv 2205.05198, section 4), whose GPT layer keeps, in addition to the
+Saved tensors follow arXiv 2205.05198 (section 4), whose GPT layer keeps, in addition to the
 attention core's own 5 heads x sequence bytes, 34h bytes per token:
 
     attention   2h input of qkv | 6h queries, keys, values | 2h input of proj | 1h dropout mask

@@ -1,7 +1,7 @@
 """Packaged tables of published measurements: `names()` lists them, `load(name)` reads one.
 
 reference/ writes the files in this folder; every row keeps its source, role, id and state of confirmation.
-`load("llm")` is a whole file, `load("korthikanti")` the part of it from one publication. `measurement(row, what)` is a
+`load("llm")` is a whole file, `load("torchtitan")` the part of it from one publication. `measurement(row, what)` is a
 measured value of a row in SI; only units are converted here, by no law of the model.
 """
 

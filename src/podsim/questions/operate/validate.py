@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +41,8 @@ _PARTS = {
 }
 """Quantity -> the additions to the name and title of a user's table for the rows that measured it."""
 
-UNKNOWN = """\
-## What the model does not know
-
-- Kernels were measured in short bursts. One factor per software entry stands for the clocks in hours of training.
-- No constant of the collective law is fitted between nodes, and times from 64 KiB to 8 MiB are too short. Reduction in
-  the switches (SHARP) stands on one sweep. The closed form of NCCL sees no other jobs and no collisions of routes;
-  `podsim flows` and `--simulate` do.
-- A step excludes evaluation, checkpoints and failures. Loading limits images only by core seconds: workers that wait for
-  locks or sockets, as TensorFlow's on eight V100, are predicted too fast.
-- The constants of inference are fitted to all of its rows, because none has role test. With tables left out of the
-  fit, errors are 13 % (BERT), 27 % (ResNet-50) and 32 % (the rest). Detectors and decoding are
-  not expressed. Nor are networks whose batch or lengths no source states, networks that are not packaged, and
-  frameworks without an entry in the software catalog.
-- Something unknown slows DeepSpeed's pipelines on hundreds of GPUs. MT-NLG and BLOOM are predicted 13 to 27 % too fast,
-  while Megatron-DeepSpeed on 64 to 256 GPUs (vTrain) is not.
-- Captured networks run as replicas. podsim does not model how frameworks divide embeddings (DLRM) or images over GPUs.
-- Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n), with errors of up to 30 %.
-- Two bars rest on rows that constants were fitted to, because no others were measured: the A100's products and its
-  all-reduces in a node. Each of these rows is predicted by a fit to other rows (five folds, over sizes and over sweeps).
-"""
+UNKNOWN = files("podsim.accuracy").joinpath("unknown.md").read_text("utf-8")
+"""What the model does not know, for the page of accuracy."""
 
 
 @dataclass(frozen=True, kw_only=True)

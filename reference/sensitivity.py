@@ -1,4 +1,4 @@
-"""`podsim validate --sensitivity`: how far 5 % of each constant moves each table.
+"""How far 5 % of each constant moves each table.
 
 Each table is thinned evenly to a few dozen rows of each role. The packaged constants predict matrix products. A constant
 that moves nothing does not belong in a catalog, unless it serves plans that no table holds.
@@ -15,16 +15,6 @@ import numpy as np
 from podsim.accuracy.price_llm import Batch, make_batches, quantity_values, row_costs, training_runs
 from podsim.accuracy.price_networks import NetworkCosts, NetworkRun, network_runs
 from podsim.accuracy.pricing import price
-from podsim.accuracy.registry import Constant, kernel_files, registry
-from podsim.accuracy.registry_change import (
-    SoftwareCatalog,
-    changed_engines,
-    changed_fabric,
-    changed_inference,
-    changed_kernels,
-    changed_software,
-    kernel_origin,
-)
 from podsim.accuracy.tables import TABLES, Row, Rows, load, measurement, named_table
 from podsim.answers.comparison import ROLES
 from podsim.axes import Floats
@@ -34,6 +24,16 @@ from podsim.network.nccl import wires_of
 from podsim.network.nccl_constants import load_fabric
 from podsim.network.nccl_group import fabric_name
 from podsim.training.software import Software, holds, load_software
+from reference.registry import Constant, kernel_files, registry
+from reference.registry_change import (
+    SoftwareCatalog,
+    changed_engines,
+    changed_fabric,
+    changed_inference,
+    changed_kernels,
+    changed_software,
+    kernel_origin,
+)
 
 STEP = 0.05
 _MOST = {"llm": 10, "kernels": 48, "engines": 48, "collectives": 72, "vision": 40, "mlperf": 40}

@@ -8,7 +8,7 @@
     software.default.NAME        the same where no entry says it
     inference.ENGINE.NAME        what an engine adds to the forward pass of a network (graphs/inference.toml)
 
-podsim.accuracy.registry_sensitivity shows what 5 % of each moves.
+reference.sensitivity shows what 5 % of each moves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from dataclasses import MISSING, dataclass, fields
 from importlib.resources import files
 from typing import Any
 
-from podsim.errors import CatalogError, unknown_name
 from podsim.graphs.inference import inference_tables
-from podsim.training.software import Software, read_catalog, software_entries
+from podsim.training.software import Software, software_entries
 
 _CATALOG = "podsim.hardware.catalog"
 _SECONDS = ("block", "expert", "first", "key", "launch", "rank", "second", "splitting", "third", "token")
@@ -133,15 +132,6 @@ def _networks() -> Iterator[Constant]:
                 if cell["source"].startswith("fit")
                 else "not fitted",
             )
-
-
-def software_entry(name: str) -> Software:
-    """The packaged entry "NAME" or "NAME.GPU"; CatalogError for another name."""
-    software, _, gpu = name.partition(".")
-    catalog = read_catalog(software_entries())
-    if software not in catalog:
-        raise CatalogError(unknown_name("software", software, catalog))
-    return catalog[software].get(gpu) or catalog[software][""]
 
 
 def _software() -> Iterator[Constant]:

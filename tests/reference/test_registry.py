@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reference.registry import kernel_files, registry
+from reference.registry_change import changed_fabric, changed_kernels, changed_software, kernel_origin
+from reference.sensitivity import sensitivity
+from reference.sensitivity_report import sensitivity_report
 
-from podsim.accuracy.registry import kernel_files, registry, software_entry
-from podsim.accuracy.registry_change import changed_fabric, changed_kernels, changed_software, kernel_origin
-from podsim.accuracy.registry_sensitivity import sensitivity
+from podsim.accuracy.calibration import software_entry
 from podsim.errors import CatalogError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.kernels.gemm import gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
-from podsim.report.calibration_tables import sensitivity_report
 from podsim.report.screen import report_text
 from podsim.training.software import load_software
 
