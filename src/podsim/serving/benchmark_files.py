@@ -115,8 +115,7 @@ def read_benchmarks(path: str | Path) -> tuple[ServerBenchmark, ...]:
         rows = csv_lines(text[: 1 << 22], name=path.name, error=TableError)
         return _measured((read_metric_cells(rows, path.name),), path.name)
     objects = _objects(text, path.name)
-    profiled = [record for record in objects if all(key in record for key in _PROFILED)]
-    if profiled:
+    if profiled := _profiled(objects):
         return _measured((_profile(profiled, path.name),), path.name)
     several = len(objects) > 1
     runs = (
@@ -139,7 +138,7 @@ def read_requests(
     if is_trace(head) or start[:2] == b"\x1f\x8b" or not is_benchmark(head):
         return read_request_trace(path, progress=progress)
     objects = _objects(_text(path), path.name)
-    profiled = [record for record in objects if all(key in record for key in _PROFILED)]
+    profiled = _profiled(objects)
     columns = _profiled_columns(profiled) if profiled else _listed_columns(objects[0])
     if columns is None:
         raise TableError(
@@ -147,6 +146,11 @@ def read_requests(
             "profile_export.jsonl, or give a trace"
         )
     return _request_table(columns, path.name)
+
+
+def _profiled(objects: Sequence[Table]) -> list[Table]:
+    """The requests of aiperf's profile among some objects."""
+    return [record for record in objects if all(key in record for key in _PROFILED)]
 
 
 def _text(path: Path) -> str:

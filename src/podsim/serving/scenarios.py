@@ -197,7 +197,7 @@ def _work(requests: int, spread: float) -> Floats | None:
 
 def load_point(run: QueueRun, share: float) -> LoadPoint:
     """What requests see in a run."""
-    p50, p90, p99 = (run.percentile(each) for each in (0.5, 0.9, 0.99))
+    p50, p90, p99 = (run.percentile(percentile) for percentile in (0.5, 0.9, 0.99))
     return LoadPoint(rate=run.rate, share=share, p50=p50, p90=p90, p99=p99, batch=run.batch, busy=run.busy)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from podsim.answers.expense import HOUR
-from podsim.answers.quantiles import quantile
+from podsim.answers.quantiles import PERCENTILES, percentiles, quantile
 from podsim.answers.served_load import LatencyRow, LoadPoint
 from podsim.axes import Floats
 from podsim.fleet.power import load_power
@@ -40,12 +40,9 @@ def latency_rows(run: LoadRun, measures: Measures, *, is_streamed: bool = True) 
     rows = [_row("first token", first), _row("each token", measures.each_token)]
     gaps = measures.gap_counts
     if gaps.sum():
-        values = [gap_percentile(gaps, share) for share in (50, 90, 95, 99)]
-        mean = float(np.dot(gaps, _gap_centres()) / gaps.sum())
-        rows.append(LatencyRow(
-            name="between tokens", mean=mean, mean_half=0.0, p50=values[0], p90=values[1], p95=values[2], p99=values[3],
-            p99_half=0.0,
-        ))  # fmt: skip
+        figures = {f"p{percent}": gap_percentile(gaps, percent) for percent in PERCENTILES}
+        figures["mean"] = float(np.dot(gaps, _gap_centres()) / gaps.sum())
+        rows.append(LatencyRow(name="between tokens", **figures, mean_half=0.0, p99_half=0.0))
     return (*rows, _row("end to end", measures.end_to_end), _row("in the queue", measures.queued))
 
 
@@ -60,19 +57,9 @@ def _row(name: str, values: Floats) -> LatencyRow:
         return LatencyRow(
             name=name, mean=0.0, mean_half=0.0, p50=0.0, p90=0.0, p95=0.0, p99=0.0, p99_half=0.0
         )
-    mean, tail = estimate(values), estimate(values, partial(quantile, share=0.99))
-    p50, p90, p95 = (quantile(values, share) for share in (0.5, 0.9, 0.95))
-    halves = [each.half if np.isfinite(each.half) else 0.0 for each in (mean, tail)]
-    return LatencyRow(
-        name=name,
-        mean=mean.value,
-        mean_half=halves[0],
-        p50=p50,
-        p90=p90,
-        p95=p95,
-        p99=tail.value,
-        p99_half=halves[1],
-    )
+    estimates = (estimate(values), estimate(values, partial(quantile, share=0.99)))
+    mean, tail = (figure.half if np.isfinite(figure.half) else 0.0 for figure in estimates)
+    return LatencyRow(name=name, **percentiles(values), mean_half=mean, p99_half=tail)
 
 
 def load_point(run: LoadRun, rate: float) -> LoadPoint:
