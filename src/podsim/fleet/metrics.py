@@ -122,11 +122,11 @@ def counters(schedule: Schedule) -> tuple[Counter, ...]:
     ones = np.ones(len(jobs), np.int64)
     runs = np.ones(len(held), np.int64)
     made = [("GPUs in use", *_steps((schedule.span_start, held), (schedule.span_end, -held)))]
-    for name, mine, each in (("jobs waiting", ones, runs), ("GPUs waited for", size, asked)):
+    for name, mine, per_run in (("jobs waiting", ones, runs), ("GPUs waited for", size, asked)):
         made.append((
             name,
             *_steps(
-                (jobs.submit, mine), (schedule.end, -mine), (schedule.span_start, -each), (schedule.span_end, each)
+                (jobs.submit, mine), (schedule.end, -mine), (schedule.span_start, -per_run), (schedule.span_end, per_run)
             ),
         ))  # fmt: skip
     return tuple(

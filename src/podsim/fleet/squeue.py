@@ -180,7 +180,7 @@ def _read_queue(path: str, floor: _Floor) -> tuple[list[Job], list[tuple[Job, st
                 if tasks
                 else [job]
             )
-            waiting += [(float(row.get("priority") or 0), each, reason.strip("()")) for each in many]
+            waiting += [(float(row.get("priority") or 0), job_id, reason.strip("()")) for job_id in many]
     waiting.sort(key=lambda entry: -entry[0])
     return running, [(job, reason) for _, job, reason in waiting]
 

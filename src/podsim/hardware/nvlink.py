@@ -125,9 +125,9 @@ def ring_shares(system: System) -> tuple[tuple[float, ...], ...]:
     if system.topology == "cube-mesh":
         return _group_shares(cube_mesh_lanes(system.gpus), cube_mesh_links(system.gpus))
     if system.topology == "nvlink-mesh" and system.gpus > 2:
-        each, count = mesh_lanes(system), range(system.gpus)
-        lanes = tuple(tuple(each * (a != b) for b in count) for a in count)
-        return _group_shares(lanes, each * (system.gpus - 1))
+        pair_lanes, count = mesh_lanes(system), range(system.gpus)
+        lanes = tuple(tuple(pair_lanes * (a != b) for b in count) for a in count)
+        return _group_shares(lanes, pair_lanes * (system.gpus - 1))
     return ()
 
 

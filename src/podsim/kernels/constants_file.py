@@ -55,12 +55,12 @@ def constants_text(constants: KernelConstants) -> str:
     for name, table in tables:
         if name in constants.evidence:
             lines += ["", f"[{name}]"]
-            for each in fields(table):
-                if getattr(table, each.name) == each.default or _is_borrowed(constants, name, each.name):
+            for field in fields(table):
+                if getattr(table, field.name) == field.default or _is_borrowed(constants, name, field.name):
                     continue  # what only some machines have
-                value = float(f"{getattr(table, each.name):.5g}")
+                value = float(f"{getattr(table, field.name):.5g}")
                 value = value if value > 1e-9 else 0.0
-                lines.append(f'{each.name} = {{ value = {value!r}, unit = "{UNITS[each.name]}" }}')
+                lines.append(f'{field.name} = {{ value = {value!r}, unit = "{UNITS[field.name]}" }}')
             lines += ["", f"[{name}.evidence]", *_evidence_lines(constants.evidence[name])]
     return "\n".join(lines) + "\n"
 

@@ -93,19 +93,19 @@ def _rank_rows(
     tokens: float, top: float, experts: float, parallel: float, skew: float
 ) -> tuple[float, float, float]:
     """(rows, experts in use, rows of the fullest expert) of the busiest rank."""
-    each, count = max(1, int(experts // parallel)), int(experts)
+    local, count = max(1, int(experts // parallel)), int(experts)
     pairs = tokens * top
     if not skew:
         full, over = divmod(pairs, experts)
-        fuller = min(each, round(over / parallel + 0.49))
-        return full * each + fuller, float(each if full else fuller), full + bool(fuller)
+        fuller = min(local, round(over / parallel + 0.49))
+        return full * local + fuller, float(local if full else fuller), full + bool(fuller)
     loads = _power_law(tokens, pairs, count, skew)
-    ranks = count // each
+    ranks = count // local
     deals = []
     for seed in range(_DRAWS):
         random = np.random.default_rng(seed)
-        dealt = np.floor(loads + random.random(count))[random.permutation(count)][: ranks * each].reshape(
-            ranks, each
+        dealt = np.floor(loads + random.random(count))[random.permutation(count)][: ranks * local].reshape(
+            ranks, local
         )
         busiest = dealt[dealt.sum(axis=1).argmax()]
         deals.append((busiest.sum(), (busiest > 0).sum(), busiest.max()))

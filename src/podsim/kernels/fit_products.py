@@ -195,7 +195,9 @@ def batch_fit(rows: KernelRows) -> Fit:
     """The fit of batches, without the constants of odd widths where no row has one."""
     if (~is_aligned(rows.m, rows.n, rows.k, 8.0, "nn")).any():
         return _FIT
-    kept = {name: each for name, each in _FIT.parameters.items() if name not in ("odd", "shallow_step")}
+    kept = {
+        name: parameter for name, parameter in _FIT.parameters.items() if name not in ("odd", "shallow_step")
+    }
     return replace(_FIT, parameters=kept)
 
 

@@ -53,6 +53,8 @@ def recurrent_seconds(
     backward = part == "state"
     deep, wide = (gates, state) if backward else (state, gates)
     product = gemm_seconds(gpu, rows, wide, deep, batch=ways, precision=precision, kernel="grouped")
-    each = gates / state
-    elements = ways * rows * state * (2.0 * each + 6.0 if backward else 3.0 * each + 3.0)
+    gates_per_state = gates / state
+    elements = (
+        ways * rows * state * (2.0 * gates_per_state + 6.0 if backward else 3.0 * gates_per_state + 3.0)
+    )
     return np.asarray(often * (product + memory_seconds(gpu, elements * operand_bytes(precision))))

@@ -83,7 +83,7 @@ def sparse_gain(products: float, dense: float) -> SparseGain:
     return SparseGain(
         kernel=GAIN, kernel_low=min(gains), kernel_high=max(gains), products=products / dense, dense_time=dense,
         gain=ratio(GAIN), gain_low=ratio(min(gains)), gain_high=ratio(max(gains)),
-        source="torchao on an A100: " + ", ".join(f"{each.name} {each.gain:g}x" for each in MEASURED),
+        source="torchao on an A100: " + ", ".join(f"{product.name} {product.gain:g}x" for product in MEASURED),
     )  # fmt: skip
 
 

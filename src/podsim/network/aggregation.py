@@ -214,8 +214,8 @@ def _share(tree: AggregationTree, head: Ints) -> Ints:
 
 def _adapter(tree: AggregationTree, head: Ints) -> Ints:
     """The end of the adapter that each head uses."""
-    each = tree.fabric.count("nic") // tree.nodes
-    return tree.fabric.end("nic") + head // tree.local * each + tree.adapters[_share(tree, head)]
+    adapters = tree.fabric.count("nic") // tree.nodes
+    return tree.fabric.end("nic") + head // tree.local * adapters + tree.adapters[_share(tree, head)]
 
 
 def _cable(tree: AggregationTree, head: Ints, way: str) -> Ints:

@@ -146,12 +146,12 @@ def send_seconds(
     does.
     """
     crosses = np.asarray(crosses_node, dtype=bool)
-    each = np.asarray(sharing, dtype=float)
-    if not np.all(each > 0):
-        raise PodsimError(f"sharing={_worst(each, each > 0)} senders on an adapter; it is 1 or more")
+    shares = np.asarray(sharing, dtype=float)
+    if not np.all(shares > 0):
+        raise PodsimError(f"sharing={_worst(shares, shares > 0)} senders on an adapter; it is 1 or more")
     members = Members(
         ranks=2, ranks_per_node=np.where(crosses, 1, min(2, cluster.gpus_per_node)),
-        sharing=np.where(crosses, each * max(1, cluster.nics), 1.0), stride=stride, extent=extent,
+        sharing=np.where(crosses, shares * max(1, cluster.nics), 1.0), stride=stride, extent=extent,
     )  # fmt: skip
     return collective_seconds("send_recv", size, cluster, members, launch=launch, version=version)
 

@@ -259,6 +259,6 @@ def _add_launch(
     if option.algorithm == "pairs":
         peers = group.ranks - 1 if collective == "all_to_all" else 1
         return option._replace(start=start + gpus * peers * fabric.host_pair)
-    each = fabric.host_channel if release == "2.20" else fabric.host_channel_old
+    per_channel = fabric.host_channel if release == "2.20" else fabric.host_channel_old
     ramp = option.ramp + (fabric.single_ramp if release not in EARLY and option.protocol != "LL" else 0.0)
-    return option._replace(start=start, channel=gpus * each, ramp=ramp)
+    return option._replace(start=start, channel=gpus * per_channel, ramp=ramp)

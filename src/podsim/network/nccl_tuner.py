@@ -121,8 +121,8 @@ def steps(collective: str, group: Group) -> tuple[int, int]:
 
 def post_overhead(wires: Wires, group: Group) -> tuple[float, float, float]:
     """Least time of a step of a ring that crosses nodes, s, by protocol: the host posts every message."""
-    each = 0.0 if group.nodes == 1 else 2e-6 if wires.vendor == "amd" else 1e-6
-    return each, each, 3 * each
+    overhead = 0.0 if group.nodes == 1 else 2e-6 if wires.vendor == "amd" else 1e-6
+    return overhead, overhead, 3 * overhead
 
 
 def _of_release(table: Mapping[str, _Value], release: str) -> _Value:
@@ -241,8 +241,8 @@ def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
         latency = 25.0 + 2 * _depth(group) * network_step(wires, 0, 20.9, release)
         return [Belief("nvlstree", "Simple", latency * 1e-6, min(rate, out if group.nodes == 2 else out / 2))]
     latency = 23.0 + 2 * (group.nodes - 1) * network_step(wires, 0, 19.0, release)
-    each = 0.7 * group.nodes / (2 * (group.nodes - 1))
-    return [Belief("nvlstree", "Simple", latency * 1e-6, each * min(rate, out))]
+    shared = 0.7 * group.nodes / (2 * (group.nodes - 1))
+    return [Belief("nvlstree", "Simple", latency * 1e-6, shared * min(rate, out))]
 
 
 def beliefs(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:

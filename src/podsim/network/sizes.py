@@ -69,9 +69,9 @@ def read_sizes(sizes: str | int | Sequence[int], collective: str, ranks: int) ->
     steps = _steps(first, last, parts[2].strip() if len(parts) > 2 else "2", sizes)
     for size in steps:
         if size % unit:
-            each = f" for each of {ranks} ranks" if unit > ELEMENT else ""
+            of_ranks = f" for each of {ranks} ranks" if unit > ELEMENT else ""
             raise PodsimError(
-                f"sizes {sizes[:60]!r}: {size} B is no whole number of floats ({ELEMENT} B){each}; "
+                f"sizes {sizes[:60]!r}: {size} B is no whole number of floats ({ELEMENT} B){of_ranks}; "
                 f"multiples of {unit} B are, such as {unit}:{unit << 20}:2"
             )
     return steps

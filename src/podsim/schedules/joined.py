@@ -107,10 +107,10 @@ class Joined:
         for nth in range(1, len(self.needs)):
             more = np.flatnonzero(self.size > nth)
             action = self.lead[more] + nth
-            each = seconds[self.work[action], self.stage[action]]
-            total[more] += each
+            durations = seconds[self.work[action], self.stage[action]]
+            total[more] += durations
             if overlap:
-                longest[more] = np.maximum(longest[more], each)
+                longest[more] = np.maximum(longest[more], durations)
         return np.asarray(overlap * longest + (1.0 - overlap) * total if overlap else total)
 
 

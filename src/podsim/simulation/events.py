@@ -247,8 +247,8 @@ def play(ops: Ops) -> Played:
     """
     n = len(ops.stream)
     join, transfer = (
-        np.asarray(each, np.int32) if len(each) else np.full(n, -1, np.int32)
-        for each in (ops.join, ops.transfer)
+        np.asarray(column, np.int32) if len(column) else np.full(n, -1, np.int32)
+        for column in (ops.join, ops.transfer)
     )
     if problems := _problems(ops, n, join, transfer):
         raise SimulationError("; ".join(problems))

@@ -361,10 +361,10 @@ def _activation_bytes(lowered: Lowered, plan: Plan) -> Floats:
     model = lowered.ready.model
     kept = lowered.ready.activations.table.kept[..., 0]  # [rank, block]
     mode = int(plan.recompute)
-    each = kept[mode]
+    held_bytes = kept[mode]
     if mode == Recompute.FULL and int(plan.recompute_layers):
         layers = -(-model.layer_count // int(plan.pp))
         share = min(int(plan.recompute_layers) / layers, 1.0)
-        each = share * each + (1 - share) * kept[Recompute.NONE]
+        held_bytes = share * held_bytes + (1 - share) * kept[Recompute.NONE]
     parts = part_blocks(model.order, len(model.kinds), lowered.table.parts)
-    return np.array([float(each[list(part)].sum()) for part in parts])
+    return np.array([float(held_bytes[list(part)].sum()) for part in parts])

@@ -94,7 +94,7 @@ def exchanges_of(lowered: Lowered, played: Played, plan: Plan, cluster: Cluster)
     owner = np.searchsorted(lowered.base, ops, side="right") - 1
     kinds = [_NAMES.get(piece.kind, piece.kind) for piece in pieces]
     names = sorted(set(kinds))
-    kind = np.array([names.index(each) for each in kinds])[what[ops]]
+    kind = np.array([names.index(name) for name in kinds])[what[ops]]
     way = np.array([int(piece.stream) for piece in pieces])[what[ops]]
     way = np.where(way == Stream.BACK, way, int(Stream.AHEAD))
     micro = lowered.micro[ops].astype(np.int64)
@@ -161,8 +161,8 @@ def flows_of(exchanges: Exchanges, lowered: Lowered, plan: Plan, cluster: Cluste
     peers = {
         (kind, way): _peers(plan, cluster.gpus_per_node, kind, way) for _, kind, way, _ in exchanges.keys
     }
-    pairs = {each: (number[peer != number], peer[peer != number]) for each, peer in peers.items()}
-    routes = {each: fabric.routes(*ends) for each, ends in pairs.items() if len(ends[0])}
+    pairs = {group: (number[peer != number], peer[peer != number]) for group, peer in peers.items()}
+    routes = {group: fabric.routes(*ends) for group, ends in pairs.items() if len(ends[0])}
     source, key, lengths, links = [], [], [], []
     for position, (c, kind, way, _) in enumerate(exchanges.keys):
         if (kind, way) not in routes:

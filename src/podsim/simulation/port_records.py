@@ -121,8 +121,8 @@ class _Loads:
         """The row of a port, and those of its owners."""
         link, mine = int(self.used[position]), self.flows_of[position]
         keys, count = np.unique(self.flows.key[mine], return_counts=True)
-        each = self.rate[keys] > 0.0
-        rate, depth = count @ self.rate[keys], count @ each
+        moving = self.rate[keys] > 0.0
+        rate, depth = count @ self.rate[keys], count @ moving
         capacity, kind = float(self.fabric.capacity[link]), self.fabric.kind(link)
         busy = rate > 0.0
         waits = busy & (rate >= _FULL * self.real[link])

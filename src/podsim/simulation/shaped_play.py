@@ -135,8 +135,8 @@ class _Player:
         self.kind = ops.transfer.tolist() if len(ops.transfer) else [-1] * n
         self.latency = ops.transfers.latency.tolist()
         self.bytes = [
-            each * float(ops.transfers.peak[kind]) if kind >= 0 else 0.0
-            for each, kind in zip(self.seconds, self.kind, strict=True)
+            seconds * float(ops.transfers.peak[kind]) if kind >= 0 else 0.0
+            for seconds, kind in zip(self.seconds, self.kind, strict=True)
         ]
         self.after: list[list[int]] = [[] for _ in range(n)]
         for before, later in zip(ops.before.tolist(), ops.after.tolist(), strict=True):

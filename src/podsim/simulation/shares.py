@@ -31,11 +31,11 @@ def shares(model: Model, cluster: Cluster, plan: Plan, trouble: Trouble) -> tupl
         seconds[gpu] = float(sum(cost.parts[SPLIT.index(part), 0] for part in _WORK))
     shape = (int(plan.pp), dp * cp, int(plan.tp))
     number = rank_number(plan, *np.indices(shape))
-    each = np.array([
+    rates = np.array([
         seconds[trouble.nodes.get(r // cluster.gpus_per_node, "")] * trouble.slow.get(r, 1.0)
         for r in number.ravel().tolist()
     ])  # fmt: skip
-    speed = 1 / each.reshape(shape).max(axis=(0, 2)).reshape(dp, cp).max(axis=1)
+    speed = 1 / rates.reshape(shape).max(axis=(0, 2)).reshape(dp, cp).max(axis=1)
     wanted = total * speed / speed.sum()
     counts = np.maximum(np.floor(wanted), 1).astype(int)
     if total < dp:

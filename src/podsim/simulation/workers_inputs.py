@@ -140,8 +140,8 @@ def plan_workers(setting: Setting, given: Given, hierarchical: bool) -> Workforc
     members = _members(cluster, gpus, replicas) if hierarchical else 1
     software = load_software(plan.software, cluster.gpu)
     held = model.parameters * software.gradient_bytes / gpus
-    each = cluster.node_bandwidth / cluster.gpus_per_node * gpus * members
-    bandwidth = given.read("bandwidth", "B/s", each or None)
+    worker_bandwidth = cluster.node_bandwidth / cluster.gpus_per_node * gpus * members
+    bandwidth = given.read("bandwidth", "B/s", worker_bandwidth or None)
     inside = group_seconds(
         "all_reduce", held, cluster, software, ranks=members, members=members  # type: ignore[arg-type]
     )  # fmt: skip

@@ -284,7 +284,7 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
     makers = [_Maker(tables.model, cluster, tables.software, plan, Codes()) for cluster in clusters]
 
     def joined(own: Keyed[T], others: Sequence[Keyed[T]]) -> Keyed[T]:
-        return Keyed(side_by_side([own.table, *(each.table for each in others)]), np.arange(rows))
+        return Keyed(side_by_side([own.table, *(other.table for other in others)]), np.arange(rows))
 
     def repeated(own: Keyed[T]) -> Keyed[T]:
         return Keyed(own.table, np.zeros(rows, dtype=np.int64))
@@ -292,7 +292,7 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
     assert tables.ends is not None
     paired = tables.paired
     if paired is not None:
-        paired = joined(paired, [each for make in makers if (each := make.paired())])
+        paired = joined(paired, [layers for make in makers if (layers := make.paired())])
     return replace(
         tables,
         plan=plan.take(np.zeros(rows, dtype=np.int64)),

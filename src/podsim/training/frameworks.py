@@ -51,7 +51,7 @@ def framework_software(framework: str, year: int | None) -> str | None:
     name = framework.strip().lower()
     if name in software_names():
         return name
-    known = next((each for each in _frameworks() if re.search(each.text, name)), None)
+    known = next((entry for entry in _frameworks() if re.search(entry.text, name)), None)
     if known is None:
         return None
     release = _RELEASE.search(name)

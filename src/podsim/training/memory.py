@@ -341,12 +341,12 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) 
         (parameters, divided) if held.stored is None else _division(plan, held.stored)
     )
 
-    def from_level(level: int, whole: Array, part: Array, but: Array | bool = False) -> Array:
+    def from_level(level: int, undivided: Array, part: Array, but: Array | bool = False) -> Array:
         """Parameters of which a rank holds its part from a ZeRO level on, all of them before."""
         is_divided = (zero >= level) & ~np.asarray(but)
         if is_divided.all():
             return part
-        return np.where(is_divided, part, whole) if is_divided.any() else whole
+        return np.where(is_divided, part, undivided) if is_divided.any() else undivided
 
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0

@@ -96,7 +96,7 @@ def write_counts(blocks: tuple[object, ...], played: Mapping[Size, Counts]) -> N
             if not is_private(path, stat.S_ISREG):
                 path.unlink(missing_ok=True)  # a new file would keep the permissions of an old one
             write_whole(path, out.getvalue())
-        kept = sorted(path.parent.glob("*.npz"), key=lambda each: each.stat().st_mtime)
+        kept = sorted(path.parent.glob("*.npz"), key=lambda file: file.stat().st_mtime)
         for old in kept[:-_MOST]:
             old.unlink(missing_ok=True)
     except OSError:

@@ -94,10 +94,10 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
         options.model, options.on, gpus, options.sequence, options.overrides, options.train
     )
     sequences, default = batch_of(options.batch, network.sequence, count)
-    each = int(tp * pp * cp)
-    divided = each >= 1 and count % each == 0
+    model_gpus = int(tp * pp * cp)
+    divided = model_gpus >= 1 and count % model_gpus == 0
     changes = {
-        **following(options, cluster, count // each if divided else 1),
+        **following(options, cluster, count // model_gpus if divided else 1),
         "software": software_of(options.software, cluster.gpu), "sequence": network.sequence,
     }  # fmt: skip
     fields = {name: getattr(options, name) for name in options_of(Plan)}
@@ -133,9 +133,9 @@ def _out_of_bounds(plan: Plan) -> bool:
     """Whether a field of a scalar plan has a value that no plan can have."""
     known = options_of(Plan).items()
     bounds = [
-        (int(getattr(plan, name)), each) for name, each in known if each.kind is int and not each.choices
+        (int(getattr(plan, name)), bound) for name, bound in known if bound.kind is int and not bound.choices
     ]
-    return any(not each.least <= value <= (each.most or 1 << 40) for value, each in bounds)
+    return any(not bound.least <= value <= (bound.most or 1 << 40) for value, bound in bounds)
 
 
 def _is_whole(value: object) -> bool:

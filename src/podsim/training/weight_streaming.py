@@ -178,7 +178,7 @@ def _memory_kinds(
     held = {
         "weights": 2 * max(load.weights for load in loads),
         "gradients": max(load.gradients for load in loads),
-        "activations": sum(count * each for count, each in zip(counts, kept, strict=True)),
+        "activations": sum(count * size for count, size in zip(counts, kept, strict=True)),
         "logits": float(table.logits[0]),
     }
     if plan.recompute == Recompute.FULL:
@@ -200,17 +200,19 @@ def _bottleneck(times: StreamTimes, plan: Plan) -> str:
 def streamed_plans(model: Model, cluster: Cluster, plan: Plan, wanted: Mapping[str, Any]) -> tuple[Plan, ...]:
     """Every legal plan of all systems within limits: micro-batches and ways to recompute; PlanError if there is none."""
     plan = plan.having({"dp": cluster.gpus, "overlap_grad": False, "overlap_param": False})
-    each = int(plan.global_batch) // cluster.gpus
+    samples = int(plan.global_batch) // cluster.gpus
     tried = [
         plan.having({"micro_batch": size, "recompute": way})
-        for size in range(1, max(each, 1) + 1)
-        if each % size == 0
+        for size in range(1, max(samples, 1) + 1)
+        if samples % size == 0
         for way in Recompute
     ]
-    legal = [each for each in tried if not each.problems(model, cluster)]
+    legal = [option for option in tried if not option.problems(model, cluster)]
     if not legal:
         raise PlanError(tried[0].problems(model, cluster))
-    within = [each for each in legal if all(getattr(each, name) in values for name, values in wanted.items())]
+    within = [
+        option for option in legal if all(getattr(option, name) in values for name, values in wanted.items())
+    ]
     if not within:
         raise PlanError(
             [

@@ -164,15 +164,15 @@ Weighing = Callable[[TensorOp], float]
 
 def _share(block: Block, weighing: Weighing, *, expert: bool) -> Share:
     ops = [(op, weighing(op)) for op in block.ops if op.expert == expert]
-    divided = sum(op.weight * each for op, each in ops if op.split not in ("none", "sequence"))
-    divided += sum(op.bias * each for op, each in ops if op.split in ("column", "vocab"))
-    heads = [(op, each) for op, each in ops if op.kind == "gemm" and op.kv_heads]
+    divided = sum(op.weight * copies for op, copies in ops if op.split not in ("none", "sequence"))
+    divided += sum(op.bias * copies for op, copies in ops if op.split in ("column", "vocab"))
+    heads = [(op, copies) for op, copies in ops if op.kind == "gemm" and op.kv_heads]
     return Share(
-        replicated=sum((op.weight + op.bias) * each for op, each in ops) - divided,
+        replicated=sum((op.weight + op.bias) * copies for op, copies in ops) - divided,
         divided=divided,
         kv=tuple(
-            (op.kv_heads, each * op.kv_heads * (op.head_dim + op.value_dim) * (op.k + (op.bias > 0)))
-            for op, each in heads
+            (op.kv_heads, copies * op.kv_heads * (op.head_dim + op.value_dim) * (op.k + (op.bias > 0)))
+            for op, copies in heads
         ),
     )
 

@@ -80,7 +80,7 @@ def _module(raw: Mapping[str, Any], name: str) -> Any:
     transformers, torch = import_module("transformers"), import_module("torch")
     auto = import_module("transformers.models.auto.modeling_auto")
     kind = raw.get("model_type")
-    names = [str(each) for each in raw.get("architectures") or () if hasattr(transformers, str(each))]
+    names = [str(name) for name in raw.get("architectures") or () if hasattr(transformers, str(name))]
     tables = (auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
               auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
               auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES, auto.MODEL_MAPPING_NAMES)  # fmt: skip
@@ -203,7 +203,7 @@ def _ends(module: Any, hidden: int, inside: set[int]) -> tuple[tuple[TensorOp, .
     plain = 0
     table: Any = module.get_input_embeddings() if hasattr(module, "get_input_embeddings") else None
     last: Any = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
-    tables = {id(each.weight): each for each in (table, last) if getattr(each, "weight", None) is not None}
+    tables = {id(part.weight): part for part in (table, last) if getattr(part, "weight", None) is not None}
     for weight in module.parameters():
         if id(weight) not in inside and id(weight) not in tables:
             plain += int(weight.numel())

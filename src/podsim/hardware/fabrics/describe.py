@@ -182,10 +182,10 @@ def _ends(wiring: ServerWiring, network: Network, ports: int) -> tuple[Layer, ..
     if not network.outside:
         return (nodes,)
     names = {name.split("/")[0] for name in network.outside}
-    each = len(network.outside) // len(names)
+    ports_each = len(network.outside) // len(names)
     servers = Layer(
         kind="server", groups=(len(names),), group="", switch="", cables=len(network.outside),
-        bandwidth=float(tree.port_rate[own]), first=tuple(sorted(set(tree.leaf[own : own + each].tolist()))),
+        bandwidth=float(tree.port_rate[own]), first=tuple(sorted(set(tree.leaf[own : own + ports_each].tolist()))),
     )  # fmt: skip
     return nodes, servers
 
@@ -199,11 +199,11 @@ def _switches(tree: Tree) -> tuple[Layer, ...]:
     )  # fmt: skip
     if not tree.spines:
         return (leaves,)
-    each = int(tree.group_cables[0]) // tree.spines if tree.cores else 0
+    cables = int(tree.group_cables[0]) // tree.spines if tree.cores else 0
     spines = Layer(
         kind="spine", groups=(tree.spines,) * tree.groups, group="group" if tree.groups > 1 else "",
         switch=tree.switch, cables=tree.core_cables, bandwidth=tree.trunk,
-        first=tuple(sorted({cable % tree.cores for cable in range(each)})) if tree.cores else (),
+        first=tuple(sorted({cable % tree.cores for cable in range(cables)})) if tree.cores else (),
     )  # fmt: skip
     if not tree.cores:
         return leaves, spines

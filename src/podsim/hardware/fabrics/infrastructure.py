@@ -117,7 +117,7 @@ def infrastructures(cluster: Cluster) -> tuple[Infrastructure, ...]:
 
 def _servers(entry: InfrastructureEntry, units: int) -> int:
     """The number of storage servers."""
-    return sum(ceil(each.servers * units / each.server_units) for each in entry.networks.values())
+    return sum(ceil(network.servers * units / network.server_units) for network in entry.networks.values())
 
 
 def _networks(cluster: Cluster, entry: InfrastructureEntry, units: int, racks: int) -> Iterator[Network]:

@@ -159,8 +159,8 @@ class Tree:
 
         def core(number: int) -> tuple[str, str]:
             group = int(np.searchsorted(self.first_cables, number, side="right")) - 1
-            each = int(self.group_cables[group]) // self.spines
-            spine = group * self.spines + (number - int(self.first_cables[group])) // each
+            cables = int(self.group_cables[group]) // self.spines
+            spine = group * self.spines + (number - int(self.first_cables[group])) // cables
             return self.spine_name(spine), f"{self.prefix}core{number % self.cores}"
 
         blocks = []

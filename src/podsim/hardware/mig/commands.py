@@ -184,7 +184,7 @@ def kubernetes_text(jobs: Sequence[tuple[str, str, int, int]], *, strategy: str,
     """
     selector = f"      nodeSelector:\n        nvidia.com/mig.config: {yaml_word(config)}\n" if config else ""
     documents = []
-    for name, profile, number, devices in ((yaml_word(each[0]), *each[1:]) for each in jobs):
+    for name, profile, number, devices in ((yaml_word(job[0]), *job[1:]) for job in jobs):
         documents.append(
             f"""\
 # pods: {number}, each with {devices} x {profile or "GPU"}; device plugin with MIG_STRATEGY={strategy}

@@ -166,10 +166,10 @@ def torus_all_to_all(axes: Axes) -> Table:
     bricks, start = [], 0
     for turn in range(len(used) + (axes.slices > 1 and used != [0])):
         axis = np.array(used)[(part + turn) % len(used)] if turn < len(used) else np.zeros_like(part)
-        each = np.arange(len(part))
+        position = np.arange(len(part))
         moved = at.copy()  # [dimension, chunk]
-        moved[axis, each] = to[axis, each]
-        away = (to[axis, each] - at[axis, each]) % np.array(sides)[axis]
+        moved[axis, position] = to[axis, position]
+        away = (to[axis, position] - at[axis, position]) % np.array(sides)[axis]
         moving = np.flatnonzero(away)
         here, there = (np.ravel_multi_index(tuple(chip[:, moving]), sides) for chip in (at, moved))
         bricks.append(brick(step=start + away[moving] - 1, source=here, destination=there, chunk=moving))
