@@ -224,4 +224,4 @@ def _word(value: Any, kind: str) -> str:
     if isinstance(value, list):
         return str(value).replace(" ", "")
     last = str(value).rpartition(".")[2] if kind.endswith(".") else str(value)
-    return next((name for name, each in _TYPES.items() if kind == "torch." and each == last), last)
+    return next((name for name, dtype in _TYPES.items() if kind == "torch." and dtype == last), last)

@@ -122,9 +122,9 @@ def started_ranks(command: Command, problems: list[str]) -> int | None:
         return None
     flags = flags_of(command.launcher)
     nodes = _count(flags, ("nnodes", "num-nodes"), 1)
-    each = _count(flags, ("nproc-per-node", "num-gpus"), None)
+    ranks = _count(flags, ("nproc-per-node", "num-gpus"), None)
     problems += flags.problems
-    return None if nodes is None or each is None else nodes * each
+    return None if nodes is None or ranks is None else nodes * ranks
 
 
 def _count(flags: Flags, names: tuple[str, ...], default: int | None) -> int | None:

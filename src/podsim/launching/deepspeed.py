@@ -176,13 +176,13 @@ def _batches(raw: dict[str, Any], problems: list[str], ranks: int | None) -> tup
         return micro, steps, batch, 0
     if not batch:
         return micro, steps or 1, micro * (steps or 1) * ranks, ranks
-    each = micro or steps
-    if not each or batch % (each * ranks):
+    factor = micro or steps
+    if not factor or batch % (factor * ranks):
         problems.append(
-            f"train_batch_size = {batch} is no multiple of {each or 'nothing'} x {ranks} data-parallel ranks"
+            f"train_batch_size = {batch} is no multiple of {factor or 'nothing'} x {ranks} data-parallel ranks"
         )
         return micro or 1, steps or 1, batch, ranks
-    other = batch // (each * ranks)
+    other = batch // (factor * ranks)
     return (micro, other, batch, ranks) if micro else (other, steps, batch, ranks)
 
 

@@ -148,9 +148,9 @@ def key_values(flat: Mapping[str, Any], tool: KeyedTool, problems: list[str]) ->
         if not path or not key.value:
             pass
         elif key.words:
-            match = next((known for known, each in key.words if _same(word, each)), None)
+            match = next((known for known, spelling in key.words if _same(word, spelling)), None)
             if match is None:
-                choices = dict.fromkeys(str(each) for _, each in key.words)
+                choices = dict.fromkeys(str(spelling) for _, spelling in key.words)
                 problems.append(f"{path} = {shown(word)} may be {', '.join(choices)}")
             elif match != "":
                 values[key.value] = match
@@ -163,8 +163,8 @@ def key_values(flat: Mapping[str, Any], tool: KeyedTool, problems: list[str]) ->
         elif word == -1 and path in (tool.left or (path,)):
             continue
         else:
-            whole = "" if key.value == _PART else ", and whole"
-            problems.append(f"{path} = {shown(word)} must be a number above {key.least - 1}{whole}")
+            rule = "" if key.value == _PART else ", and whole"
+            problems.append(f"{path} = {shown(word)} must be a number above {key.least - 1}{rule}")
         if key.plain is not None:
             values.setdefault(key.value, key.plain)
     return values

@@ -81,14 +81,16 @@ def read_yaml(source: str, context: Context) -> Reading | None:
         problems.append("spec.pytorchReplicaSpecs is missing; it has a Master and perhaps a Worker")
         return None
     nodes = sum(_count(name, replica, problems) for name, replica in replicas.items())
-    each = spec.get("nprocPerNode")
+    count = spec.get("nprocPerNode")
     limits = {_limit(replica) for replica in replicas.values()} - {None}
     if len(limits) > 1:
         problems.append(
             f"replicas ask for different numbers of GPUs: {', '.join(map(str, sorted(limits, key=str)))}"
         )
     number = (
-        int(each) if isinstance(each, (int, str)) and str(each).isdecimal() and len(str(each)) < 6 else None
+        int(count)
+        if isinstance(count, (int, str)) and str(count).isdecimal() and len(str(count)) < 6
+        else None
     )
     per_node = number or next(iter(limits), None)
     if number and limits and limits != {number}:

@@ -199,16 +199,16 @@ def _read_chunks(flags: Flags, pp: int, layers: int) -> int:
     given = [way for way in ways if way in flags.given]
     if len(given) > 1:
         flags.problems.append(f"{' and '.join('--' + way for way in given)} exclude each other; keep one")
-    direct, each, text = flags.number(ways[0]), flags.number(ways[1]), flags.word(ways[2])
+    direct, size, text = flags.number(ways[0]), flags.number(ways[1]), flags.word(ways[2])
     if direct:
         return direct
-    if each and layers:
-        if layers % (each * pp):
+    if size and layers:
+        if layers % (size * pp):
             flags.problems.append(
-                f"--{ways[1]} {each} x pp={pp} does not divide --num-layers {layers} into whole chunks"
+                f"--{ways[1]} {size} x pp={pp} does not divide --num-layers {layers} into whole chunks"
             )
-        return max(layers // (each * pp), 1)
-    if each:
+        return max(layers // (size * pp), 1)
+    if size:
         flags.problems.append(f"--{ways[1]} needs --num-layers to be understood, which is missing")
     if text is not None:
         return _read_layout(flags, text, pp, layers)

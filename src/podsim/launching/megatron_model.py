@@ -159,14 +159,14 @@ def _read_vocabulary(flags: Flags, assumed: list[str]) -> int:
 
 def _read_windows(flags: Flags) -> tuple[int, ...]:
     """Sliding windows as a pattern over the layers: --window-size W,0, in every layer or in all but each Nth."""
-    text, each = flags.word("window-size"), flags.number("window-attn-skip-freq")
+    text, period = flags.word("window-size"), flags.number("window-attn-skip-freq")
     if text is None:
         return ()
     width = text.strip("()[]").partition(",")[0].strip()
     if not (width.isascii() and width.isdecimal() and 0 < len(width) < 10 and int(width)):
         flags.problems.append(f"--window-size {text[:60]!r} must be the tokens before and after, as 1024,0")
         return ()
-    return (int(width),) * (each - 1) + (0,) if each else (int(width),)
+    return (int(width),) * (period - 1) + (0,) if period else (int(width),)
 
 
 def _read_experts(flags: Flags, layers: int) -> dict[str, object]:

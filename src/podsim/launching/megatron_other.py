@@ -98,13 +98,13 @@ def _uneven(flags: Flags, pp: int, chunks: int, layers: int) -> None:
     plain = chunk_sizes(layers, pp * chunks)
     ours = [sum(plain[stage::pp]) for stage in range(pp)]
     if any(ends):
-        each, left = divmod(layers + sum(ends), pp)
-        theirs = [each - (ends[0] and stage == 0) - (ends[1] and stage == pp - 1) for stage in range(pp)]
+        share, left = divmod(layers + sum(ends), pp)
+        theirs = [share - (ends[0] and stage == 0) - (ends[1] and stage == pp - 1) for stage in range(pp)]
     else:
         fixed = {0: first, pp - 1: last}
         known = {stage: count for stage, count in fixed.items() if count is not None}
-        each, left = divmod(layers - sum(known.values()), max(pp - len(known), 1))
-        theirs = [known.get(stage, each) for stage in range(pp)]
+        share, left = divmod(layers - sum(known.values()), max(pp - len(known), 1))
+        theirs = [known.get(stage, share) for stage in range(pp)]
     if left:
         flags.problems.append(f"layers of the stages: {layers} do not divide over pp={pp} as the options say")
     elif theirs != ours:

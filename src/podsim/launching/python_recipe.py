@@ -79,7 +79,9 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _is_container(value: ast.expr | None) -> bool:
     """Whether a call makes the entire configuration: its keywords are the tables."""
-    return isinstance(value, ast.Call) and any(isinstance(each.value, ast.Call) for each in value.keywords)
+    return isinstance(value, ast.Call) and any(
+        isinstance(keyword.value, ast.Call) for keyword in value.keywords
+    )
 
 
 def _paths(value: ast.expr, above: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -87,8 +89,8 @@ def _paths(value: ast.expr, above: str, depth: int) -> Iterator[tuple[str, Any]]
         raise PodsimError(f"calls within calls, more than {_DEEPEST} deep")
     if isinstance(value, ast.Call):
         yield above, Expression(ast.unparse(value.func))
-        for number, each in enumerate(value.args):
-            yield from _paths(each, f"{above}.{number}", depth + 1)
+        for number, argument in enumerate(value.args):
+            yield from _paths(argument, f"{above}.{number}", depth + 1)
         for keyword in value.keywords:
             if keyword.arg:
                 yield from _paths(keyword.value, f"{above}.{keyword.arg}".lstrip("."), depth + 1)

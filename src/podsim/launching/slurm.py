@@ -100,12 +100,12 @@ def read_slurm(text: str, context: Context) -> Reading | None:
             except ValueError as error:
                 problems.append(f"{line[:80]!r}: {error}")
     flags = flags_of(words, _SHORT)
-    nodes, each = flags.number("nodes"), _gpus_of_node(flags)
+    nodes, gpus = flags.number("nodes"), _gpus_of_node(flags)
     tasks = flags.number("ntasks-per-node")
     problems += flags.problems
     known = {
         **({"SLURM_NNODES": str(nodes), "SLURM_JOB_NUM_NODES": str(nodes)} if nodes else {}),
-        **({"SLURM_GPUS_ON_NODE": str(each), "SLURM_GPUS_PER_NODE": str(each)} if each else {}),
+        **({"SLURM_GPUS_ON_NODE": str(gpus), "SLURM_GPUS_PER_NODE": str(gpus)} if gpus else {}),
         **({"SLURM_NTASKS_PER_NODE": str(tasks)} if tasks else {}),
     }
     command = start_of_script(text, known)
@@ -114,7 +114,7 @@ def read_slurm(text: str, context: Context) -> Reading | None:
             "the script starts no training that is known: torchrun or a script of Megatron-LM or torchtitan"
         )
         return None
-    around = nodes * (each or tasks or 1) if nodes and (each or tasks) else None
+    around = nodes * (gpus or tasks or 1) if nodes and (gpus or tasks) else None
     return read_start(command, context.on(around, "#SBATCH asks for"))
 
 

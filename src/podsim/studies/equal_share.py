@@ -78,10 +78,10 @@ def equal_gpus(settings: Mapping[str, Any], equal: str, amount: float) -> int:
     node = named.subset(named.gpus_per_node)
     is_torus = named.system.topology == "torus"  # of one "node", whose slices are powers of two
     unit = 1 if is_torus else node.gpus
-    each = share.of_node(node, settings) * unit / node.gpus
-    count = min(int(amount / each), _MOST_NODES)
+    unit_amount = share.of_node(node, settings) * unit / node.gpus
+    count = min(int(amount / unit_amount), _MOST_NODES)
     if count < 1:
-        need = format_quantity(each, share.unit) if share.unit else f"{each:,.2f} USD/h"
+        need = format_quantity(unit_amount, share.unit) if share.unit else f"{unit_amount:,.2f} USD/h"
         what = "accelerator" if unit == 1 else "node"
         raise PodsimError(f"{named.name}: one {what} needs {need}, more than the amount")
     power = 1 << count.bit_length() - 1

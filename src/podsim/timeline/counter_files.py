@@ -53,7 +53,7 @@ Reading = dict[str, dict[str, float]]
 
 def read_counters(path: Path) -> Telemetry:
     """The record of a file, or of all files of a folder. Raises TimelineError for a file of none of the formats."""
-    files = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     if not files or len(files) > _FILES:
         raise TimelineError(f"{path.name}: {len(files)} files; a run has 1 to {_FILES:,}")
     readings: dict[str, list[tuple[float, dict[str, float]]]] = {}
@@ -76,11 +76,11 @@ def read_counters(path: Path) -> Telemetry:
                 readings.setdefault(port, []).append((time, reading))
         else:
             laps.append(row)
-    last = max((time for each in readings.values() for time, _ in each), default=0.0)
+    last = max((time for held in readings.values() for time, _ in held), default=0.0)
     rows = [
         row
-        for port, each in readings.items()
-        for row in _port_rows(port, sorted(each, key=lambda r: r[0]), last)
+        for port, held in readings.items()
+        for row in _port_rows(port, sorted(held, key=lambda r: r[0]), last)
     ]
     seconds = last or max((sum(row.values) for row in laps), default=1.0)
     return Telemetry(source="real", job=path.name, seconds=max(seconds, 1e-9), bins=_BINS, ports=len(readings),
