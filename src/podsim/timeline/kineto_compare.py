@@ -1,4 +1,8 @@
-"""A measured step compared with a simulated one, kind by kind: kinds that both name, and groups of the rest."""
+"""A measured step compared with a simulated one, kind by kind: kinds that both name, and groups of the rest.
+
+Phases are never guessed from names: a product has the same kernel forward and backward. What the profile does not say is
+one row on both sides.
+"""
 
 from __future__ import annotations
 
