@@ -187,7 +187,7 @@ class Comparison(
     """The rows without a prediction, as (id, reason)."""
     sources: tuple[str, ...] = ()
     scores: tuple[Score, ...] = ()
-    """The scores of each role; `podsim.accuracy.assess` computes them."""
+    """The scores of each role; `podsim.accuracy.score.assess` computes them."""
     fabric: FabricVerdict | None = None
     """The verdict on the fabric that a log of collectives comes from."""
     remarks: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ and its readers). Two steps:
 
 No device gets more than (1 + tolerance) times the mean. If consecutive runs exceed this limit, the cheapest ops move
 off the fullest device first. If that fails too, the limit is the load that it reached.
-Tests compare small graphs with all divisions (tests/training/test_graph_cut.py).
+Tests compare small graphs with all divisions (tests/graphs/test_graph_cut.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the ends that the catalog states (catalog/infrastructure.toml). Racks and length
     length = 2 rise + row_pitch x rows between both ends + rack_width x racks between them
 
 with the leaves of a row of nodes in a rack in its middle, and everything else in the middle row.
-Known error: docs/machine.md holds counts and lengths against published ones. Limits: no slack, and no lengths in stock.
+Known error: docs/fabrics.md holds counts and lengths against published ones. Limits: no slack, and no lengths in stock.
 """
 
 from __future__ import annotations
