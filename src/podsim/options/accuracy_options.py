@@ -29,7 +29,7 @@ class ValidateOptions:
         "servers (vllm bench, SGLang, genai-perf, aiperf, trtllm-bench, MLPerf inference).",
         kind=Path,
     )
-    on: str = option("", "With the result of a benchmark of servers: the GPUs, as dgx-h100:1.")
+    on: str = option("", "With the result of a benchmark of servers: the GPUs, e.g. dgx-h100:1.")
     role: str = option("", "test or calibrate: only the rows of that role.")
 
 

@@ -16,15 +16,15 @@ class BestOptions:
     SECTION: ClassVar[str] = "Best way to serve"
 
     ttft: str = option(
-        "", "Longest time to the first token, as 500ms; with --rate or --trace: finds the best way to serve.",
+        "", "Longest time to the first token, e.g. 500ms; with --rate or --trace: finds the best way to serve.",
         also=("first-token", "time-to-first-token"),
     )  # fmt: skip
     tpot: str = option(
         "",
-        "Longest time per output token, as 30ms.",
+        "Longest time per output token, e.g. 30ms.",
         also=("itl", "inter-token-latency", "time-per-output-token"),
     )
-    price: str = option("", "USD per GPU-hour, as 2.10, or a price that `podsim power` lists.")
+    price: str = option("", "USD per GPU-hour, e.g. 2.10, or a price that `podsim power` lists.")
     launch: str = option(
         "", "Write what starts it: vllm, sglang, trtllm, triton, kubernetes (or several, with commas)."
     )

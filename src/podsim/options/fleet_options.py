@@ -22,13 +22,13 @@ class SavedJobOptions(TrainedFields, JobOptions):
     on: str = like(JobOptions, "on", default="")
     plan: str = plan_file_option()
     limit: Mapping[str, str | Sequence[object]] | None = option(
-        None, "Restrict the plan, as tp=8 or zero=1. Repeatable; else the fastest.", read=pairs("tp=8")
+        None, "Restrict the plan, e.g. tp=8 or zero=1. Repeatable; else the fastest.", read=pairs("tp=8")
     )
     to: str = option("store", "Where checkpoints go: store, neighbour (its memory), local (drives).")
     store: str = option("superpod-better", "superpod-good, -better, -best, selene, tectonic, or 273GB/s.")
     mode: str = option("sync", "sync, or async: to memory, then to the store while training goes on.")
     writers: str = option("all", "Who writes what data-parallel ranks have in common: all, replica.")
-    interval: str | float | None = option(None, "Training between checkpoints, as 30min; default the best.")
+    interval: str | float | None = option(None, "Training between checkpoints, e.g. 30min; default the best.")
     failures: str = option("", "Failure rate: rsc-1, rsc-jobs, llama-3, bloom, opt-175b, rsc-2, or parts.")
 
 
@@ -41,15 +41,15 @@ class CheckpointOptions(SavedJobOptions):
 class GoodputOptions(SavedJobOptions):
     """A long run of a job, and what fails in it."""
 
-    tokens: str | float = option(MISSING, "Tokens to train, as 300G or 15T.", example="1T")
-    step: str | float | None = option(None, "A measured step, as 5.2s; default the predicted.")
-    mtbf: str | float | None = option(None, "Mean time between failures of the whole job, as 7.9h.")
-    restart: str | float | None = option(None, "A restart, as 10min; default 5 min and reading back.")
+    tokens: str | float = option(MISSING, "Tokens to train, e.g. 300G or 15T.", example="1T")
+    step: str | float | None = option(None, "A measured step, e.g. 5.2s; default the predicted.")
+    mtbf: str | float | None = option(None, "Mean time between failures of the whole job, e.g. 7.9h.")
+    restart: str | float | None = option(None, "A restart, e.g. 10min; default 5 min and reading back.")
     spares: int | None = option(None, "Spare nodes; default 5 %.")
-    slow: float = option(0.0, "Share of nodes that are silently slow, as 0.005.")
-    found: str | float | None = option(None, "Time until a slow node is noticed, as 12h; default never.")
+    slow: float = option(0.0, "Share of nodes that are silently slow, e.g. 0.005.")
+    found: str | float | None = option(None, "Time until a slow node is noticed, e.g. 12h; default never.")
     spread: float = option(
-        0.0, "Standard deviation of the logarithm of the failure rate between runs, as 0.7."
+        0.0, "Standard deviation of the logarithm of the failure rate between runs, e.g. 0.7."
     )
     runs: int = option(10_000, "Runs to simulate.")
     seed: int = option(0, "Seed of the random numbers: the same seed gives the same result.")
@@ -72,35 +72,38 @@ class QueueOptions:
     )
     compare: bool = option(False, "All policies side by side.", flag="--compare")
     where: Mapping[str, str] | None = option(
-        None, "Keep rows of the trace, as vc=7f04ca. Repeatable.", read=pairs("vc=7f04ca")
+        None, "Keep rows of the trace, e.g. vc=7f04ca. Repeatable.", read=pairs("vc=7f04ca")
     )
     together: bool = option(False, "Submit all jobs at once.", flag="--together")
     placement: str = option("best-fit", "best-fit, first-fit or spread; fgd for MIG.")
-    interval: str = option("", "Time between decisions, as 6min; default every event.")
-    start: str = option("", "Time a job needs before its first step, as 2min.")
+    interval: str = option("", "Time between decisions, e.g. 6min; default every event.")
+    start: str = option("", "Time a job needs before its first step, e.g. 2min.")
     checkpoint: str = option("", "Time a preempted job needs to save.")
     restart: str = option("", "Time a preempted job needs to load and go on.")
     depth: int | None = option(None, "Jobs that backfill looks at; 0 all.")
-    repartition: str = option("", "Time a job waits while a GPU is repartitioned for it (MIG), as 10s.")
+    repartition: str = option("", "Time a job waits while a GPU is repartitioned for it (MIG), e.g. 10s.")
     taper: float = option(1.0, "Share of a leaf's bandwidth that its uplinks have, for jobs with plans.")
     seed: int = option(0, "Seed of a model of arrivals, and of failures.")
     failures: str = option(
         "",
-        "Node failures: rsc-1, rsc-jobs, llama-3, bloom, opt-175b, rsc-2, parts, or per node and day, as 0.0065.",
+        "Node failures: rsc-1, rsc-jobs, llama-3, bloom, opt-175b, rsc-2, parts, or per node and day, e.g. 0.0065.",
     )
     saves: str = option("", "Training between checkpoints, to which a failure throws a job back; default 1h.")
-    spread: float = option(0.0, "Standard deviation of the logarithm of the failure rate over nodes, as 0.7.")
+    spread: float = option(
+        0.0, "Standard deviation of the logarithm of the failure rate over nodes, e.g. 0.7."
+    )
     repair: str = option("", "Mean time until a node that needs repair is back; default 1.04 d.")
     drain: Sequence[str] = option(
-        (), "Nodes that take no more jobs, as 3-5@2d+12h (from 2 d, for 12 h). Repeatable."
+        (), "Nodes that take no more jobs, e.g. 3-5@2d+12h (from 2 d, for 12 h). Repeatable."
     )
-    maintenance: Sequence[str] = option((), "A window known in advance, as all@7d+8h. Repeatable.")
-    reserve: Sequence[str] = option((), "The same for the jobs of a user, as 0-15@3d+1d:alice. Repeatable.")
+    maintenance: Sequence[str] = option((), "A window known in advance, e.g. all@7d+8h. Repeatable.")
+    reserve: Sequence[str] = option((), "The same for the jobs of a user, e.g. 0-15@3d+1d:alice. Repeatable.")
     partition: Sequence[str] = option(
-        (), "Nodes of a partition, as debug=0-3, with a tier as urgent=all:2; first the default. Repeatable."
+        (),
+        "Nodes of a partition, e.g. debug=0-3, with a tier, e.g. urgent=all:2; first the default. Repeatable.",
     )
     image: str = option(
-        "", "Size of the containers' image, as 20GB: nodes pull and unpack it before a job computes."
+        "", "Size of the containers' image, e.g. 20GB: nodes pull and unpack it before a job computes."
     )
     store: str = like(
         SavedJobOptions, "store", "Where images are: superpod-good, -better, -best, selene, or 273GB/s."
@@ -140,6 +143,6 @@ class PoweredCluster:
         MISSING, "GPU, system, cluster or TOML file: h100, dgx-h100:8, selene.", argument=True, example="dgx-h100:8",
         complete="clusters",
     )  # fmt: skip
-    cap: str = option("", "Power cap of each GPU, as 300W.")
+    cap: str = option("", "Power cap of each GPU, e.g. 300W.")
     pue: float | None = like(PredictOptions, "pue")
     overrides: Mapping[str, str] | None = overrides_option("gpu.power=300W")

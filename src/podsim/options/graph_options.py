@@ -59,7 +59,7 @@ class GraphOptions(TableFields):
     )
     chakra: Path | None = option(None, "Write a Chakra trace of each replica: PREFIX.RANK.et.")
     timeline: Sequence[Path] = option(
-        (), "Play the step, write FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."
+        (), "Simulate the step, write FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."
     )
     overrides: Mapping[str, str] | None = overrides_option("gpu.memory_bandwidth=3TB/s")
     detail: str = option("", "`ops` lists every op.")
@@ -80,12 +80,12 @@ class ShardOptions:
     gpus: int | None = like(JobOptions, "gpus")
     annotate: Sequence[str] = option(
         (),
-        "Axes that divide a tensor, dimension by dimension, as mlp.up=,tensor; default: podsim looks for them. "
+        "Axes that divide a tensor, dimension by dimension, e.g. mlp.up=,tensor; default: podsim looks for them. "
         "Repeatable.",
         many=True,
         also=("annotation", "annotations", "sharding", "spec"),
     )
-    mesh: str = option("", "Axes of GPUs, outermost first, as data=8,tensor=8; default the best of all.")
+    mesh: str = option("", "Axes of GPUs, outermost first, e.g. data=8,tensor=8; default the best of all.")
     batch: int | None = option(
         None, "Samples or sequences of a step on all GPUs; default one sequence, or 64 samples, a GPU.",
         also=("global-batch", "batch-size", "gbs"),
@@ -110,11 +110,13 @@ class ChakraOptions:
         MISSING, "Chakra traces, plain or gzip, one for each rank.", argument=True
     )
     out: Path | None = option(None, "Write what is left: OUT.RANK.et for each file.")
-    on: str = option("", "Play them on the fabric of this cluster: dgx-a100:2.")
+    on: str = option("", "Simulate them on the fabric of this cluster: dgx-a100:2.")
     overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
-    algo: str = option("ring", "All-reduces of the play: ring, tree, double-tree, …; nccl: its law, for all.")
+    algo: str = option(
+        "ring", "All-reduces of the simulation: ring, tree, double-tree, …; nccl: its law, for all."
+    )
     timeline: Sequence[Path] = like(
         GraphOptions,
         "timeline",
-        "Write the play: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable.",
+        "Write the simulation: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable.",
     )

@@ -16,7 +16,7 @@ class LanguageOptions:
 
     engine: str = option(
         "",
-        "tensorrt-llm (default), vllm, sglang, or with a release, as tensorrt-llm-0.5; of other models tensorrt-2026 or "
+        "tensorrt-llm (default), vllm, sglang, or a release, e.g. tensorrt-llm-0.5; of other models tensorrt-2026 or "
         "tensorrt-2021.",
         also=("backend", "server", "framework"),
     )

@@ -17,9 +17,11 @@ class LoadOptions:
     SECTION: ClassVar[str] = "Under load"
 
     rate: str = option(
-        "", "Requests that arrive, as 20/s; simulates the server.", also=("request-rate", "qps", "rps")
+        "", "Requests that arrive, e.g. 20/s; simulates the server.", also=("request-rate", "qps", "rps")
     )
-    load: str = option("", "Instead of --rate: the share of the rate at which the server saturates, as 90%.")
+    load: str = option(
+        "", "Instead of --rate: the share of the rate at which the server saturates, e.g. 90%."
+    )
     trace: Path | None = option(
         None, "Instead of --rate: a file of requests (Azure, Mooncake, BurstGPT, a CSV).", also=("dataset",)
     )  # fmt: skip
@@ -41,15 +43,15 @@ class LoadOptions:
         also=("output-len", "osl", "max-tokens", "output-length"),
     )
     arrivals: str = option(
-        "poisson", "poisson, even, gamma:CV, bursts:ON:OFF (as bursts:10s:30s).", also=("burstiness",)
+        "poisson", "poisson, even, gamma:CV, bursts:ON:OFF (e.g. bursts:10s:30s).", also=("burstiness",)
     )
     stream: bool = option(True, "Answers are streamed; if not, the first token comes with the last.")
-    think: str = option("", "Mean time a client thinks before it asks again, as 2s.")
+    think: str = option("", "Mean time a client thinks before it asks again, e.g. 2s.")
     patience: str = option(
-        "", "Mean time after which a client gives up, as 30s; default never.", also=("timeout",)
+        "", "Mean time after which a client gives up, e.g. 30s; default never.", also=("timeout",)
     )
     slo: str = option(
-        "", "Limits of a good answer, as ttft=500ms,tpot=30ms,e2e=5s; gives the goodput.", also=("goodput",)
+        "", "Limits of a good answer, e.g. ttft=500ms,tpot=30ms,e2e=5s; gives the goodput.", also=("goodput",)
     )
     scheduler: str = option(
         "",
@@ -69,25 +71,25 @@ class LoadOptions:
     )
     disaggregate: str = option(
         "",
-        "Replicas that prefill and that decode, as 2:1.",
+        "Replicas that prefill and that decode, e.g. 2:1.",
         also=("disaggregation", "disaggregation-mode", "pd"),
     )
     autoscale: str = option(
-        "", "Least and most replicas, and the open requests of one, as 1:4:32.", also=("autoscaling",)
+        "", "Least and most replicas, and the open requests of one, e.g. 1:4:32.", also=("autoscaling",)
     )
-    load_from: str = option("", "Rate at which a node reads weights, as 5GB/s; default its drives.")
+    load_from: str = option("", "Rate at which a node reads weights, e.g. 5GB/s; default its drives.")
     shared_prefix: str = option(
         "",
-        "Tokens that prompts share, and the number of such prefixes, as 1024:8.",
+        "Tokens that prompts share, and the number of such prefixes, e.g. 1024:8.",
         also=("system-prompt", "prefix-len"),
     )
     prefix_cache: bool = option(True, "Keep the prefixes of prompts.", also=("enable-prefix-caching",))
     adapters: str = option(
-        "", "Adapters (LoRA) that requests ask for, slots of a replica, rank, as 100:8:16.", also=("lora", "max-loras")
+        "", "Adapters (LoRA) that requests ask for, slots of a replica, rank, e.g. 100:8:16.", also=("lora", "max-loras")
     )  # fmt: skip
     also_serve: Sequence[str] = option(
         (),
-        "Another model of the pool and its share of requests, as llama-3-8b=0.3. Repeatable.",
+        "Another model of the pool and its share of requests, e.g. llama-3-8b=0.3. Repeatable.",
         flag="--also",
     )
     seed: int = option(0, "Seed of the random numbers.")

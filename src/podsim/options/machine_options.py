@@ -50,13 +50,15 @@ class CollectiveOptions:
     network: str = option(
         "", "infiniband, roce, efa-v1, efa-v2, tcpxo, tcpx, slingshot, sockets; default the cluster's."
     )
-    nics: str = option("", "Adapters of a node that NCCL uses, as 4 or 4x100Gb/s; default the cluster's.")
+    nics: str = option("", "Adapters of a node that NCCL uses, e.g. 4 or 4x100Gb/s; default the cluster's.")
     gdr: bool | None = option(
         None, "GPUDirect: adapters reach the GPUs' memory; default where the network has it."
     )
     sharp: bool | None = option(None, "NCCL may reduce in the switches between nodes (SHARP, CollNet).")
     tuned: bool | None = option(None, "NCCL has a tuner, topology file or channels for this machine.")
-    simulate: bool = option(False, "Play every transfer on the links, with contention.", flag="--simulate")
+    simulate: bool = option(
+        False, "Simulate every transfer on the links, with contention.", flag="--simulate"
+    )
     compare: bool = option(False, "All algorithms side by side.", flag="--compare")
     topology: Path | None = option(
         None, "Instead of --on: a server's NCCL topology XML, or nvidia-smi topo -m."
@@ -130,7 +132,7 @@ class MigStateOptions:
         MISSING, "Output of nvidia-smi -L, mig -lgi, mig -lgipp, or several in one.", argument=True
     )
     gpu: str = option("", "The GPU, where the text does not name it.")
-    want: str = option("", "The layout that each GPU should have, as 3g,2g,2g.")
+    want: str = option("", "The layout that each GPU should have, e.g. 3g,2g,2g.")
     add: str = option("", "Instances to create in addition to those that are there.")
     busy: Sequence[str] = option((), "Instance that may not be destroyed (its number), or all. Repeatable.")
 

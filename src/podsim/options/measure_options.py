@@ -65,7 +65,7 @@ class MeasureDdpOptions(RanksOptions):
     backward: str | float = option("20ms", "Pause that stands for its backward pass.")
     slow: Mapping[int, float] | None = option(
         None,
-        "A slow rank, as 3=1.5: its pauses are 1.5 times as long. Repeatable.",
+        "A slow rank, e.g. 3=1.5: its pauses are 1.5 times as long. Repeatable.",
         read=factors("rank", "3=1.5"),
     )
     overlap: bool = option(True, "Add gradients up during the backward pass.")
@@ -135,7 +135,7 @@ class MeasureServingOptions:
         "uniform:16:128", "Tokens of a prompt: 64, uniform:LOW:HIGH, lognormal:MEAN:CV."
     )
     output_tokens: str = option("uniform:4:32", "Tokens of an answer, in the same forms.")
-    arrivals: str = option("poisson", "poisson, even, gamma:CV, bursts:ON:OFF (as bursts:10s:30s).")
+    arrivals: str = option("poisson", "poisson, even, gamma:CV, bursts:ON:OFF (e.g. bursts:10s:30s).")
     sequences: int = option(16, "Sequences at once.")
     budget: int = option(128, "Tokens of a step.")
     layers: int = option(4, "Layers of the network.")
@@ -143,7 +143,7 @@ class MeasureServingOptions:
     tries: int = option(2, "Runs at a load, until other programs take at most 5 % of the processors.")
     url: str = option("", "Instead: a server of others, http://HOST:PORT, with OpenAI's /v1/completions.")
     model: str = option("", "Model that requests to --url name.")
-    rate: str = option("", "Requests to --url, as 5/s.")
+    rate: str = option("", "Requests to --url, e.g. 5/s.")
     clients: int = option(0, "Instead of --rate: clients that each wait for their answer.")
     seed: int = option(0, "Seed of lengths and arrivals.")
     save: Path | None = like(RanksOptions, "save")
@@ -203,7 +203,7 @@ class TrainOptions(RanksOptions):
     )
     slow: Mapping[int, float] | None = option(
         None,
-        "A slow replica, as 3=1.5: it takes 1.5 times as long. Repeatable.",
+        "A slow replica, e.g. 3=1.5: it takes 1.5 times as long. Repeatable.",
         read=factors("worker", "3=1.5"),
     )
     steps: int = option(20, "Steps in all, with those before a resumption.")
@@ -289,7 +289,7 @@ class EmulateOptions:
     flap: Mapping[int, float] | None = like(SimulateOptions, "flap")
     swap: Mapping[int, float] | None = like(SimulateOptions, "swap")
     slow_disk: Mapping[int, float] | None = like(
-        SimulateOptions, "slow_disk", "A slow disk, as RANK=4: checkpoints take 4 times as long. Repeatable.",
+        SimulateOptions, "slow_disk", "A slow disk, e.g. RANK=4: checkpoints take 4 times as long. Repeatable.",
         read=factors("rank", "1=4"),
     )  # fmt: skip
     overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")

@@ -30,9 +30,9 @@ class ExporterOptions:
     seed: int = option(0, "Seed of arrivals, of differences between GPUs, and of random faults.")
     model: str = option("bert-large", "What simulated jobs train, with the best plan for their GPUs.")
     fault: Sequence[str] = option(
-        (), "Break something, as hot-gpu@3/5@6h+2h (KIND@NODE/PART@START+LENGTH) or random:7. Repeatable."
+        (), "Break something, e.g. hot-gpu@3/5@6h+2h (KIND@NODE/PART@START+LENGTH) or random:7. Repeatable."
     )
-    start: str = option("0s", "Start of the simulated day after the queue's first job, as 12h.")
+    start: str = option("0s", "Start of the simulated day after the queue's first job, e.g. 12h.")
     length: str = option("24h", "Its length.")
     begin: str = option("", "Its first moment as a date, 2026-01-31 or 2026-01-31T08:00; default yesterday.")
     every: str = option("60s", "Time between samples that --write writes.")
@@ -61,7 +61,7 @@ class DiagnoseOptions:
         None, "What an exporter prints, or a file of podsim exporter --write; else --prometheus.", argument=True,
         metavar="[DUMP]",
     )  # fmt: skip
-    prometheus: str = option("", "URL of a Prometheus server, as http://localhost:9090.")
+    prometheus: str = option("", "URL of a Prometheus server, e.g. http://localhost:9090.")
     window: str = option("1h", "Length of the judged time of a server.")
-    end: str = option("", "Its end, as 2026-01-31T08:00; default now.")
+    end: str = option("", "Its end, e.g. 2026-01-31T08:00; default now.")
     on: str = option("", "The cluster that the machine should be; default what its own parts agree on.")

@@ -97,19 +97,19 @@ class TrainedFields:
     )
     capacity_factor: float = option(
         0.0,
-        "Tokens that an expert takes over the mean, as 1.25, the rest dropped; 0: it takes all.",
+        "Tokens that an expert takes over the mean, e.g. 1.25, the rest dropped; 0: it takes all.",
         also=("moe-expert-capacity-factor", "expert-capacity-factor", "moe-capacity-factor"),
     )
     """factor. The room of an expert over its mean share of tokens; 0: no limit."""
     imbalance: float = option(
         0.0,
-        "Tokens of the busiest expert over the mean, as 1.5; 0: the software's.",
+        "Tokens of the busiest expert over the mean, e.g. 1.5; 0: the software's.",
         also=("expert-imbalance", "load-imbalance"),
     )
     """factor. The tokens of the busiest expert over the mean; 0: the software's."""
     sequence: int | str | None = option(
         None,
-        "Tokens of a sequence, as 4096 or 8k; default what the model was trained with.",
+        "Tokens of a sequence, e.g. 4096 or 8k; default what the model was trained with.",
         kind=str,
         also=("seq", "seq-len", "seq-length", "sequence-length", "context", "context-length", "seqlen"),
     )
@@ -141,7 +141,7 @@ class JobOptions:
     )  # fmt: skip
     batch: int | str | None = option(
         None,
-        "A step: 1024 sequences, or tokens as 4M; default about four million tokens.",
+        "A step: 1024 sequences, or tokens, e.g. 4M; default about four million tokens.",
         kind=str,
         also=("global-batch", "global-batch-size", "batch-size", "gbs", "batch-tokens"),
     )
@@ -195,7 +195,7 @@ class PredictOptions(FiledPlanOptions, TableFields):
     """A plan, and what a prediction says of it."""
 
     tokens: str | float | None = option(
-        None, "Tokens to train, as 300G or 1T: days, energy and money; default 20 a parameter, none for fine-tuning.",
+        None, "Tokens to train, e.g. 300G or 1T: days, energy and money; default 20 a parameter, none for fine-tuning.",
         also=("train-tokens", "dataset"), example="1T",
     )  # fmt: skip
     days: str | float | None = option(
@@ -211,10 +211,10 @@ class PredictOptions(FiledPlanOptions, TableFields):
     sparse: bool = option(
         False, "Weights pruned 2:4: forward products gain what was measured.", flag="--sparse"
     )
-    measured: str = option("", "A measured step of this plan, as 12.3s: corrects the prediction.")
+    measured: str = option("", "A measured step of this plan, e.g. 12.3s: corrects the prediction.")
     price: str | float = option(
         "",
-        "Price per GPU-hour: a name that `podsim cost` lists, or USD, as 2.10.",
+        "Price per GPU-hour: a name that `podsim cost` lists, or USD, e.g. 2.10.",
         also=("cost", "gpu-price"),
     )
     pue: float | None = option(None, "Power of the site over that of the machine (PUE).")
@@ -231,7 +231,7 @@ class SearchOptions(TrainedFields, JobOptions):
     top: int = option(5, "Layouts to show.")
     jobs: int = option(1, "Threads of the search; 0 for one a processor.")
     limit: Mapping[str, str | Sequence[object]] | None = option(
-        None, "Restrict a field, as tp=4,8 or zero=1. Repeatable.", read=pairs("tp=4,8")
+        None, "Restrict a field, e.g. tp=4,8 or zero=1. Repeatable.", read=pairs("tp=4,8")
     )
     save: str | Path | None = option(
         None, "Directory for the plans, the Pareto front, a replay file and launch files.", kind=Path
@@ -241,10 +241,10 @@ class SearchOptions(TrainedFields, JobOptions):
     )
     tokens: str | float | None = like(PredictOptions, "tokens")
     days: str | float | None = like(PredictOptions, "days")
-    simulate: bool = option(False, "Play the plans that are shown, and rank them by that.")
+    simulate: bool = option(False, "Simulate the plans that are shown, and rank them by that.")
     detail: str = like(PredictOptions, "detail")
     measured: str = option(
-        "", "A measured step of the first plan, as 12.3s, or of another, as 12.3s@tp=8,pp=2: ranks again."
+        "", "A measured step of the first plan, e.g. 12.3s, or of another, e.g. 12.3s@tp=8,pp=2: ranks again."
     )
     price: str | float = like(PredictOptions, "price")
     pue: float | None = like(PredictOptions, "pue")
@@ -260,7 +260,7 @@ class TargetOptions(SearchOptions, TableFields):
         "MODEL is a benchmark of MLPerf Training: choose batch and GPUs for the least time, or money (--objective cost).",
         flag="--to-target",
     )
-    round: str = option("", "With --to-target: the round of MLPerf Training, as v4.1; default the last.")
+    round: str = option("", "With --to-target: the round of MLPerf Training, e.g. v4.1; default the last.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,5 +294,5 @@ class LaunchOptions(FiledPlanOptions):
     image: str | None = option(None, "Container image, REGISTRY#IMAGE:TAG; empty for none.")
     mount: Sequence[str] = option((), "Container mount, /SOURCE:/TARGET. Repeatable.")
     partition: str = option("", "Partition of the scheduler.")
-    time_limit: str = option("1 d", "Time limit of the scheduler, as 4h.")
+    time_limit: str = option("1 d", "Time limit of the scheduler, e.g. 4h.")
     force: bool = option(False, "Write a plan that breaks a rule or does not fit the memory.", flag="--force")

@@ -44,10 +44,10 @@ class ScaleLossOptions:
         MISSING, "Model of the catalog, a config.json, or parameters: 8B.", argument=True,
         example="llama-3.1-8b", complete="models",
     )  # fmt: skip
-    tokens: str | float | None = option(None, "Tokens of training, as 15T.", example="15T", kind=str)
+    tokens: str | float | None = option(None, "Tokens of training, e.g. 15T.", example="15T", kind=str)
     target: float | None = option(None, "A loss to reach, nats: says how many tokens it takes.", kind=float)
     law: str = option("", "Law: podsim, a name of `podsim scale laws`, or a saved one.")
-    unique_tokens: str | float | None = option(None, "Tokens that differ, where they repeat, as 1T.")
+    unique_tokens: str | float | None = option(None, "Tokens that differ, where they repeat, e.g. 1T.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class ScaleBestOptions:
     law: str = like(ScaleLossOptions, "law")
     model: str = option("", "Take this model, and say its loss and the best.", complete="models")
     inference_tokens: str | float | None = option(
-        None, "Tokens to infer out of the same compute, as 2T: a smaller network, trained longer.", also=("serve-tokens",)
+        None, "Tokens to infer of the same compute, e.g. 2T: a smaller network, trained longer.", also=("serve-tokens",)
     )  # fmt: skip
     unique_tokens: str | float | None = like(ScaleLossOptions, "unique_tokens")
     batch: int | str | None = like(JobOptions, "batch")

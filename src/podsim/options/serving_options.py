@@ -30,7 +30,7 @@ class ServeOptions(ScenarioOptions, LanguageOptions, LoadOptions, BestOptions):
         also=("gpu", "cluster", "system", "hardware"),
     )
     gpus: int | None = option(None, "GPUs, where --on is the name of one: --on a100-80gb --gpus 2.")
-    batch: str = option("", "Batch sizes, as 8 or 1,8,94.")
+    batch: str = option("", "Batch sizes, e.g. 8 or 1,8,94.")
     precision: str | None = option(
         None,
         "fp16, bf16, tf32, fp32, fp8, mxfp8, nvfp4, int8; of language models also fp8_block, int8_wo, int4_wo (weights "
@@ -48,7 +48,7 @@ class ServeOptions(ScenarioOptions, LanguageOptions, LoadOptions, BestOptions):
         "Tokens that a language model produces.",
         also=("answer",),
     )
-    latency: str = option("", "Answer each request within this, as 10ms.")
+    latency: str = option("", "Answer each request within this, e.g. 10ms.")
     triton: Path | None = option(None, "Model repository for Triton's config.pbtxt.")
     figure: int | None = option(
         None, "Make figure 4, 5, 7 or 12 of the white paper, as `podsim figure` does."

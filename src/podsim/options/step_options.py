@@ -1,4 +1,4 @@
-"""Options of what is played out: schedules, steps, workers over many steps."""
+"""Options of what is simulated: schedules, steps, workers over many steps."""
 
 from __future__ import annotations
 
@@ -44,48 +44,48 @@ class SimulateOptions(FiledPlanOptions):
     )
     kernels: bool | None = option(None, "Kernels one by one, or all between two collectives as one op.")
     slow: Mapping[int, float] | None = option(
-        None, "A slow GPU, as RANK=1.2: its kernels take 1.2 times as long. Repeatable.",
+        None, "A slow GPU, e.g. RANK=1.2: its kernels take 1.2 times as long. Repeatable.",
         read=factors("rank", "5=1.2"),
     )  # fmt: skip
     throttle: Mapping[int, tuple[float, float]] | None = option(
-        None, "A GPU that grows hot, as 5=1.3@2s: it tends to 1.3 times as long. Repeatable.",
+        None, "A GPU that grows hot, e.g. 5=1.3@2s: it tends to 1.3 times as long. Repeatable.",
         read=throttles("rank", "5=1.3@2s"),
     )  # fmt: skip
     slow_link: Mapping[int, float] | None = option(
         None,
-        "A slow adapter, as RANK=0.5: half its bandwidth is left. Repeatable.",
+        "A slow adapter, e.g. RANK=0.5: half its bandwidth is left. Repeatable.",
         read=factors("rank", "5=0.5"),
     )
     node: Mapping[int, str] | None = option(
-        None, "A server with other GPUs, as 1=a100-sxm4-40gb (numbered from 0). Repeatable.",
+        None, "A server with other GPUs, e.g. 1=a100-sxm4-40gb (numbered from 0). Repeatable.",
         read=servers("1=a100-sxm4-40gb"),
     )  # fmt: skip
     flap: Mapping[int, float] | None = option(
-        None, "A flapping adapter, as RANK=0.3: it is down for 0.3 of the time. Repeatable.",
+        None, "A flapping adapter, e.g. RANK=0.3: it is down for 0.3 of the time. Repeatable.",
         read=factors("rank", "5=0.3"),
     )  # fmt: skip
     swap: Mapping[int, float] | None = option(
-        None, "Two exchanged cables, as RANK=RANK: those of the adapters of two ranks. Repeatable.",
+        None, "Two exchanged cables, e.g. RANK=RANK: those of the adapters of two ranks. Repeatable.",
         read=factors("rank", "3=12"),
     )  # fmt: skip
     slow_disk: Mapping[int, float] | None = option(
-        None, "Slow storage of a server, as 1=4: reading takes 4 times as long. Repeatable.",
+        None, "Slow storage of a server, e.g. 1=4: reading takes 4 times as long. Repeatable.",
         read=factors("server", "1=4"),
     )  # fmt: skip
     uneven: bool = option(False, "Slower replicas get fewer micro-batches.")
     jitter: float = option(0.0, "Noise of kernels: 0.05 is about 5 %. Every rank by itself.")
     seed: int = option(0, "Seed of the noise.")
     fail: Mapping[int, float] | None = option(
-        None, "A GPU that fails, as RANK=0.8: after 0.8 s of the step it does nothing more.",
+        None, "A GPU that fails, e.g. RANK=0.8: after 0.8 s of the step it does nothing more.",
         read=factors("rank", "5=0.8"),
     )  # fmt: skip
     fail_link: Mapping[int, float] | None = option(
-        None, "An adapter that fails, as RANK=0.8: traffic goes over a neighbour's, or stops.",
+        None, "An adapter that fails, e.g. RANK=0.8: traffic goes over a neighbour's, or stops.",
         read=factors("rank", "5=0.8"),
     )  # fmt: skip
     watchdog: float | None = option(None, "Seconds a collective may hang before the run ends; default 600.")
     checkpoint_every: float = option(0.0, "Seconds between checkpoints, half of which a failure costs too.")
-    force: bool = option(False, "Play a plan that does not fit the memory.")
+    force: bool = option(False, "Simulate a plan that does not fit the memory.")
     chakra: Path | None = option(None, "Write Chakra execution traces, one file a rank, to this directory.")
     save: Path | None = option(None, "File that keeps what every port carried, for podsim why.")
 
@@ -111,8 +111,8 @@ class WorkersOptions:
     weights: str | float = option("", "Weights that it gets back; default as many bytes.")
     workers: int | None = option(None, "Number of workers; default the GPUs of --on.")
     samples: float | None = option(None, "Samples of a worker's step.")
-    bandwidth: str | float = option("", "Bandwidth of a worker's adapter, as 25GB/s.")
-    latency: str | float = option("", "Latency of a push or a pull, as 5us.")
+    bandwidth: str | float = option("", "Bandwidth of a worker's adapter, e.g. 25GB/s.")
+    latency: str | float = option("", "Latency of a push or a pull, e.g. 5us.")
     exchange: str = option(
         "bsp",
         "bsp (all-reduce), ps (servers, in step), ssp (bounded), async; local, diloco (weights, see --every).",
@@ -130,14 +130,14 @@ class WorkersOptions:
     jitter: float = option(0.0, "Noise of a step: 0.1 is about 10 %.")
     slow: Mapping[int, float] | None = option(
         None,
-        "A slow worker, as 3=1.5: it takes 1.5 times as long. Repeatable.",
+        "A slow worker, e.g. 3=1.5: it takes 1.5 times as long. Repeatable.",
         read=factors("worker", "3=1.5"),
     )
     slow_link: Mapping[int, float] | None = option(
-        None, "A slow adapter, as 3=0.5: half its bandwidth. Repeatable.", read=factors("worker", "3=0.5")
+        None, "A slow adapter, e.g. 3=0.5: half its bandwidth. Repeatable.", read=factors("worker", "3=0.5")
     )
     throttle: Mapping[int, tuple[float, float]] | None = option(
-        None, "A worker that grows hot, as 3=1.3@60s: it tends to 1.3 times as long. Repeatable.",
+        None, "A worker that grows hot, e.g. 3=1.3@60s: it tends to 1.3 times as long. Repeatable.",
         read=throttles("worker", "3=1.3@60s"),
     )  # fmt: skip
     steps: int = option(200, "Steps of each worker.")

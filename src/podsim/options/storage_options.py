@@ -15,7 +15,7 @@ class StorageShowOptions:
 
     name: str = option("", "A storage system; none lists all.", argument=True)
     overrides: Mapping[str, str] | None = overrides_option("server.read=10GB/s, servers=4, client.cores=2")
-    client: str = option("", "Another server as client, as dgx-h100; same ports and software.")
+    client: str = option("", "Another server as client, e.g. dgx-h100; same ports and software.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class StorageMdtestOptions(MountedOptions):
 
     tasks: int | None = option(None, "Tasks of all clients; default 16 a client.")
     items: int = option(1000, "Files and directories of each task.")
-    write: str = option("0", "Bytes of each file, as 4k.")
+    write: str = option("0", "Bytes of each file, e.g. 4k.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class StorageInputOptions(MountedOptions):
     accelerators: int | None = option(None, "Accelerators of a node; default its GPUs.")
     era: str = option("", "Software that was measured, e.g. mlperf-v1.1.")
     cache: str = option("", "page, nvme or none; default page, none for MLPerf Storage.")
-    cache_size: str = option("", "Size of the cache of one node, as 500GB.")
+    cache_size: str = option("", "Size of the cache of one node, e.g. 500GB.")
     shuffle: str = option("global", "global or shard.")
     decode: str = option("gpu", "gpu or cpu.")
     readers: int = option(4, "Reading threads of an accelerator.")
@@ -90,7 +90,7 @@ class StorageSizeOptions:
     batch: int | None = like(StorageInputOptions, "batch")
     accelerator: str = like(StorageInputOptions, "accelerator")
     era: str = like(StorageInputOptions, "era")
-    tokens: str | float | None = option(None, "Tokens of a language model's data, as 300G.")
+    tokens: str | float | None = option(None, "Tokens of a language model's data, e.g. 300G.")
     slower: float = option(0.05, "Share by which waiting for storage may make the run longer.")
     shuffle: str = option("shard", "shard: nodes keep to their part of the samples; or global.")
     overrides: Mapping[str, str] | None = overrides_option("gpus_per_node=4")

@@ -87,7 +87,7 @@ def _numbers(text: str) -> list[float]:
     except ValueError:
         numbers = []
     if not numbers or len(numbers) > _MOST_NUMBERS or any(map(math.isnan, numbers)):
-        raise PodsimError(f"numbers={text[:40]!r}: 1 to {_MOST_NUMBERS} numbers, as 0.3 or 0.3,1e-9,-5")
+        raise PodsimError(f"numbers={text[:40]!r}: 1 to {_MOST_NUMBERS} numbers, e.g. 0.3 or 0.3,1e-9,-5")
     return numbers
 
 

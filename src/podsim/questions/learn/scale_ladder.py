@@ -96,7 +96,7 @@ def _rungs(options: ScaleLadderOptions) -> list[_Rung]:
         widths = sorted({int(text) for text in options.widths.split(",")})
     except ValueError:
         raise PodsimError(
-            f"widths={options.widths[:60]!r}: expected numbers with commas, as 16,32,48,64"
+            f"widths={options.widths[:60]!r}: expected numbers with commas, e.g. 16,32,48,64"
         ) from None
     wrong = [f"widths={width}: a multiple of {_HEAD} up to 1024" for width in widths if not _is_width(width)]
     if len(widths) < 4:

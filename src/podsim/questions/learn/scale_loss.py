@@ -59,7 +59,7 @@ def _curves(law: LossLaw, parameters: float, tokens: float, unique: float | None
 def _tokens(options: ScaleLossOptions, law: LossLaw, parameters: float) -> float:
     """The tokens that were given, or those that reach the target. PodsimError for a target that no tokens reach."""
     if (options.tokens is None) == (options.target is None):
-        raise PodsimError("give --tokens, as 15T, or --target LOSS, one of them").offer(tokens="15T")
+        raise PodsimError("give --tokens, e.g. 15T, or --target LOSS, one of them").offer(tokens="15T")
     if options.target is None:
         return parse_count(options.tokens or "", "tokens")
     least = float(law.loss(parameters, 1e30))

@@ -140,7 +140,7 @@ def _pairs(options: TrainOptions) -> list[tuple[str, str]]:
     for scale in scales:
         read_loss_scale(scale)
     if not precisions or not scales:
-        raise PodsimError("--precision and --loss-scale need names, as fp32,fp16 and none,dynamic")
+        raise PodsimError("--precision and --loss-scale need names, e.g. fp32,fp16 and none,dynamic")
     pairs = [
         (name, scale)
         for name in precisions

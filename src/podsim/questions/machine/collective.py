@@ -39,7 +39,7 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
 
     `on` may also be a value: load_cluster("dgx-a100:4").without("node0/nic2"). `sizes` may also be B, one or several.
     `algo` may also be a Table; tables are costed step by step on the cluster's links. With `simulate`, the table is
-    played on the links with contention; of nccl, it is the table that NCCL chose at each size. With `against`, the log
+    simulated on the links with contention; of nccl, it is the table that NCCL chose at each size. With `against`, the log
     says how ranks were launched and which NCCL ran.
 
     A table's times are of the links alone: no kernel launch, no protocol. Raises PodsimError for what makes no sense.

@@ -65,7 +65,7 @@ def compare(
 
     A server's recorded arrivals and lengths are simulated again, with the step that a run of its own measured.
 
-    Of collectives measured is the rank that took longest. A prediction is made of links (the table played on them),
+    Of collectives measured is the rank that took longest. A prediction is made of links (the table simulated on them),
     messages (a latency for each transfer that waits for another, as measured at the start of the run), burst (what the
     buckets of shaped links save) and processors (what passing on, copying and adding cost those that all ranks share,
     measured at the start, too); rest is what is left. Rows are not comparable where the ranks used more than half of the
@@ -101,7 +101,7 @@ def compare(
         raise LabError(f"{name} is a record of ports: podsim why {name} reads it")
 
     def seconds_on(size: float, table: Table | None) -> float:
-        """Seconds of the run's collective on the cluster: a table played on its links, or what NCCL would choose."""
+        """Seconds of the run's collective on the cluster: a table simulated on its links, or what NCCL would choose."""
         played = {"algo": table, "simulate": True} if table is not None else {}
         sweep = ask(
             "collective", run.collective, on=options.on, sizes=f"{size:.0f}", ranks=run.ranks,

@@ -107,7 +107,7 @@ def day_source(options: ExporterOptions) -> DaySource:
     """A simulated day: jobs from the queue, their steps from the plan search, faults as asked for."""
     if not options.on or options.on.replace("x", "").isdigit():
         raise PodsimError(
-            f"on={options.on!r}: simulated jobs need a cluster with known GPUs, as dgx-h100:8 or selene"
+            f"on={options.on!r}: simulated jobs need a cluster with known GPUs, e.g. dgx-h100:8 or selene"
         )
     cluster = load_cluster(options.on)
     start, length = (read_duration(getattr(options, name), name) for name in ("start", "length"))

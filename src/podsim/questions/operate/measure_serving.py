@@ -100,7 +100,7 @@ def _shares(text: str) -> tuple[float, ...]:
         for part in parts
     )
     if not shares or not all(0.01 <= share <= 1.5 for share in shares):
-        raise PodsimError(f"loads={text[:40]!r}: shares of what the server can answer, as 30%,60%,80%")
+        raise PodsimError(f"loads={text[:40]!r}: shares of what the server can answer, e.g. 30%,60%,80%")
     return shares
 
 

@@ -63,7 +63,7 @@ def queue(options: QueueOptions, *, timeline: bool = True, progress: Progress | 
         return _starts(options)
     if not options.trace:
         raise PodsimError(
-            "which jobs? Give a trace, as philly-1, arrivals:10000 or a file, or squeue and sinfo"
+            "which jobs? Give a trace, e.g. philly-1, arrivals:10000 or a file, or squeue and sinfo"
         )
     machine, name = machine_of(options.on, options.placement)
     jobs = _jobs(options, machine)
@@ -170,7 +170,7 @@ def _changed(policy: Policy, options: QueueOptions, container: ContainerStart | 
         changes.setdefault("restart", known["start"] + known["hang"] * known["timeout"])
         changes["saves"] = parse_quantity(options.saves, "s", what="saves") if options.saves else _SAVES
     elif options.saves:
-        raise PodsimError("saves: nothing fails; give failures, too, as rsc-1 or 0.0065")
+        raise PodsimError("saves: nothing fails; give failures, too, e.g. rsc-1 or 0.0065")
     if options.qos:
         changes["tiers"] = True
     if container is not None:

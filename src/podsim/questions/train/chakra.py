@@ -35,13 +35,15 @@ def chakra(options: ChakraOptions) -> Traces:
 
     With `out`, what is left is written as `OUT.RANK.et` for each file: dependencies whole, streams in order, schema
     0.0.4, as ASTRA-sim reads it. Files without a rank in their name are numbered in the order given. With `on`, the
-    traces are played on the cluster's fabric: rank r is its GPU r. Raises TraceError for a file that is no trace, and
+    traces are simulated on the cluster's fabric: rank r is its GPU r. Raises TraceError for a file that is no trace, and
     traces that do not fit each other.
     """
     if not options.traces:
         raise TraceError("no files: give one .et file for each rank")
     if not options.on and (options.timeline or options.overrides):
-        raise TraceError("--timeline and --set are of a play: name its cluster with --on, as dgx-a100:2")
+        raise TraceError(
+            "--timeline and --set are of a simulation: name its cluster with --on, e.g. dgx-a100:2"
+        )
     for path in options.timeline:
         suffix_of(path, SUFFIXES, "timeline")
     read = [read_chakra(Path(trace)) for trace in options.traces]
@@ -89,7 +91,7 @@ def _way(name: str, size: float, members: tuple[int, ...], *, cluster: Cluster, 
     table = table_of(algo if known == "all-reduce" else _TABLES[known], known, *servers)
     if table.switches:
         raise TraceError(
-            f"--algo {algo[:40]}: traces are played among ranks, without switches that add; take ring"
+            f"--algo {algo[:40]}: traces are simulated among ranks, without switches that add; take ring"
         )
     return Collective(table, size)
 

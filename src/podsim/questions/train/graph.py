@@ -141,7 +141,7 @@ def _tables(
 
 
 def _simulated(case: GraphCase, division: Division | None, timeline: Sequence[Path]) -> float:
-    """Seconds of the played step; its timeline is written."""
+    """Seconds of the simulated step; its timeline is written."""
     from podsim.simulation.graph_steps import simulate_graph
 
     graph, cluster = case.graph, case.cluster

@@ -1,4 +1,4 @@
-"""`podsim schedule`: a pipeline schedule played out with equal stages, all of them side by side, or as torch's CSV."""
+"""`podsim schedule`: a pipeline schedule simulated with equal stages, all of them side by side, or as torch's CSV."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def _write_files(
     output=ScheduleOutput,
     check=_check,
     write=_write_files,
-    activity="building and playing the schedule",
+    activity="building and simulating the schedule",
 )
 def schedule(options: ScheduleOptions) -> ScheduleSheet | ScheduleComparison:
-    """Play a pipeline schedule; without a name, all of them, side by side.
+    """Simulate a pipeline schedule; without a name, all of them, side by side.
 
     A CSV file gives its own sizes. `forward`, `input` and `weight` are of one micro-batch through a rank's whole share
     of the model. Raises ScheduleError with all problems.

@@ -1,4 +1,4 @@
-"""`podsim simulate`: one training step, played out."""
+"""`podsim simulate`: one training step, simulated."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def _write_files(
     activity="simulating the step",
 )
 def simulate(options: SimulateOptions) -> SimulatedStep:
-    """Play one step of a plan: ops on every rank's streams and adapters, a timeline, the critical path.
+    """Simulate one step of a plan: ops on every rank's streams and adapters, a timeline, the critical path.
 
-    Folded ranks are played once for each class of equal ones. One op for all kernels between two collectives changes
+    Folded ranks are simulated once for each class of equal ones. One op for all kernels between two collectives changes
     no time; by default kernels are listed one by one if ranks are folded. `throttle` maps a rank to (factor when hot,
     s of computing until 63 % of that); the step begins cool. `jitter` is the standard deviation of the logarithm of
     each op's duration, and makes every rank its own. Traffic of a failed adapter goes over a neighbour's, half as
@@ -110,11 +110,11 @@ def healthy_question(options: SimulateOptions) -> dict[str, str]:
 
 
 def _no_graph(model: str, on: str) -> None:
-    """Raise PodsimError for a network that is a graph of ops, with what plays it."""
+    """Raise PodsimError for a network that is a graph of ops, with what simulates it."""
     if model in networks():
         raise PodsimError(
             f"{model} is a graph of ops, which has no stages: podsim graph {model} --batch 32 --on {on} --timeline FILE "
-            "plays its step"
+            "simulates its step"
         )
 
 

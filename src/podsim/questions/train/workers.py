@@ -1,4 +1,4 @@
-"""`podsim workers`: data-parallel workers over many steps, in step with each other or not, played out."""
+"""`podsim workers`: data-parallel workers over many steps, in step with each other or not, simulated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from podsim.whole_files import write_whole
 OUTER = ("local", "diloco")
 """exchanges of weights after some steps"""
 BOUNDS = (0, 1, 2, 4, 8, None)
-"""that a comparison plays; None: no bound"""
+"""that a comparison simulates; None: no bound"""
 _OF_A_PLAN = (
     "gpus",
     "batch",
@@ -36,7 +36,7 @@ _OF_A_PLAN = (
     "hierarchical",
 )
 _LOCAL_STEPS = 8
-"""steps between exchanges of weights that a comparison of losses plays"""
+"""steps between exchanges of weights that a comparison of losses simulates"""
 MOST_STEPS, MOST_SERVERS, MOST_FACTOR = 100_000, 100_000, 1e6
 
 
@@ -62,17 +62,17 @@ def _write_files(answer: ExchangeRun | Tradeoff, output: WorkersOutput, options:
     output=WorkersOutput,
     check=_check,
     write=_write_files,
-    activity="playing the workers",
+    activity="simulating the workers",
 )
 def workers(options: WorkersOptions) -> ExchangeRun | Tradeoff:
-    """Play many steps of data-parallel workers: steps per second, idle time, staleness of the gradients, a timeline.
+    """Simulate many steps of data-parallel workers: steps per second, idle time, staleness of the gradients, a timeline.
 
     The workers are the replicas of a model's plan on a cluster, or are given by numbers. With `on` and no model, each
     is a GPU of that cluster. `ps` is `bsp` over parameter servers; under `ssp` the fastest worker is at most
     `staleness` rounds ahead of the slowest; under `async` nobody waits. Servers hold equal shares of the weights.
     `jitter` is the standard deviation of the logarithm of a step's seconds. A throttled worker is slower by
     (factor when hot, s of computing until 63 % of that). Under `hierarchical`, slow and throttle name replicas.
-    A comparison plays every exchange with the same durations.
+    A comparison simulates every exchange with the same durations.
 
     Raises PodsimError with all that is wrong with the options, NoFitError for a plan that does not fit.
     """
@@ -96,7 +96,7 @@ def _workforce(options: WorkersOptions) -> Workforce:
         if options.workers is not None or options.samples is not None:
             raise PodsimError("workers and samples follow from the model's plan; gpus and batch change them")
         if not options.on:
-            raise PodsimError("a model needs a cluster: give on, as dgx-a100:4")
+            raise PodsimError("a model needs a cluster: give on, e.g. dgx-a100:4")
         setting = read_plan(PlanOptions(**values_of(options, PlanOptions)))
         return plan_workers(setting, given, options.hierarchical)
     known = options_of(WorkersOptions)
@@ -110,13 +110,13 @@ def _exchange_problems(options: WorkersOptions) -> Iterator[str]:
     servers, server_bandwidth, beside = options.servers, options.server_bandwidth, options.beside
     yield from wrong_choices(options, "exchange")
     if compare and (exchange != "bsp" or staleness is not None):
-        yield "compare plays every exchange and bound; exchange and staleness cannot be given with it"
+        yield "compare simulates every exchange and bound; exchange and staleness cannot be given with it"
     elif exchange == "ssp" and staleness is None:
-        yield "exchange=ssp needs staleness: the rounds that a worker may be ahead of the slowest, as 4"
+        yield "exchange=ssp needs staleness: the rounds that a worker may be ahead of the slowest, e.g. 4"
     elif exchange != "ssp" and staleness is not None:
         yield f"staleness={staleness}: only ssp has a bound; ps is ssp with 0, async has none"
     if exchange in OUTER and options.every == 1:
-        yield f"exchange={exchange} needs every: steps of a worker between exchanges of weights, as 8"
+        yield f"exchange={exchange} needs every: steps of a worker between exchanges of weights, e.g. 8"
     if options.curve is not None and options.to_loss is None:
         yield "curve is the run whose losses count: give to_loss, too"
     if staleness is not None and (isinstance(staleness, bool) or staleness < 0):
