@@ -152,7 +152,7 @@ def test_a_timeline_is_written(podsim: Run, tmp_path: Path) -> None:
         ((*NUMBERS, "--slow-link", "3=1.5"), "slow link of worker 3: 1.5 of its bandwidth"),
         ((*NUMBERS, "--throttle", "3=1.3"), "expected FACTOR@TIME, such as 3=1.3@60s"),
         ((*NUMBERS, "--throttle", "3=0.5@0s"), "0.5 times as long when hot; it must be 1 or more"),
-        ((*NUMBERS, "--compare", "--exchange", "async"), "compare plays every exchange and bound"),
+        ((*NUMBERS, "--compare", "--exchange", "async"), "compare simulates every exchange and bound"),
         ((*NUMBERS, "--plot", "a.png"), "--plot draws a comparison; give --compare, too"),
         ((*NUMBERS, "--compare", "--timeline", "a.png"), "--timeline is of one exchange"),
         ((*NUMBERS, "--compare", "--plot", "a.gif"), "give a name that ends in .png or .svg"),
