@@ -107,7 +107,7 @@ def test_what_fio_finds_is_judged(fio: Callable[..., None], tmp_path: Path) -> N
 
 
 def test_another_storage_system_is_expected(fio: Callable[..., None], tmp_path: Path) -> None:
-    from podsim.questions.machine.storage import storage_fio
+    from podsim.questions.machine.storage_fio import storage_fio
 
     found = {one.name: one for one in _storage(tmp_path, storage="weka-ra:1").checks}["fio read 1M"]
     jobs = int(found.how.partition("--numjobs=")[2].split()[0])

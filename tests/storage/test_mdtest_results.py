@@ -54,7 +54,7 @@ def test_means_of_both_forms() -> None:
 
 def test_what_podsim_predicts_is_read_too() -> None:
     """`podsim storage mdtest` prints in the same form."""
-    from podsim.questions.machine.storage import storage_mdtest
+    from podsim.questions.machine.storage_mdtest import storage_mdtest
     from podsim.report.screen import report_text
     from podsim.report.storage_tables import mdtest_report
 

@@ -54,7 +54,7 @@ class Benchmark:
     """FLOP/s. The rate of the whole cluster."""
     size: int = shown("rows")
     """The number of rows of the matrix."""
-    busy: float
+    busy: float = shown(format=":.0%")
     """share. The share of the time in which GPUs multiply."""
     power: float
     """W. The power while it runs, without the building."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
+from podsim.units import format_quantity, short_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,9 +18,9 @@ class StorageSheet(Answer, view=View(report="report.storage_tables:sheets_report
     kind: str
     """The kind: wekafs, lustre, beegfs, nfs, object, local."""
     clients: int
-    figures: Mapping[str, str]
+    figures: Mapping[str, str] = shown(title="Parts and speeds")
     """The figures as text with a unit, by name."""
-    values: Mapping[str, float]
+    values: Mapping[str, float] = shown(is_hidden=True)
     """SI. The numbers among them: by the key that changes them, and net_capacity, survives, creations, stats, removals.
     """
     notes: Mapping[str, str]
@@ -49,20 +51,28 @@ class FioRow:
     clients: int
     bandwidth: float
     """B/s. The bandwidth of reads and writes together."""
-    iops: float
+    iops: float = shown("IOPS", lambda rate: format_quantity(rate, "").replace(" ", ""))
     """1/s. The rate of reads and writes together."""
-    latency: float
+    latency: float = shown(format=short_seconds)
     """s. The mean latency of one access, from submission to completion."""
-    alone: float
+    alone: float = shown(is_hidden=True)
     """s. The latency of one access on an idle system."""
     limit: str
     """The link that is full."""
-    most: float
+    most: float = shown(is_hidden=True)
     """B/s. The limit of ports and drives, without that of the servers' software."""
-    published: float | None = None
+    published: float | None = shown(
+        default=None,
+        of_row=lambda row: format_quantity(row.published, row.unit) if row.published else "-",
+    )
     """SI. The published figure, in B/s, or in 1/s for accesses below 64 KiB."""
-    error: float | None = None
+    error: float | None = shown("fit error", "report.columns:signed_percent", default=None)
     """share. The prediction over the published figure, minus one."""
+
+    @property
+    def unit(self) -> str:
+        """The unit of the published figure: B/s for accesses of 64 KiB and more, else operations."""
+        return "B/s" if self.bandwidth >= 65536 * self.iops else "IOPS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,21 +120,25 @@ class FioRun(
     """A prediction of fio on a storage system, for one client and more."""
 
     system: str
-    rw: str
+    rw: str = shown("pattern")
     """The pattern: read, write, randread, randwrite, rw, randrw."""
-    block: float
+    block: float = shown(format="report.columns:size_text")
     """B. The size of one access."""
-    numjobs: int
+    numjobs: int = shown("jobs")
     """The number of jobs of one client."""
-    iodepth: int
-    read_share: float
+    iodepth: int = shown("depth")
+    read_share: float = shown("reads")
     """share. The share of the accesses that read."""
-    seconds: float
+    seconds: float = shown("run time")
     """s. The duration of the job."""
     rows: tuple[FioRow, ...]
     notes: tuple[str, ...]
-    published: tuple[PublishedPoint, ...] = ()
-    measured: FioMeasured | None = None
+    published: tuple[PublishedPoint, ...] = shown(
+        "published, and fitted to",
+        default=(),
+        of_row=lambda run: "; ".join(dict.fromkeys(point.source for point in run.published)),
+    )
+    measured: FioMeasured | None = shown(default=None, is_hidden=True)
     """The real run that is compared."""
 
 
@@ -141,40 +155,26 @@ class MdtestRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MdtestRun(Answer, view=View(report="report.storage_tables:mdtest_report", rows="rows")):
-    """mdtest predicted on a storage system."""
-
-    system: str
-    clients: int
-    tasks: int
-    """The number of tasks of all clients."""
-    files: int
-    """The number of files of all tasks."""
-    bytes_per_file: float
-    """B. The size of each file."""
-    rows: tuple[MdtestRow, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class StageRow:
     """One stage of the pipeline, alone."""
 
     stage: str
     """The stage: ingest, transform, train, validate, inference, tiering."""
-    samples: float
+    samples: float = shown(is_hidden=True)
     """factor. The number of samples of one pass."""
-    bytes_per_sample: float
+    bytes_per_sample: float = shown(
+        "bytes/s", of_row=lambda row: format_quantity(row.rate * row.bytes_per_sample, "B/s")
+    )
     """B. The bytes of a sample read from or written to the storage."""
-    cpu: float
+    cpu: float = shown("cores", of_row=lambda row: f"{row.rate * row.cpu:,.1f}")
     """s. The processor-core time of a sample."""
-    rate: float
+    rate: float = shown("samples/s", ":,.0f")
     """1/s. The rate of samples of the whole cluster."""
-    seconds: float
+    seconds: float = shown("one pass", "report.storage_tables:run_time")
     """s. The time of one pass."""
     limit: str
     """The link that is full."""
-    together: float
+    together: float = shown("all at once", ":,.0f")
     """1/s. The rate of samples when all stages run at once."""
 
 
@@ -184,13 +184,13 @@ class EpochRow:
 
     first: int
     last: int
-    hits: float
+    hits: float = shown("from cache")
     """share. The share of the bytes that come from the cache."""
-    rate: float
+    rate: float = shown("samples/s", ":,.0f")
     """1/s. The rate of samples of the whole cluster."""
-    seconds: float
+    seconds: float = shown("one epoch", "report.storage_tables:run_time")
     """s. The time of one epoch."""
-    read: float
+    read: float = shown("storage reads")
     """B/s. The bandwidth from the storage."""
     limit: str
     """The link that is full."""
@@ -201,142 +201,98 @@ class ShrinkRow:
     """How far one resource may shrink before the first epoch is slower than the accelerators."""
 
     resource: str
-    has: float
+    has: float = shown("there is", of_row=lambda row: row.amount(row.has))
     """SI. The present value, in its own unit."""
-    needs: float
+    needs: float = shown(
+        "needed",
+        of_row=lambda row: row.amount(row.needs) + (", short" if row.needs > row.has * (1 + 1e-9) else ""),
+    )
     """SI. The least value that does not slow the first epoch."""
-    unit: str
+    unit: str = shown(is_hidden=True)
     """The unit of both: B, B/s, count, cores."""
-    load: float
+    load: float = shown("in use", of_row=lambda row: "" if row.unit == "B" else f"{row.load * 100:.1f} %")
     """share. The share of it in use in the first epoch."""
+
+    def amount(self, amount: float) -> str:
+        """An amount of the resource as text."""
+        if self.unit in ("B", "B/s"):
+            return format_quantity(amount, self.unit, digits=3)
+        return f"{amount:,.2f}" if amount < 100 and amount != int(amount) else f"{amount:,.0f}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingTime:
     """Seconds from start to target of a workload with known epochs."""
 
-    seconds: float
+    seconds: float = shown("time", "report.storage_tables:run_time")
     """s. The time from start to target."""
-    epochs: float
+    epochs: float = shown(format=":.1f")
     """factor. The number of epochs to the target."""
-    epoch_seconds: float
+    epoch_seconds: float = shown("later epoch", "report.storage_tables:run_time")
     """s. The time of a later epoch."""
-    evaluation: float
+    evaluation: float = shown("evaluations", "report.storage_tables:run_time")
     """s. The time of all evaluations."""
-    start: float
+    start: float = shown("start", "report.storage_tables:run_time")
     """s. The time of a run outside its epochs and evaluations."""
-    batch: int
+    batch: int = shown("global batch")
     """The number of samples of a step, over all accelerators."""
-    published: float | None = None
+    published: float | None = shown(default=None, format="report.storage_tables:run_time")
     """s. The published time."""
-    error: float | None = None
+    error: float | None = shown(default=None, format="report.columns:signed_percent")
     """share. The prediction over the published time, minus one."""
     source: str = ""
     """The source of the published time."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputRun(Answer, view=View(report="report.storage_tables:input_report", rows="stages")):
-    """The input pipeline of a workload on nodes and a storage system."""
-
-    workload: str
-    title: str
-    system: str
-    clients: int
-    """The number of nodes."""
-    accelerators: int
-    """The number of accelerators of all nodes."""
-    accelerator: str
-    batch: int
-    """The number of samples of one accelerator's step."""
-    utilisation: float
-    """share. The share of the time in which accelerators compute, in later epochs."""
-    demand: float
-    """B/s. The bandwidth that all accelerators need, without any other limit."""
-    shuffle: str
-    """The shuffle: global or shard."""
-    stages: tuple[StageRow, ...]
-    epochs: tuple[EpochRow, ...]
-    shrink: tuple[ShrinkRow, ...]
-    notes: tuple[str, ...]
-    training: TrainingTime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Need:
     """What a job asks of storage in one respect."""
 
-    what: str
-    value: float
+    what: str = shown("needs")
+    value: float = shown("amount", of_row=lambda need: format_quantity(need.value, need.unit))
     """SI. The amount."""
-    unit: str
+    unit: str = shown(is_hidden=True)
     """The unit: B/s or B."""
-    why: str
+    why: str = shown("because")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SizeRun(Answer, view=View(report="report.storage_tables:size_report", rows="needs")):
-    """How much storage a cluster needs for a job."""
+def _share_text(share: float) -> str:
+    """A share as text, "-" for none."""
+    return f"{share * 100:.1f} %" if share else "-"
 
-    workload: str
-    cluster: str
-    nodes: int
-    accelerators: int
-    needs: tuple[Need, ...]
-    read: float
-    """B/s. The bandwidth that the job must be able to read."""
-    write: float
-    """B/s. The bandwidth that the job must be able to write."""
-    capacity: float
-    """B. The room for data and checkpoints."""
-    tier: str
-    """The lowest row of the guidance that covers it: good, better or best; "beyond" above all."""
-    guidance: Mapping[str, tuple[float, float]]
-    """B/s. The guidance for this many nodes, as (read, written) by good, better and best."""
-    systems: Mapping[str, int]
-    """The number of servers that would suffice, by storage system."""
-    notes: tuple[str, ...]
+
+def _rebuild_time(seconds: float) -> str:
+    """The time of a rebuild as text, "-" for none."""
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} h"
+    if seconds >= 90:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds:.0f} s" if seconds else "-"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailRow:
     """A storage system with a number of lost servers."""
 
-    failed: int
-    reads: bool
+    failed: int = shown("lost")
+    reads: bool = shown(is_hidden=True)
     """Whether everything can still be read."""
     read: float
     """B/s. The bandwidth that all clients read, if each block of a lost server is read as the rest of its stripe."""
-    read_best: float
+    read_best: float = shown("at best")
     """B/s. The same if the rest of the stripe is needed anyway, as in long sequential reads."""
     write: float
     """B/s. The bandwidth that all clients write."""
-    iops: float
+    iops: float = shown("4 KiB reads", "IOPS")
     """1/s. The rate of 4 KiB reads, over all clients."""
-    limit: str
+    limit: str = shown("read limit")
     """The link that is full when reading."""
-    lost: float
+    lost: float = shown("stripes lost", _share_text, hide_if=0.0)
     """share. The share of the stripes that are lost."""
-    exposed: float
+    exposed: float = shown("may lose no more", _share_text, hide_if=0.0)
     """share. The share of the stripes that would not survive another failure."""
-    exposed_seconds: float
+    exposed_seconds: float = shown("these rebuilt first", _rebuild_time, hide_if=0.0)
     """s. The time until those stripes are rebuilt, when they come first."""
-    rebuild_seconds: float
+    rebuild_seconds: float = shown("rebuild", _rebuild_time)
     """s. The time until everything is rebuilt; 0 if that is impossible or unnecessary."""
-    verdict: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailRun(Answer, view=View(report="report.storage_tables:fail_report", rows="rows")):
-    """Lost servers of a storage system, from none to the requested number."""
-
-    system: str
-    clients: int
-    stripe: str
-    """The stripe, as data + parity."""
-    net: float
-    """B. The net capacity."""
-    fill: float
-    """share. The share of the space in use."""
-    rows: tuple[FailRow, ...]
-    notes: tuple[str, ...]
+    verdict: str = shown("what it means")

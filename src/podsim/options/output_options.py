@@ -81,14 +81,6 @@ class CollectiveOutput(PlotOutput):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FioOutput(PlotOutput):
-    """A picture of the scaling, and fio's own form."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw the scaling over clients: FILE.svg or .png.")
-    fio_json: bool = option(False, "Print the run of all clients in fio's own JSON form.", flag="--fio-json")
-
-
-@dataclass(frozen=True, kw_only=True)
 class DrawOutput(PlotOutput):
     """A picture of the slices of GPUs."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
-from pathlib import Path
 
 from podsim.options.question import like, option, overrides_option
 
@@ -30,36 +29,6 @@ class MountedOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StorageFioOptions(MountedOptions):
-    """A run of fio."""
-
-    rw: str = option("", "read, write, randread, randwrite, rw, randrw.")
-    bs: str = option("", "Bytes of an access: 4k, 128k, 1M.")
-    numjobs: int | None = option(None, "Jobs of a client; default as wekatester.")
-    iodepth: int | None = option(None, "Accesses of a job at once; default as wekatester.")
-    rwmixread: int = option(50, "Percent of a mixed run that reads.")
-    runtime: float = option(30.0, "Seconds it would run.")
-    against: Path | None = option(None, "A JSON file of fio: its job, predicted and measured.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StorageMdtestOptions(MountedOptions):
-    """A run of mdtest."""
-
-    tasks: int | None = option(None, "Tasks of all clients; default 16 a client.")
-    items: int = option(1000, "Files and directories of each task.")
-    write: str = option("0", "Bytes of each file, e.g. 4k.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StorageFailOptions(MountedOptions):
-    """Servers that fail."""
-
-    servers: int = option(3, "Servers lost at once, at most.")
-    fill: float = option(0.5, "Share of the net space in use, for the rebuild.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class StorageInputOptions(MountedOptions):
     """A workload that reads samples."""
 
@@ -79,18 +48,3 @@ class StorageInputOptions(MountedOptions):
     samples: int | None = option(None, "Samples of the training data.")
     cold: float = option(0.0, "Share of the data on the object store only.")
     lost: int = option(0, "Servers of the storage that have failed.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StorageSizeOptions:
-    """A job that needs storage."""
-
-    model: str = option(MISSING, "A workload, or a model as podsim predict takes it.", argument=True)
-    on: str = option(MISSING, "Cluster: dgx-a100:32, superpod-a100:2su, selene.")
-    batch: int | None = like(StorageInputOptions, "batch")
-    accelerator: str = like(StorageInputOptions, "accelerator")
-    era: str = like(StorageInputOptions, "era")
-    tokens: str | float | None = option(None, "Tokens of a language model's data, e.g. 300G.")
-    slower: float = option(0.05, "Share by which waiting for storage may make the run longer.")
-    shuffle: str = option("shard", "shard: nodes keep to their part of the samples; or global.")
-    overrides: Mapping[str, str] | None = overrides_option("gpus_per_node=4")

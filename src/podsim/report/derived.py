@@ -45,8 +45,6 @@ _FACTS = Table(columns=(Column("", "0"), Column("", "1"), Column("", "2", wrap=T
 """names, values, and what they mean where there is room"""
 _LONG = 30
 """characters of a text that stands last in a table, where it wraps"""
-_SHORT = 20
-"""characters of values that stand to the right, below each other"""
 _LINE = 48
 """characters of a value that stands in a paragraph of its own"""
 
@@ -89,9 +87,8 @@ def _blocks(answer: Any) -> Iterator[Block]:
 def _facts(facts: Sequence[tuple[str, str, str]]) -> Iterator[Block]:
     """Names, values and what they mean; below them the long texts."""
     rows = [fact for fact in facts if len(fact[1]) <= _LINE]
-    width = max((len(value) for _, value, _ in rows if len(value) <= _SHORT), default=0)
     if rows:
-        yield Rows(_FACTS, [(name, value.rjust(width), remark) for name, value, remark in rows])
+        yield Rows(_FACTS, rows)
     for name, value, _ in facts:
         if len(value) > _LINE:
             yield Paragraph(f"{name}: {value}", indent="    ", first="  ")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from podsim.answers.storage import PublishedPoint
+from podsim.answers.storage import FioRow, PublishedPoint
 from podsim.units import parse_quantity
 
 
@@ -37,3 +38,17 @@ def published_points(system: str, rw: str, block: float) -> tuple[PublishedPoint
 def published_systems() -> tuple[tuple[str, str, tuple[PublishedPoint, ...]], ...]:
     """(system, pattern of fio, points) of everything published."""
     return tuple((system, rw, points) for (system, rw), points in _points().items())
+
+
+def with_published(rows: tuple[FioRow, ...], points: tuple[PublishedPoint, ...]) -> tuple[FioRow, ...]:
+    """Rows of fio with what was published for their clients, and the error of the prediction."""
+    known = {point.clients: point for point in points}
+    compared = []
+    for row in rows:
+        point = known.get(row.clients)
+        if point is None:
+            compared.append(row)
+            continue
+        value, ours = (point.bandwidth, row.bandwidth) if point.bandwidth else (point.iops, row.iops)
+        compared.append(replace(row, published=value, error=round(ours / value - 1.0, 9) + 0.0))
+    return tuple(compared)

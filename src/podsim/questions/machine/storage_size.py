@@ -3,39 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import MISSING, dataclass
 
-from podsim.answers.storage import Need, SizeRun
-from podsim.errors import CatalogError, PodsimError, StorageError, unknown_name
-from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.options.question import question
-from podsim.options.storage_options import StorageSizeOptions
-from podsim.storage.cache import SHUFFLES, cache_of
-from podsim.storage.catalog import load_storage, storage_names
-from podsim.storage.long_runs import read_tokens
-from podsim.storage.sizing import (
-    CHECKPOINT,
-    MOST,
-    TOKEN,
-    checkpoint_write,
-    guidance,
-    read_needed,
-    servers_needed,
-    tier_of,
-)
-from podsim.storage.speed import epochs_to_target, step_of
-from podsim.storage.storage_parts import StorageSystem
-from podsim.storage.stripe import net_capacity
-from podsim.storage.workloads import Workload, load_workload, workload_names
+from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
+from podsim.answers.storage import Need
+from podsim.errors import CatalogError, StorageError, unknown_name
+from podsim.hardware.cluster import load_cluster
+from podsim.options.question import like, option, overrides_option, question
+from podsim.options.storage_options import StorageInputOptions
+from podsim.storage.cache import SHUFFLES
+from podsim.storage.job_needs import model_needs, systems_needed, workload_needs
+from podsim.storage.sizing import guidance, tier_of
+from podsim.storage.workloads import load_workload
 from podsim.units import format_quantity
-from podsim.workload.catalog import load_model
 
 
-@question(
-    StorageSizeOptions,
-    status=lambda run: int(run.tier == "beyond"),
-)
+@dataclass(frozen=True, kw_only=True)
+class StorageSizeOptions:
+    """A job that needs storage."""
+
+    model: str = option(MISSING, "A workload, or a model as podsim predict takes it.", argument=True)
+    on: str = option(MISSING, "Cluster: dgx-a100:32, superpod-a100:2su, selene.")
+    batch: int | None = like(StorageInputOptions, "batch")
+    accelerator: str = like(StorageInputOptions, "accelerator")
+    era: str = like(StorageInputOptions, "era")
+    tokens: str | float | None = option(None, "Tokens of a language model's data, e.g. 300G.")
+    slower: float = option(0.05, "Share by which waiting for storage may make the run longer.")
+    shuffle: str = option("shard", "shard: nodes keep to their part of the samples; or global.")
+    overrides: Mapping[str, str] | None = overrides_option("gpus_per_node=4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeRun(Answer, view=View(rows="needs")):
+    """How much storage a cluster needs for a job."""
+
+    workload: str
+    cluster: str
+    nodes: int
+    accelerators: int
+    needs: tuple[Need, ...]
+    read: float
+    """B/s. The bandwidth that the job must be able to read."""
+    write: float
+    """B/s. The bandwidth that the job must be able to write."""
+    capacity: float
+    """B. The room for data and checkpoints."""
+    tier: str = shown("row of the guidance that covers it")
+    """The lowest row of the guidance that covers it: good, better or best; "beyond" above all."""
+    guidance: Mapping[str, tuple[float, float]] = shown(
+        "guidance for these nodes of a DGX SuperPOD, read and written", of_row=lambda run: run.guidance_text
+    )
+    """B/s. The guidance for this many nodes, as (read, written) by good, better and best."""
+    systems: Mapping[str, int] = shown(title="Servers that would do, by storage system")
+    """The number of servers that would suffice, by storage system."""
+    notes: tuple[str, ...]
+
+    @property
+    def guidance_text(self) -> str:
+        """The guidance in words."""
+        return "; ".join(
+            f"{name} {' and '.join(format_quantity(rate, 'B/s') for rate in rates)}"
+            for name, rates in self.guidance.items()
+        )
+
+
+@question(StorageSizeOptions, status=lambda run: int(run.tier == "beyond"))
 def storage_size(options: StorageSizeOptions) -> SizeRun:
     """What a job asks of storage on a cluster, and which systems would do.
 
@@ -50,132 +83,21 @@ def storage_size(options: StorageSizeOptions) -> SizeRun:
     try:
         work = load_workload(options.model)
     except CatalogError:
-        name, needs, notes = _language(
+        name, needs, notes = model_needs(
             options.model, cluster, options.tokens, (options.batch, options.accelerator, options.era)
         )
     else:
         if options.tokens is not None:
             raise StorageError(f"--tokens: {work.name} reads samples; tokens are a language model's")
-        name, needs, notes = _samples(
+        name, needs, notes = workload_needs(
             work, cluster, options.batch, options.accelerator, options.era, options.slower, options.shuffle
         )
     read = max((need.value for need in needs if need.what.startswith("read")), default=0.0)
     write = sum(need.value for need in needs if need.what.startswith("write"))
     capacity = sum(need.value for need in needs if need.unit == "B" and need.what.startswith("room"))
-    systems, unable = _systems(cluster, read, write, capacity)
+    systems, unable = systems_needed(cluster, read, write, capacity)
     return SizeRun(
         workload=name, cluster=cluster.name, nodes=cluster.nodes, accelerators=cluster.gpus, needs=needs, read=read,
         write=write, capacity=capacity, tier=tier_of(read, write, cluster.nodes), guidance=guidance(cluster.nodes),
         systems=systems, notes=(*notes, *unable),
     )  # fmt: skip
-
-
-def _samples(
-    work: Workload,
-    cluster: Cluster,
-    batch: int | None,
-    accelerator: str,
-    software: str,
-    slower: float,
-    shuffle: str,
-) -> tuple[str, tuple[Need, ...], tuple[str, ...]]:
-    step = step_of(work, cluster, batch=batch, accelerator=accelerator, software=software)
-    rate = cluster.gpus / step.each
-    data = work.samples * work.record
-    kept = cache_of(cluster.system, "page" if data else "none", None)
-    epochs = epochs_to_target(work, step.run, step.batch * cluster.gpus) if step.run else 1.0
-    full = rate * work.record
-    because = f"{rate:,.0f} samples/s of {work.record:,.0f} B: {step.origin}"
-    needs = [Need(what="at full speed, read", value=full, unit="B/s", why=because)]
-    reads = {
-        how: read_needed(
-            full, data=data, cache=kept, nodes=cluster.nodes, epochs=epochs, slower=slower, shuffle=how
-        )
-        for how in ("shard", "global")
-    }
-    why = f"a run of {epochs:.3g} epochs {slower:.0%} longer" if step.run else f"a run {slower:.0%} longer"
-    needs.append(Need(what="read", value=reads[shuffle], unit="B/s", why=why))
-    if work.parameters:
-        needs.append(Need(what="write, checkpoints", value=checkpoint_write(work.parameters), unit="B/s",
-                          why="13.1 B a parameter in 5 % of an hour"))  # fmt: skip
-    if data:
-        needs.append(Need(what="room for data", value=work.samples * (work.raw + work.record), unit="B",
-                          why="raw and as records"))  # fmt: skip
-    fits = 0.0 < data <= kept.size * (cluster.nodes if shuffle == "shard" else 1)
-    return work.name, tuple(needs), _kept(fits, shuffle, reads)
-
-
-def _kept(fits: bool, shuffle: str, reads: Mapping[str, float]) -> tuple[str, ...]:
-    """The effect of the nodes' memory on later epochs, and the need under the other way to shuffle."""
-    other = "global" if shuffle == "shard" else "shard"
-    alike = abs(reads[other] / reads[shuffle] - 1.0) < 1e-6
-    if not fits:
-        said = "The data do not fit the nodes' memory: every epoch reads the store"
-    elif shuffle == "shard" or alike:
-        said = "Half the nodes' memory holds what each node reads: a slower store costs the first epoch only"
-    else:
-        said = "Half a node's memory holds the data, of which it has read all only after many epochs"
-    if alike:
-        return (said,)
-    how = "every node draws from all the data" if other == "global" else "each node keeps to its own part"
-    return said, f"Where {how} (--shuffle {other}), {reads[other] / 1e9:.4g} GB/s must be read"
-
-
-def _language(
-    name: str, cluster: Cluster, tokens: str | float | None, unused: tuple[int | None, str, str]
-) -> tuple[str, tuple[Need, ...], tuple[str, ...]]:
-    if any(unused):
-        raise StorageError(
-            f"--batch, --accelerator and --era are of workloads ({', '.join(workload_names())}), not of models"
-        )
-    try:
-        model = load_model(name)
-    except PodsimError as error:
-        raise CatalogError(f"{error}; workloads: {', '.join(workload_names())}") from None
-    many = 20.0 * model.parameters if tokens is None else read_tokens(tokens)
-    peak = max(cluster.gpu.peaks.get(kind, 0.0) for kind in ("bf16", "fp16", "fp8")) * cluster.gpus
-    rate = peak / (6.0 * model.active_parameters)
-    needs = (
-        Need(what="read, tokens", value=rate * TOKEN, unit="B/s", why=f"at most {rate:,.0f} tokens/s of 4 B, at peak"),
-        Need(what="read, a checkpoint", value=checkpoint_write(model.parameters), unit="B/s",
-             why="to start again as fast as it is written"),
-        Need(what="write, checkpoints", value=checkpoint_write(model.parameters), unit="B/s",
-             why="13.1 B a parameter in 5 % of an hour"),
-        Need(what="room for data", value=many * TOKEN, unit="B", why=f"{many:.3g} tokens of 4 B"),
-        Need(what="room for checkpoints", value=10 * CHECKPOINT * model.parameters, unit="B", why="ten of them"),
-    )  # fmt: skip
-    return model.name, needs, ("Tokens ask for next to nothing; checkpoints decide",)
-
-
-def _systems(
-    cluster: Cluster, read: float, write: float, capacity: float
-) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Servers of each shared storage system that would do, and those that cannot, with the reason."""
-    servers, unable = {}, []
-    for name in storage_names():
-        system, _ = load_storage(name)
-        if system.local or system.kind == "object":
-            continue
-        try:
-            here, _ = load_storage(name, client=cluster.system.name)
-        except PodsimError as error:
-            unable.append(f"Not {name}: {error}")
-            continue
-        least = here.stripe.width + here.stripe.spares if here.stripe else 1
-        needed = servers_needed(
-            partial(_resized, here), cluster.nodes, read=read, write=write, capacity=capacity, least=least
-        )
-        if needed:
-            servers[name] = needed
-        elif 0.0 < net_capacity(_resized(here, MOST)) < capacity:
-            unable.append(f"Not {name}: {MOST:,} servers of it do not hold {format_quantity(capacity, 'B')}")
-        else:
-            unable.append(
-                f"Not {name}: {here.client.ports} port(s) and the client software of each node are the limit"
-            )
-    return servers, tuple(unable)
-
-
-def _resized(system: StorageSystem, servers: int) -> StorageSystem:
-    """The system with another number of servers, its space in proportion."""
-    return replace(system, servers=servers, capacity=system.capacity * servers / system.servers)
