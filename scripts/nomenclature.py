@@ -24,7 +24,7 @@ OTHERS = (
     "options/plan_options", "serving/engines", "storage/storage_parts", "storage/workloads", "training/plan",
     "training/plan_values", "training/search", "training/software", "workload/convolution", "workload/model",
 )  # fmt: skip
-"""The modules with public dataclasses outside `answers/`."""
+"""The modules with public dataclasses outside `answers/` and `questions/`."""
 UNITS = (
     "s", "m", "B", "B/s", "FLOP", "FLOP/s", "OP/s", "W", "Hz", "1/s", "share", "count", "factor", "SI", "J", "kg", "USD",
     "USD/s", "nat",
@@ -69,8 +69,9 @@ class Documented:
 
 def modules() -> list[str]:
     """The modules with public dataclasses, as paths without suffix."""
-    answers = (path for path in (SOURCE / "answers").glob("*.py") if path.name != "__init__.py")
-    return sorted([*OTHERS, *(f"answers/{path.stem}" for path in answers)])
+    answers = [*(SOURCE / "answers").glob("*.py"), *(SOURCE / "questions").glob("*/*.py")]
+    names = (path.relative_to(SOURCE).with_suffix("") for path in answers if path.name != "__init__.py")
+    return sorted([*OTHERS, *(name.as_posix() for name in names)])
 
 
 def dataclasses_of(module: str, *, private: bool = False) -> Iterator[Documented]:

@@ -73,7 +73,8 @@ from podsim.monitoring import prometheus_api
 from podsim.monitoring.exposition import read_metrics
 from podsim.questions.learn.large_batch import scale_batch
 from podsim.questions.learn.prune import prune
-from podsim.questions.machine.mig import mig_check, mig_state
+from podsim.questions.machine.mig_check import mig_check
+from podsim.questions.machine.mig_state import mig_state
 from podsim.questions.operate.queue import queue
 from podsim.questions.operate.validate import validate
 from podsim.questions.operate.why import why

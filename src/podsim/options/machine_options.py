@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
@@ -89,57 +89,7 @@ class FlowsOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MigLayoutsOptions:
-    """Which layouts of a GPU are listed."""
+class SlicedGpu:
+    """A GPU that can be divided."""
 
     gpu: str = option(MISSING, "A GPU with MIG: a100-40gb, a100-80gb, a30, h100, h200.", argument=True)
-    every: bool = option(False, "All profiles, 1g with more memory and +me, too.", flag="--every")
-    partial: bool = option(False, "Layouts to which something can be added, too.", flag="--partial")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MigShowOptions:
-    """One layout of a GPU."""
-
-    gpu: str = like(MigLayoutsOptions, "gpu")
-    layout: str = option(
-        MISSING, "Instances: 4g,2g,1g or 7x1g.5gb, with places 3g.20gb@4,1g.5gb@0.", argument=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MigPlanOptions:
-    """Jobs, and the GPUs that are divided for them."""
-
-    on: str = option(
-        MISSING, "Node, cluster or GPU: dgx-a100-40gb, dgx-a100-40gb:4, a100-40gb.", argument=True
-    )
-    jobs: Sequence[str] = option(
-        (),
-        "NAME:4xgpu, NAME:14x1g.5gb, NAME:5x8GB, NAME:5x8GB@0.4 (share no slice shrinks). Repeatable.",
-        flag="--job",
-    )
-    objective: str = option(
-        "throughput", "What to maximise: throughput, or slowest (the speed of the slowest job)."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MigStateOptions:
-    """The output of nvidia-smi, and the requested change."""
-
-    file: Path | str = option(
-        MISSING, "Output of nvidia-smi -L, mig -lgi, mig -lgipp, or several in one.", argument=True
-    )
-    gpu: str = option("", "The GPU, where the text does not name it.")
-    want: str = option("", "The layout that each GPU should have, e.g. 3g,2g,2g.")
-    add: str = option("", "Instances to create in addition to those that are there.")
-    busy: Sequence[str] = option((), "Instance that may not be destroyed (its number), or all. Repeatable.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MigCheckOptions:
-    """A mig-parted file."""
-
-    file: Path | str = option(MISSING, "A mig-parted file.", argument=True)
-    gpu: str = option(MISSING, "The GPU it is for: a100-40gb, a100-80gb, a30, h100, h200.")

@@ -88,13 +88,6 @@ class DrawOutput(PlotOutput):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MigPlanOutput(DrawOutput):
-    """The same, and files that divide the GPUs."""
-
-    save: Path | None = option(None, "Directory for commands.sh, mig-parted.yaml, kubernetes.yaml.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class ShowOutput(Output):
     """A sheet, or a drawing of the fabric."""
 

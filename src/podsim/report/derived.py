@@ -8,6 +8,7 @@ answer is shown in the same way. `podsim.answers.fields.shown` says more about a
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -45,12 +46,17 @@ _FACTS = Table(columns=(Column("", "0"), Column("", "1"), Column("", "2", wrap=T
 """names, values, and what they mean where there is room"""
 _LONG = 30
 """characters of a text that stands last in a table, where it wraps"""
+_NUMBER = re.compile(r"[-+]?[\d,.]*\d(e[-+]?\d+)?( ?[^\d\s]{1,8})?|-|no|yes|")
+"""texts of columns that are aligned to the right"""
 _LINE = 48
 """characters of a value that stands in a paragraph of its own"""
 
 
 def derived_report(answer: Any) -> Iterator[Block]:
-    """The report of an answer from its fields; its first line is the title."""
+    """The report of an answer from its fields, with its title first; of several answers, a table."""
+    if isinstance(answer, (tuple, list)):
+        yield rows_block(answer)
+        return
     yield bold(_title(answer))
     yield from _blocks(answer)
 
@@ -146,24 +152,28 @@ def rows_block(rows: Sequence[Any]) -> Rows:
 
 
 def table_columns(kind: Any, rows: Sequence[Any], path: str = "") -> list[Column]:
-    """The columns of a kind of row: one for each field that some row fills; those of a value within it one by one."""
+    """The columns of a kind of row: one for each field that some row fills, and for each field or key within it."""
     notes = field_notes(kind)
     columns: list[Column] = []
     for field in dataclasses.fields(kind):
         cell, note = cell_of(field), notes.get(field.name, Note("", ""))
         name = f"{path}{field.name}"
-        values = [
-            value for row in rows if (value := field_value(row, name)) not in (None, "", (), cell.hide_if)
-        ]
+        nothing = (None, "", (), cell.hide_if) if cell.missing == "-" else ()
+        values = [value for row in rows if (value := field_value(row, name)) not in nothing]
         if cell.is_hidden or not values:
             continue
         if dataclasses.is_dataclass(values[0]) and cell.of_row is None:
             columns += table_columns(type(values[0]), rows, f"{name}.")
             continue
-        is_text = all(isinstance(value, str) for value in values)
         heading = in_words(field.name) if cell.heading is None else cell.heading
-        text = partial(_cell_text, name, cell, note)
-        columns.append(Column(heading, text, align="l" if is_text else "r", drop=cell.drop))
+        if isinstance(values[0], Mapping) and cell.of_row is None:
+            parts = [(str(key), f"{name}.{key}") for key in values[0]]
+        else:
+            parts = [(heading, name)]
+        for heading, part in parts:
+            text = partial(_cell_text, part, cell, note)
+            is_number = all(_NUMBER.fullmatch(text(row)) for row in rows)
+            columns.append(Column(heading, text, align="r" if is_number else "l", drop=cell.drop))
     return columns
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podsim.answers.fields import shown
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.measured_slices import mig_rows
 from podsim.hardware.mig.profiles import slicing_of
@@ -23,13 +24,13 @@ _TOKENS = 384
 class Seventh:
     """Seven times one instance's throughput over that of the whole GPU, without busy neighbours."""
 
-    model: str
-    gpu: str
-    predicted: float
+    model: str = shown("network")
+    gpu: str = shown("GPU")
+    predicted: float = shown(format=":.3f")
     """share. The predicted speed relative to a seventh of the GPU."""
-    measured: float
+    measured: float = shown(format=":.3f")
     """share. The measured speed relative to a seventh of the GPU."""
-    how: str
+    how: str = shown("by")
     """The method: the laws of its kernels, or of SMs alone for an unknown network."""
 
 

@@ -15,6 +15,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from podsim.answers.fields import shown
 from podsim.axes import Floats
 from podsim.hardware.mig.profiles import find_profile, slicings
 from podsim.hardware.mig.scaling import (
@@ -82,21 +83,21 @@ class SliceCase:
 class SliceScore:
     """The errors of the law against measured speeds, for one rule for f."""
 
-    name: str
+    name: str = shown("f known by")
     """The name of the rule for f."""
     how: str
     """The origin of f."""
-    cases: int
+    cases: int = shown("jobs")
     """The number of training jobs."""
-    points: int
+    points: int = shown("speeds")
     """The number of predicted speeds that were compared."""
-    mean: float
+    mean: float = shown(format=":.1%")
     """share. The mean of the absolute relative errors."""
-    median: float
+    median: float = shown(format=":.1%")
     """share. The median of the absolute relative errors."""
-    worst: float
+    worst: float = shown(format=":.1%")
     """share. The largest absolute relative error."""
-    by_model: dict[str, float]
+    by_model: dict[str, float] = shown(format=":.1%")
     """share. The mean absolute relative error of each model."""
 
 

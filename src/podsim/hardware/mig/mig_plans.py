@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from podsim.hardware.mig.best import Wish, fewest_gpus
+from podsim.hardware.mig.best import Assignment, Wish, fewest_gpus
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.mig.results import GpuPlan, MigPlan
@@ -98,3 +99,25 @@ def _notes(chip: Gpu, slicing: Slicing, gpus: tuple[GpuPlan, ...]) -> tuple[str,
             f"profiles of {slicing.name}: " + "; ".join(f"{k} {v}" for k, v in slicing.notes.items())
         )
     return tuple(notes)
+
+
+def make_gpus(
+    nodes: int, per_node: int, undivided: Sequence[str], divided: Sequence[object]
+) -> tuple[GpuPlan, ...]:
+    """A plan for each GPU: whole ones first, then the divided ones, then the idle ones."""
+    used = [assignment for assignment in divided if isinstance(assignment, Assignment)]
+    made = []
+    for number in range(nodes * per_node):
+        at = {"node": number // per_node, "index": number % per_node}
+        if number < len(undivided):
+            made.append(GpuPlan(**at, mode="whole", layout=None, jobs=(undivided[number],), speeds=(1.0,)))
+        elif number < len(undivided) + len(used):
+            assignment = used[number - len(undivided)]
+            made.append(
+                GpuPlan(
+                    **at, mode="mig", layout=assignment.layout, jobs=assignment.jobs, speeds=assignment.speeds
+                )
+            )
+        else:
+            made.append(GpuPlan(**at, mode="idle", layout=None, jobs=(), speeds=()))
+    return tuple(made)

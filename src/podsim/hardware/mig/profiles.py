@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from podsim.answers.fields import shown
 from podsim.errors import CatalogError, MigError, unknown_name
 from podsim.hardware.overrides import read_quantity
 from podsim.hardware.parts import Gpu
@@ -18,29 +19,32 @@ from podsim.hardware.parts import Gpu
 class Profile:
     """One kind of instance."""
 
-    name: str
+    name: str = shown("profile")
     """The name in nvidia-smi, as 3g.20gb."""
-    id: int
+    id: int = shown("number")
     """The number in nvidia-smi."""
-    compute: int
+    compute: int = shown(is_hidden=True)
     """The number of compute slices."""
-    size: int
+    size: int = shown(is_hidden=True)
     """The number of memory slices."""
-    memory: float
+    memory: float = shown(format=lambda size: f"{size / 2**30:.2f} GiB")
     """B. The memory of an instance."""
-    sms: int
+    sms: int = shown("SMs")
     """The number of streaming multiprocessors."""
-    most: int
+    most: int = shown("at most")
     """The number of instances of it that one GPU can hold."""
-    starts: tuple[int, ...]
+    starts: tuple[int, ...] = shown(
+        "starts at memory slice",
+        of_row=lambda profile: f"{', '.join(map(str, profile.starts))} (takes {profile.size})",
+    )
     """The memory slices at which it may start."""
-    copy_engines: int
+    copy_engines: int = shown(is_hidden=True)
     """The number of engines that copy to and from the host."""
-    nvdec: int
+    nvdec: int = shown(is_hidden=True)
     """The number of video decoders."""
-    jpeg: int
+    jpeg: int = shown(is_hidden=True)
     """The number of JPEG decoders."""
-    ofa: int
+    ofa: int = shown(is_hidden=True)
     """The number of optical-flow units."""
 
     @property
@@ -60,7 +64,7 @@ class Slicing:
 
     name: str
     """The name of the chip and its memory: a100-40gb."""
-    gpus: tuple[str, ...]
+    gpus: tuple[str, ...] = shown(is_hidden=True)
     """The catalog names of the GPUs with this table."""
     compute_slices: int
     """The number of compute slices of the whole GPU."""

@@ -8,47 +8,8 @@ from podsim.answers.answer import Answer, View
 from podsim.hardware.mig.best import Wish
 from podsim.hardware.mig.change import Change
 from podsim.hardware.mig.layouts import Layout
-from podsim.hardware.mig.measured_slices import SliceCase, SliceScore
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.parts import Gpu
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayoutRow:
-    """One layout of a table."""
-
-    number: int
-    """The position in the table."""
-    layout: Layout
-    """The instances with their positions."""
-    instances: int
-    """The number of instances."""
-    compute: int
-    """The number of compute slices in use."""
-    memory: int
-    """The number of memory slices in use."""
-    maximal: bool
-    """Whether no instance can be added."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayoutTable(
-    Answer, view=View(report="report.mig_tables:layouts_report", rows="report.mig_tables:layout_rows")
-):
-    """Layouts of one GPU."""
-
-    gpu: str
-    """The name of the GPU."""
-    slicing: Slicing
-    """The table of its profiles."""
-    rows: tuple[LayoutRow, ...]
-    """The layouts that are shown."""
-    total: int
-    """The number of layouts of these profiles, without the empty one."""
-    maximal: int
-    """The number of layouts to which no instance can be added."""
-    distinct: int
-    """The number of sets of profiles among all layouts, wherever they stand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,20 +40,6 @@ class LayoutSheet(
     """The commands that create it."""
     parted: str
     """The text of a mig-parted file."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfigRow:
-    """One entry of a mig-parted file."""
-
-    name: str
-    """The name of its configuration."""
-    devices: tuple[int, ...] | None
-    """The numbers of the GPUs; None for all."""
-    enabled: bool
-    """Whether MIG mode is on."""
-    layout: Layout | None
-    """One way to place its instances; None if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,35 +128,3 @@ class GpuState:
     """The change to the requested layout, if there is one."""
     commands: tuple[str, ...]
     """The commands of the change."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeventhRow:
-    """One smallest instance against a seventh of the whole GPU, MLPerf Inference offline."""
-
-    model: str
-    """The network, as MLPerf names it."""
-    gpu: str
-    """The name of the whole GPU."""
-    predicted: float
-    """share. The predicted speed relative to a seventh of the GPU."""
-    measured: float
-    """share. The measured speed relative to a seventh of the GPU."""
-    how: str
-    """The method: the laws of its kernels, or SMs alone."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LawReport(Answer, view=View(report="report.mig_tables:law_report", rows="scores")):
-    """The accuracy of the laws of slices."""
-
-    scores: tuple[SliceScore, ...]
-    """The scores of each rule for f."""
-    cases: tuple[SliceCase, ...]
-    """The training jobs."""
-    busy: dict[str, float]
-    """share. The share of throughput that six busy neighbours cost, by model."""
-    sevenths: tuple[SeventhRow, ...]
-    """MLPerf's pairs of an instance and its GPU."""
-    seventh_error: float
-    """share. The mean of their absolute relative errors."""

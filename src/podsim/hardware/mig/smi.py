@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from podsim.errors import MigError
+from podsim.errors import MigError, PodsimError
+from podsim.foreign_files import read_text
 from podsim.hardware.mig.layouts import Instance, Layout, problems_of
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile, slicings
 
@@ -28,6 +30,9 @@ _QUIET = re.compile(
     r"^[-+=|\s]*$|GPU instances:|GPU\s+Name|^\|\s*ID\s+ID|No GPU instances found|No MIG-enabled devices found|"
     r"^\|\s+(?:Profile|ID|Instance|Placement|Start:Size)[\w\s:]*\|$"
 )
+
+_LARGEST = 4_000_000
+"""characters of a text that is read"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,3 +227,10 @@ def layout_of(slicing: Slicing, gpu: SeenGpu) -> Layout:
     if problems:
         raise MigError(list(dict.fromkeys(problems)))
     return Layout(slicing=slicing.name, instances=tuple(sorted(made)))
+
+
+def read_smi_text(path: Path) -> str:
+    """The text of a file. Raises PodsimError where it cannot be read."""
+    return read_text(
+        path, most=_LARGEST, error=PodsimError, hint="no output of nvidia-smi is", is_lenient=True
+    )
