@@ -5,11 +5,8 @@ python scripts/mutants.py --work FOLDER [--sample 600] [--seed 1] [--all FILE ..
 A mutant lives in the memory of a forked process; no file changes. FOLDER keeps the lines that each test runs
 (tests.jsonl) and the verdicts (verdicts.jsonl), so that a run that was stopped goes on. The tests are those that
 `pytest -m quick` runs. Of those that run a mutant's lines, the ones named after its module come first, then the
-quickest, for 8 s in all. One that no test runs has survived. One that takes 30 s of CPU is killed.
-
-A mutant is ranked by a hash of the seed and of its text, so that a change elsewhere leaves the sample as it is. A fork
-with an exchanged function takes a tenth of a second, a fresh pytest three. On 2026-11-23 the sample of seed 1 (600
-mutants of training, network, kernels, accuracy and units) was killed to 86.7 % (95 % interval: 83.7 to 89.2).
+quickest, for 8 s in all. One that no test runs has survived. One that takes 30 s of CPU is killed. A hash of the seed and
+of the mutant's text ranks it, so that a sample stays. On 2026-11-23, 520 of seed 1's 600 mutants were killed: 86.7 %.
 """
 
 from __future__ import annotations

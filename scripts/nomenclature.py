@@ -69,9 +69,8 @@ class Documented:
 
 def modules() -> list[str]:
     """The modules with public dataclasses, as paths without suffix."""
-    answers = [*(SOURCE / "answers").glob("*.py"), *(SOURCE / "questions").glob("*/*.py")]
-    names = (path.relative_to(SOURCE).with_suffix("") for path in answers if path.name != "__init__.py")
-    return sorted([*OTHERS, *(name.as_posix() for name in names)])
+    answers = [*SOURCE.glob("answers/[!_]*.py"), *SOURCE.glob("questions/*/[!_]*.py")]
+    return sorted([*OTHERS, *(path.relative_to(SOURCE).with_suffix("").as_posix() for path in answers)])
 
 
 def dataclasses_of(module: str, *, private: bool = False) -> Iterator[Documented]:
