@@ -33,29 +33,6 @@ class SavedJobOptions(TrainedFields, JobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointOptions(SavedJobOptions):
-    """A checkpoint of a job."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GoodputOptions(SavedJobOptions):
-    """A long run of a job, and what fails in it."""
-
-    tokens: str | float = option(MISSING, "Tokens to train, e.g. 300G or 15T.", example="1T")
-    step: str | float | None = option(None, "A measured step, e.g. 5.2s; default the predicted.")
-    mtbf: str | float | None = option(None, "Mean time between failures of the whole job, e.g. 7.9h.")
-    restart: str | float | None = option(None, "A restart, e.g. 10min; default 5 min and reading back.")
-    spares: int | None = option(None, "Spare nodes; default 5 %.")
-    slow: float = option(0.0, "Share of nodes that are silently slow, e.g. 0.005.")
-    found: str | float | None = option(None, "Time until a slow node is noticed, e.g. 12h; default never.")
-    spread: float = option(
-        0.0, "Standard deviation of the logarithm of the failure rate between runs, e.g. 0.7."
-    )
-    runs: int = option(10_000, "Runs to simulate.")
-    seed: int = option(0, "Seed of the random numbers: the same seed gives the same result.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class QueueOptions:
     """Jobs, the machine that they wait for, and its policy."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from podsim.options.plan_options import JobOptions, TableFields, TrainedFields
+from podsim.options.plan_options import TableFields, TrainedFields
 from podsim.options.question import like, option, overrides_option
 
 
@@ -63,60 +63,3 @@ class GraphOptions(TableFields):
     )
     overrides: Mapping[str, str] | None = overrides_option("gpu.memory_bandwidth=3TB/s")
     detail: str = option("", "`ops` lists every op.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShardOptions:
-    """A model or graph, the GPUs that it is divided over, and annotations."""
-
-    model: str = option(
-        MISSING,
-        "A name of `podsim models`, a config.json, what `podsim capture` wrote, or FILE.py:FUNCTION.",
-        argument=True,
-        example="llama-3.1-8b",
-        complete="models",
-    )
-    on: str = like(JobOptions, "on")
-    gpus: int | None = like(JobOptions, "gpus")
-    annotate: Sequence[str] = option(
-        (),
-        "Axes that divide a tensor, dimension by dimension, e.g. mlp.up=,tensor; default: podsim looks for them. "
-        "Repeatable.",
-        many=True,
-        also=("annotation", "annotations", "sharding", "spec"),
-    )
-    mesh: str = option("", "Axes of GPUs, outermost first, e.g. data=8,tensor=8; default the best of all.")
-    batch: int | None = option(
-        None, "Samples or sequences of a step on all GPUs; default one sequence, or 64 samples, a GPU.",
-        also=("global-batch", "batch-size", "gbs"),
-    )  # fmt: skip
-    sequence: int | str | None = like(TrainedFields, "sequence")
-    capacity_factor: float = option(
-        1.0, "Tokens that an expert takes over the mean of all; what exceeds it is dropped."
-    )
-    input: Sequence[str] | None = like(CaptureOptions, "input")
-    precision: str | None = option(None, "fp32, tf32, fp16, bf16; default bf16, or fp16 on GPUs without it.")
-    optimizer: str = option("", "sgd, adam, lamb or none; default adam for language models, else sgd.")
-    software: str = like(TrainedFields, "software", default="")
-    overrides: Mapping[str, str] | None = overrides_option("gpu.memory=64GB, model.layers=12")
-    detail: str = option("", "`ops` lists every op.", choices=("", "ops"), bare="ops")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChakraOptions:
-    """Execution traces, one file a rank."""
-
-    traces: Sequence[Path] = option(
-        MISSING, "Chakra traces, plain or gzip, one for each rank.", argument=True
-    )
-    out: Path | None = option(None, "Write what is left: OUT.RANK.et for each file.")
-    on: str = option("", "Simulate them on the fabric of this cluster: dgx-a100:2.")
-    overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
-    algo: str = option(
-        "ring", "All-reduces of the simulation: ring, tree, double-tree, …; nccl: its law, for all."
-    )
-    timeline: Sequence[Path] = like(
-        GraphOptions,
-        "timeline",
-        "Write the simulation: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable.",
-    )

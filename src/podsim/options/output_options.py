@@ -48,11 +48,6 @@ class PlotOutput(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlancePlot(GlanceOutput, PlotOutput):
-    """The answer at a glance, and a picture."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class QueuePlot(PlotOutput):
     """A picture of a queue."""
 
@@ -64,13 +59,6 @@ class PackPlot(PlotOutput):
     """A picture of packing."""
 
     plot: Path | None = like(PlotOutput, "plot", "Draw allocated over requested GPUs: FILE.svg or .png.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GoodputPlot(PlotOutput):
-    """A picture of long runs."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw intervals and the days' histogram: FILE.svg or .png.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +85,6 @@ class ShowOutput(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleOutput(Output):
-    """A picture of a schedule, and torch's own form."""
-
-    csv: bool = like(Output, "csv", "Print CSV: a line for each action, or schedule.")
-    csv_torch: Path | None = option(None, "Write the CSV that torch.distributed.pipelining loads.")
-    plot: Path | None = option(None, "Draw it: FILE.png, .svg or .html.", suffixes=(".png", ".svg", ".html"))
-
-
-@dataclass(frozen=True, kw_only=True)
 class SimulateOutput(Output):
     """The timeline and the links of a step, or a measured step next to it."""
 
@@ -116,31 +95,6 @@ class SimulateOutput(Output):
     links: Path | None = option(None, "Draw the busiest links: FILE.png or .svg.")
     against: Path | None = option(
         None, "A PyTorch profile (Kineto JSON) of the real step, to compare it with."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkersOutput(Output):
-    """The timeline of an exchange, or a picture of a comparison."""
-
-    csv: bool = like(Output, "csv", "Print CSV: a line for each exchange.")
-    plot: Path | None = option(None, "With --compare: draw it, FILE.png or .svg.", suffixes=(".png", ".svg"))
-    timeline: Sequence[Path] = option(
-        (), "Write it: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainOutput(Output):
-    """Losses of this run, and of others."""
-
-    csv: bool = like(Output, "csv", "Print CSV: a line for each step.")
-    plot: Path | None = option(None, "Draw the losses, FILE.png or .svg.", suffixes=(".png", ".svg"))
-    against: Sequence[Path] = option((), "A saved run whose losses are compared, and drawn. Repeatable.")
-    timeline: Sequence[Path] = like(
-        SimulateOutput,
-        "timeline",
-        "Write the last steps: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable.",
     )
 
 

@@ -261,38 +261,3 @@ class TargetOptions(SearchOptions, TableFields):
         flag="--to-target",
     )
     round: str = option("", "With --to-target: the round of MLPerf Training, e.g. v4.1; default the last.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayOptions:
-    """A search that was saved."""
-
-    experiment: str | Path = option(
-        MISSING, "An experiment.toml that `podsim plan --save` wrote.", kind=Path, argument=True
-    )
-    save: str | Path | None = like(SearchOptions, "save")
-    detail: str = like(SearchOptions, "detail")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchOptions(FiledPlanOptions):
-    """A plan to write a launch file of, or a launch file to read."""
-
-    model: str = like(
-        JobOptions, "model", "A model, as for predict; with --read only if the file names none.", default=""
-    )
-    on: str = like(JobOptions, "on", "Cluster, as for predict.", default="")
-    tool: str = option(
-        "",
-        "megatron (default), nemo, torchtitan, deepspeed, accelerate, axolotl, maxtext, torchrun, slurm or kubernetes.",
-        flag="--for",
-    )
-    read: str = option("", "Instead: read the plan of this file, or of standard input (-).")
-    software: Any = like(
-        TrainedFields, "software", "Framework and its version; default the tool's own.", default=None
-    )
-    image: str | None = option(None, "Container image, REGISTRY#IMAGE:TAG; empty for none.")
-    mount: Sequence[str] = option((), "Container mount, /SOURCE:/TARGET. Repeatable.")
-    partition: str = option("", "Partition of the scheduler.")
-    time_limit: str = option("1 d", "Time limit of the scheduler, e.g. 4h.")
-    force: bool = option(False, "Write a plan that breaks a rule or does not fit the memory.", flag="--force")

@@ -7,7 +7,6 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from podsim.options.measure_options import RanksOptions
 from podsim.options.output_options import PlotOutput
 from podsim.options.plan_options import JobOptions, SearchOptions, TrainedFields
 from podsim.options.question import like, option, overrides_option, pairs
@@ -70,33 +69,6 @@ class ScaleBestOptions:
     software: Any = like(TrainedFields, "software")
     price: str | float = like(SearchOptions, "price")
     overrides: Mapping[str, str] | None = overrides_option("gpu.memory=64GB, network.bandwidth=100Gb/s")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaleLawsOptions:
-    """Compute for which named laws are compared."""
-
-    flops: str = option("1e20,1e22,1e24,1e26", "FLOPs of training, with commas.", also=("compute",))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaleLadderOptions:
-    """Tiny networks that are trained for real."""
-
-    folder: Path = option(
-        Path("ladder"), "Folder of the runs; finished ones are not repeated.", argument=True
-    )
-    widths: str = option(
-        "16,32,48,64,96", "Widths of the networks, multiples of 16; the largest is held out."
-    )
-    steps: int = option(400, "Steps of each.")
-    batch: int = option(32, "Sequences of a step.")
-    sequence: int = option(128, "Tokens (bytes) of a sequence.")
-    rate: float = option(4e-3, "Learning rate at width 32; others by the inverse root of their width.")
-    data: str = option("python", "Text file that is learnt; python: the source of this Python's library.")
-    seed: int = option(0, "Seed of the first weights and of the data.")
-    backend: str = like(RanksOptions, "backend")
-    save: Path | None = like(ScaleFitOptions, "save")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,23 +19,6 @@ EXCHANGES = ("bsp", "ps", "ssp", "async", "local", "diloco")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleOptions:
-    """A pipeline schedule, and how long its passes take."""
-
-    name: str = option(
-        "", "A schedule, or FILE.csv in the form torch's pipelining reads; none: all of them.", argument=True
-    )
-    pp: int | None = option(None, "Pipeline ranks; default 4.")
-    micro_batches: int | None = option(None, "Micro-batches of a step; default 8.")
-    virtual_stages: int | None = option(None, "Model chunks per rank; default the fewest it can have.")
-    forward: float = option(1.0, "Seconds of a rank's forward pass (or any unit).")
-    input: float = option(1.0, "Seconds of its input gradient.")
-    weight: float = option(1.0, "Seconds of its weight gradient.")
-    send: float = option(0.0, "Seconds of a send between ranks.")
-    overlap: float = option(0.0, "Share of the shorter of two overlapped passes that the longer hides.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class SimulateOptions(FiledPlanOptions):
     """A plan, and what goes wrong in its step."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from podsim.answers.served import Figure, FigureList, FigureName
-from podsim.options.mlperf_options import FigureOptions
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import question
+from podsim.options.question import option, question
 from podsim.serving.white_paper import figure as made
 
 _FIGURES = (
@@ -20,6 +21,13 @@ _FIGURES = (
         "podsim mlperf v0.7 --on selene-2020-06",
     ),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureOptions:
+    """A figure of the DGX A100 white paper."""
+
+    number: int | None = option(None, "4, 5, 7 or 12; default the list of them.", argument=True)
 
 
 @question(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,9 +26,9 @@ from podsim.learning.number_format import FORMATS, NumberFormat
 from podsim.learning.number_format_blocks import BLOCK_FORMATS, BlockFormat, any_format
 from podsim.learning.number_format_recipes import RECIPES, read_recipe
 from podsim.learning.rounding import Overflow, round_to
-from podsim.options.format_options import FormatOptions
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import question
+from podsim.options.plan_options import JobOptions
+from podsim.options.question import like, option, question
 from podsim.questions.asking import ask
 
 _MULTIPLIED = {
@@ -40,6 +41,24 @@ _PEERS = ("fp32", "tf32", "fp16", "bf16")
 _MOST_NUMBERS = 64
 _PHASES = ("training", "retrained", "inference")
 """phases of published accuracy, the first that has any counts"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatOptions:
+    """A number format, and numbers that it rounds."""
+
+    name: str = option(
+        "", "A number format: tf32, bf16, e4m3, mxfp4; without one all are listed.", argument=True
+    )
+    numbers: str = option(
+        "", "Numbers whose nearest codes are shown: 0.3, or 0.3,1e-9,-5.", argument=True, has_sign=True
+    )
+    on: str = option("", "A GPU, system or cluster, h100: only what it runs, and at what speed.")
+    model: str = option(
+        "", "A model: what each format gains in its training step on --on, and what it costs in accuracy."
+    )
+    gpus: int = like(JobOptions, "gpus")
+    batch: str | int | None = like(JobOptions, "batch")
 
 
 @question(

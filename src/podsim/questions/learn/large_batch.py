@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +17,8 @@ from podsim.foreign_files import csv_table, finite, read_text
 from podsim.learning.batch_critical import BatchLaw, fit_batch_law, published_rows
 from podsim.learning.batch_noise import noise_of_run
 from podsim.learning.batch_rules import RULE_OF, noisy_rate, scaled_rate
-from podsim.options.batch_options import BatchOptions
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import question
+from podsim.options.question import option, question
 
 _MOST = 1 << 20
 _MOST_BATCHES = 64
@@ -28,6 +27,21 @@ _COLUMNS = {
     "steps": ("steps", "step", "iterations", "s"),
 }
 _AROUND = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """A measured run, and the batches that are asked for."""
+
+    source: str = option(
+        "", "RUN.jsonl of `train --noise-scale --save`, a CSV of batch and steps, or a published table: zhang-85m.",
+        argument=True,
+    )  # fmt: skip
+    critical: float | None = option(None, "Critical batch in samples, instead of a source.")
+    batch: str = option("", "Batches, with commas: 64,256,1024; default around the critical one.")
+    optimizer: str = option("adamw", "Whose rule is usual: adamw, sgd, lars or lamb.")
+    rate: float | None = option(None, "Learning rate at --base-batch.")
+    base_batch: int | None = option(None, "Batch that --rate is for; default the first one.")
 
 
 class Measured(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass
 
 import numpy as np
 
@@ -12,11 +14,36 @@ from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetRun
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, benchmarks_of, find_benchmark, round_number
-from podsim.options.mlperf_options import MlperfOptions
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import question
+from podsim.options.question import option, question
 
 _LARGEST = 1e12
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlperfOptions:
+    """A round of MLPerf Training, and where it runs."""
+
+    round: str = option(MISSING, "A round, v0.5 to v6.1.", argument=True, example="v0.7", also=("version",))
+    on: str = option(
+        MISSING, "GPU, system, cluster or TOML file: selene-2020-06, dgx-h100:8 (nodes).", example="dgx-h100:8",
+        complete="clusters", also=("cluster", "system", "hardware", "machine"),
+    )  # fmt: skip
+    benchmark: Sequence[str] = option(
+        (),
+        "A benchmark of the round: bert, resnet, llama2_70b_lora, … Repeatable; default all.",
+        also=("task", "model"),
+    )
+    gpus: int | None = option(
+        None,
+        "GPUs; default those of the fastest submission on this GPU, or else all.",
+        also=("ngpus", "num-gpus"),
+    )
+    batch: float | None = option(
+        None, "Samples of a step (tokens for transformer); default as submitted, or else the fastest.",
+        also=("global-batch", "batch-size"),
+    )  # fmt: skip
+    samples: float | None = option(None, "Samples to the target, in place of the law's.")
 
 
 @question(

@@ -20,9 +20,9 @@ from podsim.learning.loss_catalog import write_law
 from podsim.learning.loss_choice import score
 from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_runs import Runs
-from podsim.options.measure_options import TrainOptions
-from podsim.options.question import question
-from podsim.options.scale_options import ScaleLadderOptions, ScaleOutput
+from podsim.options.measure_options import RanksOptions, TrainOptions
+from podsim.options.question import like, option, question
+from podsim.options.scale_options import ScaleFitOptions, ScaleOutput
 from podsim.whole_files import write_whole
 from podsim.workload.catalog import load_model
 
@@ -37,6 +37,26 @@ _WINDOW = 0.85
 _BOOTSTRAPS = 100
 
 Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleLadderOptions:
+    """Tiny networks that are trained for real."""
+
+    folder: Path = option(
+        Path("ladder"), "Folder of the runs; finished ones are not repeated.", argument=True
+    )
+    widths: str = option(
+        "16,32,48,64,96", "Widths of the networks, multiples of 16; the largest is held out."
+    )
+    steps: int = option(400, "Steps of each.")
+    batch: int = option(32, "Sequences of a step.")
+    sequence: int = option(128, "Tokens (bytes) of a sequence.")
+    rate: float = option(4e-3, "Learning rate at width 32; others by the inverse root of their width.")
+    data: str = option("python", "Text file that is learnt; python: the source of this Python's library.")
+    seed: int = option(0, "Seed of the first weights and of the data.")
+    backend: str = like(RanksOptions, "backend")
+    save: Path | None = like(ScaleFitOptions, "save")
 
 
 @dataclass(frozen=True, kw_only=True)

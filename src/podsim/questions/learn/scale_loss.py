@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from podsim.answers.scaling_answers import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
@@ -9,10 +11,17 @@ from podsim.errors import PodsimError
 from podsim.learning.loss_advice import advised, loss_points, range_notes, repetition_notes, untold_notes
 from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
-from podsim.options.question import question
-from podsim.options.scale_options import ScaleLawsOptions, ScaleLossOptions, ScaleOutput
+from podsim.options.question import option, question
+from podsim.options.scale_options import ScaleLossOptions, ScaleOutput
 from podsim.units import parse_count
 from podsim.workload.catalog import network_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleLawsOptions:
+    """Compute for which named laws are compared."""
+
+    flops: str = option("1e20,1e22,1e24,1e26", "FLOPs of training, with commas.", also=("compute",))
 
 
 @question(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -20,12 +21,26 @@ from podsim.lab.ranks import started_rank
 from podsim.lab.training.trained_run import trained_run
 from podsim.learning.number_format_recipes import read_loss_scale, read_recipe
 from podsim.options.measure_options import TrainOptions
-from podsim.options.output_options import TrainOutput
-from podsim.options.question import PLAN_FILE, question
+from podsim.options.output_options import Output, SimulateOutput
+from podsim.options.question import PLAN_FILE, like, option, question
 from podsim.whole_files import write_whole
 
 _MOST_RUNS = 100
 Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOutput(Output):
+    """Losses of this run, and of others."""
+
+    csv: bool = like(Output, "csv", "Print CSV: a line for each step.")
+    plot: Path | None = option(None, "Draw the losses, FILE.png or .svg.", suffixes=(".png", ".svg"))
+    against: Sequence[Path] = option((), "A saved run whose losses are compared, and drawn. Repeatable.")
+    timeline: Sequence[Path] = like(
+        SimulateOutput,
+        "timeline",
+        "Write the last steps: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable.",
+    )
 
 
 def _check_output(output: TrainOutput, options: Mapping[str, Any]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.fabrics import fabric_of
 from podsim.network.collectives.lookup import table_of
 from podsim.network.nccl import Members, collective_seconds
-from podsim.options.graph_options import ChakraOptions
-from podsim.options.question import question
+from podsim.options.graph_options import GraphOptions
+from podsim.options.question import like, option, overrides_option, question
 from podsim.simulation.trace_play import Collective, simulate_traces
 from podsim.timeline.timelines import SUFFIXES, suffix_of, write_timeline
 
@@ -27,6 +27,26 @@ _TABLES = {
     "reduce-scatter": "ring reduce-scatter",
 }  # fmt: skip
 """the table of each collective but the all-reduce"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChakraOptions:
+    """Execution traces, one file a rank."""
+
+    traces: Sequence[Path] = option(
+        MISSING, "Chakra traces, plain or gzip, one for each rank.", argument=True
+    )
+    out: Path | None = option(None, "Write what is left: OUT.RANK.et for each file.")
+    on: str = option("", "Simulate them on the fabric of this cluster: dgx-a100:2.")
+    overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
+    algo: str = option(
+        "ring", "All-reduces of the simulation: ring, tree, double-tree, …; nccl: its law, for all."
+    )
+    timeline: Sequence[Path] = like(
+        GraphOptions,
+        "timeline",
+        "Write the simulation: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable.",
+    )
 
 
 @question(ChakraOptions)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from podsim.answers.runs import CheckpointTime
-from podsim.options.fleet_options import CheckpointOptions
+from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.question import PLAN_FILE, question
 from podsim.runs.best_job import best_job
 from podsim.storage.checkpoint_answer import checkpoint_time
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import Asked, read_with
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointOptions(SavedJobOptions):
+    """A checkpoint of a job."""
 
 
 @question(CheckpointOptions, fill=PLAN_FILE)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import MISSING, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,9 @@ from podsim.fleet.reliability import (
 )
 from podsim.fleet.reliability_rates import recovery
 from podsim.fleet.reliability_runs import MOST_RUNS, RunSamples, simulate_runs
-from podsim.options.fleet_options import GoodputOptions
-from podsim.options.output_options import GoodputPlot
-from podsim.options.question import PLAN_FILE, question
+from podsim.options.fleet_options import SavedJobOptions
+from podsim.options.output_options import PlotOutput
+from podsim.options.question import PLAN_FILE, like, option, question
 from podsim.runs.best_job import best_job
 from podsim.storage.checkpoint_answer import checkpoint_time
 from podsim.storage.checkpoints_stores import load_store
@@ -42,6 +43,31 @@ from podsim.storage.long_runs import Asked, check_ends, long_run, mtbf_of, read_
 
 _DAY = 86400.0
 _TIMES = ("step", "interval", "mtbf", "restart", "found")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoodputPlot(PlotOutput):
+    """A picture of long runs."""
+
+    plot: Path | None = like(PlotOutput, "plot", "Draw intervals and the days' histogram: FILE.svg or .png.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoodputOptions(SavedJobOptions):
+    """A long run of a job, and what fails in it."""
+
+    tokens: str | float = option(MISSING, "Tokens to train, e.g. 300G or 15T.", example="1T")
+    step: str | float | None = option(None, "A measured step, e.g. 5.2s; default the predicted.")
+    mtbf: str | float | None = option(None, "Mean time between failures of the whole job, e.g. 7.9h.")
+    restart: str | float | None = option(None, "A restart, e.g. 10min; default 5 min and reading back.")
+    spares: int | None = option(None, "Spare nodes; default 5 %.")
+    slow: float = option(0.0, "Share of nodes that are silently slow, e.g. 0.005.")
+    found: str | float | None = option(None, "Time until a slow node is noticed, e.g. 12h; default never.")
+    spread: float = option(
+        0.0, "Standard deviation of the logarithm of the failure rate between runs, e.g. 0.7."
+    )
+    runs: int = option(10_000, "Runs to simulate.")
+    seed: int = option(0, "Seed of the random numbers: the same seed gives the same result.")
 
 
 @question(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from podsim.launching.fine_tuning import default_tool
 from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading
 from podsim.launching.tools import LARGEST, TOOLS, emit, read
 from podsim.options.output_options import Output
-from podsim.options.plan_options import LaunchOptions
-from podsim.options.question import PLAN_FILE, options_of, question
+from podsim.options.plan_options import FiledPlanOptions, JobOptions, TrainedFields
+from podsim.options.question import PLAN_FILE, like, option, options_of, question
 from podsim.quoting import visible
 from podsim.training.job_inputs import read_sequence, split_overrides
 from podsim.training.plan import Plan, read_plan
@@ -28,6 +28,30 @@ from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions(FiledPlanOptions):
+    """A plan to write a launch file of, or a launch file to read."""
+
+    model: str = like(
+        JobOptions, "model", "A model, as for predict; with --read only if the file names none.", default=""
+    )
+    on: str = like(JobOptions, "on", "Cluster, as for predict.", default="")
+    tool: str = option(
+        "",
+        "megatron (default), nemo, torchtitan, deepspeed, accelerate, axolotl, maxtext, torchrun, slurm or kubernetes.",
+        flag="--for",
+    )
+    read: str = option("", "Instead: read the plan of this file, or of standard input (-).")
+    software: Any = like(
+        TrainedFields, "software", "Framework and its version; default the tool's own.", default=None
+    )
+    image: str | None = option(None, "Container image, REGISTRY#IMAGE:TAG; empty for none.")
+    mount: Sequence[str] = option((), "Container mount, /SOURCE:/TARGET. Repeatable.")
+    partition: str = option("", "Partition of the scheduler.")
+    time_limit: str = option("1 d", "Time limit of the scheduler, e.g. 4h.")
+    force: bool = option(False, "Write a plan that breaks a rule or does not fit the memory.", flag="--force")
 
 
 def _print_notes(answer: Recipe | PlanRead, output: Output, options: Mapping[str, Any]) -> None:

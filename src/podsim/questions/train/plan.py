@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,9 +11,9 @@ from podsim.answers.answer import call
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult
 from podsim.errors import PodsimError
-from podsim.options.output_options import GlanceOutput, GlancePlot
-from podsim.options.plan_options import ReplayOptions, SearchOptions, TargetOptions
-from podsim.options.question import question, values_of
+from podsim.options.output_options import GlanceOutput, PlotOutput
+from podsim.options.plan_options import SearchOptions, TargetOptions
+from podsim.options.question import like, option, question, values_of
 from podsim.questions.asking import ask
 from podsim.runs.best_plans import find_plans, with_whole_runs
 from podsim.runs.search_case import Progress
@@ -22,6 +23,22 @@ if TYPE_CHECKING:
     from podsim.answers.graphs import GraphCost
 
 _SEARCHING = "searching plans"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """A search that was saved."""
+
+    experiment: str | Path = option(
+        MISSING, "An experiment.toml that `podsim plan --save` wrote.", kind=Path, argument=True
+    )
+    save: str | Path | None = like(SearchOptions, "save")
+    detail: str = like(SearchOptions, "detail")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlancePlot(GlanceOutput, PlotOutput):
+    """The answer at a glance, and a picture."""
 
 
 @question(

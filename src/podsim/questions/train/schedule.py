@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,8 @@ from podsim.answers.answer import call
 from podsim.answers.scheduled import ScheduleComparison, ScheduleRow, ScheduleSheet
 from podsim.errors import PodsimError, ScheduleError, TableError
 from podsim.foreign_files import read_text
-from podsim.options.output_options import ScheduleOutput
-from podsim.options.question import question
-from podsim.options.step_options import ScheduleOptions
+from podsim.options.output_options import Output
+from podsim.options.question import like, option, question
 from podsim.schedules.actions import ScheduleTable
 from podsim.schedules.check import check_schedule
 from podsim.schedules.entries import SCHEDULES, build
@@ -26,6 +26,32 @@ from podsim.whole_files import write_whole
 MOST_ACTIONS = 1 << 20
 """actions of a schedule that is shown"""
 _MOST_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleOptions:
+    """A pipeline schedule, and how long its passes take."""
+
+    name: str = option(
+        "", "A schedule, or FILE.csv in the form torch's pipelining reads; none: all of them.", argument=True
+    )
+    pp: int | None = option(None, "Pipeline ranks; default 4.")
+    micro_batches: int | None = option(None, "Micro-batches of a step; default 8.")
+    virtual_stages: int | None = option(None, "Model chunks per rank; default the fewest it can have.")
+    forward: float = option(1.0, "Seconds of a rank's forward pass (or any unit).")
+    input: float = option(1.0, "Seconds of its input gradient.")
+    weight: float = option(1.0, "Seconds of its weight gradient.")
+    send: float = option(0.0, "Seconds of a send between ranks.")
+    overlap: float = option(0.0, "Share of the shorter of two overlapped passes that the longer hides.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleOutput(Output):
+    """A picture of a schedule, and torch's own form."""
+
+    csv: bool = like(Output, "csv", "Print CSV: a line for each action, or schedule.")
+    csv_torch: Path | None = option(None, "Write the CSV that torch.distributed.pipelining loads.")
+    plot: Path | None = option(None, "Draw it: FILE.png, .svg or .html.", suffixes=(".png", ".svg", ".html"))
 
 
 def _check(output: ScheduleOutput, options: Mapping[str, Any]) -> None:

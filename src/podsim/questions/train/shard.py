@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass
 from math import prod
 from typing import NamedTuple
 
@@ -14,8 +16,9 @@ from podsim.graphs.module_capture import captured_graph
 from podsim.graphs.networks import is_captured
 from podsim.graphs.op_graph_json import check_batch
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.options.graph_options import ShardOptions
-from podsim.options.question import question
+from podsim.options.graph_options import CaptureOptions
+from podsim.options.plan_options import JobOptions, TrainedFields
+from podsim.options.question import like, option, overrides_option, question
 from podsim.sharding.dimension_graph import DimensionGraph
 from podsim.sharding.hand_made import hand_made
 from podsim.sharding.layer_graph import layer_graph
@@ -34,6 +37,43 @@ from podsim.workload.model import Model
 _SAMPLES = 64
 """samples of a network on each GPU where no batch is given"""
 _SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardOptions:
+    """A model or graph, the GPUs that it is divided over, and annotations."""
+
+    model: str = option(
+        MISSING,
+        "A name of `podsim models`, a config.json, what `podsim capture` wrote, or FILE.py:FUNCTION.",
+        argument=True,
+        example="llama-3.1-8b",
+        complete="models",
+    )
+    on: str = like(JobOptions, "on")
+    gpus: int | None = like(JobOptions, "gpus")
+    annotate: Sequence[str] = option(
+        (),
+        "Axes that divide a tensor, dimension by dimension, e.g. mlp.up=,tensor; default: podsim looks for them. "
+        "Repeatable.",
+        many=True,
+        also=("annotation", "annotations", "sharding", "spec"),
+    )
+    mesh: str = option("", "Axes of GPUs, outermost first, e.g. data=8,tensor=8; default the best of all.")
+    batch: int | None = option(
+        None, "Samples or sequences of a step on all GPUs; default one sequence, or 64 samples, a GPU.",
+        also=("global-batch", "batch-size", "gbs"),
+    )  # fmt: skip
+    sequence: int | str | None = like(TrainedFields, "sequence")
+    capacity_factor: float = option(
+        1.0, "Tokens that an expert takes over the mean of all; what exceeds it is dropped."
+    )
+    input: Sequence[str] | None = like(CaptureOptions, "input")
+    precision: str | None = option(None, "fp32, tf32, fp16, bf16; default bf16, or fp16 on GPUs without it.")
+    optimizer: str = option("", "sgd, adam, lamb or none; default adam for language models, else sgd.")
+    software: str = like(TrainedFields, "software", default="")
+    overrides: Mapping[str, str] | None = overrides_option("gpu.memory=64GB, model.layers=12")
+    detail: str = option("", "`ops` lists every op.", choices=("", "ops"), bare="ops")
 
 
 class _Setting(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 from podsim.answers.answer import call
 from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
 from podsim.errors import PodsimError
-from podsim.options.question import question, wrong_choices
-from podsim.options.study_options import StudyOptions, StudyOutput
+from podsim.options.output_options import PICTURES, Output
+from podsim.options.question import option, question, wrong_choices
+from podsim.options.study_options import FIGURES
 from podsim.questions.asking import ask
 from podsim.report.plain_data import plain_value
 from podsim.studies.answer_store import open_store
@@ -24,6 +25,38 @@ from podsim.studies.study_file import Point, Study, read_study
 from podsim.whole_files import write_whole
 
 Progress: TypeAlias = Callable[[int, int], None]
+
+
+CHARTS = ("overview", "days", "money", "energy", "scaling", "pareto")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """A study and where it runs."""
+
+    study: Any = option(
+        MISSING, "A TOML file with designs, or a grid of them.", kind=Path, argument=True, metavar="FILE"
+    )
+    days: float | None = option(
+        None, "Find the fewest GPUs of each design that train it in that many days.", kind=float
+    )
+    executor: Any = option(
+        "processes", "Where it runs: processes, processes:N, serial, dask:tcp://HOST:PORT or mpi.", kind=str
+    )
+    store: str | Path | None = option(
+        None, "SQLite file of the answers; default FILE.sqlite, `none` keeps none.", kind=Path
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOutput(Output):
+    """A table, files of it, and charts."""
+
+    plot: Path | None = option(None, "Draw charts: FILE.svg or .png.", suffixes=PICTURES)
+    chart: str = option("overview", f"What --plot draws: {', '.join(CHARTS)}.", choices=CHARTS)
+    axes: str = option("money,days", f"Axes of the Pareto chart, two of {', '.join(FIGURES)}.")
+    xlsx: Path | None = option(None, "Write a workbook.", suffixes=(".xlsx",))
+    parquet: Path | None = option(None, "Write a Parquet file.", suffixes=(".parquet",))
 
 
 def _check_output(output: StudyOutput, options: Mapping[str, Any]) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from podsim.answers.answer import call
 from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.errors import PodsimError
-from podsim.options.output_options import WorkersOutput
+from podsim.options.output_options import Output
 from podsim.options.plan_options import PlanOptions
-from podsim.options.question import options_of, question, values_of, wrong_choices
+from podsim.options.question import like, option, options_of, question, values_of, wrong_choices
 from podsim.options.step_options import WorkersOptions
 from podsim.runs.loss_time import loss_time, read_target
 from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
@@ -38,6 +39,17 @@ _OF_A_PLAN = (
 _LOCAL_STEPS = 8
 """steps between exchanges of weights that a comparison of losses simulates"""
 MOST_STEPS, MOST_SERVERS, MOST_FACTOR = 100_000, 100_000, 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkersOutput(Output):
+    """The timeline of an exchange, or a picture of a comparison."""
+
+    csv: bool = like(Output, "csv", "Print CSV: a line for each exchange.")
+    plot: Path | None = option(None, "With --compare: draw it, FILE.png or .svg.", suffixes=(".png", ".svg"))
+    timeline: Sequence[Path] = option(
+        (), "Write it: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."
+    )
 
 
 def _check(output: WorkersOutput, options: Mapping[str, Any]) -> None:
