@@ -10,10 +10,10 @@ import pytest
 import podsim.accuracy
 import podsim.report
 
-JUDGES = ("table_columns", "score", "tables/__init__", "bars")
+JUDGES = ("table_columns", "score", "rankings", "tables/__init__", "bars")
 ALLOWED = {
-    "accuracy": ("errors", "units", "results", "accuracy"),
-    "report": ("errors", "quoting", "units", "whole_files", "results", "hardware", "report"),
+    "accuracy": ("errors", "units", "answers", "axes", "accuracy"),
+    "report": ("errors", "quoting", "units", "whole_files", "answers", "axes", "hardware", "report"),
 }
 FILES = [
     *(("accuracy", Path(podsim.accuracy.__path__[0]) / f"{name}.py") for name in JUDGES),

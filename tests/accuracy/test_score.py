@@ -10,17 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
+from podsim.accuracy.rankings import group_ranks, kendall_tau, regrets, sweep_tau
 from podsim.accuracy.score import (
     assess,
     best_constant,
-    group_ranks,
-    kendall_tau,
     mean_absolute_error,
-    regrets,
     relative_errors,
     score,
     skill,
-    sweep_tau,
 )
 from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.errors import TableError
