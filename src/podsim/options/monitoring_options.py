@@ -1,4 +1,4 @@
-"""Options of exporters, and of diagnosis."""
+"""Options of exporters."""
 
 from __future__ import annotations
 
@@ -51,17 +51,3 @@ class ExporterOptions:
     host: str = option(
         "127.0.0.1", "Address to listen on; another than this machine's own shows it to others."
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiagnoseOptions:
-    """Where metrics come from, and which time is judged."""
-
-    dump: Path | None = option(
-        None, "What an exporter prints, or a file of podsim exporter --write; else --prometheus.", argument=True,
-        metavar="[DUMP]",
-    )  # fmt: skip
-    prometheus: str = option("", "URL of a Prometheus server, e.g. http://localhost:9090.")
-    window: str = option("1h", "Length of the judged time of a server.")
-    end: str = option("", "Its end, e.g. 2026-01-31T08:00; default now.")
-    on: str = option("", "The cluster that the machine should be; default what its own parts agree on.")

@@ -11,6 +11,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from podsim.answers.answer import call
@@ -74,16 +75,18 @@ def _blocks(answer: Any) -> Iterator[Block]:
     notes = field_notes(kind)
     for field in dataclasses.fields(answer):
         cell, value, note = cell_of(field), getattr(answer, field.name), notes.get(field.name, Note("", ""))
+        if cell.is_hidden:
+            continue
         if value in (None, "", (), []) and cell.missing != "-":
             facts.append((in_words(field.name) if cell.heading is None else cell.heading, cell.missing, ""))
-        if cell.is_hidden or value in (None, "", (), [], cell.hide_if):
+        if value in (None, "", (), [], cell.hide_if):
             continue
-        if cell.of_row is None and (
-            isinstance(value, (Mapping, tuple, list)) or dataclasses.is_dataclass(value)
-        ):
-            parts.append((field.name, cell, value, note))
-        else:
-            facts.append(_fact(answer, field.name, cell, note))
+        if cell.of_row is not None:
+            value = call(cell.of_row, answer)
+        if isinstance(value, (Mapping, tuple, list)) or dataclasses.is_dataclass(value):
+            parts += [(field.name, cell, value, note)] if value else []
+        elif value != "":
+            facts.append(_fact(field.name, value, cell, note))
     yield from _facts(facts)
     for number, (name, cell, value, note) in enumerate(parts):
         title = cell.title or ("" if number == 0 and _has_rows(value) else in_words(name).capitalize())
@@ -105,16 +108,16 @@ def _has_rows(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and dataclasses.is_dataclass(value[0])
 
 
-def _fact(answer: Any, name: str, cell: Cell, note: Note) -> tuple[str, str, str]:
+def _fact(name: str, value: Any, cell: Cell, note: Note) -> tuple[str, str, str]:
     heading = in_words(name) if cell.heading is None else cell.heading
     remark = note.meaning if cell.remark is None else cell.remark
     is_said = remark.lower().removeprefix("the ").rstrip(".") == heading.lower()
-    return heading, _text(cell, note, answer, getattr(answer, name)), "" if is_said else remark
+    return heading, _text(cell, note, None, value), "" if is_said else remark
 
 
 def _part(title: str, cell: Cell, value: Any, note: Note) -> Iterator[Block]:
     """A table, a list, facts of a mapping, or an answer within the answer."""
-    if isinstance(value, (tuple, list)) and all(isinstance(each, str) for each in value):
+    if _is_text(value):
         yield from items(title, list(value))
         return
     yield ""
@@ -167,7 +170,7 @@ def table_columns(kind: Any, rows: Sequence[Any], path: str = "") -> list[Column
             continue
         heading = in_words(field.name) if cell.heading is None else cell.heading
         if isinstance(values[0], Mapping) and cell.of_row is None:
-            parts = [(str(key), f"{name}.{key}") for key in values[0]]
+            parts = [(str(key), f"{name}.{key}") for key in dict.fromkeys(chain(*values))]
         else:
             parts = [(heading, name)]
         for heading, part in parts:
@@ -175,6 +178,13 @@ def table_columns(kind: Any, rows: Sequence[Any], path: str = "") -> list[Column
             is_number = all(_NUMBER.fullmatch(text(row)) for row in rows)
             columns.append(Column(heading, text, align="r" if is_number else "l", drop=cell.drop))
     return columns
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is a text, or several."""
+    return isinstance(value, str) or (
+        isinstance(value, (tuple, list)) and all(isinstance(each, str) for each in value)
+    )
 
 
 def _cell_text(name: str, cell: Cell, note: Note, row: Any) -> str:

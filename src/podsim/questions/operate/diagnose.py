@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 from podsim.answers.diagnosis import Diagnosis
 from podsim.errors import PodsimError
@@ -10,12 +12,25 @@ from podsim.hardware.cluster import load_cluster
 from podsim.monitoring.exposition import read_metrics
 from podsim.monitoring.judgement import judge, metric_names
 from podsim.monitoring.prometheus_api import read_prometheus
-from podsim.options.monitoring_options import DiagnoseOptions
-from podsim.options.question import question
+from podsim.options.question import option, question
 from podsim.units import read_duration, read_moment
 
 _STEPS = 240
 """The number of times that a server is asked for at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnoseOptions:
+    """Where metrics come from, and which time is judged."""
+
+    dump: Path | None = option(
+        None, "What an exporter prints, or a file of podsim exporter --write; else --prometheus.", argument=True,
+        metavar="[DUMP]",
+    )  # fmt: skip
+    prometheus: str = option("", "URL of a Prometheus server, e.g. http://localhost:9090.")
+    window: str = option("1h", "Length of the judged time of a server.")
+    end: str = option("", "Its end, e.g. 2026-01-31T08:00; default now.")
+    on: str = option("", "The cluster that the machine should be; default what its own parts agree on.")
 
 
 @question(DiagnoseOptions, status=lambda diagnosis: int(bool(diagnosis.findings)))
