@@ -19,7 +19,7 @@ class Cell:
     """An SI unit, ":" and a format specification, or a function (MODULE:FUNCTION of podsim) that gives the text of a
     value; by default what the unit in the field's docstring says."""
     of_row: Hook = None
-    """The function of the whole row that gives the text instead; or of the whole answer, for what is shown instead: a text,
+    """The function of the whole row that gives the text instead; or of the whole answer, for what is shown instead: text,
     rows, or facts by name."""
     missing: str = "-"
     """The text of None in a column; of a fact that is None or has no rows, which is left out by default."""

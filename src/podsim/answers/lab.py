@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
+from podsim.units import format_quantity
+
+_IN_TURN = (
+    "one after the other: one may have begun before the last had ended everywhere; a prediction is of one call: measure "
+    "with --apart"
+)
+
+
+def cores_used(row: Any) -> str:
+    """The share of the processors that ranks and other programs used."""
+    return f"{row.cpu + row.others:.1%}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,24 +144,36 @@ class MeasuredPair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredRanks(Answer, view=View(report="report.lab_tables:ranks_report", rows="rows")):
+class MeasuredRanks(Answer, view=View(rows="rows")):
     """Each rank by itself, and each pair of ranks."""
 
-    hosts: tuple[str, ...]
+    hosts: tuple[str, ...] = shown(is_hidden=True)
     """The machine of each rank, by name."""
     backend: str
     """The backend: gloo or nccl."""
     software: str
     """The versions of the software."""
-    size: float
+    size: float = shown("messages")
     """B. The bytes of a message."""
     started: str
     """The date and time in UTC, ISO 8601."""
-    products: tuple[float, ...]
+    products: tuple[float, ...] = shown(
+        title="Products of each rank, and the bandwidth to its peers", of_row=lambda run: run.by_rank
+    )
     """FLOP/s. The rate of products of each rank, while all are busy."""
-    rows: tuple[MeasuredPair, ...]
-    local: int = 0
+    rows: tuple[MeasuredPair, ...] = shown(is_hidden=True)
+    local: int = shown(default=0, hide_if=0)
     """The number of ranks of a server, where links are emulated; 0 if the machines' names tell."""
+
+    @property
+    def by_rank(self) -> dict[str, str]:
+        """The products of each rank, and the bandwidth of its slowest and its fastest pair."""
+        texts = {}
+        for rank, (host, product) in enumerate(zip(self.hosts, self.products, strict=True)):
+            pairs = sorted(row.bandwidth for row in self.rows if rank in (row.source, row.destination))
+            ends = " to ".join(format_quantity(end, "B/s", digits=3) for end in (pairs[0], pairs[-1]))
+            texts[f"rank {rank}, {host}"] = f"{format_quantity(product, 'FLOP/s', digits=3)}, {ends}"
+        return texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,27 +181,27 @@ class ComparedCollective:
     """One measured row with its prediction, and the parts of the difference."""
 
     algorithm: str
-    size: float
+    size: float = shown(format="report.columns:size_text")
     """B. The size, as nccl-tests counts it."""
     measured: float
     """s. The measured time of one call."""
     predicted: float
     """s. The predicted time of one call."""
-    difference: float
+    difference: float = shown("off by", ":+.1%")
     """share. The prediction over the measurement, minus one."""
     parts: Mapping[str, float]
     """s. The time by part: links, messages, burst and processors make up the prediction; rest is measured minus
     predicted."""
-    cpu: float
+    cpu: float = shown("cores", of_row=cores_used)
     """share. The share of processor time that the ranks used."""
-    others: float
+    others: float = shown(is_hidden=True)
     """share. The share of processor time that other programs used."""
-    verdict: str
+    verdict: str = shown(hide_if="comparable")
     """The verdict: comparable, or the reason why not: CPU-limited, too short, wrong result."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedCollectives(Answer, view=View(report="report.lab_tables:collectives_report", rows="rows")):
+class ComparedCollectives(Answer, view=View(rows="rows")):
     """A measured run with its predictions."""
 
     run: str
@@ -187,12 +212,14 @@ class ComparedCollectives(Answer, view=View(report="report.lab_tables:collective
     """The machine of the run, in words."""
     cluster: str
     """The cluster of the prediction, in words."""
-    apart: bool
+    apart: bool = shown("calls", of_row=lambda compared: "" if compared.apart else _IN_TURN)
     """Whether calls were made one at a time, as a prediction assumes."""
     rows: tuple[ComparedCollective, ...]
-    mean: float | None
+    mean: float | None = shown(
+        "mean error", missing="no row can be compared", remark="of the rows that can be compared"
+    )
     """share. The mean absolute difference of comparable rows; None without any."""
-    worst: float | None
+    worst: float | None = shown("largest")
     """share. The largest absolute difference of comparable rows; None without any."""
     not_predicted: Mapping[str, str] = field(default_factory=dict)
     """The rows without a prediction, with the reason."""

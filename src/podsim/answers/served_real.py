@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
+from podsim.units import format_quantity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,34 +81,36 @@ class MeasuredServing(Answer, view=View(report="report.serving_lab_tables:measur
 class ComparedServingRow:
     """One figure of one run."""
 
-    run: int
+    run: int = shown(is_hidden=True)
     """The number of the run."""
-    load: float
+    load: float = shown(format=":.0%")
     """share. The rate over that at which the server saturates."""
-    rate: float
+    rate: float = shown(is_hidden=True)
     """1/s. The rate of arrivals."""
-    requests: int
+    requests: int = shown(is_hidden=True)
     """The number of requests."""
     figure: str
     """The figure: throughput, or a percentile of a time."""
-    unit: str
+    unit: str = shown(is_hidden=True)
     """The unit of the figure."""
-    measured: float
+    measured: float = shown(of_row=lambda row: row.text(row.measured))
     """SI. The measured value."""
-    simulated: float
+    simulated: float = shown(of_row=lambda row: row.text(row.simulated))
     """SI. The simulated value."""
-    difference: float
+    difference: float = shown(format=":+.1%")
     """share. The simulated value over the measured one, less 1."""
-    others: float
+    others: float = shown("other programs")
     """share. The part of the processors' time that other programs took."""
-    verdict: str
+    verdict: str = shown(hide_if="comparable")
     """Whether the row is comparable, or why not."""
+
+    def text(self, value: float) -> str:
+        """A value in the unit of the figure."""
+        return format_quantity(value, self.unit.replace("1/s", "/s"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedServing(
-    Answer, view=View(report="report.serving_lab_tables:compared_serving_report", rows="rows")
-):
+class ComparedServing(Answer, view=View(rows="rows")):
     """A measured server and its simulation."""
 
     run: str
@@ -117,7 +121,9 @@ class ComparedServing(
     """The source of the step's time in words."""
     rows: tuple[ComparedServingRow, ...]
     """The figures, run after run."""
-    mean: float | None
+    mean: float | None = shown(
+        "mean error", missing="no run can be compared: at most 5 % of processors for other programs"
+    )
     """share. The mean absolute difference of comparable rows; None where no row is."""
-    largest: float | None
+    largest: float | None = shown("largest error")
     """share. The largest of them."""

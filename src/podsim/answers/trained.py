@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
 from podsim.answers.lab import Emulated
+from podsim.units import format_quantity
 
 WARM = 2
 """first steps of a run, or after it resumed, that no step time counts: buffers and connections are made in them"""
+_SHOWN = 12
+"""The number of printed steps of a long run."""
+
+
+def layout_text(plan: Mapping[str, Any]) -> str:
+    """The degrees of a plan in words, "dp 2, tp 2, pp 2 (1f1b, 4 micro-batches)"."""
+    words = [f"{name} {plan[name]}" for name in ("dp", "tp", "pp") if plan[name] != 1] or ["one process"]
+    if plan["pp"] != 1:
+        count = int(plan["global_batch"]) // (int(plan["dp"]) * int(plan["micro_batch"]))
+        words[-1] += f" ({plan['schedule']}, {count} micro-batches)"
+    words += [f"ZeRO {plan['zero']}"] if plan["zero"] else []
+    words += ["sequence parallel"] if plan["sequence_parallel"] else []
+    return ", ".join(words)
+
+
+def some_steps(rows: Sequence[TrainedStep]) -> tuple[TrainedStep, ...]:
+    """The first and the last step, and others at equal distances: at most twelve."""
+    last = len(rows) - 1
+    return tuple(rows[index] for index in sorted({round(n * last / (_SHOWN - 1)) for n in range(_SHOWN)}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +41,13 @@ class TrainedStep:
 
     step: int
     """The number of the step, from 0."""
-    loss: float
+    loss: float = shown(format=":.6f")
     """factor. The mean loss over the samples of all replicas, before the step changed the weights."""
-    seconds: float
+    seconds: float = shown("time")
     """s. The time on the slowest rank."""
-    micro_norm: float = 0.0
+    micro_norm: float = shown(default=0.0, hide_if=0.0)
     """factor. The squared length of the gradient of a micro-batch, as a mean; 0 if it was not measured."""
-    batch_norm: float = 0.0
+    batch_norm: float = shown(default=0.0, hide_if=0.0)
     """factor. The squared length of the gradient of the whole batch; 0 if it was not measured."""
 
 
@@ -166,7 +188,7 @@ class MeasuredTraining(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedTraining(Answer, view=View(report="report.training_tables:compared_training_report")):
+class ComparedTraining(Answer):
     """A measured step time with its prediction."""
 
     run: str
@@ -174,25 +196,25 @@ class ComparedTraining(Answer, view=View(report="report.training_tables:compared
     model: str
     cluster: str
     """The cluster of the prediction."""
-    plan: Mapping[str, int | str | bool]
+    plan: Mapping[str, int | str | bool] = shown(of_row=lambda compared: layout_text(compared.plan))
     """The fields of the plan as it was run."""
     measured: float
     """s. The median measured time of a step."""
     predicted: float
     """s. The predicted time of a step."""
-    difference: float
+    difference: float = shown("off by", ":+.1%")
     """share. The prediction over the measurement, minus one."""
-    parts: Mapping[str, float]
+    parts: Mapping[str, float] = shown(title="Predicted, by part")
     """s. The predicted time, by part."""
-    cpu: float
+    cpu: float = shown("processors, ranks", remark="")
     """share. The share of processor time that the ranks used."""
-    others: float
+    others: float = shown("others", remark="")
     """share. The share of processor time that other programs used."""
     verdict: str
     """The verdict: comparable, or the reason why not."""
-    late_measured: float | None = field(default=None, metadata={"optional": True})
+    late_measured: float | None = shown("updates late, measured", ":.2f", default=None, optional=True)
     """count. The updates by which gradients were late, as a mean; None where all are in step."""
-    late_predicted: float | None = field(default=None, metadata={"optional": True})
+    late_predicted: float | None = shown("updates late, predicted", ":.2f", default=None, optional=True)
     """count. The predicted updates by which gradients are late, as a mean."""
 
 
@@ -207,17 +229,17 @@ class MeasuredPass:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredDdp(Answer, view=View(report="report.training_tables:ddp_report", rows="rows")):
+class MeasuredDdp(Answer, view=View(rows="rows")):
     """Steps of torch's DistributedDataParallel whose compute is a pause, so that only their communication is real."""
 
     layers: int
-    size: float
+    size: float = shown("a layer")
     """B. The gradients of a layer; each layer is one bucket."""
     forward: float
     """s. The pause of a layer's forward pass."""
     backward: float
     """s. The pause of a layer's backward pass."""
-    overlap: bool
+    overlap: bool = shown(remark="")
     """Whether gradients were added up during the backward pass, as DistributedDataParallel does; otherwise after it."""
     all_reduce: str
     """The all-reduce of the gradients: a table's name, or "library"."""
@@ -228,7 +250,7 @@ class MeasuredDdp(Answer, view=View(report="report.training_tables:ddp_report", 
     """The backend: gloo or nccl."""
     software: str
     """The versions of the software."""
-    hosts: tuple[str, ...]
+    hosts: tuple[str, ...] = shown(is_hidden=True)
     """The machine of each rank, by name."""
     cores: int
     """The number of processor cores of the smallest machine."""
@@ -238,20 +260,27 @@ class MeasuredDdp(Answer, view=View(report="report.training_tables:ddp_report", 
     """s. The time from sending 4 B to receiving them, between ranks 0 and 1: half of a round trip, median."""
     started: str
     """The date and time in UTC, ISO 8601."""
-    cpu: float
+    cpu: float = shown("processors, ranks", remark="")
     """share. The share of the busiest machine's processor time that the ranks used."""
-    others: float
+    others: float = shown("others", remark="")
     """share. The share of the busiest machine's processor time that other programs used."""
-    rows: tuple[MeasuredPass, ...]
+    rows: tuple[MeasuredPass, ...] = shown("a step", of_row=lambda run: run.times)
 
     @property
     def step_time(self) -> float:
         """s of a step, median."""
         return median(row.seconds for row in self.rows)
 
+    @property
+    def times(self) -> str:
+        """The median time of a step, the fastest and the slowest."""
+        ends = [each(row.seconds for row in self.rows) for each in (median, min, max)]
+        middle, low, high = (format_quantity(seconds, "s") for seconds in ends)
+        return f"{middle}, median of {len(self.rows)} ({low} to {high})"
+
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredTables(Answer, view=View(report="report.training_tables:sparse_report", rows="rows")):
+class MeasuredTables(Answer, view=View(rows="rows")):
     """A small DLRM trained on embedding tables that parameter servers hold."""
 
     tables: str
@@ -260,7 +289,7 @@ class MeasuredTables(Answer, view=View(report="report.training_tables:sparse_rep
     """The number of weights of the tables, as they were cut."""
     servers: int
     workers: int
-    batch: int
+    batch: int = shown(of_row=lambda run: f"{run.batch}; {run.sample_rate:,.0f} samples/s (median step)")
     """The number of samples of a step of all workers."""
     cache: float
     """share. The cached share of a server's rows."""
@@ -268,15 +297,17 @@ class MeasuredTables(Answer, view=View(report="report.training_tables:sparse_rep
     """The exchange: sync or async."""
     data: str
     seed: int
-    start: int
+    start: int = shown("continued from step", hide_if=0, remark="")
     """The step at which the run continued from a checkpoint; 0 for a run from the beginning."""
-    late: Mapping[str, int]
+    late: Mapping[str, int] = shown(title="Pushes, by how many updates late they were")
     """The number of pushes, over all servers, by how many updates late they were."""
-    lookups: Mapping[str, int]
+    lookups: Mapping[str, int] = shown(
+        title="Distinct rows asked for, and hit rates, by group of tables", of_row=lambda run: run.groups
+    )
     """The number of distinct rows that pulls asked for, by group of tables."""
-    hit_rates: Mapping[str, float]
+    hit_rates: Mapping[str, float] = shown(is_hidden=True)
     """share. The share of them that the cache held, by group of tables."""
-    law_rates: Mapping[str, float]
+    law_rates: Mapping[str, float] = shown(is_hidden=True)
     """share. The same by the law of LRU caches, for the skew of the tables."""
     software: str
     """The versions of the software."""
@@ -284,16 +315,24 @@ class MeasuredTables(Answer, view=View(report="report.training_tables:sparse_rep
     """The number of processor cores of the machine."""
     started: str
     """The date and time in UTC, ISO 8601."""
-    rows: tuple[TrainedStep, ...]
+    rows: tuple[TrainedStep, ...] = shown(title="Steps", of_row=lambda run: some_steps(run.rows))
 
     @property
     def sample_rate(self) -> float:
         """1/s. The samples of a step over its median time, without the first steps of the run."""
         return self.batch / median(row.seconds for row in self.rows[WARM:] or self.rows)
 
+    @property
+    def groups(self) -> dict[str, str]:
+        """The lookups of each group of tables, the rate of hits, and that by the law."""
+        return {
+            group: f"{count:,}, {self.hit_rates[group]:.1%}, by the law {self.law_rates[group]:.1%}"
+            for group, count in self.lookups.items()
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedDdp(Answer, view=View(report="report.training_tables:compared_ddp_report")):
+class ComparedDdp(Answer):
     """A measured step of DistributedDataParallel with two predictions: with and without overlap."""
 
     run: str
@@ -304,19 +343,24 @@ class ComparedDdp(Answer, view=View(report="report.training_tables:compared_ddp_
     """Whether gradients were added up during the backward pass."""
     measured: float
     """s. The median measured time of a step."""
-    bucket: float
+    bucket: float = shown("predicted, a bucket")
     """s. The predicted time of the all-reduce of one bucket."""
-    overlapped: float
+    overlapped: float = shown("predicted with overlap")
     """s. The predicted time of a step with overlap."""
-    apart: float
+    apart: float = shown("predicted without")
     """s. The predicted time of a step without overlap."""
-    told: bool
+    told: bool = shown("the measurement is", of_row=lambda compared: compared.outcome, remark="")
     """Whether the prediction of the actual run is the nearer one."""
-    difference: float
+    difference: float = shown("off by", ":+.1%")
     """share. The prediction of the actual run over the measurement, minus one."""
-    cpu: float
+    cpu: float = shown("processors, ranks", remark="")
     """share. The share of processor time that the ranks used."""
-    others: float
+    others: float = shown("others", remark="")
     """share. The share of processor time that other programs used."""
-    verdict: str
+    verdict: str = shown(is_hidden=True)
     """The verdict: comparable, or the reason why not."""
+
+    @property
+    def outcome(self) -> str:
+        """The prediction that is nearer to the measurement, and the verdict."""
+        return f"nearer to {'overlap' if self.overlap is self.told else 'no overlap'}; {self.verdict}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.answers.quantiles import quantile
-from podsim.answers.served_real import ComparedServing, ComparedServingRow, MeasuredServing
-from podsim.report.columns import Column, Table, percent, quantity_text, signed_percent
+from podsim.answers.served_real import MeasuredServing
+from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Rows, dim
-from podsim.units import short_seconds
 
 
 def measured_report(run: MeasuredServing) -> Iterator[Block]:
@@ -50,27 +49,3 @@ def _line(run: MeasuredServing, number: int) -> tuple[str | float, ...]:
     span = max(row.done for row in rows) - min(row.sent for row in rows)
     tokens = sum(row.tokens for row in rows) / max(span, 1e-9)
     return (load, rate, len(rows), tokens, *first, *end, run.others[number])
-
-
-def compared_serving_report(compared: ComparedServing) -> Iterator[Block]:
-    """Measured and simulated figures side by side."""
-    yield f"{compared.server}, {compared.run}"
-    yield f"step: {compared.cost}"
-    columns = (
-        Column("load", lambda row: f"{row.load:.0%}", align="r"),
-        Column("figure", ""),
-        Column("measured", lambda row: _value(row, row.measured), align="r"),
-        Column("simulated", lambda row: _value(row, row.simulated), align="r"),
-        Column("difference", "", signed_percent, align="r"),
-        Column("", lambda row: "" if row.verdict == "comparable" else "not comparable"),
-    )
-    yield from ("", Rows(Table(columns=columns), compared.rows), "")
-    if compared.mean is None or compared.largest is None:
-        most = max(row.others for row in compared.rows)
-        yield f"No run can be compared: other programs took up to {percent(most)} of the processors; at most 5 % may."
-    else:
-        yield f"mean {percent(compared.mean)}, largest {percent(compared.largest)} of the runs that can be compared"
-
-
-def _value(row: ComparedServingRow, value: float) -> str:
-    return short_seconds(value) if row.unit == "s" else quantity_text(value, row.unit)
