@@ -20,6 +20,7 @@ from podsim.runs.search_case import TRADES, Case, Progress, read_case
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import read_length, with_run
 from podsim.training.plan import Plan, plan_command
+from podsim.training.plan_values import FACTOR_FIELDS
 from podsim.training.search import SearchResult, search
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
 from podsim.training.search_space import limit_words, read_limits
@@ -107,7 +108,7 @@ def _arguments(case: Case) -> dict[str, Any]:
         "model": str(options.model), "on": str(options.on), "gpus": case.cluster.gpus,
         "batch": int(fixed.global_batch), "sequence": case.model.sequence, "precision": fixed.precision,
         "optimizer_precision": options.optimizer_precision, "software": fixed.software,
-        **{name: value for name in ("capacity_factor", "imbalance") if (value := getattr(options, name))},
+        **{name: value for name in FACTOR_FIELDS if (value := getattr(options, name))},
         "objective": options.objective, "top": options.top, "limit": limit_words(options.limit),
         "overrides": dict(options.overrides or {}), **asked,
     }  # fmt: skip

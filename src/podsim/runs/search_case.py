@@ -14,6 +14,7 @@ from podsim.options.question import wrong_choices
 from podsim.storage.long_runs import read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs
 from podsim.training.plan import Plan, precision_of, software_of
+from podsim.training.plan_values import FACTOR_FIELDS
 from podsim.workload.model import Model
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -48,8 +49,7 @@ def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
     fixed = Plan(
         global_batch=sequences, precision=precision_of(options.precision, cluster),
         optimizer_precision=options.optimizer_precision, software=software, sequence=network.sequence,
-        capacity_factor=options.capacity_factor, imbalance=options.imbalance,
-        flash=cluster.gpu.has_fused_attention,
+        flash=cluster.gpu.has_fused_attention, **{name: getattr(options, name) for name in FACTOR_FIELDS},
     ).check(network, cluster)  # fmt: skip
     case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
     return case, notes

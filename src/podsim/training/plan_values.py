@@ -170,9 +170,8 @@ class PlanValues(TrainedFields, LayoutFields):
     def single_key(self, names: Sequence[str]) -> tuple[Any, ...]:
         """What a table of one plan, as arrays of one element, depends on: some fields, and what is trained."""
         values = (getattr(self, name).item() for name in names)
-        return (
-            self.precision, self.optimizer_precision, self.sequence, self.capacity_factor, self.imbalance, *values
-        )  # fmt: skip
+        factors = (getattr(self, name) for name in FACTOR_FIELDS)
+        return (self.precision, self.optimizer_precision, self.sequence, *factors, *values)
 
     def take(self, index: Any) -> Self:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
@@ -188,7 +187,7 @@ class PlanValues(TrainedFields, LayoutFields):
         out: dict[str, object] = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in _UNSTATED and not value:
+            if field.name in FACTOR_FIELDS and not value:
                 continue
             if field.name == "recompute":
                 value = Recompute(int(value)).name.lower()
@@ -208,8 +207,8 @@ def _values_at(column: Array, index: Any) -> Array:
     return np.asarray(column.take(index) if is_index else column[index])
 
 
-_UNSTATED = ("capacity_factor", "imbalance")
-"""fields that a description leaves out where they are 0"""
+FACTOR_FIELDS = tuple(name for name, known in options_of(TrainedFields).items() if known.kind is float)
+"""factors of what is trained that no search varies; a description leaves them out where they are 0"""
 _RECOMPUTES = dict(zip(RECOMPUTATIONS, Recompute, strict=True))
 _BOOLEAN = tuple(name for name, known in options_of(PlanValues).items() if known.kind is bool)
 _WIDE = (np.dtype(np.int64), np.dtype(bool))
