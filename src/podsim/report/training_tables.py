@@ -87,5 +87,5 @@ def _tuned(run: MeasuredTraining) -> Iterator[str]:
     yield f"memory of the first rank: {', '.join(sizes)}"
 
 
-def _processors(run: MeasuredTraining | MeasuredDdp) -> str:
+def _processors(run: MeasuredTraining) -> str:
     return f"ranks {percent(run.cpu)}, other programs {percent(run.others)} of {run.cores} cores"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,31 @@ from podsim.answers.trained import (
 from podsim.errors import LabError
 from podsim.launching.plan_file import read_plan_file, with_plan
 from podsim.network.collectives import Table
-from podsim.options.measure_options import CompareOptions
-from podsim.options.question import question
+from podsim.options.plan_options import (
+    plan_file_option,
+)
+from podsim.options.question import option, overrides_option, question
 from podsim.options.serving_options import ServeOptions
 from podsim.questions.asking import ask
 from podsim.serving.deployments.deployments import read_serving_plan
 from podsim.serving.measured_server import is_benchmark_file, serve_measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """A run that was measured, and where."""
+
+    run: Path = option(
+        MISSING,
+        "A file that --save of podsim measure or train wrote, or a benchmark of servers.",
+        argument=True,
+    )
+    on: str = option(
+        "", "Cluster or storage that it ran on, or a TOML file; an emulated run knows its cluster."
+    )
+    cache_on: str = option("", "Storage that a loader's cache is on; default local-nvme.")
+    overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
+    plan: str = plan_file_option()
 
 
 def with_training_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from pathlib import Path
 
 from podsim.answers.lab import Emulated
 from podsim.errors import PodsimError
 from podsim.lab.emulated_cluster import perform
 from podsim.lab.emulated_links import EMULATED, emulated_cluster
 from podsim.lab.port_counters import Injected
-from podsim.options.measure_options import EmulateOptions
 from podsim.options.output_options import NoOutput
-from podsim.options.question import question
+from podsim.options.question import factors, like, option, overrides_option, question
+from podsim.options.step_options import SimulateOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulateOptions:
+    """A cluster of network namespaces, and what runs on it."""
+
+    cluster: str = option(MISSING, "Cluster: dgx-a100:2, or a TOML file.", argument=True)
+    command: Sequence[str] = option(
+        MISSING,
+        "After --: what every rank runs, as under torchrun.",
+        metavar="-- COMMAND...",
+        argument=True,
+    )
+    scale: str = option("1/1000", "Share of the cluster's bandwidths: 1/500.")
+    per: str = option("gpu", "gpu or server: what is one process.")
+    save: Path | None = option(None, "File that keeps what every port carried, for podsim why.")
+    slow_link: Mapping[int, float] | None = like(SimulateOptions, "slow_link")
+    flap: Mapping[int, float] | None = like(SimulateOptions, "flap")
+    swap: Mapping[int, float] | None = like(SimulateOptions, "swap")
+    slow_disk: Mapping[int, float] | None = like(
+        SimulateOptions, "slow_disk", "A slow disk, e.g. RANK=4: checkpoints take 4 times as long. Repeatable.",
+        read=factors("rank", "1=4"),
+    )  # fmt: skip
+    overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
 
 
 @question(

@@ -6,6 +6,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,28 @@ from podsim.lab.checkpoint_io import WRITERS, CheckpointJob, task_of
 from podsim.lab.options import no_folder, outside, wrong_ranks
 from podsim.lab.places import Place, place_of
 from podsim.lab.ranks import run_task, started_rank
-from podsim.options.measure_options import MeasureCheckpointOptions
-from podsim.options.question import question
+from podsim.options.measure_options import RanksOptions
+from podsim.options.question import like, option, question
 from podsim.units import format_quantity, parse_quantity
 
 _LARGEST = 1 << 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureCheckpointOptions:
+    """A checkpoint that is written and read."""
+
+    to: str = option(
+        MISSING, "Folder, or URL: s3://bucket/folder. Nothing stays in it.", flag="--to", argument=True
+    )
+    size: str | float = option("256MB", "Bytes of the whole checkpoint: 2GB.")
+    ranks: int | None = like(RanksOptions, "ranks")
+    read: bool = option(True, "Read it back, too.")
+    repeats: int = option(3, "Number of repeats; the median counts.")
+    block: str | float = option("1MiB", "Bytes that a rank writes or reads at once.")
+    writer: str = option("files", "files (one a rank) or dcp (torch.distributed.checkpoint).")
+    timeout: float = like(RanksOptions, "timeout", default=600.0)
+    save: Path | None = like(RanksOptions, "save")
 
 
 @question(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from podsim.answers.saved_run import keep_run
 from podsim.answers.trained import MeasuredDdp
@@ -12,11 +14,29 @@ from podsim.lab.emulated_links import emulated_links
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
-from podsim.options.measure_options import MeasureDdpOptions
-from podsim.options.question import question
+from podsim.options.measure_options import RanksOptions
+from podsim.options.question import factors, option, question
 from podsim.units import parse_quantity
 
 MOST_LAYERS, MOST_STEPS = 1000, 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureDdpOptions(RanksOptions):
+    """Steps of DistributedDataParallel that are timed."""
+
+    layers: int = option(8, "Layers of the network.")
+    size: str | float = option("2.1MB", "Gradients of a layer, a bucket of its own.")
+    forward: str | float = option("10ms", "Pause that stands for a layer's forward pass.")
+    backward: str | float = option("20ms", "Pause that stands for its backward pass.")
+    slow: Mapping[int, float] | None = option(
+        None,
+        "A slow rank, e.g. 3=1.5: its pauses are 1.5 times as long. Repeatable.",
+        read=factors("rank", "3=1.5"),
+    )
+    overlap: bool = option(True, "Add gradients up during the backward pass.")
+    all_reduce: str = option("library", "Collective that adds them up: library, ring, FILE.py:FUNCTION.")
+    steps: int = option(5, "Steps that are timed.")
 
 
 @question(

@@ -6,7 +6,7 @@ import platform
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,27 @@ from podsim.lab.ranks import MOST_RANKS, Task, run_here
 from podsim.lab.training.train_run import PARTS
 from podsim.lab.usage import cores, now_text
 from podsim.lab.wires import gpus_here, load_torch
-from podsim.options.measure_options import MeasureHostOptions
-from podsim.options.question import question
+from podsim.options.measure_options import RanksOptions
+from podsim.options.question import like, option, question
 from podsim.storage.fio_results import read_block
 from podsim.whole_files import write_whole
 
 Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureHostOptions(RanksOptions):
+    """This machine, and how long it is measured."""
+
+    ranks: int | None = like(RanksOptions, "ranks", "Processes busy at once; default one a GPU, else 8.")
+    timeout: float = like(RanksOptions, "timeout", default=300.0)
+    save: Path | None = like(RanksOptions, "save", "Write the catalog entry to this .toml file.")
+    name: str = option("", "Name of the entry; default the machine's own.")
+    folder: Path = option(Path(), "Folder on the disk that is measured.")
+    size: str = option("1G", "Size of fio's file, as fio writes it.")
+    seconds: float = option(0.3, "Seconds for each kernel.")
+    disk: bool = option(True, "Measure the disk with fio.")
+    images: bool = option(True, "Train ResNet-50, too, for podsim verify.")
 
 
 @question(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from podsim.answers.lab_storage import MeasuredLoader
@@ -15,12 +16,32 @@ from podsim.lab.options import no_folder, outside
 from podsim.lab.places import place_of
 from podsim.lab.samples import CACHES, make_samples
 from podsim.lab.small_model import MODELS
-from podsim.options.measure_options import MeasureLoaderOptions
-from podsim.options.question import question
+from podsim.options.measure_options import RanksOptions
+from podsim.options.question import like, option, question
 from podsim.units import parse_quantity
 
 _MAKE = re.compile(r"\s*([0-9]{1,9})\s*x\s*(.+?)\s*")
 _KINDS = {"filecache": "file", "blockcache": "block"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureLoaderOptions:
+    """Samples that are read."""
+
+    source: str = option(MISSING, "Folder, or URL: s3://bucket/folder. Each file is a sample.", argument=True)
+    epochs: int = option(3, "Passes over the samples.")
+    workers: int = option(2, "Processes that read.")
+    cache: Path | None = option(None, "Folder that fsspec keeps samples in.")
+    cache_kind: str = option("file", "file (whole samples) or block.")
+    batch: int = option(32, "Samples of a step.")
+    step_time: str | float = option("0", "Time of an emulated accelerator's step: 50ms. 0: read only.")
+    model: str = option("", "resnet: train a small network on the samples.")
+    make: str = option("", "First make samples: 1000x150KB.")
+    keep_page_cache: bool = option(
+        False, "Keep the page cache; by default it is dropped before each epoch.", flag="--keep-page-cache"
+    )
+    seed: int = option(0, "Seed of the order of the samples.")
+    save: Path | None = like(RanksOptions, "save")
 
 
 @question(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from pathlib import Path
 
 from podsim.answers.lab import MeasuredRanks
 from podsim.answers.saved_run import keep_run
@@ -11,9 +13,17 @@ from podsim.lab.collective_job import ranks_of
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.rank_pairs import task_of
 from podsim.lab.ranks import run_task, started_rank
-from podsim.options.measure_options import MeasureRanksOptions
-from podsim.options.question import question
+from podsim.options.measure_options import RanksOptions
+from podsim.options.question import like, option, question
 from podsim.units import parse_quantity
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureRanksOptions(RanksOptions):
+    """Ranks that are timed alone and in pairs."""
+
+    save: Path | None = like(RanksOptions, "save", "File that keeps the run, for podsim verify --pairs.")
+    size: str | float = option("4MiB", "Bytes of a message between two ranks.")
 
 
 @question(

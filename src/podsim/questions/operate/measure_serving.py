@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf, isfinite
+from pathlib import Path
 
 import numpy as np
 
@@ -14,13 +16,37 @@ from podsim.lab.options import no_folder, outside
 from podsim.lab.serving.load_generator import read_url
 from podsim.lab.serving.measured_serving import ServingMeasurement, measure_server, measure_url
 from podsim.lab.serving.served_run import SentLoad, ServerJob
-from podsim.options.measure_options import MeasureServingOptions
-from podsim.options.question import question
+from podsim.options.measure_options import RanksOptions
+from podsim.options.question import like, option, question
 from podsim.serving.load.request_streams import RequestStream, draw_requests, read_rate
 from podsim.units import parse_quantity
 from podsim.workload.specification import Transformer, resolve
 
 _VOCAB = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureServingOptions:
+    """A server, and the requests that it gets."""
+
+    loads: str = option("30%,60%,80%", "Loads: shares of the rate that the server can answer.")
+    requests: int = option(2000, "Requests of each load.")
+    input_tokens: str = option(
+        "uniform:16:128", "Tokens of a prompt: 64, uniform:LOW:HIGH, lognormal:MEAN:CV."
+    )
+    output_tokens: str = option("uniform:4:32", "Tokens of an answer, in the same forms.")
+    arrivals: str = option("poisson", "poisson, even, gamma:CV, bursts:ON:OFF (e.g. bursts:10s:30s).")
+    sequences: int = option(16, "Sequences at once.")
+    budget: int = option(128, "Tokens of a step.")
+    layers: int = option(4, "Layers of the network.")
+    hidden: int = option(256, "Width of the network.")
+    tries: int = option(2, "Runs at a load, until other programs take at most 5 % of the processors.")
+    url: str = option("", "Instead: a server of others, http://HOST:PORT, with OpenAI's /v1/completions.")
+    model: str = option("", "Model that requests to --url name.")
+    rate: str = option("", "Requests to --url, e.g. 5/s.")
+    clients: int = option(0, "Instead of --rate: clients that each wait for their answer.")
+    seed: int = option(0, "Seed of lengths and arrivals.")
+    save: Path | None = like(RanksOptions, "save")
 
 
 @question(

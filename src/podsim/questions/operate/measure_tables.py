@@ -6,7 +6,7 @@ import math
 import platform
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,45 @@ from podsim.lab.options import no_folder, outside
 from podsim.lab.ranks import MOST_RANKS, run_here
 from podsim.lab.sparse.click_files import read_clicks
 from podsim.lab.sparse.sparse_train import SparseJob, checkpoint_step, task_of
-from podsim.options.measure_options import MeasureTablesOptions
-from podsim.options.question import question
+from podsim.options.measure_options import RanksOptions
+from podsim.options.question import like, option, question
 from podsim.units import format_quantity
 from podsim.whole_files import scratch_folder
 
 _EXCHANGES = ("sync", "async")
 _MOST_ROWS = 100_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureTablesOptions:
+    """Embedding tables on parameter servers, and the workers that train on them."""
+
+    tables: str = option(
+        "criteo-small",
+        "Tables: criteo-small, criteo-40m, criteo-multi-hot, outbrain or a .csv, .toml, .parquet file.",
+        argument=True,
+    )
+    servers: int = option(2, "Parameter servers, each a process.")
+    workers: int = option(2, "Workers, each a process.")
+    steps: int = option(50, "Steps in all, with those before a resumption.")
+    batch: int = option(256, "Samples of a step of all workers.")
+    cache: str = option("5%", "Share of its rows that a server caches in memory; the others are in a file.")
+    exchange: str = option("sync", "sync (all workers' gradients make one update) or async.")
+    rows: int = option(100_000, "Most rows of a table; larger tables are cut.")
+    width: int = option(16, "Elements of a row; 0: those of the tables, which must be equal.")
+    rate: float = option(0.05, "Learning rate of Adagrad.")
+    data: Path | None = option(
+        None, "Clicks: FILE.csv or FILE.parquet with label, I1…, C1…; default made by the tables' skew."
+    )
+    folder: Path | None = option(
+        None, "Folder on the drive that holds the servers' rows; default a temporary one."
+    )
+    checkpoint: Path | None = option(None, "Folder of the checkpoint; the last is kept.")
+    every: int = option(0, "Steps between checkpoints; 0: one at the end.")
+    resume: bool = option(False, "Go on from the last checkpoint, if there is one.", flag="--resume")
+    seed: int = option(0, "Seed of the first weights and of the clicks.")
+    timeout: float = like(RanksOptions, "timeout", "Seconds after which podsim gives up on a silent process.")
+    save: Path | None = option(None, "File that keeps the run.")
 
 
 @question(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from podsim.axes import Floats
 from podsim.errors import LabError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.monitoring.port_faults import faults_of
-from podsim.options.measure_options import WhyOptions
-from podsim.options.question import question
+from podsim.options.question import option, question
 from podsim.options.step_options import SimulateOptions
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.played_plan import simulate_setting
@@ -31,6 +31,18 @@ _SHARED = 0.1
 """The share of a window's bytes from which on an owner counts."""
 _LEAST_COST = 1e-3
 """The share of a step below which a cost is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhyOptions:
+    """The record of a run, and the port that is asked about."""
+
+    run: Path = option(
+        MISSING,
+        "A record of --save of podsim simulate or emulate, or counters and traces of a real run: a file or a folder.",
+        argument=True,
+    )
+    link: str = option("", "A port, or a pattern: node0/nic3, leaf2>*. Default: where traffic met.")
 
 
 @question(
