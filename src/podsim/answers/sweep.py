@@ -92,39 +92,3 @@ class Sweep(
     """The names of the settings that nobody stated."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """The algorithms that were not compared, with the reason."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoutingRow:
-    """Flows that start at once, under one rule of routing."""
-
-    routing: str
-    """The rule: adaptive, ecmp, destination, static."""
-    is_usual: bool
-    """Whether the fabric routes so."""
-    tries: int
-    """The number of hashes; 1 where nothing is drawn."""
-    worst: float
-    """B/s. The slowest flow; over several hashes the median of their slowest flows."""
-    least: float
-    """B/s. The slowest flow of the worst hash."""
-    most: float
-    """B/s. The slowest flow of the best hash."""
-    mean: float
-    """B/s. The mean of all flows."""
-    link: str
-    """The fullest link of the worst hash, by name."""
-    link_flows: int
-    """The number of flows on that link."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoutedFlows(Answer, view=View(report="report.collectives:flows_report", rows="rows")):
-    """Flows that cross a fabric at once, by rule of routing."""
-
-    machine: str
-    ranks: int
-    """The number of GPUs, each with one flow."""
-    pattern: str
-    """The destinations, in words."""
-    rows: tuple[RoutingRow, ...]

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from podsim.options.question import like, option, overrides_option
+from podsim.options.question import option, overrides_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,27 +65,6 @@ class CollectiveOptions:
     )
     against: Path | None = option(None, "What nccl-tests printed, or its JSON: predicted against measured.")
     overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FlowsOptions:
-    """Flows that cross a fabric at once, and how their routes are chosen."""
-
-    on: Any = option(
-        MISSING,
-        "Cluster: superpod-a100:2su, selene, or a TOML file.",
-        complete="clusters",
-        example="superpod-a100:2su",
-    )
-    ranks: int | None = like(CollectiveOptions, "ranks", "GPUs that send; default all.")
-    shift: int | None = option(
-        None, "Rank i sends to rank i + SHIFT, around the end; default half of the ranks."
-    )
-    random: int | None = option(
-        None, "Instead, every rank sends to a rank drawn by this seed, and receives once."
-    )
-    seeds: int = option(100, "Hashes that are tried where routes are hashed.")
-    overrides: Mapping[str, str] | None = overrides_option("fabric.routing=ecmp, network.bandwidth=100Gb/s")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,10 @@ from typing import Any
 from podsim.answers.comparison import ClassScore, Comparison
 from podsim.answers.fabric_verdict import FabricVerdict
 from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
-from podsim.answers.sweep import RoutedFlows, Sweep
+from podsim.answers.sweep import Sweep
 from podsim.answers.trained import MeasuredDdp
 from podsim.report.columns import Column, Table, percent, signed_percent, size_text
-from podsim.report.screen import Block, Paragraph, Rows, bold, raw
+from podsim.report.screen import Block, Paragraph, Rows, raw
 from podsim.units import format_quantity, short_seconds
 
 _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
@@ -324,27 +324,3 @@ def _setting_words(settings: Mapping[str, str], assumed: Sequence[str]) -> Itera
 
 def _first_number(score: ClassScore) -> float:
     return float(score.name.split()[0]) if score.name[:1].isdecimal() else 0.0
-
-
-_FLOWS = Table(
-    columns=(
-        Column("routing", lambda row: row.routing + " *" * row.is_usual),
-        Column("worst flow", "worst", "B/s"),
-        Column("worst hash", "least", "B/s", drop=1),
-        Column("best hash", "most", "B/s", drop=2),
-        Column("mean flow", "mean", "B/s"),
-        Column("hashes", "tries", ":,d", drop=3),
-        Column("flows on", "link_flows", ":,d"),
-        Column("the fullest link", "link", wrap=True),
-    )
-)
-
-
-def flows_report(flows: RoutedFlows) -> Iterator[Block]:
-    """A row for each rule of routing."""
-    yield bold(f"{flows.machine}: {flows.ranks:,} flows at once, {flows.pattern}")
-    yield from ("", Rows(_FLOWS, flows.rows), "")
-    yield Paragraph(
-        "Max-min rates at line rate. Worst flow: over several hashes, the median of their slowest flows; the link is "
-        "that of the worst hash. * the fabric's own rule (--set fabric.routing)."
-    )

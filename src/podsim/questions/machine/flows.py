@@ -2,31 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from podsim.answers.sweep import RoutedFlows, RoutingRow
+from podsim.answers.answer import Answer, View
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.cluster_names import enough_nodes
-from podsim.hardware.fabrics import Fabric, Routing, fabric_of
+from podsim.hardware.fabrics import Routing, fabric_of
 from podsim.hardware.machine_input import given_cluster
 from podsim.hardware.overrides import ROUTINGS
-from podsim.network.flow import max_min_rates
-from podsim.options.machine_options import FlowsOptions
-from podsim.options.question import question
+from podsim.network.routed_flows import RoutingRow, routing_row
+from podsim.options.question import option, overrides_option, question
 
 _MOST_SEEDS = 10_000
 _MOST_FLOWS = 4_000_000
 """Flows of all hashes together."""
 
 
-@question(
-    FlowsOptions,
-    activity="routing the flows",
-)
+@dataclass(frozen=True, kw_only=True)
+class FlowsOptions:
+    """Flows that cross a fabric at once, and how their routes are chosen."""
+
+    on: Any = option(
+        MISSING,
+        "Cluster: superpod-a100:2su, selene, or a TOML file.",
+        complete="clusters",
+        example="superpod-a100:2su",
+    )
+    ranks: int | None = option(None, "GPUs that send; default all.")
+    shift: int | None = option(
+        None, "Rank i sends to rank i + SHIFT, around the end; default half of the ranks."
+    )
+    random: int | None = option(
+        None, "Instead, every rank sends to a rank drawn by this seed, and receives once."
+    )
+    seeds: int = option(100, "Hashes that are tried where routes are hashed.")
+    overrides: Mapping[str, str] | None = overrides_option("fabric.routing=ecmp, network.bandwidth=100Gb/s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutedFlows(Answer, view=View(rows="rows")):
+    """Flows that cross a fabric at once, by rule of routing (* the fabric's own): max-min rates at line rate."""
+
+    machine: str
+    ranks: int
+    """The number of GPUs, each with one flow."""
+    pattern: str
+    """The destinations, in words."""
+    rows: tuple[RoutingRow, ...]
+
+
+@question(FlowsOptions, activity="routing the flows")
 def flows(options: FlowsOptions) -> RoutedFlows:
     """The max-min rates of flows that start at once, a row for each rule of routing, at line rate.
 
@@ -49,8 +79,9 @@ def flows(options: FlowsOptions) -> RoutedFlows:
     rows = []
     for choice in ROUTINGS:
         seeds = range(options.seeds) if choice == "ecmp" else range(cluster.seed, cluster.seed + 1)
-        tries = list(_rates(fabric, source, target, [Routing(choice=choice, seed=n) for n in seeds]))
-        rows.append(_row(fabric, choice, tries, choice == cluster.route_choice))
+        routings = [Routing(choice=choice, seed=seed) for seed in seeds]
+        is_usual = choice == cluster.route_choice
+        rows.append(routing_row(fabric, (source, target), routings, is_usual=is_usual))
     pattern = (
         f"rank i to rank i + {shift}" if options.random is None else f"a permutation, seed {options.random}"
     )
@@ -73,29 +104,3 @@ def _check_counts(options: FlowsOptions, cluster: Cluster, ranks: int) -> None:
         problems.append(f"seeds={options.seeds}: 1 to {most:,} for {ranks:,} ranks")
     if problems:
         raise PodsimError("; ".join(problems))
-
-
-def _rates(
-    fabric: Fabric, source: NDArray[np.int64], target: NDArray[np.int64], routings: list[Routing]
-) -> Iterator[tuple[NDArray[np.float64], int, int]]:
-    """(B/s of the flows that leave their rank, the link with most flows for its rate, its flows), by routing."""
-    for routing in routings:
-        indptr, links = fabric.routed(routing).routes(source, target)
-        rates = max_min_rates((indptr, links), fabric.capacity)
-        users = np.bincount(links, minlength=fabric.links)
-        share = np.divide(users, fabric.capacity, out=np.zeros(fabric.links), where=fabric.capacity > 0)
-        fullest = int(share.argmax())
-        yield rates[np.isfinite(rates)], fullest, int(users[fullest])
-
-
-def _row(
-    fabric: Fabric, choice: str, tries: list[tuple[NDArray[np.float64], int, int]], is_usual: bool
-) -> RoutingRow:
-    """The row of a rule: the slowest flows of its tries, and the fullest link of the worst one."""
-    worst = np.array([rates.min(initial=np.inf) for rates, _, _ in tries])
-    _, link, count = tries[int(worst.argmin())]
-    return RoutingRow(
-        routing=choice, is_usual=is_usual, tries=len(tries), worst=float(np.median(worst)),
-        least=float(worst.min()), most=float(worst.max()),
-        mean=float(np.mean([rates.mean() for rates, _, _ in tries])), link=fabric.link_name(link), link_flows=count,
-    )  # fmt: skip
