@@ -39,7 +39,7 @@ def _ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
 
 
 def test_a_bug_of_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("podsim.questions.machine.show.model_names", _broken)
+    monkeypatch.setattr("podsim.questions.machine.models.model_names", _broken)
     assert _ended(monkeypatch, "models") == 70
     printed = capsys.readouterr()
     assert SAID.fullmatch(printed.err)
@@ -55,7 +55,7 @@ def test_too_little_memory_is_no_bug(
     def greedy() -> None:
         raise MemoryError
 
-    monkeypatch.setattr("podsim.questions.machine.show.model_names", greedy)
+    monkeypatch.setattr("podsim.questions.machine.models.model_names", greedy)
     assert _ended(monkeypatch, "models") == 2
     assert "more memory than there is" in capsys.readouterr().err
 
@@ -68,7 +68,7 @@ def test_a_bug_of_a_thread(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         return ()
 
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr("podsim.questions.machine.show.model_names", threaded)
+    monkeypatch.setattr("podsim.questions.machine.models.model_names", threaded)
     _ended(monkeypatch, "models")
     assert SAID.search(capsys.readouterr().err)
 

@@ -88,9 +88,9 @@ def test_an_interruption_while_modules_load_is_an_exit_status(tmp_path: Path) ->
     """Dataclasses are made by exec; `python -m` that was interrupted there ends by the signal, whatever was caught."""
     (tmp_path / "interrupted.py").write_text(
         "import sys\n"
-        "import podsim.questions.machine.show\n"
+        "import podsim.questions.machine.models\n"
         "from podsim.cli import main\n"
-        "podsim.questions.machine.show.model_names = lambda: exec('raise KeyboardInterrupt')\n"
+        "podsim.questions.machine.models.model_names = lambda: exec('raise KeyboardInterrupt')\n"
         "sys.argv = ['podsim', 'models']\n"
         "main()\n"
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 from podsim.answers.sweep import AlgorithmRow, Timed
 from podsim.errors import PodsimError
@@ -16,48 +15,17 @@ from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.collectives import Table, summary
 from podsim.network.collectives.direct import shift
 from podsim.network.collectives.lookup import all_tables, table_of
-from podsim.network.collectives.tori import Axes
 from podsim.network.nccl import Choice, choice
 from podsim.network.nccl_table import nccl_fabric, nccl_table, reduction_shares, switch_tree_rates
 from podsim.network.play_links import Fabric as PlayedFabric
 from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES
+from podsim.network.sweep_setting import SweepSetting
 from podsim.network.switch_trees import switch_trees
 from podsim.network.table_cost import link_cost
 from podsim.network.torus_cost import RINGS
 
 _SWITCHES_ADD = ("hopper", "blackwell")
 """architectures whose NVSwitches reduce (NVLS)"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepSetting:
-    """Where it runs."""
-
-    cluster: Cluster | None
-    server: Fabric | None = None
-    """The links of one server that a file described, where there is no cluster."""
-    machine: str
-    ranks: int
-    local: int
-
-    @cached_property
-    def fabric(self) -> Fabric:
-        """Every link; laid out only where a table of transfers is costed or played."""
-        if self.server is not None:
-            return self.server
-        assert self.cluster is not None
-        return fabric_of(self.cluster)
-
-    @cached_property
-    def axes(self) -> Axes | None:
-        """The axes of the torus that joins the ranks, if one does."""
-        links = self.cluster.system.torus if self.cluster else None
-        return Axes(links.shape, links.wraps, self.nodes) if links else None
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes that the ranks fill."""
-        return self.ranks // self.local
 
 
 def nccl_rows(

@@ -62,26 +62,10 @@ class PackPlot(PlotOutput):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectiveOutput(PlotOutput):
-    """A picture of a sweep."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw time and bandwidth over size: FILE.svg or .png.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class DrawOutput(PlotOutput):
     """A picture of the slices of GPUs."""
 
     plot: Path | None = like(PlotOutput, "plot", "Draw the slices: FILE.svg or .png.", older="--draw")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShowOutput(Output):
-    """A sheet, or a drawing of the fabric."""
-
-    plot: Path | None = option(
-        None, "With --fabric: draw it to this file, too: FILE.svg.", suffixes=(".svg",), older="--svg"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from podsim.options.question import NoOptions, question
-from podsim.questions.machine.show import clusters, models
+from podsim.questions.machine.clusters import clusters
+from podsim.questions.machine.models import models
 from podsim.training.software import software_names
 
 

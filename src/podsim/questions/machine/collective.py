@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from podsim.answers.comparison import Comparison
 from podsim.answers.sweep import Sweep
-from podsim.errors import ClusterError, PodsimError
-from podsim.hardware.cluster import Cluster
-from podsim.hardware.cluster_names import enough_nodes
-from podsim.hardware.machine_input import given_cluster, read_server
+from podsim.errors import PodsimError
 from podsim.network.collective_settings import ALGORITHMS, CollectiveSettings, setting_words
 from podsim.network.collectives import Table
 from podsim.network.setting_rules import Run, check_settings
 from podsim.network.settings_text import read_nics
 from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
-from podsim.network.sweep_rows import SweepSetting, algorithm_rows, nccl_rows, table_rows
-from podsim.options.machine_options import CollectiveOptions
-from podsim.options.output_options import CollectiveOutput
-from podsim.options.question import question
+from podsim.network.sweep_rows import algorithm_rows, nccl_rows, table_rows
+from podsim.network.sweep_setting import sweep_setting
+from podsim.options.output_options import PlotOutput
+from podsim.options.question import like, option, overrides_option, question
 
 _IN_NETWORK = ("in-network", "in network", "sharp")
 """Names of reduction in the switches between nodes."""
@@ -29,11 +26,56 @@ _NCCL_ONLY = ("release", "protocol", "launch", "gpudirect", "sharp", "tuned")
 """Settings that a table of transfers does not have."""
 
 
-@question(
-    CollectiveOptions,
-    output=CollectiveOutput,
-    activity="timing the collective",
-)
+@dataclass(frozen=True, kw_only=True)
+class CollectiveOptions:
+    """A collective on a network, and how it is timed."""
+
+    collective: str = option(
+        "",
+        "all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter.",
+        argument=True,
+    )
+    on: Any = option("", "Cluster: dgx-a100:4, selene, or a TOML file.")
+    sizes: Any = option("", "FIRST:LAST:FACTOR (or +STEP), as nccl-tests counts; default to 16G, doubling.")
+    algo: Any = option(
+        "nccl",
+        "nccl, an algorithm (ring, tree, in-network, …), FILE.py:FUNCTION. With --proto, --nccl or "
+        "another of NCCL's settings: NCCL held to it.",
+    )
+    proto: str = option("", "Hold NCCL to ll, ll128 or simple; default its choice.")
+    ranks: int | None = option(None, "GPUs that take part; default all.")
+    launch: str = option(
+        "", "process (default) or thread for each GPU, or single process; with --against as in the log."
+    )
+    nccl: str = option("", "Release of NCCL, 2.4 to 2.30; default 2.18, with --against that of the log.")
+    network: str = option(
+        "", "infiniband, roce, efa-v1, efa-v2, tcpxo, tcpx, slingshot, sockets; default the cluster's."
+    )
+    nics: str = option("", "Adapters of a node that NCCL uses, e.g. 4 or 4x100Gb/s; default the cluster's.")
+    gdr: bool | None = option(
+        None, "GPUDirect: adapters reach the GPUs' memory; default where the network has it."
+    )
+    sharp: bool | None = option(None, "NCCL may reduce in the switches between nodes (SHARP, CollNet).")
+    tuned: bool | None = option(None, "NCCL has a tuner, topology file or channels for this machine.")
+    simulate: bool = option(
+        False, "Simulate every transfer on the links, with contention.", flag="--simulate"
+    )
+    compare: bool = option(False, "All algorithms side by side.", flag="--compare")
+    topology: Path | None = option(
+        None, "Instead of --on: a server's NCCL topology XML, or nvidia-smi topo -m."
+    )
+    against: Path | None = option(None, "What nccl-tests printed, or its JSON: predicted against measured.")
+    overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveOutput(PlotOutput):
+    """A picture of a sweep."""
+
+    plot: Path | None = like(PlotOutput, "plot", "Draw time and bandwidth over size: FILE.svg or .png.")
+
+
+@question(CollectiveOptions, output=CollectiveOutput, activity="timing the collective")
 def collective(options: CollectiveOptions) -> Sweep | Comparison:
     """Seconds and bandwidths of a collective over sizes; or, with `against`, predictions against a log of nccl-tests.
 
@@ -49,7 +91,7 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
     if not options.collective:
         raise PodsimError("name a collective, such as all-reduce, or give a log with --against")
     name = collective_name(options.collective)
-    setting = _place(options.on, options.topology, options.ranks, options.overrides)
+    setting = sweep_setting(options.on, options.topology, options.ranks, options.overrides)
     sizes = read_sizes(options.sizes, name, setting.ranks)
     stated = stated_settings(options, setting.nodes)
     settings = stated if setting.cluster is None else stated.assumed(setting.cluster)
@@ -81,7 +123,7 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
         algorithm_rows(setting, name, sizes, options.simulate) if options.compare else ((), {})
     )
     return Sweep(
-        collective=name, machine=setting.machine, gpu=_gpu(setting), ranks=setting.ranks, ranks_per_node=setting.local,
+        collective=name, machine=setting.machine, gpu=setting.gpu, ranks=setting.ranks, ranks_per_node=setting.local,
         launch=settings.launch or "process", version=settings.release or "2.18", how=how, rows=rows,
         algorithms=algorithms, left_out=left_out, settings={} if has_no_settings else setting_words(settings),
         assumed=() if has_no_settings else settings.assumptions,
@@ -130,49 +172,3 @@ def _held_algorithm(algo: str | Table, settings: CollectiveSettings, nodes: int)
     if name in ALGORITHMS[1:] and (settings.stated or name not in ("ring", "tree")):
         return {"algorithm": name}
     return {}
-
-
-def _gpu(setting: SweepSetting) -> str:
-    """What holds the data, by name; empty where a file of links does not tell."""
-    if setting.cluster is None:
-        return ""
-    return "CPU" if setting.cluster.gpu.architecture == "cpu" else setting.cluster.gpu.name
-
-
-def _place(
-    on: str | Cluster, topology: Path | None, ranks: int | None, overrides: Mapping[str, str] | None
-) -> SweepSetting:
-    if bool(on) == (topology is not None):
-        given = "both --on and" if on else "neither --on nor"
-        raise PodsimError(f"{given} --topology given; one of them says where it runs")
-    if topology is not None:
-        if overrides:
-            raise PodsimError("--topology: a server read from a file cannot be changed by keys")
-        fabric = read_server(topology)
-        count = _count(ranks, fabric.gpus, str(topology)[-80:])
-        return SweepSetting(cluster=None, server=fabric, machine=fabric.name, ranks=count, local=count)
-    available = given_cluster(on, overrides)
-    if available.gpu.streams_weights:
-        raise PodsimError(
-            f"{available.name}: SwarmX adds up gradients while they stream, so wafers run no collectives; predict tells "
-            "how long streams take"
-        )
-    per = available.gpus_per_node
-    if isinstance(on, str) and isinstance(ranks, int) and ranks > available.gpus and ranks % per == 0:
-        available = given_cluster(enough_nodes(on, ranks, per), overrides)
-    cluster = available.subset(_count(ranks, available.gpus, available.name))
-    local = min(cluster.gpus, cluster.gpus_per_node)
-    machine = "; ".join(
-        [
-            cluster.name,
-            *(f"{part} at {left:.0%}" if left else f"{part} broken" for part, left in cluster.faults),
-        ]
-    )
-    return SweepSetting(cluster=cluster, machine=machine, ranks=cluster.gpus, local=local)
-
-
-def _count(ranks: int | None, most: int, name: str) -> int:
-    count = most if ranks is None else ranks
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= most:
-        raise ClusterError(f"ranks={count!r}: {name} has GPUs for 1 to {most} ranks")
-    return count
