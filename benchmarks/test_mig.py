@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import podsim
-from podsim.hardware.mig.best import Wish, _solve, best_layout
+from podsim.hardware.mig.best import Wish, _solve, best_fleet
 from podsim.hardware.mig.layouts import layouts, maximal
 from podsim.hardware.mig.profiles import slicings
 
@@ -25,7 +25,9 @@ def test_all_layouts_of_all_profiles(benchmark: Any) -> None:
 def test_best_layout_of_four_jobs(benchmark: Any) -> None:
     def fresh() -> float:
         _solve.cache_clear()
-        return best_layout(A100, MIX).value
+        (one,) = best_fleet(A100, 1, MIX)
+        assert one is not None
+        return one.value
 
     assert benchmark(fresh) > 2
 

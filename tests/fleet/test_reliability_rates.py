@@ -18,7 +18,6 @@ from podsim.fleet.reliability_rates import (
     parts,
     read_rates,
     recovery,
-    site_spread,
     studies,
 )
 from podsim.hardware.cluster import load_cluster
@@ -98,13 +97,6 @@ def test_unknown_study_and_architecture() -> None:
         load_study("rsc1")
     with pytest.raises(CatalogError, match="choose one of rsc-1"):
         default_study("kepler")
-
-
-def test_sites_count_once_and_only_what_is_confirmed() -> None:
-    rates = [load_study(name).rate for name in ("rsc-1", "llama-3", "bloom", "opt-175b")]
-    median, spread = site_spread()
-    assert median == pytest.approx(math.prod(rates) ** 0.25)
-    assert spread > 0.5
 
 
 def test_repair_follows_from_its_share() -> None:

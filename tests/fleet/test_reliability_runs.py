@@ -15,7 +15,7 @@ from scipy.stats import ks_2samp
 
 from podsim.errors import PodsimError
 from podsim.fleet.reliability import HORIZON, LongRun, blocked_share, expected_seconds, failure_free_seconds
-from podsim.fleet.reliability_rates import load_study, recovery, site_spread
+from podsim.fleet.reliability_rates import load_study, recovery, studies
 from podsim.fleet.reliability_runs import MOST_RUNS, simulate_runs
 
 DAY, HOUR = 86400.0, 3600.0
@@ -251,6 +251,26 @@ def test_llama_3_with_its_own_rate() -> None:
     low, high = np.quantile(found.failures * 54 * DAY / found.seconds, (0.05, 0.95))
     assert low < 419 < high
     assert np.quantile(run.work / found.seconds, 0.05) > 0.90
+
+
+def site_spread(without: str = "") -> tuple[float, float]:
+    """(1/s, the median failure rate of a node over the confirmed studies; deviation of its logarithm at a new site).
+
+    One study per site. Both are geometric: the mean and deviation of logarithms, with a deviation larger by
+    sqrt(1 + 1 / n), since the mean is over n sites only. `without` leaves a study out, to predict it from the others.
+    """
+    counted = [study for study in studies().values() if study.confirmed and study.site == study.name]
+    logs = [math.log(study.rate) for study in counted if study.name != without]
+    mean = sum(logs) / len(logs)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in logs) / (len(logs) - 1))
+    return math.exp(mean), spread * math.sqrt(1.0 + 1.0 / len(logs))
+
+
+def test_sites_count_once_and_only_what_is_confirmed() -> None:
+    rates = [load_study(name).rate for name in ("rsc-1", "llama-3", "bloom", "opt-175b")]
+    median, spread = site_spread()
+    assert median == pytest.approx(math.prod(rates) ** 0.25)
+    assert spread > 0.5
 
 
 def test_llama_3_from_other_sites() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import PlanError
-from podsim.graphs.graph_cut import divide, sent_bytes
+from podsim.graphs.graph_cut import divide
 
 Nets = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -26,6 +26,14 @@ def nets(edges: Sequence[tuple[int, int]], size: np.ndarray) -> Nets:
         first,
         np.array([n for row in rows for n in row], dtype=np.int64),
         size[sorted(readers)].astype(float),
+    )
+
+
+def sent_bytes(part: np.ndarray, nets: Nets) -> float:
+    """B sent between devices: the bytes of each net, once for every other device with a reader."""
+    first, members, size = nets
+    return float(
+        sum(size[j] * (len(np.unique(part[members[first[j] : first[j + 1]]])) - 1) for j in range(len(size)))
     )
 
 

@@ -9,13 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import MigError, NoFitError
-from podsim.hardware.mig.best import Wish, best_fleet, best_layout, fewest_gpus
+from podsim.hardware.mig.best import Assignment, Wish, best_fleet, fewest_gpus
 from podsim.hardware.mig.change import additions, change_to
 from podsim.hardware.mig.layouts import check, extensions, layouts, maximal, read_layout
-from podsim.hardware.mig.profiles import find_profile, slicings
+from podsim.hardware.mig.profiles import Slicing, find_profile, slicings
 
 A100 = slicings()["a100-40gb"]
 A30 = slicings()["a30-24gb"]
+
+
+def best_layout(slicing: Slicing, wishes: list[Wish], objective: str = "throughput") -> Assignment:
+    """The best layout of one GPU for all these jobs."""
+    (assignment,) = best_fleet(slicing, 1, wishes, objective=objective)
+    assert assignment is not None
+    return assignment
 
 
 def _brute(wishes: list[Wish], objective: str) -> float | None:

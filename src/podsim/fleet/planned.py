@@ -1,4 +1,4 @@
-"""Jobs with a plan: `predict` gives the time of a training run for each placement, and on fewer GPUs.
+"""Steps of jobs with a plan: `predict` gives their time for each placement, and on fewer GPUs.
 
 Law: a job on one node, on nodes under one leaf switch, or under several leaves takes the step time of podsim.training
 for these links. Across nodes it has the adapters of its nodes. Across leaves it has two more switches on every way, and
@@ -9,40 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podsim.errors import PlanError, PodsimError
-from podsim.fleet.jobs import Job
+from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.workload.model import Model
-
-
-def planned_job(
-    id: str,
-    model: Model,
-    cluster: Cluster,
-    plan: Plan,
-    *,
-    steps: int,
-    submit: float = 0.0,
-    user: str = "",
-    taper: float = 1.0,
-) -> Job:
-    """A job of `steps`, with its seconds at the best placement and its speed on more nodes and under more leaves.
-
-    A job on a MIG instance (cluster "a100-80gb/3g.40gb") needs such an instance.  `taper` is the share of a leaf's
-    bandwidth in its uplinks.  Raises PlanError for a plan that is illegal or does not fit, and PodsimError for steps
-    below 1 or a taper outside (0, 1].
-    """
-    if steps < 1 or not 0 < taper <= 1:
-        raise PodsimError(
-            f"steps={steps}, taper={taper:g}: steps are at least 1, the taper is above 0 and at most 1"
-        )
-    best, more, far = placed_step_seconds(model, cluster, plan, taper=taper)
-    return Job(
-        id=id, submit=submit, gpus=int(plan.gpus), seconds=best * steps, user=user, mig=mig_profile(cluster),
-        slow=(min(best / more, 1.0), min(best / far, 1.0)),
-    )  # fmt: skip
 
 
 def mig_profile(cluster: Cluster) -> str:

@@ -76,26 +76,9 @@ class Policy:
 
     def __post_init__(self) -> None:
         """Raise PodsimError with all contradictions."""
-        times = (
-            "interval",
-            "refresh",
-            "checkpoint",
-            "restart",
-            "start",
-            "depth",
-            "age",
-            "fair",
-            "big",
-            "site",
-            "saves",
-            "lease",
-            "mount",
-            "pull",
-            "pull_each",
-        )
         problems = [
             f"{name}={getattr(self, name):g}; it must be finite and not negative"
-            for name in times
+            for name in ("depth", *sorted(_SAME - {"max_age", "half_life"}))
             if not 0 <= getattr(self, name) < np.inf
         ]
         problems += [

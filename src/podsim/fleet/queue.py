@@ -249,7 +249,7 @@ def _play(
         idle = idle + 1 if said == MORE and state.number[ENDED] == ended and not state.number[BUSY] else 0
         ended = state.number[ENDED]
         if said == STUCK or idle > _PATIENCE:
-            raise PodsimError(_never_started(work, state))
+            raise PodsimError(_never_started(state))
         if said == MORE and outages is not None:
             plant = outages.extend(plant, plant.horizon)
             state.number[OUTAGE], inputs[1] = 0, c_struct(plant)
@@ -263,7 +263,7 @@ def _play(
     return state
 
 
-def _never_started(work: Work, state: State) -> str:
+def _never_started(state: State) -> str:
     left = np.flatnonzero(state.job["status"] == WAITING)
     return (
         f"{len(left):,} jobs never start, as number {left[0] + 1:,} of the trace: the nodes"

@@ -134,19 +134,6 @@ def node_rate(name: str, cluster: Cluster) -> tuple[float, str]:
     return study.rate * system.gpus / 8, f"{study.name}: {study.title}; source: {study.source}{doubt}"
 
 
-def site_spread(without: str = "") -> tuple[float, float]:
-    """(1/s, the median failure rate of a node over the confirmed studies; deviation of its logarithm at a new site).
-
-    One study per site. Both are geometric: the mean and deviation of logarithms, with a deviation larger by
-    sqrt(1 + 1 / n), since the mean is over n sites only. `without` leaves a study out, to predict it from the others.
-    """
-    counted = [study for study in studies().values() if study.confirmed and study.site == study.name]
-    logs = [math.log(study.rate) for study in counted if study.name != without]
-    mean = sum(logs) / len(logs)
-    spread = math.sqrt(sum((value - mean) ** 2 for value in logs) / (len(logs) - 1))
-    return math.exp(mean), spread * math.sqrt(1.0 + 1.0 / len(logs))
-
-
 def read_rates(raw: Mapping[str, Any]) -> Rates:
     """The catalog from parsed TOML. Raises CatalogError with all problems."""
     sources: Mapping[str, str] = raw.get("sources", {})

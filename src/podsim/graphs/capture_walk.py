@@ -260,7 +260,7 @@ _HIGHER = frozenset((
 ))  # fmt: skip
 
 
-def element_bytes(torch: Any, module: Any) -> float:
+def element_bytes(module: Any) -> float:
     """B of an element, the most frequent among the module's weights."""
     widths = [value.element_size() for value in module.parameters() if value.is_floating_point()]
     return float(max(set(widths), key=widths.count)) if widths else 4.0

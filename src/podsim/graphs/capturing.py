@@ -107,7 +107,7 @@ def capture_module(module: Any, inputs: tuple[Any, ...], *, name: str = "", sour
     batch = next((int(item.shape[0]) for item in inputs if isinstance(item, torch.Tensor) and item.ndim), 1)
     return walk.graph(
         name=name or type(module).__name__, source=source or f"torch.export of torch {torch.__version__}",
-        batch=batch, element=element_bytes(torch, module), notes=tuple(notes),
+        batch=batch, element=element_bytes(module), notes=tuple(notes),
     )  # fmt: skip
 
 

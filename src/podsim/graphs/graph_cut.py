@@ -82,14 +82,6 @@ def divide(
     return _division(best, work, first, members, size, devices, limit)
 
 
-def sent_bytes(part: Ints, nets: tuple[Ints, Ints, Floats]) -> float:
-    """B sent between devices: the bytes of each net, once for every other device with a reader."""
-    first, members, size = nets
-    return float(
-        sum(size[j] * (len(np.unique(part[members[first[j] : first[j + 1]]])) - 1) for j in range(len(size)))
-    )
-
-
 def _division(
     part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, devices: int, limit: float
 ) -> Division:

@@ -87,9 +87,9 @@ class QueueRun:
         return quantile(self.latency, share)
 
 
-def poisson_gaps(requests: int, seed: int = _SEED) -> Floats:
+def poisson_gaps(requests: int) -> Floats:
     """Gaps between requests of a Poisson process of rate 1, the first before the first request."""
-    return np.random.default_rng(seed).exponential(size=requests)
+    return np.random.default_rng(_SEED).exponential(size=requests)
 
 
 def simulate_queue(server: BatchServer, arrivals: Floats, work: Floats | None = None) -> QueueRun:

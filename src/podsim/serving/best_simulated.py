@@ -94,11 +94,9 @@ def _kind(plan: ServingPlan, layout: Layout, role: str) -> ReplicaKind:
     )  # fmt: skip
 
 
-def simulate_way(
-    pool: ReplicaPool, requests: RequestTable, objective: Objective, *, seed: int = 0
-) -> Outcome:
+def simulate_way(pool: ReplicaPool, requests: RequestTable, objective: Objective) -> Outcome:
     """The latencies of the requests after the warm-up, and the replicas' limits."""
-    run = run_load(requests, pool, seed=seed)
+    run = run_load(requests, pool, seed=0)
     steady = measure_run(run)
     part = run.answered[steady.kept]
     steps = np.maximum(run.made[steady.kept] - 1, 1)

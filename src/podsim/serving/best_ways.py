@@ -38,7 +38,6 @@ from podsim.workload.model import Model
 
 SIMULATED = 20
 """candidates that are simulated"""
-SHOWN = 5
 HOUR = 3600.0
 _DEGREES = {"tensor": "tp", "pipeline": "pp", "expert": "ep", "data_attention": "attention_dp"}
 

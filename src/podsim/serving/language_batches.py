@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from podsim.answers.served import Served, ServedBatch
+from podsim.answers.served import Served
 from podsim.errors import NoFitError
 from podsim.hardware.mig.measured_slices import neighbour_share
 from podsim.options.serving_options import ServeOptions
@@ -58,19 +58,6 @@ def _served(setup: LanguageSetup, passes: Passes, request: StaticRequest, batche
         assumptions=language_assumptions(setup, neighbours), warnings=language_warnings(setup), plan=asdict(plan),
         layout=plan_words(plan),
     )  # fmt: skip
-
-
-def _last_in_time(passes: Passes, request: StaticRequest, low: int, high: int) -> ServedBatch:
-    """The largest batch in time from `low`, which is in time, to `high`; by bisection."""
-    largest = static_row(passes, request, low)
-    while low < high:
-        middle = (low + high + 1) // 2
-        row = static_row(passes, request, middle)
-        if row.in_time and row.fits:
-            low, largest = middle, row
-        else:
-            high = middle - 1
-    return largest
 
 
 def _too_many(answer: Served) -> str:

@@ -33,7 +33,7 @@ from podsim.workload.convolution import CONVOLUTIONAL, ConvNet
 from podsim.workload.model import Model
 
 
-def serving_assumptions(task: Task, chip: Gpu, cost: float) -> tuple[str, ...]:
+def serving_assumptions(task: Task, cost: float) -> tuple[str, ...]:
     """The assumptions of a prediction of serving, one sentence each."""
     notes = [f"{task.engine.title}: {task.engine.evidence}"]
     if task.kind == "encoder":
@@ -115,7 +115,7 @@ def _served_model(
         )
     task = _task(options, chip)
     answer = serve_on(task, chip, batches=batches, limit=limit, instances=gpus, neighbours=cost)
-    notes, doubts = serving_assumptions(task, chip, cost), serving_warnings(task, chip)
+    notes, doubts = serving_assumptions(task, cost), serving_warnings(task, chip)
     return replace(answer, assumptions=notes, warnings=doubts), task.engine.memory_floor
 
 

@@ -143,10 +143,10 @@ def too_large(model: Model, cluster: Cluster, plan: ServingPlan, tokens: int) ->
         f"{model.name} needs {need / 1e9:.2f} GB {where} (weights"
         f" {weight_bytes(model, divided) / 1e9:.2f} GB) for one sequence; {cluster.gpu.name} has {has / 1e9:.2f} GB"
     )
-    return f"{text}; {_what_holds(model, cluster, plan, tokens)}"
+    return f"{text}; {_what_holds(model, cluster, plan)}"
 
 
-def _what_holds(model: Model, cluster: Cluster, plan: ServingPlan, tokens: int) -> str:
+def _what_holds(model: Model, cluster: Cluster, plan: ServingPlan) -> str:
     """The number of such GPUs, or the format of weights, with which one sequence fits."""
     options = []
     divided = cluster.gpus if cluster.gpu.fraction == 1 else 1

@@ -22,6 +22,7 @@ from podsim.serving.bisection import largest_number
 from podsim.serving.scenarios import load_point
 from podsim.units import format_quantity
 
+_SEED = 7
 _REQUESTS = 40_000
 """The number of requests of a run, about."""
 _PERIODS = (12, 400)
@@ -43,10 +44,10 @@ class Streams:
     """count. The streams that each other unit carries, such as the decoders."""
 
 
-def stream_arrivals(streams: int, period: float, seed: int = 7) -> Floats:
+def stream_arrivals(streams: int, period: float) -> Floats:
     """Ascending times of requests of streams that start at random within a period, shape (requests,)."""
     periods = int(np.clip(_REQUESTS // streams, *_PERIODS))
-    starts = np.sort(np.random.default_rng(seed).random(streams)) * period
+    starts = np.sort(np.random.default_rng(_SEED).random(streams)) * period
     return (starts + period * np.arange(periods)[:, np.newaxis]).ravel()
 
 

@@ -23,7 +23,7 @@ def model_name(served: Served) -> str:
     return re.sub(r"[^a-z0-9_]+", "_", served.model.lower()).strip("_") or "model"
 
 
-def config_text(served: Served, *, classes: int = 1000, delay: float | None = None) -> str:
+def config_text(served: Served, *, delay: float | None = None) -> str:
     """The text of config.pbtxt at the best batch: shapes, instance groups, dynamic batching.
 
     `delay` is the time, s, that the server may wait for a full batch: half of the limit minus two batches, or half of a
@@ -41,7 +41,7 @@ def config_text(served: Served, *, classes: int = 1000, delay: float | None = No
         f'{note}name: "{model_name(served)}"\n'
         f"{_backend(served)}\n"
         f"max_batch_size: {batch}\n"
-        f"{_tensors(served, classes)}"
+        f"{_tensors(served)}"
         f"{_instances(served, gpus)}"
         "dynamic_batching {\n"
         f"  preferred_batch_size: [ {', '.join(map(str, sizes))} ]\n"
@@ -75,12 +75,12 @@ def _backend(served: Served) -> str:
     return next((text for name, text in _PLATFORMS if served.engine.startswith(name)), 'backend: "python"')
 
 
-def _tensors(served: Served, classes: int) -> str:
+def _tensors(served: Served) -> str:
     if served.kind == "samples":
         return "# inputs and outputs: Triton completes them from the model file\n"
     if served.kind == "images":
         return _list("input", [("input", "TYPE_FP32", (3, served.tokens, served.tokens))]) + _list(
-            "output", [("output", "TYPE_FP32", (classes,))]
+            "output", [("output", "TYPE_FP32", (1000,))]
         )
     if served.kind == "encoder":
         inputs = [(name, "TYPE_INT32", (served.tokens,)) for name in _ENCODER]

@@ -58,11 +58,6 @@ def _interpolate_rate(nodes: int, known: int, single: float, total: float) -> fl
     return single + (total - single) * (nodes - 1) / (known - 1)
 
 
-def store_names() -> tuple[str, ...]:
-    """Names of the packaged stores."""
-    return tuple(_catalog())
-
-
 def load_store(name: str) -> Store:
     """A store by its name, or one of a bandwidth such as "273 GB/s" both ways; CatalogError for anything else."""
     key = name.strip().lower()

@@ -10,8 +10,9 @@ it, and a result on several accelerators is that of a system at its limit:
 
     between  threshold x batch / step  and  batch / (step + host)
 
-`at_limit` gives the lower end, for one accelerator the upper. `fit_host` gives the two constants: the least mean |error|
-over the results on one accelerator (six, three workloads), on a grid. All other results are only reported on.
+`at_limit` gives the lower end, for one accelerator the upper. `reference/fit_storage_hosts.py` gives the two constants:
+the least mean |error| over the results on one accelerator (six, three workloads), on a grid. All other results are only
+reported on.
 
 Source: github.com/mlcommons/storage_results_v1.0. Known error: `podsim storage validate`. Stops being true: results
 close to the minimum utilisation (0.9, CosmoFlow 0.7) are near the lower end. Those of systems with more to give, or of
@@ -23,14 +24,11 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
-from podsim.storage.workloads import Workload, load_workload
+from podsim.storage.workloads import load_workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +65,11 @@ def results() -> tuple[Result, ...]:
     )  # fmt: skip
 
 
-def _peak(work: Workload, result: Result) -> tuple[float, float]:
-    """(s of a step, B of a batch)."""
-    return work.steps[result.accelerator], work.batch * work.record
-
-
 def unhindered(result: Result) -> float:
     """Samples/s of one accelerator on a system that keeps up."""
     work = load_workload(result.workload)
-    step, batch = _peak(work, result)
-    return work.batch / (step + work.host_step + batch / work.host_bandwidth)
+    hand_over = work.batch * work.record / work.host_bandwidth
+    return work.batch / (work.steps[result.accelerator] + work.host_step + hand_over)
 
 
 def by_utilisation(result: Result) -> float:
@@ -91,18 +84,3 @@ def at_limit(result: Result) -> float:
         return unhindered(result)
     work = load_workload(result.workload)
     return min(work.threshold * work.batch / work.steps[result.accelerator], unhindered(result))
-
-
-def fit_host(rows: Sequence[Result]) -> tuple[float, float]:
-    """(host_step in s, host_bandwidth in B/s) with the least mean |predicted / measured - 1| over some results."""
-    works = [load_workload(row.workload) for row in rows]
-    parts = [_peak(work, row) for work, row in zip(works, rows, strict=True)]
-    step, bytes_ = (np.array(column) for column in zip(*parts, strict=True))
-    batch = np.array([work.batch for work in works])
-    rate = np.array([row.rate for row in rows])
-    steps = np.linspace(0.0, 2e-3, 81)
-    speeds = np.geomspace(5e9, 1e12, 120)
-    host = steps[:, None, None] + bytes_ / speeds[:, None]  # S fixed times, B bandwidths, R results
-    error = np.abs(batch / (step + host) / rate - 1.0).mean(axis=2)  # [step, batch]
-    best = np.unravel_index(int(error.argmin()), error.shape)
-    return float(steps[best[0]]), float(speeds[best[1]])

@@ -72,9 +72,9 @@ def tier_of(read: float, write: float, nodes: int) -> str:
     return next(fits, "beyond")
 
 
-def checkpoint_write(parameters: float, interval: float = INTERVAL) -> float:
+def checkpoint_write(parameters: float) -> float:
     """B/s at which a checkpoint is written within a twentieth of the time between two."""
-    return CHECKPOINT * parameters / (PART * interval)
+    return CHECKPOINT * parameters / (PART * INTERVAL)
 
 
 def read_needed(

@@ -56,7 +56,7 @@ def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[s
     result = search(
         case.model, case.cluster, case.fixed, gpus=gpus, wanted=limits, progress=progress, every=True
     )
-    shown = _shown(result, case, fitting=options.fitting)
+    shown = _shown(result, fitting=options.fitting)
     x, y = (_column(result, case, shown, axis) for axis in (options.x, options.y))
     inside = (x >= (-np.inf if options.low is None else options.low)) & (
         x <= (np.inf if options.high is None else options.high)
@@ -70,7 +70,7 @@ def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[s
     }  # fmt: skip
 
 
-def _shown(result: SearchResult, case: Case, *, fitting: bool) -> NDArray[np.int64]:
+def _shown(result: SearchResult, *, fitting: bool) -> NDArray[np.int64]:
     """Positions of the plans to draw, fastest first."""
     if fitting:
         return np.asarray(result.order)

@@ -137,19 +137,6 @@ def _fill(mix: _Mix, counts: State, pattern: tuple[Profile, ...]) -> Solution | 
     return walk(0, counts)
 
 
-def best_layout(slicing: Slicing, wishes: Sequence[Wish], *, objective: str = "throughput") -> Assignment:
-    """The best layout of one GPU for all these jobs, with the job of each instance.
-
-    Exact: no layout and no assignment is better.  Raises NoFitError if one GPU cannot hold all jobs.
-    """
-    mix = _mix(slicing, wishes, objective)
-    solution = _solve(mix, tuple(wish.count for wish in wishes))
-    if solution is None:
-        jobs = ", ".join(f"{wish.count} x {wish.name}" for wish in wishes)
-        raise NoFitError([f"no layout of one {slicing.name} holds {jobs}"])
-    return _assignment(mix, solution)
-
-
 def _mix(slicing: Slicing, wishes: Sequence[Wish], objective: str) -> _Mix:
     """The wishes, checked. Raises MigError with all wishes that no instance can meet."""
     if objective not in OBJECTIVES:

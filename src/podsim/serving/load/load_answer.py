@@ -34,7 +34,7 @@ _PARTS = {
 }  # fmt: skip
 
 
-def latency_rows(run: LoadRun, measures: Measures, *, is_streamed: bool = True) -> tuple[LatencyRow, ...]:
+def latency_rows(measures: Measures, *, is_streamed: bool = True) -> tuple[LatencyRow, ...]:
     """A row for each kind of time; a client that takes its answer as a whole sees the first token at the end."""
     first = measures.first_token if is_streamed else measures.end_to_end
     rows = [_row("first token", first), _row("each token", measures.each_token)]

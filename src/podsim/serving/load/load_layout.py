@@ -49,7 +49,6 @@ def replica_kind(
     options: ReplicaOptions,
     *,
     number: int = 0,
-    role: str = "both",
 ) -> ReplicaKind:
     """The replicas of a plan. Raises NoFitError where a replica holds no sequence."""
     engine = load_language_engine(plan.engine, cluster.gpu)
@@ -62,7 +61,7 @@ def replica_kind(
     tokens = plan.max_batched_tokens or engine.max_batched_tokens
     return ReplicaKind(
         cost=cost, room=room, scheduler=SCHEDULERS[name], replicas=plan.replicas, gpus=plan.gpus, model=number,
-        role=role, sequences=plan.max_batch or engine.max_batch, batch_tokens=tokens, acceptance=plan.acceptance,
+        sequences=plan.max_batch or engine.max_batch, batch_tokens=tokens, acceptance=plan.acceptance,
         prefix_cache=options.prefix_cache, host_rate=host if options.swap else 0.0, adapters=options.adapter_slots,
         adapter_seconds=adapter / host, link_rate=rate, link_latency=latency,
         load_seconds=load_seconds(cluster, plan, weights, options.load_rate),

@@ -116,7 +116,7 @@ def _answer(
 ) -> ServedLoad:
     """All figures of a run."""
     rate, saturation = rates
-    use, rows = measure_use(run), latency_rows(run, measures, is_streamed=inputs.is_streamed)
+    use, rows = measure_use(run), latency_rows(measures, is_streamed=inputs.is_streamed)
     money, good = (
         expenses(inputs.cluster, use, measures.output_rate, inputs.price),
         good_share(run, measures, inputs.slo, is_streamed=inputs.is_streamed),

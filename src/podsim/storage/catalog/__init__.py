@@ -93,7 +93,7 @@ def load_storage(
         entry = entry.model_copy(update={"source": (file.source,), "measured_clients": 0, "notes": {}})
     changed, problems = _change_entry(entry, given)
     system = _load_client(client or changed.client.system)
-    problems += _problems(changed, name)
+    problems += _problems(changed)
     if problems:
         raise StorageError(f"{name}: " + "; ".join(problems))
     made = _make_system(name, changed, system, entry.client.cores)
@@ -160,7 +160,7 @@ def _change_entry(entry: StorageEntry, overrides: Mapping[str, object]) -> tuple
     return entry.model_copy(update=tops), problems
 
 
-def _problems(entry: StorageEntry, name: str) -> list[str]:
+def _problems(entry: StorageEntry) -> list[str]:
     """What no system can be."""
     problems = _stripe_problems(entry)
     if entry.kind == "local" and entry.servers > 1:
