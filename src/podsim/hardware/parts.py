@@ -343,22 +343,13 @@ class Precision:
         return self.matmul in gpu.peaks and gpu.compute_capability >= self.least
 
 
-def _precision(name: str, size: float, accumulate: str, exponent: int, significand: int) -> Precision:
+def _precision(
+    name: str, size: float, accumulate: str, exponent: int, significand: int, matmul: str = "", block: int = 0
+) -> Precision:
+    """A format; Blackwell's tensor cores are the first to take those of blocks, each with a scale of one byte."""
     return Precision(
-        name=name,
-        matmul=name,
-        bytes=size,
-        accumulate=accumulate,
-        exponent=exponent,
-        significand=significand,
-    )
-
-
-def _block_format(name: str, matmul: str, exponent: int, significand: int, block: int) -> Precision:
-    """A format of blocks, each with a scale of one byte; Blackwell's tensor cores are the first to take them."""
-    return Precision(
-        name=name, matmul=matmul, bytes=(1 + exponent + significand) / 8 + 1 / block, accumulate="fp32",
-        exponent=exponent, significand=significand, block=block, least=10.0,
+        name=name, matmul=matmul or name, bytes=size + (1 / block if block else 0.0), accumulate=accumulate,
+        exponent=exponent, significand=significand, block=block, least=10.0 if block else 0.0,
     )  # fmt: skip
 
 
@@ -375,8 +366,8 @@ PRECISIONS: Final[dict[str, Precision]] = {
         _precision("bf16", 2.0, "fp32", 8, 7),
         _precision("fp16", 2.0, "fp32", 5, 10),
         _precision("fp8", 1.0, "fp32", 4, 3),
-        _block_format("mxfp8", "fp8", 4, 3, 32),
-        _block_format("nvfp4", "fp4", 2, 1, 16),
+        _precision("mxfp8", 1.0, "fp32", 4, 3, "fp8", 32),
+        _precision("nvfp4", 0.5, "fp32", 2, 1, "fp4", 16),
         _precision("int8", 1.0, "int32", 0, 7),
         _precision("int4", 0.5, "int32", 0, 3),
     )
