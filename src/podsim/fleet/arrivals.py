@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
 from podsim.axes import Floats, Ints
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
+from podsim.units import parse_quantity
 
 _DAY = 86400.0
 
@@ -118,3 +120,23 @@ def _arrival_times(arrivals: Arrivals, span: float, rng: np.random.Generator) ->
         if np.abs(step).max() < 1e-6:
             break
     return np.maximum.accumulate(np.maximum(time, 0.0))
+
+
+def read_arrivals(text: str) -> Arrivals:
+    """Arrivals of a text such as 10000, or jobs=10000,load=0.9,median=2h."""
+    units = {"median": "s", "longest": "s"}
+    known = [field.name for field in fields(Arrivals) if field.name not in ("sizes", "weights")]
+    values: dict[str, Any] = {}
+    for index, part in enumerate(text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals and index == 0:
+            key, value = "jobs", part
+        if key.strip() not in known:
+            raise PodsimError(
+                f"arrivals: {unknown_name('figure', key.strip(), known)}; such as arrivals:jobs=10000,load=0.9"
+            )
+        number = parse_quantity(value.strip(), units.get(key.strip(), ""), what=f"arrivals: {key.strip()}")
+        values[key.strip()] = int(number) if key.strip() in ("jobs", "users") else number
+    if "jobs" not in values:
+        raise PodsimError("arrivals: how many jobs? Such as arrivals:10000 or arrivals:jobs=10000,load=0.9")
+    return Arrivals(**values)

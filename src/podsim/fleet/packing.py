@@ -8,8 +8,9 @@ Source of the rules: Weng et al. 2023 (FGD, USENIX ATC), section 3 for fragmenta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from podsim.axes import Floats, Ints, Shaped
 from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.packing_kernels import NodesNow, Wanted, pack_requests
 
+Progress: TypeAlias = Callable[[int, int], None]
+"""gets how many are done, and of how many"""
 WHOLE = 1000
 """The thousandths of a GPU in a GPU."""
 
@@ -145,3 +148,36 @@ def pack(
         packer=packer, arrived=np.cumsum(requests.demand[order]) / total, allocated=np.cumsum(taken) / total,
         fragmented=float(broken / total), turned_away=int(np.count_nonzero(~given)),
     )  # fmt: skip
+
+
+def pack_orders(
+    requests: Requests,
+    nodes: Nodes,
+    packer: str,
+    *,
+    load: float,
+    seeds: int,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Pack random orders of arrival up to a load; the figures of a row, in the mean over the orders, by name.
+
+    They are the shares of GPUs that are `allocated` and `fragmented`, the `spread` of the first, the share of requests
+    that was `turned_away`, and a curve of allocated over requested GPUs. `progress` gets (orders packed, all).
+    """
+    packings = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        arrivals = draw_requests(requests, float(nodes.gpus.sum()), load, rng)
+        packings.append(pack(requests, nodes, arrivals, packer, rng=rng))
+        if progress is not None:
+            progress(seed + 1, seeds)
+    grid = np.linspace(0.0, load, 27)[1:]
+    final = [float(packing.allocated[-1]) for packing in packings]
+    return {
+        "allocated": float(np.mean(final)),
+        "spread": max(final) - min(final),
+        "fragmented": float(np.mean([packing.fragmented for packing in packings])),
+        "turned_away": float(np.mean([packing.turned_away / len(packing.arrived) for packing in packings])),
+        "arrived_A": tuple(grid.tolist()),
+        "allocated_A": tuple(float(np.mean([packing.at(share) for packing in packings])) for share in grid),
+    }

@@ -280,3 +280,10 @@ def _shares(jobs: Jobs, shares: Mapping[str, float] | None) -> Floats | None:
             f"shares must be above 0 and at most 1, of users of the trace: {dict(list(shares.items())[:5])}"
         )
     return np.array([shares.get(user, 1.0 / len(jobs.users)) for user in jobs.users])
+
+
+def part_of(progress: Progress | None, index: int, count: int) -> Progress | None:
+    """What counts the jobs of one of several policies, or the orders of a packer, after those before it."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(index * total + done, count * total)

@@ -98,21 +98,6 @@ class QueueOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackOptions:
-    """Requests for parts of GPUs, and the nodes that they are packed onto."""
-
-    requests: str = option(
-        "openb", "openb (Alibaba 2023), or a CSV: cpu_milli, memory_mib, num_gpu, gpu_milli.", argument=True
-    )
-    nodes: str = option("", "A CSV of nodes: cpu_milli, memory_mib, gpu, model.")
-    packer: Sequence[str] = option(
-        (), "random, dot-product, clustering, packing, best-fit, fgd. Repeatable; default all."
-    )
-    load: float = option(1.3, "Requested GPUs over existing GPUs.")
-    seeds: int = option(3, "Random orders of arrival.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class PoweredCluster:
     """A cluster, and what bounds its power."""
 

@@ -48,20 +48,6 @@ class PlotOutput(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueuePlot(PlotOutput):
-    """A picture of a queue."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw use over time and completion times: FILE.svg or .png.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackPlot(PlotOutput):
-    """A picture of packing."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw allocated over requested GPUs: FILE.svg or .png.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class DrawOutput(PlotOutput):
     """A picture of the slices of GPUs."""
 

@@ -174,7 +174,7 @@ QUESTIONS: Mapping[str, Entry] = MappingProxyType(
         "train_precisions": Entry("learn", "Runs of several precisions, loss scales and seeds.", file="train"),
         "queue": Entry("operate", "Run jobs through a queue. Exit status 1: some fit no machine of this size.",
             "queue philly-1 --on 8x8 --compare", screen=Screen(uploads=("trace",))),
-        "pack": Entry("operate", "Pack requests for parts of GPUs onto nodes.", "pack openb", file="queue"),
+        "pack": Entry("operate", "Pack requests for parts of GPUs onto nodes.", "pack openb"),
         "validate": Entry("operate",
             "Compare predictions with measurements. Exit status 1: a figure is worse than recorded.", "validate",
             also="accuracy"),

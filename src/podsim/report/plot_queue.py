@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.answers.queued import PackResult, QueueResult, QueueRun
+from podsim.answers.queued import QueueResult, QueueRun
 from podsim.answers.timeline import Timeline
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
 from podsim.report.queue_tables import wait_text
@@ -175,7 +175,7 @@ def _steps(run: QueueRun) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.maximum(np.quantile(run.jct, share), 1.0), share
 
 
-def pack_figure(result: PackResult) -> Figure:
+def pack_figure(result: Any) -> Figure:
     """A figure: GPUs given out over GPUs asked for, a line for each packer."""
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from podsim.answers.queued import ContainerStart, JobStart, PackResult, QueueResult, QueueRun
+from podsim.answers.queued import ContainerStart, JobStart, QueueResult, QueueRun
 from podsim.report.columns import Column, Table, quantity_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
 
@@ -47,17 +47,6 @@ _USER_ROWS = Table(
         Column("GPU time", "used", ":.1%"),
         Column("wait mean", "wait", wait_text),
         Column("slowdown", "", ":,.1f"),
-    ),
-)
-_PACKERS = Table(
-    indent=0,
-    columns=(
-        Column("packer"),
-        Column("given out", "allocated", ":.2%"),
-        Column("spread", "", ":.2%"),
-        Column("fragmented", "", ":.1%"),
-        Column("turned away", "turned_away", ":.1%"),
-        Column("chooses", "says", wrap=True),
     ),
 )
 
@@ -190,14 +179,3 @@ def _one_policy(run: QueueRun) -> Iterator[Block]:
         yield from ("", Rows(_USER_ROWS, run.users[:_USERS]))
     if len(run.users) > _USERS:
         yield dim(f"and {len(run.users) - _USERS:,} more; --json lists all")
-
-
-def pack_report(result: PackResult) -> Iterator[Block]:
-    """A packing of requests onto GPUs."""
-    yield bold(
-        f"{result.requests:,} kinds of request of {result.trace} on {result.nodes:,} nodes with {result.gpus:,} GPUs"
-    )
-    orders = "order" if result.seeds == 1 else "orders, mean"
-    yield f"Requests arrive until they ask for {result.load:.0%} of the GPUs; {result.seeds} random {orders}"
-    best = max(range(len(result.rows)), key=lambda index: result.rows[index].allocated)
-    yield from ("", Rows(_PACKERS, result.rows, marked=best))
