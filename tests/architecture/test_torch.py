@@ -28,13 +28,13 @@ def test_importing_them_does_not_load_torch() -> None:
         *(
             f"podsim.questions.{name}"
             for name in (
-                "capture",
-                "compare",
-                "measure",
-                "measure_checkpoint",
-                "measure_ddp",
-                "measure_loader",
-                "train",
+                "train.capture",
+                "operate.compare",
+                "operate.measure",
+                "operate.measure_checkpoint",
+                "operate.measure_ddp",
+                "operate.measure_loader",
+                "learn.train",
             )
         ),
         *lab,

@@ -25,7 +25,7 @@ static int64_t least_notch(const double *goodput) {
 /* Give a waiting job the next smaller size. False if there is none. */
 bool shrink_wish(const Queue *queue, int64_t j) {
     struct Standing *job = &queue->state->job[j];
-    if (job->notch <= least_notch(queue->work->goodput_JK + NOTCHES * j)) return false;
+    if (job->notch <= least_notch(queue->work->goodput + NOTCHES * j)) return false;
     set_notch(queue, j, job->notch - 1);
     return true;
 }
@@ -37,7 +37,7 @@ static int64_t admit_jobs(const Queue *queue, int64_t *gains, double now) {
     Walk walk = start_walk(queue);
     while ((j = next_job(queue, &walk)) >= 0) {
         struct Standing *job = &state->job[j];
-        const double *goodput = queue->work->goodput_JK + NOTCHES * j;
+        const double *goodput = queue->work->goodput + NOTCHES * j;
         bool stays = job->status == RUNNING && now < job->begun + queue->rules->lease;
         job->wish = stays ? job->notch : least_notch(goodput);
         if (notch_gpus(queue, j, job->wish) > room) continue;

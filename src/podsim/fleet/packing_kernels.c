@@ -5,8 +5,8 @@
 static int64_t choose_node(
     const struct Wanted *wanted, const struct NodesNow *now, int64_t r, int64_t packer, double chance
 ) {
-    double *score = now->score_RN + r * now->nodes, least = INFINITY;
-    int64_t *seen = now->seen_RN + r * now->nodes, equals = 0;
+    double *score = now->score + r * now->nodes, least = INFINITY;
+    int64_t *seen = now->seen + r * now->nodes, equals = 0;
     for (int64_t n = 0; n < now->nodes; n++) {
         if (seen[n] != now->version[n]) {
             score[n] = node_score(wanted, now, r, n, packer);
@@ -39,7 +39,7 @@ EXPORT double pack_requests(
         take_resources(wanted, now, r, n, choose_gpu(wanted, now, r, n, packer, chance[2 * position + 1]));
         now->version[n]++;
         if (packer == FGD) now->useless[n] = node_fragmentation(wanted, now, n);
-        now->held_RN[r * now->nodes + n]++;
+        now->held[r * now->nodes + n]++;
     }
     double useless = 0.0;
     for (int64_t n = 0; n < now->nodes; n++) useless += node_fragmentation(wanted, now, n);

@@ -17,7 +17,7 @@ struct Wanted {
     const double *memory;
     const int64_t *gpus;
     const int64_t *share;
-    const uint8_t *allowed_RM;
+    const uint8_t *allowed;
     const int64_t *kinds;
     const double *weight;
     int64_t requests;
@@ -28,13 +28,13 @@ struct Wanted {
 struct NodesNow {
     double *cpu;
     double *memory;
-    int64_t *free_NG;
+    int64_t *free;
     const int64_t *model;
     const double *most;
     int64_t *version;
-    int64_t *seen_RN;
-    double *score_RN;
-    int64_t *held_RN;
+    int64_t *seen;
+    double *score;
+    int64_t *held;
     int64_t *spare;
     double *useless;
     int64_t nodes;

@@ -4,13 +4,13 @@
  */
 #include "packing_kernels.h"
 
-static int64_t *free_of(const struct NodesNow *now, int64_t n) { return now->free_NG + n * now->gpus; }
+static int64_t *free_of(const struct NodesNow *now, int64_t n) { return now->free + n * now->gpus; }
 
 /* Whether a request of kind r fits node n. */
 static bool request_fits(const struct Wanted *wanted, const struct NodesNow *now, int64_t r, int64_t n) {
     if (wanted->cpu[r] > now->cpu[n] || wanted->memory[r] > now->memory[n]) return false;
     if (wanted->gpus[r] == 0) return true;
-    if (!wanted->allowed_RM[r * wanted->models + now->model[n]]) return false;
+    if (!wanted->allowed[r * wanted->models + now->model[n]]) return false;
     const int64_t *free = free_of(now, n);
     int64_t need = wanted->gpus[r];
     for (int64_t g = 0; g < now->gpus && need > 0; g++) need -= free[g] >= wanted->share[r];
@@ -169,7 +169,7 @@ static double unlike_score(const struct Wanted *wanted, const struct NodesNow *n
     int64_t alike = 0;
     for (int64_t other = 0; other < wanted->requests; other++) {
         if (wanted->gpus[other] == wanted->gpus[r] && wanted->share[other] == wanted->share[r]) {
-            alike += now->held_RN[other * now->nodes + n];
+            alike += now->held[other * now->nodes + n];
         }
     }
     return left_score(wanted, now, r, n) - 4.0 * (double)alike; /* the remaining resources sum to less than 3 */

@@ -106,9 +106,9 @@ struct Work {
     double *shares;
     int64_t *child_ptr;
     int64_t *child;
-    double *slow_JS;
-    double *pace_JK;
-    double *goodput_JK;
+    double *slow;
+    double *pace;
+    double *goodput;
     int64_t jobs;
     int64_t users;
 };

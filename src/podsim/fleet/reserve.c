@@ -72,7 +72,7 @@ static void start_reserved(const Queue *queue, int64_t j, double now) {
     int64_t count = gpus <= state->number[FREE] ? choose_nodes(queue, state->free, gpus) : 0;
     change_profile(state, job->plan, job->plan + job->held_for, gpus);
     if (count) {
-        job->held_for = expected_seconds(queue, j, queue->work->slow_JS[3 * j + node_reach(queue, count)]);
+        job->held_for = expected_seconds(queue, j, queue->work->slow[3 * j + node_reach(queue, count)]);
         begin_job(queue, j, count, now);
         change_profile(state, now, job->due, -gpus);
         return;
@@ -93,7 +93,7 @@ void serve_reserved(const Queue *queue, bool again, double now) {
             if (!again) continue;
             change_profile(state, job->plan, job->plan + job->held_for, queue->work->job[j].gpus);
         }
-        job->held_for = expected_seconds(queue, j, queue->work->slow_JS[3 * j]);
+        job->held_for = expected_seconds(queue, j, queue->work->slow[3 * j]);
         reserve(queue, j, now);
     }
     state->time[PLANNED] = INFINITY;

@@ -19,8 +19,8 @@ double expected_seconds(const Queue *queue, int64_t j, double speed) {
 /* The speed of a job at its size and distance class, with periodic checkpoints. */
 static double job_speed(const Queue *queue, int64_t j, int64_t reach) {
     const struct Rules *rules = queue->rules;
-    double speed = queue->work->slow_JS[3 * j + reach];
-    if (rules->elastic) speed *= queue->work->pace_JK[NOTCHES * j + queue->state->job[j].notch];
+    double speed = queue->work->slow[3 * j + reach];
+    if (rules->elastic) speed *= queue->work->pace[NOTCHES * j + queue->state->job[j].notch];
     return rules->saves > 0.0 ? speed * rules->saves / (rules->saves + rules->checkpoint) : speed;
 }
 

@@ -83,7 +83,7 @@ static bool is_harmless(const Queue *queue, int64_t access, int64_t count) {
 static int64_t delayed_access(const Queue *queue, int64_t j, int64_t count, double now) {
     const struct State *state = queue->state;
     if (queue->rules->backfill != EASY) return -1;
-    double speed = queue->work->slow_JS[3 * j + node_reach(queue, count)];
+    double speed = queue->work->slow[3 * j + node_reach(queue, count)];
     double end = now + expected_seconds(queue, j, speed) + pull_seconds(queue, count);
     int64_t access = 0, accesses = queue->plant->accesses;
     for (; access < accesses; access++) {

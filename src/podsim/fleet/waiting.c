@@ -8,7 +8,7 @@
 
 /* Seconds that a waiting job runs at least, on the nodes that are best for it. */
 static double shortest_seconds(const Queue *queue, int64_t j) {
-    const double *speed = queue->work->slow_JS + 3 * j;
+    const double *speed = queue->work->slow + 3 * j;
     return expected_seconds(queue, j, max_double(max_double(speed[0], speed[1]), speed[2]));
 }
 
