@@ -80,6 +80,15 @@ def test_the_map_leads_somewhere() -> None:
         assert places or path.startswith("changelog.d/"), path
 
 
+def test_the_map_names_tables_that_exist() -> None:
+    """As `RULES` in `training/rules.py`."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    for name, path in re.findall(r"`([A-Z]+)` (?:in|of) `([\w/]+\.py)`", text):
+        assert re.search(rf"(?m)^{name}\b", (ROOT / "src" / "podsim" / path).read_text("utf-8")), (
+            f"{name} in {path}"
+        )
+
+
 def test_the_picture_is_the_layers() -> None:
     """The floors of CONTRIBUTING are those that import-linter holds; every room is in it, with files that exist."""
     picture = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("```text\n")[2].partition("```")[0]
