@@ -195,6 +195,8 @@ def _text(cell: Cell, note: Note, row: Any, value: Any) -> str:
     """The text of a value: by the cell, by its unit, or by its kind."""
     if cell.of_row is not None and row is not None:
         return str(call(cell.of_row, row))
+    if cell.of_row is not None and isinstance(value, str):
+        return value
     if value is None:
         return cell.missing
     form = cell.format or _FORMATS.get(note.unit, note.unit)

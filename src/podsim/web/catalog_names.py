@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podsim.options.question import NoOptions, question
-from podsim.questions.machine.clusters import clusters
-from podsim.questions.machine.models import models
+from podsim.questions.registry import ask
 from podsim.training.software import software_names
 
 
@@ -14,7 +13,7 @@ from podsim.training.software import software_names
 def catalog_names(options: NoOptions) -> dict[str, Any]:
     """Models and clusters with what a list shows of them, and the names of software."""
     return {
-        "models": models(),
-        "clusters": clusters(),
+        "models": ask("models"),
+        "clusters": ask("clusters"),
         "software": list(software_names()),
     }

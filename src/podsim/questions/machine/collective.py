@@ -15,8 +15,7 @@ from podsim.network.collectives import Table
 from podsim.network.setting_rules import Run, check_settings
 from podsim.network.settings_text import read_nics
 from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
-from podsim.network.sweep_rows import algorithm_rows, nccl_rows, table_rows
-from podsim.network.sweep_setting import sweep_setting
+from podsim.network.sweep_rows import algorithm_rows, nccl_rows, sweep_setting, table_rows
 from podsim.options.output_options import PlotOutput
 from podsim.options.question import like, option, overrides_option, question
 

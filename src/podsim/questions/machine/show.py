@@ -21,7 +21,7 @@ from podsim.questions.asking import ask
 from podsim.serving.engine_sheets import all_engines_sheet, engine_sheet
 from podsim.serving.language_engines import language_engine_names
 from podsim.training.job_inputs import split_overrides
-from podsim.training.sheets import all_software_sheet, model_sheet, software_sheet
+from podsim.training.model_sheets import all_software_sheet, model_sheet, software_sheet
 from podsim.training.software import software_names
 from podsim.workload.catalog import load_model, model_names
 
