@@ -10,8 +10,9 @@ import pytest
 import podsim
 from podsim.answers.quantiles import Quantiles
 from podsim.answers.runs import Goodput
+from podsim.report.derived import derived_report
 from podsim.report.plot_runs import goodput_image
-from podsim.report.run_tables import checkpoint_report, goodput_report
+from podsim.report.run_tables import goodput_report
 from podsim.report.screen import report_text
 from podsim.units import duration
 
@@ -54,7 +55,7 @@ def test_an_interval_beyond_the_curve_is_not_drawn(found: Goodput) -> None:
 def test_text_keeps_to_the_terminal(found: Goodput, width: int) -> None:
     texts = [
         report_text(goodput_report(found), width),
-        report_text(checkpoint_report(found.checkpoint), width),
+        report_text(derived_report(found.checkpoint), width),
     ]
     assert all(len(line) <= max(width, 80) for text in texts for line in text.splitlines())
     assert "Where the time goes" in texts[0]

@@ -6,11 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
 from podsim.answers.prediction import Band, SparseGain
 
 
+def flops_text(number: float) -> str:
+    """An arithmetic in full, as two counters are compared to the last operation."""
+    return f"{number:,.0f} FLOP"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Numbers and what they count: "4 gemm, 2 norm"."""
+    return ", ".join(f"{number} {name}" for name, number in counts.items()) or "none"
+
+
 @dataclass(frozen=True, kw_only=True)
-class Captured(Answer, view=View(report="report.graph_tables:captured_report")):
+class Captured(Answer):
     """A graph that was captured, before any machine."""
 
     model: str
@@ -18,21 +29,21 @@ class Captured(Answer, view=View(report="report.graph_tables:captured_report")):
     batch: int
     """The number of samples of a step."""
     ops: int
-    kinds: Mapping[str, int]
+    kinds: Mapping[str, int] = shown(title="Ops by kind")
     """The number of ops, by kind."""
-    parameters: float
+    parameters: float = shown(format=":,.0f")
     """count. The number of weights."""
-    flops: float
+    flops: float = shown("forward", flops_text)
     """FLOP. The arithmetic of the forward pass."""
-    flops_back: float
+    flops_back: float = shown("backward", flops_text)
     """FLOP. The arithmetic of the backward pass."""
-    torch_flops: float | None
+    torch_flops: float | None = shown("forward, by torch", flops_text)
     """FLOP. The arithmetic of the forward pass by PyTorch's own counter; None if it could not run."""
-    torch_flops_back: float | None
+    torch_flops_back: float | None = shown("backward, by torch", flops_text)
     """FLOP. The arithmetic of the backward pass by PyTorch's own counter."""
     kept: float
     """B. The tensors kept for the backward pass, as captured."""
-    file: str
+    file: str = shown("written")
     """The file of the graph, if it was written."""
     notes: tuple[str, ...]
 
@@ -282,49 +293,49 @@ class TraceFile:
     """The content of one Chakra file, and its repairs."""
 
     file: str
-    version: str
-    rank: int
+    version: str = shown("schema", missing="not stated")
+    rank: int = shown(hide_if=-1)
     """The rank in the file's name; -1 if it has none."""
     nodes: int
     """The number of nodes in the file."""
-    ops: int
+    ops: int = shown("ops left")
     """The number of ops that are left."""
-    edges: int
-    kinds: Mapping[str, int]
+    edges: int = shown("dependencies")
+    kinds: Mapping[str, int] = shown(of_row=lambda file: counts_text(file.kinds))
     """The number of ops, by kind."""
-    collectives: Mapping[str, int]
+    collectives: Mapping[str, int] = shown(of_row=lambda file: counts_text(file.collectives))
     """The number of collectives, by name."""
     flops: float
     """FLOP. The arithmetic."""
-    communicated: float
+    communicated: float = shown("messages", hide_if=0.0)
     """B. The bytes of messages."""
-    seconds: float
+    seconds: float = shown("all ops")
     """s. The time of the ops, according to the file."""
-    critical: float
+    critical: float = shown("longest chain")
     """s. The time of the longest chain of dependencies."""
-    dangling: int
+    dangling: int = shown("loose edges dropped", hide_if=0)
     """The number of dropped dependencies on missing nodes."""
-    doubled: int
+    doubled: int = shown("doubled nodes dropped", hide_if=0)
     """The number of dropped nodes with the id of another."""
-    ignored: int
+    ignored: int = shown("CPU messages ignored", hide_if=0)
     """The number of ignored communication nodes of the CPU."""
-    cyclic: int
+    cyclic: int = shown("cycles cut", hide_if=0)
     """The number of dropped dependencies that closed a cycle."""
-    ordered: int
+    ordered: int = shown("order added", hide_if=0)
     """The number of added dependencies that keep each stream in order of its start times."""
-    truncated: bool
+    truncated: bool = shown("ends inside a node", hide_if=False)
     """Whether the file ends inside a node; the part before was read."""
-    played: float | None = field(default=None, metadata={"optional": True})
+    played: float | None = shown("ends", default=None, optional=True)
     """s. The end of its last op as it was played on a fabric."""
-    exposed: float | None = field(default=None, metadata={"optional": True})
+    exposed: float | None = shown("communicates only", default=None, optional=True)
     """s. The time in which it communicated and computed nothing, as it was played."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traces(Answer, view=View(report="report.graph_tables:traces_report", rows="files")):
+class Traces(Answer, view=View(rows="files")):
     """Chakra files that were read, and what was written."""
 
     files: tuple[TraceFile, ...]
-    cluster: str = field(default="", metadata={"optional": True})
+    cluster: str = shown("simulated on", default="", optional=True)
     """The cluster on whose fabric they were played; "" if they were not."""
     written: tuple[str, ...] = ()

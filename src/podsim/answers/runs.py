@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.answers.answer import Answer, View
+from podsim.answers.answer import Answer, View, call
+from podsim.answers.fields import shown
 from podsim.answers.quantiles import Quantiles
+from podsim.units import duration, format_quantity
 
 LOSSES = {
     "training": "training",
@@ -19,15 +21,19 @@ LOSSES = {
 """where the time of a run goes, worded"""
 
 
+def _speed(rate: float) -> str:
+    return format_quantity(rate, "B/s", digits=3)
+
+
 @dataclass(frozen=True, kw_only=True)
-class CheckpointTime(Answer, view=View(report="report.run_tables:checkpoint_report")):
+class CheckpointTime(Answer):
     """What a checkpoint of one plan holds, how long training waits for it, and how long it takes to read back."""
 
     model: str
     cluster: str
-    gpus: int
+    gpus: int = shown("GPUs")
     nodes: int
-    plan: Mapping[str, object]
+    plan: Mapping[str, object] = shown(of_row=lambda answer: call("report.predictions:layout", answer.plan))
     to: str
     """The target: store, neighbour or local."""
     store: str
@@ -38,37 +44,37 @@ class CheckpointTime(Answer, view=View(report="report.run_tables:checkpoint_repo
     """The writers: all (data-parallel ranks divide what they share) or replica (the first of them writes it)."""
     size: float
     """B. The size of the checkpoint."""
-    per_parameter: float
+    per_parameter: float = shown("a parameter", lambda size: f"{size:.1f} B")
     """B. The size per parameter of the model."""
-    files: int
+    files: int = shown("ranks that write")
     """The number of ranks that write."""
-    largest: float
+    largest: float = shown("one rank at most")
     """B. The bytes of the rank that writes most."""
-    write: float
+    write: float = shown("complete after", duration)
     """s. The time from the start of the checkpoint until it is complete."""
-    stall: float
+    stall: float = shown("training waits", duration)
     """s. The time that training stands still."""
-    persist: float
+    persist: float = shown(is_hidden=True)
     """s. The time from the end of the stall until the checkpoint is complete."""
-    read: float
+    read: float = shown("reading back", duration)
     """s. The time to read back what every rank needs."""
-    read_size: float
+    read_size: float = shown("bytes read")
     """B. The bytes that all ranks read."""
-    write_speed: float
+    write_speed: float = shown(format=_speed)
     """B/s. The speed of the write, over all ranks."""
-    bottleneck: str
+    bottleneck: str = shown("full when writing")
     """The fullest link of the write."""
-    bottleneck_bandwidth: float
+    bottleneck_bandwidth: float = shown("its bandwidth", _speed)
     """B/s. The bandwidth of that link, for one of its kind."""
-    read_bottleneck: str
+    read_bottleneck: str = shown("full when reading")
     """The fullest link of the read."""
-    interval: float
+    interval: float = shown("a checkpoint every", duration)
     """s. The training time between checkpoints: the requested one, otherwise the best."""
-    interval_steps: int
+    interval_steps: int = shown("in steps", remark="")
     """The number of steps in the interval."""
-    share: float
+    share: float = shown("share of the time", ":.2%")
     """share. The share of the time that checkpoints take at that interval, without failures."""
-    mtbf: float
+    mtbf: float = shown("a failure every", duration)
     """s. The mean time between failures of the job, for the best interval."""
     assumptions: tuple[str, ...] = ()
 

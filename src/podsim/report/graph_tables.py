@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from podsim.answers.graphs import (
-    Captured,
     Cut,
     DataParallel,
     GraphCost,
     GraphMemory,
     PlacedTable,
     TablePlacement,
-    TraceFile,
-    Traces,
 )
 from podsim.report.columns import BAR, Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim
-from podsim.units import format_quantity, short_seconds
+from podsim.units import format_quantity
 
 _SHOWN = 12
-_ARITHMETIC = Table(
-    columns=(
-        Column("arithmetic", "0"),
-        Column("forward", "1", lambda flops: f"{flops:,.0f} FLOP"),
-        Column("backward", "2", lambda flops: f"{flops:,.0f} FLOP"),
-    )
-)
 _KINDS = Table(columns=(Column("", "0"), Column("", "1", "s"), Column("", "2", ":.1%"), Column("", "2", BAR)))
 _PARTS = Table(
     columns=(
@@ -61,37 +51,10 @@ _PLACED = Table(
         Column("GPUs", "gpus", wrap=True),
     )
 )
-_MENDED = {
-    "dangling": "dependencies on nodes that are not there, dropped",
-    "doubled": "nodes with the id of another, dropped",
-    "ignored": "communication nodes of the CPU, ignored",
-    "cyclic": "dependencies that closed a cycle, dropped",
-    "ordered": "dependencies added to keep the order of each stream",
-}
 
 
 def _notes(notes: tuple[str, ...]) -> Iterator[Block]:
     return (Paragraph(note, "dim", indent="  ", first="Note: ") for note in notes)
-
-
-def _counts(values: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in values.items())
-
-
-def captured_report(captured: Captured) -> Iterator[Block]:
-    """A capture: its ops, its arithmetic, and its kept tensors."""
-    yield bold(
-        f"{captured.model}: {captured.ops} ops, {captured.parameters:,.0f} parameters, {captured.batch} samples a step"
-    )
-    yield f"Ops: {_counts(captured.kinds)}"
-    rows = [("podsim", captured.flops, captured.flops_back)]
-    if captured.torch_flops is not None and captured.torch_flops_back is not None:
-        rows.append(("torch's counter", captured.torch_flops, captured.torch_flops_back))
-    yield Rows(_ARITHMETIC, rows)
-    yield f"Kept for the backward pass: {format_quantity(captured.kept, 'B')}, in the number format of the capture"
-    yield from _notes(captured.notes)
-    if captured.file:
-        yield f"Written: {captured.file}"
 
 
 def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
@@ -257,36 +220,3 @@ def _replicas(replicas: DataParallel, *, is_placed: bool) -> Iterator[Block]:
     )
     if replicas.tables and not is_placed:
         yield f"Tables are divided over the GPUs: {tables} of exchanging their rows"
-
-
-def traces_report(traces: Traces) -> Iterator[Block]:
-    """The content of Chakra files, their repairs, and the written files."""
-    for index, file in enumerate(traces.files):
-        if index:
-            yield ""
-        yield from _trace(file)
-    if traces.cluster:
-        last = max(file.played or 0.0 for file in traces.files)
-        columns = (
-            Column("trace", "file"), Column("rank", "", ":d"), Column("ends", "played", short_seconds),
-            Column("communicates only", "exposed", short_seconds),
-        )  # fmt: skip
-        yield from ("", f"Played on {traces.cluster}: {short_seconds(last)}", "")
-        yield Rows(Table(columns=columns), list(traces.files))
-    yield from (f"Written: {path}" for path in traces.written)
-
-
-def _trace(file: TraceFile) -> Iterator[Block]:
-    rank = "" if file.rank < 0 else f", rank {file.rank}"
-    yield bold(f"{file.file}{rank}: {file.nodes:,} nodes, schema {file.version or 'not stated'}")
-    yield f"{file.ops:,} ops left ({_counts(file.kinds) or 'none'}), {file.edges:,} dependencies"
-    if file.collectives:
-        yield f"Collectives: {_counts(file.collectives)}; {format_quantity(file.communicated, 'B')} of messages"
-    yield (
-        f"{format_quantity(file.seconds, 's')} in all ops, {format_quantity(file.critical, 's')} on the longest chain, "
-        f"{format_quantity(file.flops, 'FLOP')}"
-    )
-    texts = [f"{getattr(file, name):,} {text}" for name, text in _MENDED.items() if getattr(file, name)]
-    if file.truncated:
-        texts.append("the file ends inside a node: what stands before it was read")
-    yield from (Paragraph(text, "warning", indent="    ", first="  ") for text in texts)

@@ -1,10 +1,10 @@
-"""Checkpoints and long runs."""
+"""Long runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.answers.runs import LOSSES, CheckpointTime, Goodput
+from podsim.answers.runs import LOSSES, Goodput
 from podsim.report.columns import BAR, Column, Table, days
 from podsim.report.predictions import cluster_name, layout
 from podsim.report.screen import Block, Rows, bold, facts, items, warnings
@@ -16,44 +16,6 @@ _LOST_TIME = Table(
         Column("", "name"), Column("", "seconds", days), Column("", "share", ":.2%"), Column("", "share", BAR),
     )
 )  # fmt: skip
-
-
-def checkpoint_report(checkpoint: CheckpointTime) -> Iterator[Block]:
-    """A checkpoint: its content, its cost, its interval, and assumptions."""
-    yield bold(
-        f"Checkpoint of {checkpoint.model} on {checkpoint.gpus} GPUs of "
-        f"{cluster_name(checkpoint.cluster, checkpoint.gpus)}"
-    )
-    yield from (layout(checkpoint.plan), "", facts(*_checkpoint_facts(checkpoint)), "")
-    yield (
-        f"A checkpoint every {duration(checkpoint.interval)} ({checkpoint.interval_steps:,} steps) takes "
-        f"{checkpoint.share:.2%} of the time; a failure is expected every {duration(checkpoint.mtbf)}."
-    )
-    yield from items("Assumptions", checkpoint.assumptions)
-
-
-def _checkpoint_facts(checkpoint: CheckpointTime) -> Iterator[tuple[str, str, str]]:
-    size, largest, read = (
-        format_quantity(size, "B") for size in (checkpoint.size, checkpoint.largest, checkpoint.read_size)
-    )
-    who = "all ranks divide it" if checkpoint.writers == "all" else "one replica writes what all hold"
-    yield "size", size, f"{checkpoint.per_parameter:.1f} B for each parameter"
-    yield "written by", f"{checkpoint.files:,} ranks", f"{who}; at most {largest} each"
-    speed, full = (
-        format_quantity(rate, "B/s", digits=3)
-        for rate in (checkpoint.write_speed, checkpoint.bottleneck_bandwidth)
-    )
-    target = f"to {checkpoint.store or checkpoint.to} at {speed}: {checkpoint.bottleneck} is full ({full})"
-    if checkpoint.mode == "sync":
-        yield "training waits", duration(checkpoint.stall), target
-    else:
-        yield "training waits", duration(checkpoint.stall), "copies to the memory of the servers"
-        yield "complete after", duration(checkpoint.write), target
-    yield (
-        "reading back",
-        duration(checkpoint.read),
-        f"{read} for all ranks; {checkpoint.read_bottleneck} is full",
-    )
 
 
 def goodput_report(run: Goodput) -> Iterator[Block]:
