@@ -40,10 +40,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     for entry in config.nav or []:
         for title, folder in entry.items():
             if isinstance(folder, str) and (docs / folder).is_dir():
-                pages = sorted(path.name for path in (docs / folder).glob("*.md"))
-                entry[title] = [
-                    f"{folder}/{name}" for name in sorted(pages, key=lambda name: name != "README.md")
-                ]
+                names = (path.name for path in (docs / folder).glob("*.md"))
+                pages = sorted(names, key=lambda name: (name != "README.md", name))
+                entry[title] = [f"{folder}/{name}" for name in pages]
     return config
 
 
