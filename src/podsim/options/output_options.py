@@ -66,20 +66,3 @@ class SimulateOutput(Output):
     against: Path | None = option(
         None, "A PyTorch profile (Kineto JSON) of the real step, to compare it with."
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ValidateOutput(JsonOutput):
-    """Pages of the accuracy, or how constants move it."""
-
-    html: Path | None = option(None, "Write one HTML page with a plot for each table.")
-    markdown: Path | None = option(None, "Write the page docs/accuracy.md.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyOutput(Output):
-    """The report of an acceptance, as a page."""
-
-    csv: bool = like(Output, "csv", "Print the checks as CSV, numbers in SI.")
-    pdf: Path | None = option(None, "Write it as PDF, by the browser on this machine.")
-    junit: Path | None = option(None, "Write it as JUnit XML, for CI servers.")

@@ -6,8 +6,8 @@ same rows give the same files. Needs scipy (pip install podsim[calibrate]).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,25 @@ from podsim.accuracy.measured_rows import read_measured
 from podsim.accuracy.tables import load
 from podsim.answers.answer import call
 from podsim.errors import PodsimError
-from podsim.options.accuracy_options import CalibrateOptions
 from podsim.options.output_options import JsonOutput
-from podsim.options.question import question
+from podsim.options.question import option, question
 from podsim.whole_files import write_files
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateOptions:
+    """Which constants are fitted, and to what."""
+
+    files: Sequence[Path] = option(
+        (),
+        "CSV files with the columns of a reference table, logs of nccl-tests, runs of the lab.",
+        argument=True,
+    )
+    gpus: Sequence[str] = option((), "Only the kernels of this GPU; repeatable.", flag="--gpu")
+    software: str = option("", "Fit this software instead: NAME or NAME.GPU.")
+    constants: str = option("", "With --software: which constants, comma-separated.")
+    to: Path | None = option(None, "Directory to write to; default a new one, calibrated.")
+    check: bool = option(False, "Fit again and compare with the packaged constants.", flag="--check")
 
 
 def _text(answer: Calibration, output: JsonOutput, options: Mapping[str, Any]) -> str:

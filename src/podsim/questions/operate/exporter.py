@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,6 @@ import numpy as np
 from podsim.answers.prediction import Prediction
 from podsim.answers.saved_run import read_run
 from podsim.answers.trained import ComparedTraining, MeasuredTraining
-from podsim.axes import Floats
 from podsim.errors import NoFitError, PlanError, PodsimError
 from podsim.fleet.operations import read_span
 from podsim.hardware.cluster import load_cluster
@@ -22,22 +21,59 @@ from podsim.lab.options import outside
 from podsim.monitoring.day import Day, Forecast, make_segments, placed_runs
 from podsim.monitoring.day_faults import read_faults
 from podsim.monitoring.day_source import DaySource
-from podsim.monitoring.exposition import Family, metric_text
+from podsim.monitoring.exposition import metric_text
 from podsim.monitoring.host_source import HostSource
-from podsim.monitoring.metric_server import make_server
+from podsim.monitoring.metric_output import Source, serve_metrics, write_dashboards, write_samples
 from podsim.monitoring.training_source import TrainingSource, begin_of
-from podsim.options.monitoring_options import ExporterOptions
+from podsim.options.fleet_options import QueueOptions
 from podsim.options.output_options import NoOutput
-from podsim.options.question import question, wrong_choices
+from podsim.options.question import like, option, question, wrong_choices
 from podsim.questions.asking import ask
-from podsim.quoting import visible
 from podsim.units import read_duration, read_moment
-from podsim.whole_files import write_files, write_pieces
 
-_MOST_SAMPLES = 50_000_000
-_MOST_TIMES = 20_000
+_FORMS = ("prometheus", "openmetrics")
 _RECORDS = (".json", ".jsonl")
-Source = DaySource | HostSource | TrainingSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExporterOptions:
+    """What is exported, and how."""
+
+    source: str = option(
+        "host", "host (this machine), what podsim train --save wrote, or jobs for a day, as podsim queue takes them.",
+        argument=True,
+    )  # fmt: skip
+    on: str = like(
+        QueueOptions, "on", "The cluster of simulated jobs: dgx-h100:4, selene, a TOML file.", default=""
+    )
+    policy: str = option("easy", "The queue's policy.")
+    where: Mapping[str, str] | None = like(QueueOptions, "where")
+    drain: Sequence[str] = like(QueueOptions, "drain")
+    maintenance: Sequence[str] = like(QueueOptions, "maintenance")
+    seed: int = option(0, "Seed of arrivals, of differences between GPUs, and of random faults.")
+    model: str = option("bert-large", "What simulated jobs train, with the best plan for their GPUs.")
+    fault: Sequence[str] = option(
+        (), "Break something, e.g. hot-gpu@3/5@6h+2h (KIND@NODE/PART@START+LENGTH) or random:7. Repeatable."
+    )
+    start: str = option("0s", "Start of the simulated day after the queue's first job, e.g. 12h.")
+    length: str = option("24h", "Its length.")
+    begin: str = option("", "Its first moment as a date, 2026-01-31 or 2026-01-31T08:00; default yesterday.")
+    every: str = option("60s", "Time between samples that --write writes.")
+    speed: float = option(60.0, "Simulated seconds per second of a live replay.")
+    write: Path | None = option(None, "Write the whole day to FILE as OpenMetrics, for promtool, and end.")
+    files: Path | None = option(
+        None, "Write dashboards, alert rules and a configuration to a folder, and end."
+    )
+    once: bool = option(False, "Print one scrape and end.", flag="--once")
+    form: str = option("prometheus", "Form of --once: prometheus or openmetrics.", choices=_FORMS)
+    host_label: str = option(
+        "hostname", "Label of the host on GPU metrics: older dcgm-exporters say Hostname."
+    )
+    root: Path = option(Path("/"), "Root of the file systems of the machine that is read.")
+    port: int = option(9400, "Port to listen on.")
+    host: str = option(
+        "127.0.0.1", "Address to listen on; another than this machine's own shows it to others."
+    )
 
 
 @question(
@@ -52,15 +88,15 @@ def exporter(options: ExporterOptions) -> None:
     """
     _check(options)
     if options.files is not None:
-        _write_files(options.files)
+        write_dashboards(options.files)
         return
     source = make_source(options)
     if options.write is not None:
-        _write(source, options, options.write)
+        write_samples(source, options.every, options.write)
     elif options.once:
         sys.stdout.writelines(metric_text(source.families(np.array([source.begin])), options.form))
     else:
-        _serve(source, options)
+        serve_metrics(source, speed=options.speed, host=options.host, port=options.port)
 
 
 def _check(options: ExporterOptions) -> None:
@@ -163,65 +199,3 @@ def _begin(options: ExporterOptions) -> float:
         return read_moment(options.begin, "begin")
     now = time.time()
     return (now // 86400 - 1) * 86400 if options.write else now
-
-
-def _sample_times(source: Source, options: ExporterOptions) -> Floats:
-    """The times of the samples that are written: of a training run, those of its steps."""
-    if isinstance(source, TrainingSource):
-        return source.ends
-    if isinstance(source, HostSource):
-        return np.array([time.time()])
-    every = read_duration(options.every, "every")
-    if not every > 0 or source.length / every > _MOST_TIMES:
-        raise PodsimError(f"every={options.every}; above 0, and at most {_MOST_TIMES:,} times in the day")
-    return source.begin + np.arange(0.0, source.length, every)
-
-
-def _write(source: Source, options: ExporterOptions, path: Path) -> None:
-    """Write all samples as OpenMetrics, with their own times."""
-    times = _sample_times(source, options)
-    series = sum(int((family.series >= 0).sum()) for family in source.families(times[:1]))
-    if series * len(times) > _MOST_SAMPLES:
-        least = series * source.length / _MOST_SAMPLES
-        raise PodsimError(
-            f"{series:,} series at {len(times):,} times are more than {_MOST_SAMPLES:,} samples, all that is written;"
-            f" take --every {least:.0f}s or more, a shorter --length, or fewer nodes"
-        )
-    pieces = (piece.encode() for piece in metric_text(source.families(times), "openmetrics", times.tolist()))
-    try:
-        write_pieces(path, pieces)
-    except OSError as problem:
-        raise PodsimError(f"--write {str(path)[-80:]}: {problem.strerror or problem}") from None
-    sys.stdout.write(f"{visible(str(path))}: {series:,} series at {len(times):,} times\n")
-    if isinstance(source, DaySource):
-        sys.stdout.writelines(f"fault {each}\n" for each in source.day.faults)
-
-
-def _write_files(folder: Path) -> None:
-    """Write the dashboards, the alert rules and a configuration to a folder."""
-    try:
-        with as_file(files("podsim.monitoring") / "files") as packaged:
-            for path in sorted(each for each in packaged.rglob("*") if each.suffix in (".json", ".yml")):
-                target = folder / path.relative_to(packaged)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                write_files({target: path.read_bytes()})
-                sys.stdout.write(f"{visible(str(target))}\n")
-    except OSError as problem:
-        raise PodsimError(f"--files {str(folder)[-80:]}: {problem.strerror or problem}") from None
-
-
-def _serve(source: Source, options: ExporterOptions) -> None:
-    """Answer scrapes until Ctrl-C: a day goes by at its pace, and stays at its end."""
-    began = time.monotonic()
-
-    def scrape() -> Iterable[Family]:
-        passed = min((time.monotonic() - began) * options.speed, source.length)
-        return source.families(np.array([source.begin + passed]))
-
-    server = make_server(scrape, options.host, options.port)
-    sys.stdout.write(
-        f"podsim: http://{options.host}:{server.server_address[1]}/metrics\npodsim: Ctrl-C ends it\n"
-    )
-    sys.stdout.flush()
-    with server:
-        server.serve_forever()

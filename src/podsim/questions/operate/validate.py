@@ -8,7 +8,7 @@ that podsim cannot express are listed with the reason.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -24,9 +24,8 @@ from podsim.answers.answer import Answer, View, call
 from podsim.answers.comparison import Comparison, Verdict
 from podsim.errors import PodsimError
 from podsim.foreign_files import read_start
-from podsim.options.accuracy_options import ValidateOptions
-from podsim.options.output_options import ValidateOutput
-from podsim.options.question import question
+from podsim.options.output_options import JsonOutput
+from podsim.options.question import option, question
 from podsim.whole_files import write_whole
 
 SERVING = "serving"
@@ -43,6 +42,38 @@ _PARTS = {
 
 UNKNOWN = files("podsim.accuracy").joinpath("unknown.md").read_text("utf-8")
 """What the model does not know, for the page of accuracy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateOutput(JsonOutput):
+    """Pages of the accuracy, or how constants move it."""
+
+    html: Path | None = option(None, "Write one HTML page with a plot for each table.")
+    markdown: Path | None = option(None, "Write the page docs/accuracy.md.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateOptions:
+    """Which measurements predictions are compared with."""
+
+    tables: Sequence[str] = option(
+        (),
+        "A packaged table, serving (language models), failures, or kernels-all (every raw row of kernels); repeatable."
+        " Default: all packaged but these.",
+        flag="--table",
+        argument=True,
+    )
+    raw: Path | None = option(
+        None, "With --table kernels-all: the folder of the raw tables; default that of the checkout."
+    )
+    rows: str | Path | None = option(
+        None,
+        "CSV with the columns of a reference table, log of nccl-tests, run of the lab, or result of a benchmark of "
+        "servers (vllm bench, SGLang, genai-perf, aiperf, trtllm-bench, MLPerf inference).",
+        kind=Path,
+    )
+    on: str = option("", "With the result of a benchmark of servers: the GPUs, e.g. dgx-h100:1.")
+    role: str = option("", "test or calibrate: only the rows of that role.")
 
 
 @dataclass(frozen=True, kw_only=True)

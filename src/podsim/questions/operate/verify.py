@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from podsim.acceptance.machine_checks import Findings, Machine, add_checks, disturbed, machine_text
@@ -18,8 +20,8 @@ from podsim.lab.options import outside
 from podsim.lab.ranks import MOST_RANKS
 from podsim.lab.usage import clocks, now_text, others_since
 from podsim.options.measure_options import VerifyOptions
-from podsim.options.output_options import VerifyOutput
-from podsim.options.question import question
+from podsim.options.output_options import Output
+from podsim.options.question import like, option, question
 from podsim.questions.asking import ask
 from podsim.storage.fio_results import read_block
 from podsim.whole_files import write_whole
@@ -29,6 +31,15 @@ _GROUP_OF = {"fio": "storage", "mdtest": "metadata", "run": "network", "pairs": 
 """the group that judges each kind of file"""
 Note = Callable[[str], None]
 _LARGEST = 1 << 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOutput(Output):
+    """The report of an acceptance, as a page."""
+
+    csv: bool = like(Output, "csv", "Print the checks as CSV, numbers in SI.")
+    pdf: Path | None = option(None, "Write it as PDF, by the browser on this machine.")
+    junit: Path | None = option(None, "Write it as JUnit XML, for CI servers.")
 
 
 def _check_output(output: VerifyOutput, options: Mapping[str, Any]) -> None:
