@@ -14,8 +14,7 @@ from podsim.serving.load.load_statistics import measure_run
 from podsim.serving.load.replica_pool import SCHEDULERS, ReplicaKind, ReplicaPool
 from podsim.serving.load.request_streams import RequestStream, draw_requests
 from podsim.serving.steady_load import BUDGETS, Workload, at_rate, mixed_curves
-from podsim.serving.step_arrays import chunk_seconds, decode_seconds, token_seconds
-from podsim.serving.step_cost import CacheRoom, StepCost
+from podsim.serving.step_cost import CacheRoom, StepCost, chunk_seconds, decode_seconds, token_seconds
 
 TOY = StepCost(
     step=1e-3, request=1e-5, tokens=np.array([1.0, 64.0, 1024.0, 4096.0]),

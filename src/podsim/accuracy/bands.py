@@ -171,27 +171,17 @@ def residuals() -> tuple[Residual, ...]:
     )
 
 
-def band_of(
-    model: Model, cluster: Cluster, plan: Plan, prediction: Prediction, *, known: Sequence[Residual] = ()
-) -> tuple[Band | None, str]:
-    """(band, "") of the prediction of a scalar plan, or (None, why there is none).
-
-    `known` replaces the packaged residuals.
-    """
+def band_of(model: Model, cluster: Cluster, plan: Plan, prediction: Prediction) -> tuple[Band | None, str]:
+    """(band, "") of the prediction of a scalar plan, or (None, why there is none)."""
     waits = sum(prediction.parts.get(part, 0.0) for part in ("launch", "host")) / prediction.step_time
-    return band_of_step(model, cluster, plan, waits, known=known)
+    return band_of_step(model, cluster, plan, waits)
 
 
-def band_of_step(
-    model: Model, cluster: Cluster, plan: Plan, host_share: float, *, known: Sequence[Residual] = ()
-) -> tuple[Band | None, str]:
+def band_of_step(model: Model, cluster: Cluster, plan: Plan, host_share: float) -> tuple[Band | None, str]:
     """The same of a step in which the GPU waits for the host for `host_share` of the time."""
-    rows = tuple(known) or residuals()
     wanted = run_features(model, cluster, plan, host_share)
-    outside = _uncovered_reason(model, cluster, plan, wanted, rows)
-    if outside:
-        return None, outside
-    return (_packaged_band(wanted) if rows is residuals() else run_band(wanted, rows)), ""
+    outside = _uncovered_reason(model, cluster, plan, wanted)
+    return (None, outside) if outside else (_packaged_band(wanted), "")
 
 
 class _Extent(NamedTuple):
@@ -207,8 +197,10 @@ class _Extent(NamedTuple):
     """Whether some run trains a mixture of experts."""
 
 
-def _extent(architecture: str, rows: Sequence[Residual]) -> _Extent:
-    """The extent of runs, of sequences and GPUs on a family."""
+@lru_cache(maxsize=64)
+def _extent(architecture: str) -> _Extent:
+    """The extent of the packaged runs, of sequences and GPUs on a family."""
+    rows = residuals()
     family = [row for row in rows if row.features.architecture == architecture]
     return _Extent(
         sequence=max((row.sequence for row in family), default=0),
@@ -219,17 +211,10 @@ def _extent(architecture: str, rows: Sequence[Residual]) -> _Extent:
     )
 
 
-@lru_cache(maxsize=64)
-def _packaged_extent(architecture: str) -> _Extent:
-    return _extent(architecture, residuals())
-
-
-def _uncovered_reason(
-    model: Model, cluster: Cluster, plan: Plan, wanted: Features, rows: Sequence[Residual]
-) -> str:
+def _uncovered_reason(model: Model, cluster: Cluster, plan: Plan, wanted: Features) -> str:
     """The reason why no measurement covers a plan; "" if some may."""
     name = wanted.architecture
-    reach = _packaged_extent(name) if rows is residuals() else _extent(name, rows)
+    reach = _extent(name)
     if not reach.sequence:
         return f"no run on a GPU of the family {name} was measured"
     length, longest = plan.length(model), reach.sequence

@@ -7,9 +7,21 @@ priced.reasons                         # why podsim cannot predict the other row
 
 from __future__ import annotations
 
+from typing import Final
+
 from podsim.accuracy.score import Priced, compare_priced
 from podsim.accuracy.tables import Rows
+from podsim.answers.answer import call
 from podsim.answers.comparison import Comparison
+
+_NETWORKS: Final = "price_networks:price_networks"
+_PRICING: Final = {
+    "llm": "price_llm:price_llm", "kernels": "price_kernels:price_kernels", "engines": "price_engines:price_engines",
+    "collectives": "price_collectives:price_collectives", "losses": "price_learning:price_losses",
+    "batch-steps": "price_learning:price_batches", "formats": "price_learning:price_formats",
+    "minutes": "price_minutes:price_minutes", "convergence": "price_minutes:price_convergence",
+}  # fmt: skip
+"""The module and function that predict the rows of each kind of table, loaded when needed."""
 
 
 def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
@@ -18,52 +30,10 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
     `cross_validate`: fits to the other folds (needs scipy) predict products on GPUs with many measured sizes, and
     all-reduces in a node of A100. If false, the packaged constants predict them, which were fitted to some of them.
     """
-    if rows.kind == "llm":
-        from podsim.accuracy.price_llm import price_llm
-
-        return price_llm(rows)
-    if rows.kind == "kernels":
-        from podsim.accuracy.price_kernels import price_kernels
-
-        return price_kernels(rows, cross_validate=cross_validate)
-    if rows.kind == "engines":
-        from podsim.accuracy.price_engines import price_engines
-
-        return price_engines(rows)
-    if rows.kind == "collectives":
-        from podsim.accuracy.price_collectives import price_collectives
-
-        return price_collectives(rows, cross_validate=cross_validate)
-    if rows.kind in ("losses", "minutes", "convergence", "batch-steps", "formats") or (
-        rows.kind,
-        rows.what,
-    ) == (
-        "mlperf",
-        "seconds to train",
-    ):
-        return _price_learning(rows)
-    from podsim.accuracy.price_networks import price_networks
-
-    return price_networks(rows)
-
-
-def _price_learning(rows: Rows) -> Priced:
-    """Predictions of what networks learn: losses, minutes, samples and steps to a target, results by number format."""
-    if rows.kind == "batch-steps":
-        from podsim.accuracy.price_batches import price_batches
-
-        return price_batches(rows)
-    if rows.kind == "formats":
-        from podsim.accuracy.price_formats import price_formats
-
-        return price_formats(rows)
-    if rows.kind == "losses":
-        from podsim.accuracy.price_losses import price_losses
-
-        return price_losses(rows)
-    from podsim.accuracy.price_minutes import price_convergence, price_minutes
-
-    return price_convergence(rows) if rows.kind == "convergence" else price_minutes(rows)
+    kind = "minutes" if (rows.kind, rows.what) == ("mlperf", "seconds to train") else rows.kind
+    options = {"cross_validate": cross_validate} if kind in ("kernels", "collectives") else {}
+    priced: Priced = call(f"accuracy.{_PRICING.get(kind, _NETWORKS)}", rows, **options)
+    return priced
 
 
 def compare_rows(rows: Rows, *, cross_validate: bool = True) -> Comparison:

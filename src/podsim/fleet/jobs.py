@@ -112,8 +112,8 @@ class Jobs:
             left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
         )  # fmt: skip
 
-    def work(self, shares: Floats | None = None) -> Work:
-        """The jobs as arrays for the kernels; users have equal shares by default."""
+    def work(self) -> Work:
+        """The jobs as arrays for the kernels; users have equal shares."""
         n = len(self)
         parents = np.zeros(n, np.int64)
         pairs = np.array([(p, j) for j, ps in self.after.items() for p in ps], np.int64).reshape(-1, 2)
@@ -126,7 +126,7 @@ class Jobs:
             job[name] = getattr(self, name)
         job["parents"] = parents
         return Work(
-            job=job, shares=equal if shares is None else shares, child_ptr=ptr,
+            job=job, shares=equal, child_ptr=ptr,
             child=np.ascontiguousarray(pairs[:, 1]), slow=self.slow, pace=self.pace,
             goodput=self.pace, jobs=n, users=len(equal),
         )  # fmt: skip

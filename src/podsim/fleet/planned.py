@@ -16,11 +16,6 @@ from podsim.training.predict import predict_plan
 from podsim.workload.model import Model
 
 
-def mig_profile(cluster: Cluster) -> str:
-    """The MIG profile of a cluster of an instance (a100-80gb/3g.40gb); "" for other clusters."""
-    return cluster.gpu.name.partition("/")[2] if cluster.gpu.fraction < 1 else ""
-
-
 def placed_step_seconds(
     model: Model, cluster: Cluster, plan: Plan, *, taper: float = 1.0
 ) -> tuple[float, float, float]:

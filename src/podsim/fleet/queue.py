@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -158,16 +158,15 @@ def run_queue(
     jobs: Jobs,
     machine: Machine,
     policy: Policy,
-    shares: Mapping[str, float] | None = None,
     *,
     operations: Operations | None = None,
     progress: Progress | None = None,
 ) -> Schedule:
     """The schedule of jobs in the queue of a machine under a policy.
 
-    `shares` promises shares of the machine to users (others get an equal share); `operations` says what happens to the
-    nodes; `progress` is called with (ended jobs, all jobs).  Raises PodsimError for jobs larger than the machine, for a
-    policy that moves jobs whose speed depends on their placement, and for jobs that would never end.
+    `operations` says what happens to the nodes; `progress` is called with (ended jobs, all jobs).  Raises PodsimError for
+    jobs larger than the machine, for a policy that moves jobs whose speed depends on their placement, and for jobs that
+    would never end.
     """
     large = find_too_large(jobs, machine)
     if len(large):
@@ -182,7 +181,7 @@ def run_queue(
         raise PodsimError(
             f"policy {policy.name} moves running jobs at no cost, so their speed must not depend on placement"
         )
-    work, plant, rules = jobs.work(_shares(jobs, shares)), machine.plant(), policy.rules(machine.gpus)
+    work, plant, rules = jobs.work(), machine.plant(), policy.rules(machine.gpus)
     outages = None
     if operations is not None:
         _check_operations(jobs, machine, policy, operations)
@@ -269,17 +268,6 @@ def _never_started(state: State) -> str:
         f"{len(left):,} jobs never start, as number {left[0] + 1:,} of the trace: the nodes"
         " that they may use are out of service, or closed for a window before their limit"
     )
-
-
-def _shares(jobs: Jobs, shares: Mapping[str, float] | None) -> Floats | None:
-    if shares is None:
-        return None
-    unknown = set(shares) - set(jobs.users)
-    if unknown or any(not 0 < share <= 1 for share in shares.values()):
-        raise PodsimError(
-            f"shares must be above 0 and at most 1, of users of the trace: {dict(list(shares.items())[:5])}"
-        )
-    return np.array([shares.get(user, 1.0 / len(jobs.users)) for user in jobs.users])
 
 
 def part_of(progress: Progress | None, index: int, count: int) -> Progress | None:

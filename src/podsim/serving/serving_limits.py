@@ -17,7 +17,7 @@ from podsim.serving.best_layouts import Choices, Layout, plans_of
 from podsim.serving.language_engines import load_language_engine
 from podsim.serving.replica_memory import fixed_bytes
 from podsim.serving.steady_load import Workload
-from podsim.serving.step_arrays import chunk_seconds, decode_seconds, token_seconds
+from podsim.serving.step_cost import chunk_seconds, decode_seconds, token_seconds
 from podsim.units import format_quantity
 from podsim.workload.model import Model
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from podsim.axes import Floats, Shaped
 from podsim.serving.load.request_table import RequestTable
-from podsim.serving.step_arrays import chunk_seconds, decode_seconds, token_seconds
-from podsim.serving.step_cost import CacheRoom, StepCost
+from podsim.serving.step_cost import CacheRoom, StepCost, chunk_seconds, decode_seconds, token_seconds
 
 SEQUENCES = np.unique(np.round(np.geomspace(1, 4096, 40)))
 """count. The decoding sequences of a replica for which a curve has a point."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from podsim.axes import Floats
 from podsim.errors import NoFitError
@@ -84,13 +85,11 @@ class StepCost:
         if not tokens:
             return 0.0
         total = self.step + self.request * (len(prompts) + decoding)
-        total += _along(self.tokens, self.tokens_seconds, tokens)
+        total += float(token_seconds(self, tokens))
         if decoding:
-            total += _across(
-                self.decode_requests, self.decode_context, self.decode_seconds, decoding, mean_context
-            )
+            total += float(decode_seconds(self, decoding, mean_context))
         for new, past in prompts:
-            total += _across(self.prompt_new, self.prompt_past, self.prompt_seconds, new, past)
+            total += float(chunk_seconds(self, new, past))
         return total
 
 
@@ -118,27 +117,43 @@ class CacheRoom:
         return int(self.blocks // (-(-tokens // self.block_tokens) + self.state_blocks))
 
 
-def _position(grid: Floats, value: float) -> tuple[int, float]:
-    """The interval of an ascending grid, and the position in it; outside, that of the nearest interval goes on."""
+def _positions(grid: Floats, values: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """The interval of an ascending grid for each value, and the position in it; the last one goes on."""
     if len(grid) == 1:
-        return 0, 0.0
-    low = min(max(int(np.searchsorted(grid, value, side="right")) - 1, 0), len(grid) - 2)
-    return low, max(0.0, float((value - grid[low]) / (grid[low + 1] - grid[low])))
+        return np.zeros(values.shape, np.intp), np.zeros(values.shape)
+    low = np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)
+    return low, np.maximum((values - grid[low]) / (grid[low + 1] - grid[low]), 0.0)
 
 
-def _along(grid: Floats, values: Floats, at: float) -> float:
-    """A table's value at a point."""
-    low, part = _position(grid, at)
-    high = min(low + 1, len(grid) - 1)
-    return float(values[low] + part * (values[high] - values[low]))
+def _along(grid: Floats, table: Floats, values: ArrayLike) -> Floats:
+    low, part = _positions(grid, np.asarray(values, float))
+    high = np.minimum(low + 1, len(grid) - 1)
+    return np.asarray(table[low] + part * (table[high] - table[low]))
 
 
-def _across(rows: Floats, columns: Floats, values: Floats, row: float, column: float) -> float:
-    """A table's value at a point of two grids."""
-    low, part = _position(rows, row)
-    high = min(low + 1, len(rows) - 1)
-    first, last = (_along(columns, values[at], column) for at in (low, high))
-    return first + part * (last - first)
+def _across(rows: Floats, columns: Floats, table: Floats, row: ArrayLike, column: ArrayLike) -> Floats:
+    row_values, column_values = np.broadcast_arrays(np.asarray(row, float), np.asarray(column, float))
+    low, part = _positions(rows, row_values)
+    left, share = _positions(columns, column_values)
+    high, right = np.minimum(low + 1, len(rows) - 1), np.minimum(left + 1, len(columns) - 1)
+    first = table[low, left] + share * (table[low, right] - table[low, left])
+    last = table[high, left] + share * (table[high, right] - table[high, left])
+    return np.asarray(first + part * (last - first))
+
+
+def token_seconds(cost: StepCost, tokens: ArrayLike) -> Floats:
+    """s of all that the number of tokens of a step decides."""
+    return _along(cost.tokens, cost.tokens_seconds, tokens)
+
+
+def decode_seconds(cost: StepCost, requests: ArrayLike, context: ArrayLike) -> Floats:
+    """s of the attention of decoding sequences with a mean context."""
+    return _across(cost.decode_requests, cost.decode_context, cost.decode_seconds, requests, context)
+
+
+def chunk_seconds(cost: StepCost, new: ArrayLike, past: ArrayLike) -> Floats:
+    """s of the attention of one chunk of a prompt, with tokens before it in the cache."""
+    return _across(cost.prompt_new, cost.prompt_past, cost.prompt_seconds, new, past)
 
 
 def step_cost(model: Model, cluster: Cluster, plan: ServingPlan) -> StepCost:

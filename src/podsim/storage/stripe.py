@@ -75,8 +75,6 @@ class Damage:
     """share. The share of the stripes that cannot be read any more."""
     exposed: float
     """share. The share of the stripes that would not survive another failure."""
-    read_work: float
-    """factor. The bytes read for each requested byte."""
     rebuild: float
     """B. The bytes to rebuild; 0 if nothing can or must be rebuilt."""
     moved: float
@@ -110,6 +108,6 @@ def damage(system: StorageSystem, failed: int, *, fill: float = FILL) -> Damage:
     restores = failed <= stripe.survives and n - failed >= stripe.width
     rebuild = kept_bytes(system, fill) * failed / n if restores else 0.0
     return Damage(
-        failed=failed, lost=lost, exposed=exposed, read_work=read_work(stripe, n, failed), rebuild=rebuild,
+        failed=failed, lost=lost, exposed=exposed, rebuild=rebuild,
         moved=rebuild * (stripe.data + 1), restores=restores,
     )  # fmt: skip

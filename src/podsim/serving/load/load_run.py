@@ -71,8 +71,6 @@ class LoadRun:
     """s. The time of the first token."""
     done: Floats
     """s. The end."""
-    longest_gap: Floats
-    """s. The longest time between two tokens of an answer."""
     made: Ints
     """The tokens of each answer."""
     cached: Ints
@@ -252,7 +250,7 @@ def _run(table: RequestTable, pool: ReplicaPool, state: State) -> LoadRun:
     return LoadRun(
         table=table, arrival=request["arrived"], admitted=request["admitted"], first=request["first"],
         done=request["done"],
-        longest_gap=request["gap"], made=request["made"], cached=request["cached"], preempted=request["preempted"],
+        made=request["made"], cached=request["cached"], preempted=request["preempted"],
         answered=request["status"] == ANSWERED, given_up=request["status"] == GIVEN_UP,
         refused=request["status"] == REFUSED, gaps=state.gaps.reshape(GROUPS, BINS), replicas=replicas, pool=pool,
         steps=int(state.number[STEPS]), on_seconds=replicas["on"] + still_on,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from podsim.accuracy.bars import verdicts
-from podsim.accuracy.price_losses import price_losses
+from podsim.accuracy.price_learning import price_losses
 from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.tables import load
 
