@@ -13,9 +13,9 @@ from podsim.hardware.fabrics import Routing, fabric_of
 from podsim.network.bus import bus_factor
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.collectives import cost, make_table, prove
+from podsim.network.collectives.bricks import ring_rows
 from podsim.network.collectives.hierarchical import hierarchical_all_reduce
 from podsim.network.collectives.rings import multi_ring_all_reduce, rail_orders, ring_all_reduce
-from podsim.network.collectives.rows import ring_rows
 from podsim.network.nccl import choice
 from podsim.network.nccl_table import nccl_fabric, nccl_table, switch_tree_rates
 from podsim.network.play import play

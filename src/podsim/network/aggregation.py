@@ -26,7 +26,7 @@ from podsim.hardware.fabrics import Fabric, Routing
 from podsim.hardware.fabrics.tree import Tree
 from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.network.collectives import Table, make_table
-from podsim.network.collectives.rows import Columns, brick, stack
+from podsim.network.collectives.bricks import Columns, brick, stack
 from podsim.network.play_links import Links
 
 _MOST_SENT = 2_000_000

@@ -21,9 +21,9 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric
 from podsim.network.collectives import Table, make_table
+from podsim.network.collectives.bricks import brick, ring_rows, stack
 from podsim.network.collectives.direct import direct_all_to_all, shift
 from podsim.network.collectives.rings import multi_ring_all_reduce, rail_orders
-from podsim.network.collectives.rows import brick, ring_rows, stack
 from podsim.network.collectives.trees import in_network_all_reduce, tree_rows, two_trees
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_between import out_rate

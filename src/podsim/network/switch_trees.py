@@ -14,7 +14,7 @@ import numpy as np
 from podsim.axes import Ints
 from podsim.hardware.cluster import Cluster
 from podsim.network.collectives import Table, make_table
-from podsim.network.collectives.rows import Columns, brick, stack
+from podsim.network.collectives.bricks import Columns, brick, stack
 from podsim.network.collectives.trees import tree_rows, two_trees
 from podsim.network.play_links import Links, make_links
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from podsim.answers.study import NO_ANSWER, TOO_SLOW, StudyRow
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
-from podsim.studies.rows import Ask, options_of_settings, study_row
+from podsim.studies.study_rows import Ask, options_of_settings, study_row
 from podsim.training.job_inputs import split_overrides
 
 Test: TypeAlias = Callable[[int], bool]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from podsim.errors import TableError
-from podsim.network.collectives.rows import brick, others, stack
+from podsim.network.collectives.bricks import brick, others, stack
 from podsim.network.collectives.table import Table, make_table
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from podsim.axes import Ints
-from podsim.network.collectives.rows import Columns, brick, others, ring_rows, stack
+from podsim.network.collectives.bricks import Columns, brick, others, ring_rows, stack
 from podsim.network.collectives.table import Table, make_table
 
 

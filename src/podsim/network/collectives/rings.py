@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from podsim.axes import Ints
 from podsim.errors import TableError
-from podsim.network.collectives.rows import brick, ring_rows, stack
+from podsim.network.collectives.bricks import brick, ring_rows, stack
 from podsim.network.collectives.table import EVERYWHERE, Table, make_table
 
 

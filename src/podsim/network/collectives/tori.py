@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from podsim.axes import Floats, Ints, Shaped
-from podsim.network.collectives.rows import Columns, brick, stack
+from podsim.network.collectives.bricks import Columns, brick, stack
 from podsim.network.collectives.table import Table, make_table
 
 

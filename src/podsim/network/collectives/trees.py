@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from podsim.axes import Ints
-from podsim.network.collectives.rows import Columns, brick, stack
+from podsim.network.collectives.bricks import Columns, brick, stack
 from podsim.network.collectives.table import EVERYWHERE, Table, make_table
 
 

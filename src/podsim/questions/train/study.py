@@ -19,9 +19,9 @@ from podsim.questions.asking import ask
 from podsim.report.plain_data import plain_value
 from podsim.studies.answer_store import open_store
 from podsim.studies.fewest import fewest_row
-from podsim.studies.rows import study_row
 from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study
+from podsim.studies.study_rows import study_row
 from podsim.whole_files import write_whole
 
 Progress: TypeAlias = Callable[[int, int], None]
