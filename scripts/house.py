@@ -65,6 +65,7 @@ RUN = """
 import atexit, sys
 
 files = set()
+seen = {}
 
 
 def is_class_body(code):
@@ -73,14 +74,17 @@ def is_class_body(code):
 
 def look(frame, event, argument):
     code = frame.f_code
-    if event == "call" and code.co_name != "<module>" and not is_class_body(code):
+    if id(code) in seen:
+        return
+    seen[id(code)] = code
+    if code.co_name != "<module>" and not is_class_body(code):
         name = code.co_filename
         if "/podsim/" in name and name.endswith(".py"):
             files.add(name[name.rindex("/podsim/"):])
 
 
 def done():
-    sys.setprofile(None)
+    sys.settrace(None)
     print(*sorted(files), sep="\\n", file=sys.__stderr__)
 
 
@@ -88,7 +92,7 @@ atexit.register(done)
 from podsim.cli import main
 
 sys.argv = ["podsim", *sys.argv[1:]]
-sys.setprofile(look)
+sys.settrace(look)
 sys.exit(main())
 """
 LOADED = """

@@ -34,7 +34,8 @@ def test_numbers_stay(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     after = commands.run(command)
     if os.environ.get("PODSIM_REFRESH"):
-        text = json.dumps(commands.recorded() | {command: after}, indent=0)
+        commands.recorded()[command] = after
+        text = json.dumps(commands.recorded(), indent=0)
         commands.FILE.write_bytes(gzip.compress(text.encode(), mtime=0))
     moved = _moved(commands.recorded()[command], after)
     assert not moved, "\n".join(moved[:20])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ def numbers_of(value: Any, path: str = "") -> Numbers:
     return {name: number for inner, part in parts for name, number in numbers_of(part, inner).items()}
 
 
+@cache
 def recorded() -> dict[str, Numbers]:
-    """The numbers of each command, as they were recorded."""
+    """The numbers of each command, as they were recorded; read once."""
     numbers: dict[str, Numbers] = json.loads(gzip.decompress(FILE.read_bytes()))
     return numbers
 

@@ -14,6 +14,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,9 @@ NUMBER = re.compile(r"(?<![\w.])\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 OF_THE_CLOCK = re.compile(r"plans (?:evaluated )?in [\d.]+ \w+")
 
 
+@cache
 def recorded() -> dict[str, Any]:
-    """The record: `options` by command, `commands` by command line."""
+    """The record, read once: `options` by command, `commands` by command line."""
     kept: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))
     return kept
 
