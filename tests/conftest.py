@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.option.markexpr == "quick" else "any machine")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.set_threshold(100_000, 20, 20)  # a third of the time of tests that read every module is the search for garbage
+    gc.set_threshold(100_000, 20, 20)  # garbage is a third of the time of tests that read every module
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from curated_files import curated_file
-from reference import golden
 from reference.golden import differences, losses, recorded_accuracy, recorded_predictions
 
 from podsim.accuracy import pricing
@@ -21,6 +20,7 @@ from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.errors import PodsimError, TableError
 from podsim.questions.operate.validate import UNKNOWN, Validation, compare_rows, validate
 from podsim.report import accuracy_page
+from reference import golden
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
