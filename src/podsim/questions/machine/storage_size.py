@@ -16,7 +16,6 @@ from podsim.storage.cache import SHUFFLES
 from podsim.storage.job_needs import model_needs, systems_needed, workload_needs
 from podsim.storage.sizing import guidance, tier_of
 from podsim.storage.workloads import load_workload
-from podsim.units import format_quantity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +31,19 @@ class StorageSizeOptions:
     slower: float = option(0.05, "Share by which waiting for storage may make the run longer.")
     shuffle: str = option("shard", "shard: nodes keep to their part of the samples; or global.")
     overrides: Mapping[str, str] | None = overrides_option("gpus_per_node=4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guidance:
+    """A row of the guidance for storage."""
+
+    row: str
+    read: float
+    """B/s. The bandwidth that it reads."""
+    write: float
+    """B/s. The bandwidth that it writes."""
+    covers: bool = shown("covers the job")
+    """Whether it covers the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +64,7 @@ class SizeRun(Answer, view=View(rows="needs")):
     tier: str = shown("row of the guidance that covers it")
     """The lowest row of the guidance that covers it: good, better or best; "beyond" above all."""
     guidance: Mapping[str, tuple[float, float]] = shown(
-        "guidance for these nodes of a DGX SuperPOD, read and written", of_row=lambda run: run.guidance_text
+        title="Guidance for these nodes of a DGX SuperPOD", of_row=lambda run: run.guidance_rows
     )
     """B/s. The guidance for this many nodes, as (read, written) by good, better and best."""
     systems: Mapping[str, int] = shown(title="Servers that would do, by storage system")
@@ -60,11 +72,11 @@ class SizeRun(Answer, view=View(rows="needs")):
     notes: tuple[str, ...]
 
     @property
-    def guidance_text(self) -> str:
-        """The guidance in words."""
-        return "; ".join(
-            f"{name} {' and '.join(format_quantity(rate, 'B/s') for rate in rates)}"
-            for name, rates in self.guidance.items()
+    def guidance_rows(self) -> tuple[Guidance, ...]:
+        """The rows of the guidance."""
+        return tuple(
+            Guidance(row=name, read=read, write=write, covers=read >= self.read and write >= self.write)
+            for name, (read, write) in self.guidance.items()
         )
 
 
