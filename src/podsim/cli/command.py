@@ -268,10 +268,10 @@ def print_answer(
 def answer_json(answer: Any, view: View) -> str:
     """An answer as JSON: its own keys (or `rows`), and under `podsim` the version, the command and the units."""
     words = click.get_current_context().meta.get("podsim.words", [])
+    plain = load("report.views:data_of")(answer, view)  # which may make what has units
     head = {
         "version": __version__, "command": shlex.join(words), "units": load("report.json_units:units_of")(answer),
     }  # fmt: skip
-    plain = load("report.views:data_of")(answer, view)
     rest = plain if isinstance(plain, dict) else {"rows": plain}
     return str(load("report.plain_data:to_json")({"podsim": head, **rest}))
 
