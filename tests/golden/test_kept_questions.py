@@ -23,7 +23,11 @@ GONE = {
 """Commands and options that went, and why."""
 NEW: dict[str, str] = {}
 """Options that came since, as `COMMAND --FLAG`, and why."""
-MORE = {"study": "a study with an order has the start, the end and the money of each job"}
+MORE = {
+    "study": "a study with an order has the start, the end and the money of each job",
+    "storage": "compared rows have their error band and what was odd about the row",
+    "validate": "compared rows have their error band and what was odd about the row",
+}
 """Commands whose answers have more fields than they had, and why."""
 MOVED = {
     f"goodput {value}.{part}": "quantiles have one convention, as moved.toml says"
@@ -54,6 +58,7 @@ def _flat(commands: dict[str, dict[str, Any]]) -> list[tuple[str, str, dict[str,
         (name, max(option["flags"], key=len), option | {"name": own})
         for name, options in commands.items()
         for own, option in options.items()
+        if "--help" not in option["flags"]  # click keeps it with the names of the first context
     ]
 
 

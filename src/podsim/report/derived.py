@@ -77,9 +77,9 @@ def _blocks(answer: Any) -> Iterator[Block]:
         cell, value, note = cell_of(field), getattr(answer, field.name), notes.get(field.name, Note("", ""))
         if cell.is_hidden:
             continue
-        if value in (None, "", (), []) and cell.missing != "-":
+        if _is_nothing(value) and cell.missing != "-":
             facts.append((in_words(field.name) if cell.heading is None else cell.heading, cell.missing, ""))
-        if value in (None, "", (), [], cell.hide_if):
+        if _is_nothing(value, cell):
             continue
         if cell.of_row is not None:
             value = call(cell.of_row, answer)
@@ -91,6 +91,13 @@ def _blocks(answer: Any) -> Iterator[Block]:
     for number, (name, cell, value, note) in enumerate(parts):
         title = cell.title or ("" if number == 0 and _has_rows(value) else in_words(name).capitalize())
         yield from _part(title, cell, value, note)
+
+
+def _is_nothing(value: Any, cell: Cell | None = None) -> bool:
+    """Whether a value is none, empty, or the one that says nothing."""
+    if cell is not None and isinstance(value, (str, int, float)) and value == cell.hide_if:
+        return True
+    return value is None or (hasattr(value, "__len__") and len(value) == 0)
 
 
 def _facts(facts: Sequence[tuple[str, str, str]]) -> Iterator[Block]:
@@ -161,8 +168,8 @@ def table_columns(kind: Any, rows: Sequence[Any], path: str = "") -> list[Column
     for field in dataclasses.fields(kind):
         cell, note = cell_of(field), notes.get(field.name, Note("", ""))
         name = f"{path}{field.name}"
-        nothing = (None, "", (), cell.hide_if) if cell.missing == "-" else ()
-        values = [value for row in rows if (value := field_value(row, name)) not in nothing]
+        every = (field_value(row, name) for row in rows)
+        values = [value for value in every if cell.missing != "-" or not _is_nothing(value, cell)]
         if cell.is_hidden or not values:
             continue
         if dataclasses.is_dataclass(values[0]) and cell.of_row is None:
@@ -199,7 +206,9 @@ def _text(cell: Cell, note: Note, row: Any, value: Any) -> str:
         return value
     if value is None:
         return cell.missing
-    form = cell.format or _FORMATS.get(note.unit, note.unit)
+    first = value[0] if isinstance(value, (tuple, list)) and value else value
+    is_number = isinstance(first, (int, float)) and not isinstance(first, bool)
+    form = cell.format or (_FORMATS.get(note.unit, note.unit) if is_number else "")
     if callable(form) or (isinstance(form, str) and ":" in form[1:]):
         return str(call(form, value))
     return _plain(value, str(form))
