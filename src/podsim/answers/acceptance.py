@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.answers.answer import Answer, View
+from podsim.answers.answer import Answer, View, call
+from podsim.answers.fields import shown
+
+VERDICTS = (
+    "ok", "differs", "wrong result", "falls short", "above the limit", "not run", "remark", "no expectation",
+    "cannot tell here",
+)  # fmt: skip
+"""the verdicts on a part or a check, in the order of a summary"""
+_FIGURE, _SHARE = "report.acceptance_tables:figure_text", "report.acceptance_tables:share_text"
+_LONGEST = 30
+"""the most characters of a part on a terminal"""
+
+
+def short_text(text: str) -> str:
+    """A text that leaves room for others on a line; --json has all of it."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One line of the inventory."""
 
-    name: str
+    name: str = shown("part")
     """The name: GPUs, GPU 0 and its adapter, TPM, …"""
-    expected: str
-    found: str
+    expected: str = shown(format=short_text)
+    found: str = shown(format=short_text)
     verdict: str
     """The verdict: ok, differs, cannot tell here."""
-    source: str
+    source: str = shown(is_hidden=True)
     """The file or tool that was read."""
     why: str = ""
     """The reason, or what would be needed to tell."""
@@ -37,28 +52,28 @@ class Threshold:
 class Check:
     """One measured figure and the expected one."""
 
-    group: str
+    group: str = shown(is_hidden=True)
     """The group: storage, metadata, network, ranks, training, trend."""
-    name: str
-    unit: str
+    name: str = shown("check")
+    unit: str = shown(is_hidden=True)
     """The unit of the figures: B/s, 1/s."""
-    measured: float | None
+    measured: float | None = shown(of_row=lambda check: call(_FIGURE, "measured", check))
     """SI. The measured figure; None if it was not run."""
-    expected: float | None
+    expected: float | None = shown(of_row=lambda check: call(_FIGURE, "expected", check))
     """SI. The figure predicted for the expected hardware; None if nothing predicts it."""
-    limit: float | None
+    limit: float | None = shown(of_row=lambda check: call(_FIGURE, "limit", check))
     """SI. The most that the parts could do; None if unknown."""
-    threshold: str
+    threshold: str = shown(is_hidden=True)
     """The name of its Threshold; empty if it was not run."""
-    least: float
+    least: float = shown("of it", of_row=lambda check: call(_SHARE, check.share))
     """share. The share of the expected figure that it must reach."""
     verdict: str
     """The verdict: ok, remark, wrong result, falls short, above the limit, no expectation, not run."""
     why: str
     """The reason."""
-    basis: str
+    basis: str = shown(is_hidden=True)
     """The origin of the expected figure."""
-    how: str
+    how: str = shown(is_hidden=True)
     """The tool that measured it."""
 
     @property
@@ -86,17 +101,13 @@ class Curve:
 @dataclass(frozen=True, kw_only=True)
 class Acceptance(
     Answer,
-    view=View(
-        report="report.acceptance_tables:acceptance_report",
-        rows="checks",
-        page="report.pages:acceptance_page",
-    ),
+    view=View(rows="checks", page="report.pages:acceptance_page"),
 ):
     """A machine compared with what it should be."""
 
     machine: str
     """The machine, in words."""
-    expected: str
+    expected: str = shown("verdict", of_row=lambda acceptance: acceptance.outcome, remark="")
     """The name of the expected system."""
     started: str
     """The date and time in UTC, ISO 8601."""
@@ -104,8 +115,8 @@ class Acceptance(
     """s. The duration of the whole run."""
     parts: tuple[Part, ...]
     checks: tuple[Check, ...]
-    curves: tuple[Curve, ...] = ()
-    thresholds: tuple[Threshold, ...] = ()
+    curves: tuple[Curve, ...] = shown(default=(), is_hidden=True)
+    thresholds: tuple[Threshold, ...] = shown(default=(), is_hidden=True)
     notes: tuple[str, ...] = ()
 
     @property
@@ -121,3 +132,14 @@ class Acceptance(
     def accepted(self) -> bool:
         """Something was judged; nothing differs or falls short, and nothing that was asked for was left out."""
         return not self.problems
+
+    @property
+    def outcome(self) -> str:
+        """One sentence: whether the machine is accepted, and the number of lines by verdict."""
+        given = [part.verdict for part in self.parts] + [check.verdict for check in self.checks]
+        order = sorted(
+            set(given), key=lambda name: VERDICTS.index(name) if name in VERDICTS else len(VERDICTS)
+        )
+        counts = ", ".join(f"{given.count(name)} {name}" for name in order)
+        word = "Accepted" if self.accepted else "Not accepted"
+        return f"{word} as {self.expected}: {counts or 'nothing was judged'}."

@@ -6,6 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
+
+_EXPLAINED = (
+    "v: model chunks a rank; bubble: time that ranks wait over the time that they work; staggered: if none waits for the "
+    "others before its optimizer step; activations and weights: micro-batches held at once and copies kept by the "
+    "fullest rank, of its share of the model"
+)
+
+
+def durations_text(durations: Mapping[str, float]) -> str:
+    """The durations of the passes: "forward 1, input 1, weight 1, send 0"."""
+    return ", ".join(f"{name} {seconds:g}" for name, seconds in durations.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,37 +106,37 @@ class ScheduleRow:
 
     schedule: str
     """The name of the schedule."""
-    virtual_stages: int
+    virtual_stages: int = shown("v", of_row=lambda row: "" if row.step_time is None else row.virtual_stages)
     """The number of model chunks on a rank."""
-    step_time: float | None
+    step_time: float | None = shown("step", ":.4g", missing="")
     """s. The time of the step, as in ScheduleSheet; None: the schedule does not exist for these sizes."""
-    bubble: float | None
+    bubble: float | None = shown(missing="")
     """share. The waiting time of ranks over their working time."""
-    staggered_bubble: float | None
+    staggered_bubble: float | None = shown("staggered", missing="")
     """share. The bubble if no rank waits for the others before its optimizer step."""
-    activations: float | None
+    activations: float | None = shown(format=lambda held: f"{held:.3g}x", missing="")
     """factor. The most micro-batches whose activations the fullest rank holds, in units of its whole share of the
     model."""
-    copies: float | None
+    copies: float | None = shown("weights", lambda copies: f"{copies:g}x", missing="")
     """factor. The copies of its share of the weights that the fullest rank keeps."""
-    published: str
+    published: str = shown(is_hidden=True)
     """The waiting time that its source states, as a formula."""
     note: str
     """The condition under which it would exist, or a note that it is asynchronous."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleComparison(Answer, view=View(report="report.schedules:schedules_report", rows="rows")):
+class ScheduleComparison(Answer, view=View(rows="rows")):
     """All schedules side by side."""
 
     ranks: int
     """The number of pipeline ranks."""
     micro_batches: int
     """The number of micro-batches of the step."""
-    durations: Mapping[str, float]
+    durations: Mapping[str, float] = shown(of_row=lambda answer: durations_text(answer.durations))
     """s. The time of one micro-batch through a rank's share of the model (forward, input, weight), and of a send
     between ranks."""
-    overlap: float
+    overlap: float = shown(format=":g")
     """share. The share of the shorter of two simultaneous passes that the longer one hides."""
-    rows: tuple[ScheduleRow, ...]
+    rows: tuple[ScheduleRow, ...] = shown(title=_EXPLAINED)
     """The rows in the order of the catalog."""

@@ -14,7 +14,6 @@ import podsim.report.comparisons as comparison_tables
 from podsim.answers.acceptance import Acceptance
 from podsim.answers.comparison import Comparison, Verdict
 from podsim.answers.scheduled import ScheduleSheet
-from podsim.report.acceptance_tables import verdict_line
 from podsim.report.columns import Column, Table
 from podsim.report.comparisons import (
     class_rows,
@@ -105,7 +104,7 @@ def acceptance_page(acceptance: Acceptance) -> str:
     has_plot = any(check.share is not None for check in checks)
     return render_page(
         "acceptance.html", title=f"Acceptance as {acceptance.expected}", acceptance=acceptance,
-        tables=acceptance_columns, verdict=verdict_line(acceptance),
+        tables=acceptance_columns, verdict=acceptance.outcome,
         checks_plot=inline_svg(checks_svg(checks), "checks", "measured over expected") if has_plot else "",
         curves=[
             (curve.name, inline_svg(curve_svg(curve), f"c{index}", curve.name))

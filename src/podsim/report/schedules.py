@@ -1,4 +1,4 @@
-"""Pipeline schedules: a Gantt chart in text, one row a rank, and all schedules side by side."""
+"""Pipeline schedules: a Gantt chart in text, one row a rank."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from podsim.answers.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
+from podsim.answers.scheduled import ScheduledAction, ScheduleSheet
 from podsim.report.columns import Column, Table, percent
-from podsim.report.screen import Block, Line, Rows, bold, dim
+from podsim.report.screen import Block, Line, Rows, bold
 
 LETTERS = {"forward": "F", "backward": "B", "input": "I", "weight": "W"}
 _MEANT = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
@@ -16,11 +16,6 @@ _LINES = 150
 """lines of a chart beyond which its middle is left out"""
 _WIDEST_CELL = 12
 """columns that an action of middling length gets at most"""
-_EXPLAINED = (
-    "v: model chunks a rank; bubble: time that ranks wait over the time that they work; staggered: if none waits for the "
-    "others before its optimizer step; activations and weights: micro-batches held at once and copies kept by the "
-    "fullest rank, of its share of the model."
-)
 
 Group = tuple[ScheduledAction, ...]
 Cell = tuple[int, int, Group]
@@ -199,29 +194,3 @@ def _pieces(cells: Sequence[Cell], first: int, last: int, chunked: bool) -> Iter
         yield " " * (len(shown) - len(coloured)), ""  # the gap that tells neighbours apart
         at = high
     yield "·" * (last - at), "dim"
-
-
-_SCHEDULES = Table(
-    columns=(
-        Column("schedule"),
-        Column("v", lambda row: None if row.step_time is None else row.virtual_stages, ":d"),
-        Column("step", "step_time", ":.4g"),
-        Column("bubble", "", percent),
-        Column("staggered", "staggered_bubble", percent),
-        Column("activations", "", _times_text),
-        Column("weights", "copies", lambda copies: f"{copies:g}x"),
-        Column("", "note", wrap=True),
-    )
-)
-
-
-def schedules_report(comparison: ScheduleComparison) -> Iterator[Block]:
-    """All schedules side by side."""
-    ranks, micro_batches = (
-        _count_text(comparison.ranks, "rank"),
-        _count_text(comparison.micro_batches, "micro-batch"),
-    )
-    durations = ", ".join(f"{name} {seconds:g}" for name, seconds in comparison.durations.items())
-    yield bold(f"Schedules of {ranks} and {micro_batches}")
-    yield f"Durations of a rank's share of the model: {durations}; overlap {comparison.overlap:g}"
-    yield from ("", Rows(_SCHEDULES, comparison.rows), "", dim(_EXPLAINED))
