@@ -10,13 +10,10 @@ packaged residuals (`residuals.csv`).
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from importlib.resources import files
 from math import exp, expm1
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +22,7 @@ import numpy as np
 from podsim.answers.prediction import Band, Prediction
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
+from podsim.packaged import packaged_csv
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 
@@ -149,7 +147,6 @@ def _size(parameters: float) -> str:
 @lru_cache(maxsize=1)
 def residuals() -> tuple[Residual, ...]:
     """The packaged residuals."""
-    text = files("podsim.accuracy").joinpath(FILE).read_text("utf-8")
     names = [field.name for field in fields(Features)]
     return tuple(
         Residual(
@@ -167,7 +164,7 @@ def residuals() -> tuple[Residual, ...]:
             log_ratio=float(row["log_ratio"]),
             utilisation=float(row["utilisation"]),
         )
-        for row in csv.DictReader(io.StringIO(text))
+        for row in packaged_csv(f"accuracy/{FILE}")
     )
 
 

@@ -8,13 +8,10 @@ or several). Percentiles and roles are as in podsim.accuracy.bands. scripts/reco
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +21,7 @@ from podsim.answers.prediction import Band
 from podsim.answers.quantiles import quantile
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.op_graph import OpGraph
+from podsim.packaged import packaged_csv
 
 FILE = "residuals_networks.csv"
 
@@ -92,14 +90,13 @@ def features_of_graph(
 @lru_cache(maxsize=1)
 def network_residuals() -> tuple[NetworkResidual, ...]:
     """The packaged residuals."""
-    text = files("podsim.accuracy").joinpath(FILE).read_text("utf-8")
     names = [field.name for field in fields(NetworkFeatures)]
     return tuple(
         NetworkResidual(
             id=row["id"], role=row["role"], features=NetworkFeatures(**{name: row[name] for name in names}),
             log_ratio=float(row["log_ratio"]),
         )
-        for row in csv.DictReader(io.StringIO(text))
+        for row in packaged_csv(f"accuracy/{FILE}")
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from podsim.answers.comparison import ComparedRow, Comparison, GroupRank, Score, Verdict
+from podsim.packaged import packaged_toml
 
 Accuracy = dict[str, dict[str, dict[str, Any]]]
 
@@ -47,10 +47,7 @@ class Bar:
     note: str = ""
 
 
-BARS = tuple(
-    Bar(**entry)
-    for entry in tomllib.loads(files("podsim.accuracy").joinpath("bars.toml").read_text("utf-8"))["bars"]
-)
+BARS = tuple(Bar(**entry) for entry in packaged_toml("accuracy/bars.toml")["bars"])
 """The bars of the packaged tables, from bars.toml."""
 
 

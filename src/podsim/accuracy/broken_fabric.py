@@ -14,11 +14,8 @@ fabric would give with it.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -27,6 +24,7 @@ from podsim.accuracy.price_collectives import Call, call_seconds
 from podsim.answers.fabric_verdict import Explanation, FabricVerdict
 from podsim.hardware.nvlink import slot_link
 from podsim.network.collective_settings import CollectiveSettings, setting_words
+from podsim.packaged import packaged_toml
 
 _SHOWN = 4
 """The number of explanations that are given."""
@@ -160,7 +158,5 @@ def _with_fault(call: Call, fault: Mapping[str, Any]) -> Call | None:
     return replace(call, cluster=cluster, settings=replace(call.settings, **changes))
 
 
-@cache
 def _data() -> Mapping[str, Any]:
-    path = files("podsim.hardware") / "catalog" / "fabrics" / "faults.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return packaged_toml("hardware/catalog/fabrics/faults.toml")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from importlib.resources import files
 from typing import Any
 
 from podsim.accuracy.score import assess
@@ -14,6 +12,7 @@ from podsim.fleet.policies import find_policy
 from podsim.fleet.queue import Machine, run_queue
 from podsim.fleet.reliability import best_interval_seconds
 from podsim.fleet.reliability_rates import load_study, recovery
+from podsim.packaged import packaged_toml
 from podsim.units import parse_quantity
 
 TABLE = "failures"
@@ -23,7 +22,7 @@ _FAILURES = 2000
 
 def packaged_failures() -> Comparison:
     """Times between failures, and times to train for an hour, in s."""
-    rows = tomllib.loads(files("podsim.accuracy").joinpath("failures.toml").read_text("utf-8"))["row"]
+    rows = packaged_toml("accuracy/failures.toml")["row"]
     sources = tuple(sorted({load_study(row["study"]).source for row in rows}))
     made = Comparison(
         table=TABLE, title="Failures of long jobs", what="seconds", rows=tuple(_compare_row(row) for row in rows),

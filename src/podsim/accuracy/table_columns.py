@@ -11,12 +11,12 @@ number, 1 or more); positive (a number above 0); amount (a number, 0 or more). A
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
 from typing import Any
+
+from podsim.packaged import packaged_toml
 
 BLANK_WORDS = frozenset(("n/a", "na", "-", "--", "\u2013", "\u2014", "?", "unknown", "not stated", "null"))
 """The words, in lower case, that say as little as a blank cell."""
@@ -67,8 +67,10 @@ class Kind:
 
 def _read_kinds() -> tuple[Kind, ...]:
     """The entries of tables/kinds.toml, in their order."""
-    text = files("podsim.accuracy").joinpath("tables", "kinds.toml").read_text("utf-8")
-    return tuple(Kind(name=name, **_entry(entry)) for name, entry in tomllib.loads(text).items())
+    return tuple(
+        Kind(name=name, **_entry(entry))
+        for name, entry in packaged_toml("accuracy/tables/kinds.toml").items()
+    )
 
 
 def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from podsim.embeddings.hit_rates import check_skew
 from podsim.errors import ModelError, PodsimError
+from podsim.packaged import packaged_toml
 
 SKEW = 1.05
 """exponent of Zipf's law where none is given: assumed"""
@@ -115,8 +114,7 @@ class TableSet:
 @cache
 def table_sets() -> Mapping[str, TableSet]:
     """The sets of published recommenders by name."""
-    text = files("podsim.embeddings").joinpath("tables.toml").read_text("utf-8")
-    return {name: make_set(name, entry) for name, entry in tomllib.loads(text).items()}
+    return {name: make_set(name, entry) for name, entry in packaged_toml("embeddings/tables.toml").items()}
 
 
 def make_set(name: str, entry: Mapping[str, Any]) -> TableSet:

@@ -7,22 +7,21 @@ file, and then starts it. Jobs that start together do not share the store's band
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib.resources import files
 from math import isfinite
 
 from podsim.answers.queued import ContainerStart
 from podsim.errors import PodsimError
 from podsim.fleet.queue import Machine
 from podsim.hardware.cluster import Cluster
+from podsim.packaged import packaged_toml
 from podsim.units import format_quantity, parse_quantity
 
 
 @cache
 def container_constants() -> dict[str, float]:
     """The constants of containers.toml in SI units."""
-    raw = tomllib.loads(files("podsim.fleet").joinpath("containers.toml").read_text("utf-8"))
+    raw = packaged_toml("fleet/containers.toml")
     return {name: parse_quantity(entry["value"], entry["unit"], what=name) for name, entry in raw.items()}
 
 

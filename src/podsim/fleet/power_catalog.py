@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from podsim.errors import CatalogError
+from podsim.packaged import packaged_toml
 
 Share = Annotated[float, Field(gt=0, le=2)]
 Positive = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
@@ -99,8 +98,7 @@ class PriceEntry(_Sourced):
 @cache
 def figures() -> Figures:
     """The packaged figures of power."""
-    raw = tomllib.loads(files("podsim.fleet").joinpath("power.toml").read_text("utf-8"))
-    return Figures.model_validate(raw)
+    return Figures.model_validate(packaged_toml("fleet/power.toml"))
 
 
 def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
@@ -124,5 +122,4 @@ def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
 @cache
 def prices() -> dict[str, PriceEntry]:
     """The packaged prices by name."""
-    raw = tomllib.loads(files("podsim.fleet").joinpath("prices.toml").read_text("utf-8"))
-    return parse_prices(raw, "prices.toml")
+    return parse_prices(packaged_toml("fleet/prices.toml"), "prices.toml")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 from podsim.hardware.cluster import Cluster
+from podsim.packaged import packaged_toml
 from podsim.units import parse_quantity
 
 DAY = 86400.0
@@ -77,7 +76,7 @@ class Rates:
 
 @cache
 def _catalog() -> Rates:
-    return read_rates(tomllib.loads(files("podsim.fleet").joinpath("reliability.toml").read_text("utf-8")))
+    return read_rates(packaged_toml("fleet/reliability.toml"))
 
 
 def studies() -> Mapping[str, Study]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster
+from podsim.packaged import packaged_toml
 from podsim.units import parse_quantity
 
 WORDS = ("part", "says", "needs")
@@ -65,10 +63,9 @@ class Fault:
         return self.node * per + np.array(here, np.int64)
 
 
-@cache
 def fault_kinds() -> Mapping[str, Mapping[str, Any]]:
     """The effects of each kind of fault."""
-    return tomllib.loads(files("podsim.monitoring").joinpath("faults.toml").read_text("utf-8"))
+    return packaged_toml("monitoring/faults.toml")
 
 
 def port_owner(port: int, cluster: Cluster) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
+
+from podsim.packaged import packaged_csv
 
 
 class Metric(NamedTuple):
@@ -26,12 +26,12 @@ class Metric(NamedTuple):
 @cache
 def metrics_of(*entities: str) -> Sequence[Metric]:
     """The metrics of some entities, in the order of the table."""
-    text = files("podsim.monitoring").joinpath("metrics.csv").read_text("utf-8")
-    return tuple(Metric(**row) for row in csv.DictReader(text.splitlines()) if row["entity"] in entities)
+    return tuple(Metric(**row) for row in packaged_csv("monitoring/metrics.csv") if row["entity"] in entities)
 
 
 @cache
 def xids() -> Mapping[int, tuple[str, str]]:
     """(severity, message) of each XID code."""
-    text = files("podsim.monitoring").joinpath("xids.csv").read_text("utf-8")
-    return {int(row["code"]): (row["severity"], row["message"]) for row in csv.DictReader(text.splitlines())}
+    return {
+        int(row["code"]): (row["severity"], row["message"]) for row in packaged_csv("monitoring/xids.csv")
+    }

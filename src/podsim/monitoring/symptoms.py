@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from podsim.axes import Floats
 from podsim.monitoring.metric_table import xids
 from podsim.monitoring.panels import Panel
+from podsim.packaged import packaged_toml
 
 Hits = tuple[NDArray[np.bool_], Floats]
 """(whether each part has the symptom at each time, the value that shows it)"""
@@ -45,8 +44,7 @@ class Symptom(BaseModel):
 @cache
 def symptoms() -> tuple[Symptom, ...]:
     """The table."""
-    text = files("podsim.monitoring").joinpath("symptoms.toml").read_text("utf-8")
-    return tuple(Symptom(**row) for row in tomllib.loads(text)["symptom"])
+    return tuple(Symptom(**row) for row in packaged_toml("monitoring/symptoms.toml")["symptom"])
 
 
 class Metrics:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
+from podsim.packaged import packaged_toml
 
 FITTED = ("half_speed", "int8_speed", "attention_speed", "kernel", "sparse_speed")
 """constants that `reference.engines` fits"""
@@ -45,9 +43,8 @@ class Engine:
         return speed * (self.sparse_speed if sparse else 1.0)
 
 
-@cache
 def _tables() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(files("podsim.serving").joinpath("engines.toml").read_text("utf-8"))
+    return packaged_toml("serving/engines.toml")
 
 
 def engine_names() -> tuple[str, ...]:

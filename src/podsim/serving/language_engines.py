@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 from podsim.hardware.parts import Gpu
+from podsim.packaged import packaged_toml
 
 _GIB = 2.0**30
 _YEAR = re.compile(r"-20\d\d$")
@@ -72,9 +70,8 @@ class LanguageEngine:
         return is_format and self.grouped_width in (0, head_dim)
 
 
-@cache
 def _tables() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(files("podsim.serving").joinpath("language_engines.toml").read_text("utf-8"))
+    return packaged_toml("serving/language_engines.toml")
 
 
 def language_engine_names() -> tuple[str, ...]:

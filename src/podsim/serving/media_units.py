@@ -7,17 +7,15 @@ sources in media_units.toml. A rate goes with the inverse of the pixels of a fra
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.profiles import find_profile, slicing_of
 from podsim.hardware.parts import Gpu
+from podsim.packaged import packaged_toml
 
 _VIDEO = re.compile(r"(?:(\d{2,5})x(\d{2,5})|(\d{3,4})p|([48])k)(?:@|p)?(\d{1,3}(?:\.\d+)?)?", re.IGNORECASE)
 _SIZES = {"4": (3840, 2160), "8": (7680, 4320)}
@@ -77,9 +75,8 @@ def read_video(text: str) -> Video:
     return made
 
 
-@cache
 def _tables() -> Mapping[str, Any]:
-    return tomllib.loads(files("podsim.serving").joinpath("media_units.toml").read_text("utf-8"))
+    return packaged_toml("serving/media_units.toml")
 
 
 def media_units(gpu: Gpu) -> MediaUnits:

@@ -7,14 +7,12 @@ its window's tokens, a scan its state, whatever the length.
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_run import format_bytes
+from podsim.packaged import packaged_toml
 from podsim.serving.language_engines import LanguageEngine
 from podsim.serving.language_layers import Layers, op_degree, plan_layers
 from podsim.serving.serving_plan import OWN_DRAFTS, ServingPlan
@@ -99,11 +97,9 @@ def fixed_bytes(
     return total
 
 
-@cache
 def _reported() -> dict[str, float]:
     """Name of a GPU -> MiB that its driver reports."""
-    text = files("podsim.serving").joinpath("reported_memory.toml").read_text("utf-8")
-    values: dict[str, float] = tomllib.loads(text)["mebibytes"]
+    values: dict[str, float] = packaged_toml("serving/reported_memory.toml")["mebibytes"]
     return values
 
 

@@ -14,11 +14,9 @@ system that a load generator's own host limits is slower.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from statistics import NormalDist
 from typing import Any
 
@@ -28,6 +26,7 @@ from podsim.answers.scenario_run import LoadPoint, ScenarioRun
 from podsim.answers.served import Served, ServedBatch
 from podsim.axes import Floats
 from podsim.errors import NoFitError
+from podsim.packaged import packaged_toml
 from podsim.serving.batch_queue import BatchServer, QueueRun, largest_rate, poisson_run
 from podsim.units import format_quantity, parse_quantity
 
@@ -71,9 +70,8 @@ class Ask:
     """1/s. The rate of requests of the server scenario; None: the largest within the limit."""
 
 
-@cache
 def _tables() -> Mapping[str, Any]:
-    return tomllib.loads(files("podsim.serving").joinpath("scenarios.toml").read_text("utf-8"))
+    return packaged_toml("serving/scenarios.toml")
 
 
 @cache

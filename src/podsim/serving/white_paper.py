@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 from typing import Any, TypeAlias
 
 from podsim.answers.served import Figure, FigureRow
 from podsim.errors import CatalogError
 from podsim.hardware.catalog import load_gpu, load_system
 from podsim.hardware.mig.measured_slices import interference
+from podsim.packaged import packaged_toml
 from podsim.serving.engines import load_engine
 from podsim.serving.latencies import REVISIONS, latency_rows
 from podsim.serving.latency import Task, rows_of
@@ -27,9 +25,8 @@ Bar: TypeAlias = tuple[str, str, str, str, bool, int, str]
 """name, entry of white_paper.toml, GPU, precision, 2:4 sparse, count, engine"""
 
 
-@cache
 def _read_figures() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(files("podsim.serving").joinpath("white_paper.toml").read_text("utf-8"))
+    return packaged_toml("serving/white_paper.toml")
 
 
 def figure(number: int) -> Figure:

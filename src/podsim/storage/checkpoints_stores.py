@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from podsim.errors import CatalogError, UnitError, unknown_name
+from podsim.packaged import packaged_toml
 from podsim.units import parse_quantity
 
 _BANDWIDTHS = ("read", "write", "client_read", "client_write")
@@ -82,7 +81,7 @@ def load_store(name: str) -> Store:
 
 @cache
 def _catalog() -> dict[str, Store]:
-    return read_stores(tomllib.loads(files("podsim.storage").joinpath("checkpoints.toml").read_text("utf-8")))
+    return read_stores(packaged_toml("storage/checkpoints.toml"))
 
 
 def read_stores(raw: Mapping[str, Any]) -> dict[str, Store]:

@@ -21,13 +21,10 @@ submitters without more accelerators, are near the upper.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
+from podsim.packaged import packaged_csv
 from podsim.storage.workloads import load_workload
 
 
@@ -53,7 +50,6 @@ class Result:
 @cache
 def results() -> tuple[Result, ...]:
     """All 132 results."""
-    packed = (Path(__file__).with_name("catalog") / "mlperf_storage.csv.gz").read_bytes()
     return tuple(
         Result(
             id=row["id"], role=row["role"], submitter=row["submitter"], system=row["system_run"],
@@ -61,7 +57,7 @@ def results() -> tuple[Result, ...]:
             hosts=int(row["client_hosts"]), rate=float(row["samples_per_s_per_accelerator"]),
             utilisation=float(row["au_pct"]) / 100.0, source=row["source"],
         )
-        for row in csv.DictReader(io.StringIO(gzip.decompress(packed).decode()))
+        for row in packaged_csv("storage/catalog/mlperf_storage.csv.gz")
     )  # fmt: skip
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 from podsim.answers.storage import FioRow, PublishedPoint
+from podsim.packaged import packaged_toml
 from podsim.units import parse_quantity
 
 
 @cache
 def _points() -> dict[tuple[str, str], tuple[PublishedPoint, ...]]:
-    path = Path(__file__).with_name("catalog") / "published.toml"
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    tables = packaged_toml("storage/catalog/published.toml")
     points: dict[tuple[str, str], tuple[PublishedPoint, ...]] = {}
     for row in tables["rate"]:
         point = PublishedPoint(

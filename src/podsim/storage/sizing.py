@@ -15,13 +15,12 @@ none measured, as the guidance is advice.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
+from podsim.packaged import packaged_toml
 from podsim.storage.cache import Cache, hits
 from podsim.storage.fio import Job, fio_row
 from podsim.storage.storage_parts import StorageSystem
@@ -42,9 +41,7 @@ MOST = 4096
 
 @cache
 def _table() -> dict[str, dict[str, list[float]]]:
-    tables = tomllib.loads(
-        (Path(__file__).with_name("catalog") / "guidance.toml").read_text(encoding="utf-8")
-    )
+    tables = packaged_toml("storage/catalog/guidance.toml")
     table = {"nodes": {"nodes": [float(n) for n in tables["nodes"]]}}
     for name in ("good", "better", "best"):
         table[name] = {

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from pathlib import Path
 
 from podsim.answers.storage import TrainingTime
+from podsim.packaged import packaged_toml
 from podsim.storage.input_pipeline import Setting, epoch_flow, samples_of
 from podsim.storage.speed import epochs_to_target, evaluation_share, evaluations, start_epochs
 from podsim.units import parse_quantity
@@ -15,7 +14,7 @@ from podsim.units import parse_quantity
 @cache
 def published_times() -> tuple[dict[str, object], ...]:
     """Rows of catalog/times.toml, seconds in SI and sources spelt out: times that others published."""
-    tables = tomllib.loads((Path(__file__).with_name("catalog") / "times.toml").read_text(encoding="utf-8"))
+    tables = packaged_toml("storage/catalog/times.toml")
     return tuple(
         {**row, "seconds": parse_quantity(row["seconds"], "s"), "source": tables["sources"][row["source"]]}
         for row in tables["time"]

@@ -11,7 +11,6 @@ import csv
 import gzip
 import io
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.answers.comparison import BROKEN, QUANTITIES, Measurement
 from podsim.errors import TableError, unknown_name
+from podsim.packaged import packaged_toml
 
 __all__ = [
     "NAMED",
@@ -176,10 +176,9 @@ class NamedTable:
 
 def _read_named() -> tuple[NamedTable, ...]:
     """The entries of parts.toml, in their order."""
-    text = files(__package__).joinpath("parts.toml").read_text("utf-8")
     return tuple(
         NamedTable(slug=slug, **{**entry, "classes": tuple(entry.get("classes", ()))})
-        for slug, entry in tomllib.loads(text).items()
+        for slug, entry in packaged_toml("accuracy/tables/parts.toml").items()
     )
 
 
