@@ -6,11 +6,8 @@ health.toml has the rules. Texts are those of `nvidia-smi -q`, `perfquery` and `
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from podsim.acceptance.inventory_checks import part_of
 from podsim.answers.acceptance import Part
 from podsim.errors import LabError
 from podsim.foreign_files import read_text
+from podsim.packaged import packaged_toml
 from podsim.programs import ask
 
 Tree = dict[str, Any]
@@ -28,9 +26,8 @@ _PCRS = range(8)
 """those of the firmware and of the boot loader (TCG PC Client, table 1)"""
 
 
-@cache
 def _rules() -> Mapping[str, Any]:
-    return tomllib.loads(files("podsim.acceptance").joinpath("health.toml").read_text("utf-8"))
+    return packaged_toml("acceptance/health.toml")
 
 
 def health_parts(dumps: Sequence[Path], root: Path) -> list[Part]:

@@ -6,17 +6,16 @@ measured takes the constants of the nearest one of its engine on the same archit
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache
 from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_run import EngineRun
+from podsim.packaged import packaged_toml
 
 LAWS = ("prefill", "decode", "mla-prefill", "mla-decode", "moe", "all-reduce")
 """The laws with constants of their own."""
@@ -39,11 +38,9 @@ def engine_key(run: EngineRun, family: str = "") -> str:
     return "/".join(part for part in (run.engine, run.kernel, run.precision, run.cache, family) if part)
 
 
-@cache
 def engine_file(law: str) -> Mapping[str, Any]:
     """The constants of a law as its file holds them."""
-    text = files("podsim.hardware.catalog").joinpath("engines").joinpath(f"{law}.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    return packaged_toml(f"hardware/catalog/engines/{law}.toml")
 
 
 def engine_constants(law: str, gpu: Gpu, run: EngineRun, family: str = "") -> EngineConstants:

@@ -16,10 +16,8 @@ no temperature; short bursts run faster; traffic of memory is part of `static`. 
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
@@ -27,6 +25,7 @@ from podsim.axes import Floats
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import kernel_constants
+from podsim.packaged import packaged_toml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class PowerClock:
 @cache
 def power_clock() -> PowerClock:
     """The packaged constants."""
-    table = tomllib.loads(files("podsim.kernels").joinpath("power_clock.toml").read_text("utf-8"))
+    table = packaged_toml("kernels/power_clock.toml")
     return PowerClock(
         static=table["static"]["watts"], static_share=table["static"]["share"], slope=table["slope"]["value"],
         floor=table["floor"]["value"], full=table["full"]["value"],

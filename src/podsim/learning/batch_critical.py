@@ -10,16 +10,15 @@ Limits: the rate and the schedule must be tuned for each batch, as they were the
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
 from podsim.axes import Floats
 from podsim.errors import PodsimError
+from podsim.packaged import packaged_csv
 
 LEAST_BATCHES = 3
 _ROUNDS = 60
@@ -103,12 +102,11 @@ def _squares(log_critical: float, batch: Floats, step: Floats) -> float:
 @cache
 def published_rows() -> tuple[PublishedRow, ...]:
     """Published runs by batch: steps to a target, or accuracy."""
-    text = (files("podsim.learning") / "batch_published.csv").read_text("utf-8")
     return tuple(
         PublishedRow(
             **{name: value for name, value in row.items() if name not in ("id", "batch", "steps", "value")},
             batch=int(row["batch"]), steps=int(row["steps"]) if row["steps"] else None,
             value=float(row["value"]) if row["value"] else None,
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in packaged_csv("learning/batch_published.csv")
     )  # fmt: skip

@@ -10,17 +10,15 @@ and what submissions needed before there were any. Only points marked calibrate 
 
 from __future__ import annotations
 
-import csv
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from podsim.errors import PodsimError, unknown_name
 from podsim.learning.convergence_law import ConvergenceLaw, ReferencePoint
+from podsim.packaged import packaged_csv, packaged_toml
 
 _SAMPLES = 1000.0
 """More epochs than that are samples: logs of BERT and LoRA count them in the column of epochs."""
@@ -131,8 +129,9 @@ def round_number(round: str) -> tuple[int, ...]:
 @cache
 def benchmarks() -> Mapping[str, Benchmark]:
     """All benchmarks by name."""
-    text = files("podsim.learning").joinpath("benchmarks.toml").read_text("utf-8")
-    return {name: _benchmark(name, entry) for name, entry in tomllib.loads(text).items()}
+    return {
+        name: _benchmark(name, entry) for name, entry in packaged_toml("learning/benchmarks.toml").items()
+    }
 
 
 def _benchmark(name: str, entry: Mapping[str, Any]) -> Benchmark:
@@ -183,8 +182,7 @@ class ConvergenceRow:
 @cache
 def convergence_rows() -> tuple[ConvergenceRow, ...]:
     """Every published point, in file order."""
-    text = files("podsim.learning").joinpath("convergence.csv").read_text("utf-8")
-    return tuple(row_point(cells) for cells in csv.DictReader(text.splitlines()))
+    return tuple(row_point(cells) for cells in packaged_csv("learning/convergence.csv"))
 
 
 class PointUnit(NamedTuple):

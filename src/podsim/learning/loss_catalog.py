@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,6 +17,7 @@ from podsim.answers.scaling_answers import FittedRange
 from podsim.errors import PodsimError, unknown_name
 from podsim.foreign_files import finite, read_text
 from podsim.learning.loss_law import NAMES, LossLaw
+from podsim.packaged import packaged_toml
 from podsim.version import check_format
 from podsim.whole_files import write_whole
 
@@ -74,12 +74,13 @@ class NamedLaw:
 @cache
 def named_laws() -> Mapping[str, NamedLaw]:
     """All named laws, podsim's own first."""
-    text = files(__package__).joinpath("loss_laws.toml").read_text("utf-8")
     own = read_law_text(files(__package__).joinpath("own_laws.json").read_text("utf-8"), OWN)
     first = NamedLaw(
         name=OWN, title=f"fitted to {own.source}", source="docs/scaling.md", counts=own.counts, loss=own
     )
-    return {OWN: first} | {name: _named(name, entry) for name, entry in tomllib.loads(text).items()}
+    return {OWN: first} | {
+        name: _named(name, entry) for name, entry in packaged_toml("learning/loss_laws.toml").items()
+    }
 
 
 def _named(name: str, entry: Mapping[str, Any]) -> NamedLaw:

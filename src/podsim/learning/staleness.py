@@ -17,18 +17,17 @@ in size and sign: DiLoCo's authors report no loss at 500 steps on a pre-trained 
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
 
 from podsim.errors import PodsimError
+from podsim.packaged import packaged_csv
 
 BATCH = 32
 MOST_WORKERS = 8
@@ -105,9 +104,8 @@ def curve_of(name: str, steps: Sequence[float], losses: Sequence[float]) -> Loss
 @cache
 def staleness_runs() -> Mapping[StalenessRun, tuple[tuple[int, float], ...]]:
     """(samples, held-out loss) of each run."""
-    text = (files("podsim.learning") / "staleness_runs.csv").read_text("utf-8")
     curves: dict[StalenessRun, list[tuple[int, float]]] = defaultdict(list)
-    for row in csv.DictReader(text.splitlines()):
+    for row in packaged_csv("learning/staleness_runs.csv"):
         run = StalenessRun(
             row["exchange"], int(row["workers"]), row["bound"], float(row["slow"]), int(row["local_steps"]),
             int(row["seed"]), float(row["staleness"]),

@@ -11,11 +11,9 @@ where each constant starts, and which ones no sweep gives.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ from podsim.network.nccl import candidate_fields, candidate_seconds
 from podsim.network.nccl_constants import BETWEEN_UNITS, NETWORK_UNITS, Between, Network, load_fabric
 from podsim.network.nccl_group import Group, Wires, fabric_name
 from podsim.network.nccl_paths import candidates
+from podsim.packaged import packaged_toml
 
 SOFT = 0.2
 STAGES = (("infiniband", "roce", "efa-v1", "efa-v2", "tcpxo", "tcpx"), ("slingshot",), ("sockets",))
@@ -34,9 +33,7 @@ libfabric's settings: they must not move what the others share."""
 UNFITTED = "send_recv"
 """The collective that is not fitted: one cluster measured it, with half of its adapters' rate on a single pair."""
 _PULL = 0.08
-_PLAN: dict[str, Any] = tomllib.loads(
-    files("podsim.network").joinpath("fit_networks.toml").read_text("utf-8")
-)
+_PLAN: dict[str, Any] = packaged_toml("network/fit_networks.toml")
 _HELD: dict[str, str] = {name: source for source, names in _PLAN["held"].items() for name in names}
 """Constant that no sweep gives -> whence it is."""
 

@@ -8,14 +8,13 @@ with the link's latency; efficiencies are shares of the link's bandwidth, so tha
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
+from podsim.packaged import packaged_toml
 
 PCIE = "pcie"
 """the fabric of GPUs that reach one another over PCI Express"""
@@ -189,9 +188,7 @@ def load_network(kind: str) -> Network:
 
 
 def _read(file: str) -> Mapping[str, Any]:
-    return tomllib.loads(
-        (files("podsim.hardware") / "catalog" / "fabrics" / file).read_text(encoding="utf-8")
-    )
+    return packaged_toml(f"hardware/catalog/fabrics/{file}")
 
 
 def _value(file: str, name: str, entry: Any, unit: str) -> float:

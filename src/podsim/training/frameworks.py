@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TypeAlias
 
+from podsim.packaged import packaged_toml
 from podsim.training.software import software_names
 
 Moment: TypeAlias = "tuple[int, int]"
@@ -32,7 +31,7 @@ class _Framework:
 
 @cache
 def _frameworks() -> tuple[_Framework, ...]:
-    raw = tomllib.loads(files("podsim.training").joinpath("frameworks.toml").read_text("utf-8"))
+    raw = packaged_toml("training/frameworks.toml")
     return tuple(
         _Framework(
             text=entry["text"],

@@ -12,17 +12,15 @@ dive, IEEE Micro 2023. No measured training rate was found, so `speed` is an ass
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from podsim.answers.prediction import Band, Prediction, StageMemory
 from podsim.errors import ClusterError, PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
+from podsim.packaged import packaged_toml
 from podsim.training.memory import KINDS, activation_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
@@ -78,11 +76,9 @@ def check_streamed(model: Model, cluster: Cluster) -> None:
         )
 
 
-@cache
 def stream_limits(gpu: str) -> dict[str, Any]:
     """What the maker states of a cluster of such wafers: systems, parameters, and B of external memory."""
-    text = files("podsim.training").joinpath("weight_streaming.toml").read_text("utf-8")
-    return dict(tomllib.loads(text)[gpu])
+    return dict(packaged_toml("training/weight_streaming.toml")[gpu])
 
 
 def block_loads(model: Model, plan: Plan, software: Software) -> tuple[BlockLoad, ...]:

@@ -12,7 +12,6 @@ A key of `qk_norm` is a flag: with it there is a norm of each head.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +19,7 @@ from importlib.resources import files
 from math import prod
 from typing import Any
 
+from podsim.packaged import packaged_toml
 from podsim.workload.config_json import Config
 from podsim.workload.specification import LIMITS, Transformer
 
@@ -49,7 +49,7 @@ def families() -> dict[str, Family]:
 @cache
 def read_table(file: str) -> dict[str, Family]:
     """The families of a table of the catalog by model_type."""
-    table = tomllib.loads((files("podsim.workload") / "catalog" / file).read_text(encoding="utf-8"))
+    table = packaged_toml(f"workload/catalog/{file}")
     made: dict[str, Family] = {}
     for name, row in table.items():
         above = made[row["like"]] if "like" in row else None

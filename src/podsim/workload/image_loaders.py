@@ -9,13 +9,12 @@ a socket are slower.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from podsim.errors import PlanError, unknown_name
+from podsim.packaged import packaged_toml
 from podsim.units import parse_quantity
 
 SYNTHETIC = "synthetic"
@@ -43,7 +42,7 @@ class ImageLoader:
 @cache
 def image_loaders() -> Mapping[str, ImageLoader]:
     """The packaged loaders by name."""
-    tables = tomllib.loads(files("podsim.workload").joinpath("image_loaders.toml").read_text("utf-8"))
+    tables = packaged_toml("workload/image_loaders.toml")
     made = {
         name: ImageLoader(
             title=part["title"], image=parse_quantity(part["image"], "s"), software=tuple(part["software"]),

@@ -6,12 +6,9 @@ Rows: MISO (SoCC 2022; MIT licence), iteration times of 28 training jobs and fou
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
@@ -26,6 +23,7 @@ from podsim.hardware.mig.scaling import (
     relative_speed,
     share_of,
 )
+from podsim.packaged import packaged_csv
 
 ERRATIC = ("deepspeech2",)
 """The models of MISO with erratic times over batches and slices, which enter no fit and no score."""
@@ -104,7 +102,6 @@ class SliceScore:
 @cache
 def mig_rows() -> tuple[MigRow, ...]:
     """The published rows, in the order of their file."""
-    text = files("podsim.hardware.mig").joinpath("measured.csv").read_text("utf-8")
     return tuple(
         MigRow(
             id=row["id"],
@@ -119,7 +116,7 @@ def mig_rows() -> tuple[MigRow, ...]:
             unit=row["unit"],
             confirmed=row["confirmed"],
         )
-        for row in csv.DictReader(io.StringIO(text))
+        for row in packaged_csv("hardware/mig/measured.csv")
     )
 
 
