@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from math import ceil, prod
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -264,7 +264,7 @@ def load_cluster(
             base = load_cluster(enough_nodes(spec, gpus, base.gpus_per_node), overrides)
         return base.subset(gpus)
     late = {_ALIASES.get(key, key): value for key, value in (overrides or {}).items()}
-    if not _is_file(spec):
+    if not spec.strip().lower().endswith(".toml"):
         base = _catalog_cluster(spec)
         if not late:
             return base
@@ -289,10 +289,6 @@ def load_cluster(
     except (CatalogError, ClusterError) as error:
         raise type(error)(f"{spec.strip()[-200:]}: {error}") from None
     return cluster
-
-
-def _is_file(spec: str) -> bool:
-    return spec.strip().lower().endswith(".toml")
 
 
 def _measured_cluster(table: Mapping[str, Any], path: Path) -> Cluster:
@@ -324,15 +320,8 @@ def _catalog_cluster(text: str) -> Cluster:
         )
     system, slices = load_system(server), spec.nodes or 1
     if spec.torus is not None:
-        part = call(
-            "hardware.torus_slices:cut_system", system, system.nics, prod(spec.torus.shape), spec.torus
-        )
-        return _make_cluster(
-            call("hardware.torus_slices:slice_name", spec.name, spec.torus, slices),
-            part,
-            slices,
-            system.source,
-        )
+        name, part = call("hardware.torus_slices:named_slices", spec.name, system, spec.torus, slices)
+        return _make_cluster(name, part, slices, system.source)
     nodes = ceil((spec.gpus or 1) / system.gpus) if spec.nodes is None else spec.nodes
     cluster = _make_cluster(
         f"{system.name}:{nodes}" if nodes > 1 else system.name, system, nodes, system.source

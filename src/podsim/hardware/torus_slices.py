@@ -156,9 +156,10 @@ def twisted_images(
     return images, length == length.min(axis=0)
 
 
-def slice_name(chip: str, links: TorusLinks, slices: int) -> str:
-    """The name of slices: "2x tpu-v6e:16x16"."""
-    return f"{f'{slices}x ' * (slices > 1)}{chip}:{_text(links.shape)}{'-twisted' * links.twisted}"
+def named_slices(chip: str, system: System, links: TorusLinks, slices: int) -> tuple[str, System]:
+    """The name of slices, "2x tpu-v6e:16x16", and one of them as a system."""
+    part = cut_system(system, system.nics, prod(links.shape), links)
+    return f"{f'{slices}x ' * (slices > 1)}{chip}:{_text(links.shape)}{'-twisted' * links.twisted}", part
 
 
 def _shapes(torus: TorusLinks, chips: int) -> list[tuple[int, ...]]:
