@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,14 +99,14 @@ class FigureName:
     """A figure or table that a command makes again."""
 
     name: str
-    about: str
+    about: str = shown("content")
     """The content, in words."""
     command: str
     """The command that makes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigureList(Answer, view=View(report="report.serving:figures_report", rows="rows")):
+class FigureList(Answer, view=View(rows="rows")):
     """The figures and tables of the white paper that podsim makes again."""
 
     rows: tuple[FigureName, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.answers.served import Figure, FigureList, FigureRow, Served, ServedBatch
+from podsim.answers.served import Figure, FigureRow, Served, ServedBatch
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, warnings
 from podsim.units import format_quantity
@@ -80,16 +80,6 @@ def _best(served: Served) -> Paragraph:
         f"Best: batch {served.best.batch}, {rate}{speech}{instances}{in_time}; most of the time goes to "
         f"{served.bottleneck}."
     )
-
-
-def figures_report(answer: Figure | FigureList) -> Iterator[Block]:
-    """A figure of the white paper, or the list of them."""
-    if isinstance(answer, Figure):
-        yield from figure_report(answer)
-        return
-    yield bold("Figures and tables of NVIDIA's DGX A100 System Architecture white paper, made again")
-    columns = (Column("", "name"), Column("content", "about", wrap=True), Column("command"))
-    yield Rows(Table(columns=columns), answer.rows)
 
 
 def figure_report(figure: Figure) -> Iterator[Block]:
