@@ -55,7 +55,8 @@ class Pruned(Answer, view=View(rows="tensors", figure="report.plot_prune:prune_f
     compressed_bytes: int = shown(
         "compressed",
         of_row=lambda answer: (
-            f"{format_quantity(answer.compressed_bytes, 'B')} ({answer.compressed_bytes / max(1, answer.dense_bytes):.1%})"
+            f"{format_quantity(answer.compressed_bytes, 'B')} "
+            f"({answer.compressed_bytes / max(1, answer.dense_bytes):.1%})"
         ),
     )
     """B. The size of all tensors in the compressed layout."""
