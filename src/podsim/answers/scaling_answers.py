@@ -3,86 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
+from podsim.answers.losses import AdvisedSize, HeldOut, LossConstants, LossPoint, Tuning, count_text
 from podsim.answers.prediction import Prediction
+from podsim.units import format_quantity
+
+_SYMBOLS = {
+    "irreducible": "E", "size": "A", "data": "B", "size_exponent": "alpha", "data_exponent": "beta",
+    "coupling": "gamma",
+}  # fmt: skip
+
+
+def without_draws(answer: Any) -> Any:
+    """An answer without the bootstraps of its law; a saved law has them."""
+    return replace(answer, law=replace(answer.law, draws=()))
+
+
+def rates_text(rates: Mapping[str, float], batches: Mapping[str, float]) -> str:
+    """The learning rates and batches that named laws advise."""
+    texts = (
+        f"{rate:.2g} with batches of {count_text(batches.get(name))} ({name})" for name, rate in rates.items()
+    )
+    return " or ".join(texts)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedRange:
-    """The runs that a law was fitted to."""
+class CheckedLoss:
+    """A measured loss, and what the law says of it."""
 
-    runs: int
-    parameters: tuple[float, float]
-    """count. The fewest and the most parameters."""
-    tokens: tuple[float, float]
-    """count. The fewest and the most tokens."""
-    compute: float
-    """FLOP. The most compute, 6 FLOPs for a parameter and a token."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossConstants:
-    """A law of the loss, its constants, what it was fitted to, and how sure it is."""
-
-    name: str
-    form: str
-    """The form: additive, coupled or kaplan."""
-    constants: Mapping[str, float]
-    """nat. The constants by name, exponents without a unit; `repeat` and `excess`, where fitted, for repeated tokens."""
-    counts: str = "total"
-    """The parameters that it counts: total, or non-embedding."""
-    source: str = ""
-    fitted: FittedRange | None = None
-    """The fitted range; None: the source does not state it."""
-    covariance: tuple[tuple[float, ...], ...] = ()
-    """SI. The covariance of the coordinates over bootstraps."""
-    draws: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
-    """SI. The coordinates of each bootstrap."""
-    scatter: float = 0.0
-    """share. The typical error of a run within the fitted range."""
-    drift: float = 0.0
-    """share. The growth of the error for each factor e outside the fitted range."""
-    climb: float = 0.0
-    """share. The growth of the error for each factor e of compute above the fitted runs."""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """A law fitted to the runs of less compute, and its errors on the others."""
-
-    share: float
-    """share. The part of the runs, by compute, that was held out."""
-    runs: int
-    """The number of runs held out."""
-    error: float
-    """share. The mean absolute error of the loss of these runs."""
-    covered: float
-    """share. The part of these runs within the 80 % band."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FittedRun:
-    """A finished run, and what the fitted law says of it."""
-
-    line: int
-    """The line of the run in its file."""
-    parameters: float
+    parameters: float = shown(format=count_text)
     """count. The parameters of the network."""
-    tokens: float
-    """count. The tokens of training."""
-    loss: float
+    tokens: float = shown(format=count_text)
+    """count. The tokens of training so far."""
+    loss: float = shown(format=":.3f")
     """nat. The measured loss."""
-    predicted: float
+    predicted: float = shown("by the law", of_row=lambda row: f"{row.predicted:.3f} ({row.error:+.1%})")
     """nat. The loss by the law."""
-    low: float
+    low: float = shown("80 % band", of_row=lambda row: f"{row.low:.3f} to {row.high:.3f}")
     """nat. The lower end of the 80 % band."""
-    high: float
+    high: float = shown(is_hidden=True)
     """nat. The upper end of the 80 % band."""
     use: str
-    """The use of the run: fitted, undertrained, overtrained, or tuned worse than another of its size and length."""
+    """The use of the run: fitted, held out, undertrained, overtrained, or tuned worse than another of its size and
+    length."""
 
     @property
     def error(self) -> float:
@@ -91,154 +58,146 @@ class FittedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Line:
+    """A line of a file."""
+
+    line: int
+    """The line of the run in its file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedRun(CheckedLoss, _Line):
+    """A finished run, and what the fitted law says of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConstantRange:
     """A constant of a law with the range of its bootstraps."""
 
-    name: str
-    value: float
+    name: str = shown(of_row=lambda row: f"{_SYMBOLS[row.name]} {row.name}".replace("_", " "))
+    value: float = shown(format=":.4g")
     """nat. The fitted value; of exponents a pure number."""
-    low: float
+    low: float = shown("80 % of bootstraps", of_row=lambda row: f"{row.low:.4g} to {row.high:.4g}")
     """nat. The 10th percentile of the bootstraps."""
-    high: float
+    high: float = shown(is_hidden=True)
     """nat. The 90th percentile of the bootstraps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdvisedSize:
-    """The parameters and tokens with the least loss for some compute."""
-
-    flops: float
-    """FLOP. The compute of training, 6 FLOPs for a parameter and a token."""
-    parameters: float
-    """count. The best number of parameters."""
-    tokens: float
-    """count. The best number of tokens."""
-    loss: float
-    """nat. The loss that is reached."""
-    low: float
-    """nat. The lower end of the 80 % band."""
-    high: float
-    """nat. The upper end of the 80 % band."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TunedPower:
-    """The best value of a setting: factor x parameters^a x tokens^b."""
-
-    factor: float
-    """SI. The value where parameters and tokens are 1."""
-    parameters: float
-    """factor. The exponent of the parameters."""
-    tokens: float
-    """factor. The exponent of the tokens."""
-    cost: float
-    """share. The loss gained by twice or half the best value."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuning:
-    """The best learning rate and batch, from runs on a grid of them."""
-
-    runs: int
-    """The number of runs near the best of their size and length."""
-    error: float
-    """share. The mean absolute error of the loss of these runs."""
-    rate: TunedPower | None = None
-    """The best learning rate; None: it was not varied."""
-    batch: TunedPower | None = None
-    """The best batch in the file's unit; None: it was not varied."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossPoint:
-    """A point of a curve of losses."""
-
-    parameters: float
-    """count. The parameters of the network."""
-    tokens: float
-    """count. The tokens of training."""
-    loss: float
-    """nat. The loss by the law."""
-    low: float
-    """nat. The lower end of the 80 % band."""
-    high: float
-    """nat. The upper end of the 80 % band."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFit(
     Answer,
     view=View(
-        report="report.scale_tables:fit_report",
         rows="rows",
         figure="report.plot_scaling:scale_figure",
-        data="report.scale_tables:fit_data",
+        data=without_draws,
         chart="Runs and the law",
     ),
 ):
     """A law of the loss, fitted to the runs of a file."""
 
     file: str
-    law: LossConstants
-    unit: str
+    law: LossConstants = shown(of_row=lambda answer: f"{answer.law.equation} nats")
+    unit: str = shown(is_hidden=True)
     """The unit of the losses in the file; those here are nats."""
-    constants: tuple[ConstantRange, ...]
-    rows: tuple[FittedRun, ...]
-    error: float
+    constants: tuple[ConstantRange, ...] = shown("runs", title="Constants")
+    rows: tuple[FittedRun, ...] = shown(of_row=lambda answer: answer.fitted_words)
+    error: float = shown("mean error", ":.2%", remark="of the fitted runs")
     """share. The mean absolute error of the fitted runs."""
-    held_out: HeldOut | None
+    held_out: HeldOut | None = shown(of_row=lambda answer: answer.held_out.words)
     """The check on the runs of most compute, by a fit to the others; None where too few would be left."""
-    forms: Mapping[str, float]
+    forms: Mapping[str, float] = shown("form", of_row=lambda answer: answer.form_words)
     """share. The mean error of each form on the compute held out from it."""
-    advice: tuple[AdvisedSize, ...]
+    advice: tuple[AdvisedSize, ...] = shown(title="Best size for some compute")
     """The best sizes for the compute of the runs, and ten and a hundred times as much."""
-    curves: tuple[LossPoint, ...]
+    curves: tuple[LossPoint, ...] = shown(is_hidden=True)
     """The law over the fitted range: losses by parameters at a few numbers of tokens."""
-    tuning: Tuning | None = None
+    tuning: Tuning | None = shown(of_row=lambda answer: answer.tuning.words, default=None)
     """The best learning rate and batch; None where the runs are on no grid of them."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = shown(title="Remarks", default=())
+
+    @property
+    def fitted_words(self) -> str:
+        """What the law was fitted to, in words."""
+        fitted = self.law.fitted
+        if fitted is None:
+            return ""
+        low, high = (
+            f"{count_text(ends[0])} to {count_text(ends[1])}" for ends in (fitted.parameters, fitted.tokens)
+        )
+        return f"{fitted.runs} fitted, {low} parameters, {high} tokens"
+
+    @property
+    def form_words(self) -> str:
+        """The form, and why it was chosen."""
+        errors = ", ".join(f"{name} {error:.2%}" for name, error in self.forms.items())
+        return f"{self.law.form}, by the error on larger runs: {errors}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleLoss(
     Answer,
     view=View(
-        report="report.scale_tables:loss_report",
-        rows="report.scale_tables:loss_rows",
+        rows=lambda answer: answer.csv_rows,
         figure="report.plot_scaling:scale_figure",
-        data="report.scale_tables:fit_data",
+        data=without_draws,
         chart="Loss by tokens and parameters",
     ),
 ):
     """The loss that a network reaches with some tokens."""
 
-    model: str
-    law: LossConstants
-    parameters: float
+    model: str = shown(remark="")
+    law: LossConstants = shown(of_row=lambda answer: f"{answer.law.name}: {answer.law.source}")
+    parameters: float = shown(format=count_text)
     """count. The parameters that the law counts."""
-    tokens: float
+    tokens: float = shown(
+        of_row=lambda answer: (
+            f"{count_text(answer.tokens)} ({answer.tokens / answer.parameters:,.0f} a parameter)"
+        ),
+        remark="",
+    )
     """count. The tokens of training."""
-    loss: float
+    loss: float = shown(format=":.3f", remark="nats")
     """nat. The predicted loss."""
-    low: float
+    low: float = shown(
+        "80 % band",
+        of_row=lambda answer: f"{answer.low:.3f} to {answer.high:.3f}" if answer.law.fitted else "",
+        remark="",
+    )
     """nat. The lower end of the 80 % band."""
-    high: float
+    high: float = shown(is_hidden=True)
     """nat. The upper end of the 80 % band."""
-    flops: float
+    flops: float = shown("compute", lambda flops: f"{flops:.3g} FLOPs", remark="")
     """FLOP. The compute of training."""
-    best: AdvisedSize
+    best: AdvisedSize = shown(title="Best size for the same compute", of_row=lambda answer: (answer.best,))
     """The size with the least loss for the same compute."""
-    curves: tuple[LossPoint, ...]
+    curves: tuple[LossPoint, ...] = shown(is_hidden=True)
     """The losses with other numbers of tokens, then of other numbers of parameters."""
-    unique: float | None = None
+    unique: float | None = shown(
+        "unique tokens",
+        of_row=lambda answer: (
+            f"{count_text(answer.unique)} ({max(1.0, answer.tokens / answer.unique):.3g} passes over them)"
+        ),
+        remark="",
+        default=None,
+    )
     """count. The tokens that differ, where some repeat."""
-    others: Mapping[str, float] = field(default_factory=dict)
+    others: Mapping[str, float] = shown(
+        title="Other laws, of other tokenizers and data", format=":.3f", default=dict
+    )
     """nat. The loss by other named laws, of other tokenizers and data."""
-    rate: Mapping[str, float] = field(default_factory=dict)
+    rate: Mapping[str, float] = shown(
+        "learning rate", of_row=lambda answer: rates_text(answer.rate, answer.batch), default=dict
+    )
     """factor. The best learning rate, by the named laws that state one."""
-    batch: Mapping[str, float] = field(default_factory=dict)
+    batch: Mapping[str, float] = shown(is_hidden=True, default=dict)
     """count. The best batch in tokens, by the named laws that state one."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = shown(title="Remarks", default=())
+
+    @property
+    def csv_rows(self) -> list[dict[str, float | str]]:
+        """The answer as one line of CSV."""
+        names = ("model", "parameters", "tokens", "loss", "low", "high", "flops")
+        return [{**{name: getattr(self, name) for name in names}, "law": self.law.name}]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,29 +205,34 @@ class LawAdvice:
     """What one law advises for some compute."""
 
     law: str
-    flops: float
+    flops: float = shown("FLOPs", ":.3g")
     """FLOP. The compute of training."""
-    parameters: float
+    parameters: float = shown("size", of_row=lambda row: row.of_size(count_text(row.parameters)))
     """count. The parameters that it advises."""
-    tokens: float
+    tokens: float = shown(
+        of_row=lambda row: row.of_size(f"{count_text(row.tokens)}, {row.tokens / row.parameters:.3g} each")
+    )
     """count. The tokens that it advises."""
-    against: float | None
+    against: float | None = shown("ratio", of_row=lambda row: row.of_size(f"{row.against or 0:.2f}x"))
     """factor. The parameters, relative to those that podsim's own law advises; None: it advises no size, these are
     podsim's.
     """
-    lost: float | None
+    lost: float | None = shown("loss", of_row=lambda row: row.of_size(f"+{row.lost or 0:.1%}"))
     """share. The loss above the least, by podsim's own law, for taking this advice."""
-    rate: float | None
+    rate: float | None = shown(format=":.2g")
     """factor. The learning rate that it advises; None: it states none."""
-    batch: float | None
+    batch: float | None = shown(format=count_text)
     """count. The batch in tokens that it advises; None: it states none."""
+
+    def of_size(self, text: str) -> str:
+        """A text about the advised size; empty for a law that advises none."""
+        return "" if self.against is None else text
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleLaws(
     Answer,
     view=View(
-        report="report.scale_tables:laws_report",
         rows="rows",
         figure="report.plot_scaling:scale_figure",
         chart="Advice of named laws",
@@ -277,49 +241,46 @@ class ScaleLaws(
     """The named laws, and where they disagree."""
 
     rows: tuple[LawAdvice, ...]
-    titles: Mapping[str, str]
+    titles: Mapping[str, str] = shown(title="Laws")
     """The publication of each law."""
-    notes: Mapping[str, str]
+    notes: Mapping[str, str] = shown(
+        title="Remarks", of_row=lambda answer: {**answer.differences, **answer.notes}
+    )
     """The remarks on laws."""
+
+    @property
+    def differences(self) -> dict[str, str]:
+        """How far the advice differs, by compute."""
+        sizes: dict[float, list[float]] = {}
+        for row in self.rows:
+            sizes.setdefault(row.flops, []).append(row.parameters)
+        return {
+            f"{flops:.3g} FLOPs": f"advice differs {max(each) / min(each):.2g}x in parameters"
+            for flops, each in sizes.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
-class SizePoint:
+class _Days:
+    """A budget."""
+
+    days: float = shown(format=":.3g")
+    """count. The days of training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizePoint(LossPoint, _Days):
     """A network that spends the budget of some days, on an IsoFLOP curve."""
 
-    days: float
-    """count. The days of the budget."""
-    parameters: float
-    """count. The parameters of the network."""
-    tokens: float
-    """count. The tokens that it trains on."""
-    loss: float
-    """nat. The loss that it reaches."""
-    low: float
-    """nat. The lower end of the 80 % band."""
-    high: float
-    """nat. The upper end of the 80 % band."""
-    name: str = ""
+    name: str = shown("model", default="")
     """The model of the catalog with about this size; "" for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DaysPoint:
+class DaysPoint(LossPoint, _Days):
     """The best network for some days on the same machine."""
 
-    days: float
-    """count. The days of training."""
-    parameters: float
-    """count. The best number of parameters."""
-    tokens: float
-    """count. The tokens of training."""
-    loss: float
-    """nat. The loss that is reached."""
-    low: float
-    """nat. The lower end of the 80 % band."""
-    high: float
-    """nat. The upper end of the 80 % band."""
-    money: float | None
+    money: float | None = shown("USD", lambda money: format_quantity(money, "", digits=3))
     """USD. The cost of the GPUs, low; None: no price is known."""
 
 
@@ -327,106 +288,109 @@ class DaysPoint:
 class ScaleBest(
     Answer,
     view=View(
-        report="report.scale_tables:best_report",
         rows="front",
         figure="report.plot_scaling:scale_figure",
-        data="report.scale_tables:fit_data",
+        data=without_draws,
         chart="IsoFLOP curves and days",
     ),
 ):
     """The network that learns most on a machine in some days."""
 
-    cluster: str
-    gpus: int
-    law: LossConstants
-    model: str
+    cluster: str = shown(remark="")
+    gpus: int = shown("GPUs", ":,d")
+    law: LossConstants = shown(of_row=lambda answer: f"{answer.law.name}: {answer.law.source}")
+    model: str = shown(
+        of_row=lambda answer: f"a generated network, as {answer.model}" if answer.overrides else answer.model,
+        remark="",
+    )
     """The model of the catalog, or the one that a generated network changes."""
-    overrides: Mapping[str, str]
+    overrides: Mapping[str, str] = shown(is_hidden=True)
     """The changes of a generated network; empty for one of the catalog."""
-    shape: Mapping[str, int]
+    shape: Mapping[str, int] = shown(is_hidden=True)
     """The layers, hidden, heads, kv_heads and ffn of the network."""
-    parameters: float
+    parameters: float = shown(of_row=lambda answer: answer.shape_words)
     """count. The parameters of the network."""
-    tokens: float
+    tokens: float = shown(
+        of_row=lambda answer: (
+            f"{count_text(answer.tokens)} ({answer.tokens / answer.parameters:,.0f} a parameter)"
+        ),
+        remark="",
+    )
     """count. The tokens that it trains on in the days."""
-    loss: float
+    loss: float = shown(format=":.3f", remark="nats")
     """nat. The loss that it reaches."""
-    low: float
+    low: float = shown(
+        "80 % band",
+        of_row=lambda answer: f"{answer.low:.3f} to {answer.high:.3f}" if answer.law.fitted else "",
+        remark="",
+    )
     """nat. The lower end of the 80 % band."""
-    high: float
+    high: float = shown(is_hidden=True)
     """nat. The upper end of the 80 % band."""
-    seconds: float
+    seconds: float = shown("time", "report.columns:days", remark="of training, with failures")
     """s. The time of training with failures."""
-    flops: float
+    flops: float = shown("compute", lambda flops: f"{flops:.3g} FLOPs", remark="")
     """FLOP. The compute of training."""
-    inference: float
+    inference: float = shown(format=count_text, hide_if=0.0, remark="tokens, out of the same compute")
     """count. The tokens to infer out of the same compute."""
-    unique: float | None
+    unique: float | None = shown(
+        "unique tokens",
+        of_row=lambda answer: (
+            f"{count_text(answer.unique)} ({max(1.0, answer.tokens / answer.unique):.3g} passes over them)"
+        ),
+        remark="",
+    )
     """count. The tokens that differ; None: no token repeats."""
-    prediction: Prediction
+    prediction: Prediction = shown("plan", of_row="report.predictions:plan_words", remark="")
     """The plan and its prediction, with days, money and energy."""
-    curve: tuple[SizePoint, ...]
+    curve: tuple[SizePoint, ...] = shown(is_hidden=True)
     """The networks of other sizes that spend the compute of a quarter of the days, of the days, and of four times
     these.
     """
-    known: tuple[SizePoint, ...]
+    known: tuple[SizePoint, ...] = shown(
+        title="Models of the catalog with the same compute", of_row=lambda answer: answer.known[:3]
+    )
     """The models of the catalog nearest in size that spend the same compute."""
-    front: tuple[DaysPoint, ...]
+    front: tuple[DaysPoint, ...] = shown(
+        title="Best network for other days", of_row=lambda answer: answer.front[::2]
+    )
     """The best network for fewer and for more days."""
-    rate: Mapping[str, float]
+    rate: Mapping[str, float] = shown(
+        "learning rate", of_row=lambda answer: rates_text(answer.rate, answer.batch)
+    )
     """factor. The best learning rate, by the named laws that state one."""
-    batch: Mapping[str, float]
+    batch: Mapping[str, float] = shown(is_hidden=True)
     """count. The best batch in tokens, by the named laws that state one."""
     command: str = field(default="", compare=False)
     """The command that plans the run again."""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class LadderRun:
-    """A moment of a tiny network's training, and what the law says of it."""
-
-    parameters: float
-    """count. The parameters of the network."""
-    tokens: float
-    """count. The tokens so far."""
-    loss: float
-    """nat. The measured loss."""
-    predicted: float
-    """nat. The loss by the law of the smaller networks."""
-    low: float
-    """nat. The lower end of the 80 % band."""
-    high: float
-    """nat. The upper end of the 80 % band."""
-    use: str
-    """The use of the moment: fitted, or held out."""
+    notes: tuple[str, ...] = shown(title="Remarks", default=())
 
     @property
-    def error(self) -> float:
-        """Relative error of the predicted loss."""
-        return self.predicted / self.loss - 1
+    def shape_words(self) -> str:
+        """The parameters, and the shape of the network."""
+        shape = ", ".join(f"{key} {value:,}" for key, value in self.shape.items() if value)
+        return f"{count_text(self.parameters)} ({shape})" if shape else count_text(self.parameters)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleLadder(
     Answer,
     view=View(
-        report="report.scale_tables:ladder_report",
         rows="rows",
         figure="report.plot_scaling:scale_figure",
-        data="report.scale_tables:fit_data",
+        data=without_draws,
         chart="Runs and the law",
     ),
 ):
     """Tiny networks trained for real, the law of all but the largest, and its error on that one."""
 
-    law: LossConstants
+    law: LossConstants = shown(of_row=lambda answer: f"{answer.law.equation} nats")
     data: str
     """The name of the text."""
     steps: int
     """The number of steps of each network."""
-    seconds: float
+    seconds: float = shown("trained for", "report.columns:days", remark="")
     """s. The time of all steps."""
-    held_out: HeldOut
+    held_out: HeldOut = shown(of_row=lambda answer: answer.held_out.words)
     """The errors on the largest network."""
-    rows: tuple[LadderRun, ...]
+    rows: tuple[CheckedLoss, ...]

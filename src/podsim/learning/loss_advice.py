@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podsim.answers.scaling_answers import AdvisedSize, LossPoint
+from podsim.answers.losses import AdvisedSize, LossPoint
 from podsim.learning.loss_law import Array, LossLaw
 from podsim.units import format_quantity
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from podsim.answers.scaling_answers import FittedRange
+from podsim.answers.losses import FittedRange
 from podsim.errors import PodsimError, unknown_name
 from podsim.foreign_files import finite, read_text
 from podsim.learning.loss_law import NAMES, LossLaw

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from podsim.answers.losses import HeldOut
 from podsim.answers.quantiles import quantile
-from podsim.answers.scaling_answers import HeldOut
 from podsim.errors import PodsimError
 from podsim.learning.loss_fit import FORMS, fit_law
 from podsim.learning.loss_law import LossLaw

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.answers.scaling_answers import FittedRange
+from podsim.answers.losses import FittedRange
 from podsim.axes import Shaped
 from podsim.errors import PodsimError
 from podsim.learning.loss_law import REPEAT, LossLaw, constants_of, repeated

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from podsim.answers.scaling_answers import LossConstants
+from podsim.answers.losses import LossConstants
 from podsim.axes import Shaped
 
 Array: TypeAlias = NDArray[np.float64]

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.answers.scaling_answers import TunedPower, Tuning
+from podsim.answers.losses import TunedPower, Tuning
 from podsim.learning.loss_runs import Runs
 
 Array: TypeAlias = NDArray[np.float64]

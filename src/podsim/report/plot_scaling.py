@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.answer import Answer
+from podsim.answers.losses import count_text
 from podsim.answers.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
 from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib
-from podsim.report.scale_tables import count_text, equation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +100,7 @@ def _fit(left: Axes, right: Axes, answer: ScaleFit) -> tuple[str, str]:
     held = answer.held_out
     checked = f"; {held.error:.2%} on the {held.runs} largest, held out" if held else ""
     return (
-        f"{answer.file}: {equation(answer.law)}",
+        f"{answer.file}: {answer.law.equation}",
         f"{len(rows)} runs, mean error {answer.error:.2%}{checked}",
     )
 
@@ -122,7 +122,7 @@ def _ladder(left: Axes, right: Axes, answer: ScaleLadder) -> tuple[str, str]:
     right.axhline(0.0, color=MUTED, lw=1)
     held = answer.held_out
     return (
-        f"A ladder of {len(sizes)} networks: {equation(answer.law)}",
+        f"A ladder of {len(sizes)} networks: {answer.law.equation}",
         f"the largest is foretold within {held.error:.2%}",
     )
 

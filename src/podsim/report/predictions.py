@@ -16,6 +16,7 @@ from podsim.answers.prediction import (
     StageMemory,
     TrainingTime,
 )
+from podsim.answers.scaling_answers import ScaleBest
 from podsim.report.columns import BAR, Column, Table, days
 from podsim.report.expenses import expense_report, trade_report
 from podsim.report.graph_tables import graph_report
@@ -55,6 +56,19 @@ _RANKING = Table(
         Column("layout", lambda ranked: layout(ranked.prediction.plan).partition(", ")[0]),
     ),
 )
+
+
+def plan_words(answer: ScaleBest) -> str:
+    """The plan of the best network: the time of a step, its degrees, its utilisation and its money."""
+    prediction, money = answer.prediction, answer.prediction.expense
+    words = [
+        f"{format_quantity(prediction.step_time, 's')} a step", layout(prediction.plan),
+        f"MFU {prediction.mfu_6pd:.1%} (6 x parameters)",
+    ]  # fmt: skip
+    if money is not None and money.low:
+        low, high = (format_quantity(end, "", digits=3) for end in (money.low, money.high))
+        words.append(f"{low} USD to {high} USD")
+    return "; ".join(words)
 
 
 def layout(plan: Mapping[str, object]) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.answers.losses import LossPoint
 from podsim.answers.quantiles import quantile
-from podsim.answers.scaling_answers import ConstantRange, FittedRun, LossPoint, ScaleFit
+from podsim.answers.scaling_answers import ConstantRange, FittedRun, ScaleFit
 from podsim.errors import PodsimError
 from podsim.learning.loss_advice import advised, loss_points
 from podsim.learning.loss_catalog import find_law, write_law

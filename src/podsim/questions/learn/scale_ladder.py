@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from podsim.answers.saved_run import read_trained
-from podsim.answers.scaling_answers import LadderRun, ScaleLadder
+from podsim.answers.scaling_answers import CheckedLoss, ScaleLadder
 from podsim.answers.trained import MeasuredTraining
 from podsim.errors import LabError, PodsimError
 from podsim.lab.ranks import started_rank
@@ -204,7 +204,7 @@ def _answer(
         law=law, data=text.name, steps=options.steps, held_out=score(law, every.where(is_largest)),
         seconds=sum(row.seconds for run in runs for row in run.rows),
         rows=tuple(
-            LadderRun(
+            CheckedLoss(
                 parameters=size, tokens=tokens, loss=loss, predicted=float(middle), low=float(low), high=float(high),
                 use="held out" if largest else "fitted",
             )

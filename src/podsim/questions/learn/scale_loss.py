@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.answers.scaling_answers import LawAdvice, LossPoint, ScaleLaws, ScaleLoss
+from podsim.answers.losses import LossPoint
+from podsim.answers.scaling_answers import LawAdvice, ScaleLaws, ScaleLoss
 from podsim.errors import PodsimError
 from podsim.learning.loss_advice import advised, loss_points, range_notes, repetition_notes, untold_notes
 from podsim.learning.loss_catalog import OWN, find_law, named_laws
