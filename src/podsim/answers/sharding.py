@@ -38,7 +38,7 @@ class HandMade:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sharded(Answer, view=View(report="report.shard_tables:shard_report", rows="ops")):
+class Sharded(Answer, view=View(report="report.shard_tables:shard_report", rows="ops", has_detail=True)):
     """A graph divided over a mesh."""
 
     model: str
