@@ -8,8 +8,7 @@ import pytest
 
 from podsim.accuracy.price_engines import LAWS, engine_gpu, price_engines
 from podsim.accuracy.pricing import compare_rows
-from podsim.accuracy.raw_kernels import read_raw_kernels
-from podsim.accuracy.reading import read_rows
+from podsim.accuracy.reading import read_raw_kernels, read_rows
 from podsim.accuracy.tables import load
 from podsim.errors import TableError
 

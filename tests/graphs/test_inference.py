@@ -12,6 +12,7 @@ from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.price_inference import price_inference, read_inference_run
 from podsim.embeddings.tables import table_sets
 from podsim.errors import PlanError
+from podsim.graphs.graph_step import loading_seconds
 from podsim.graphs.inference import (
     engines,
     gpu_family,
@@ -20,7 +21,6 @@ from podsim.graphs.inference import (
     served_seconds,
     served_work,
 )
-from podsim.graphs.loading import loading_seconds
 from podsim.graphs.networks import load_network
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster

@@ -16,8 +16,7 @@ from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
-from podsim.graphs.graph_step import replicas_step
-from podsim.graphs.loading import fed_step, loading_seconds
+from podsim.graphs.graph_step import fed_step, loading_seconds, replicas_step
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.recommender import Recommender, table_step, tables_of

@@ -34,6 +34,9 @@ _GROUPED = re.compile(
     r"[+-]?[0-9]{1,3}(?:(?:,[0-9]{3})+|(?:[ \u00a0\u202f'_][0-9]{3})+)(?:\.[0-9]+)?", re.ASCII
 )
 _SCALED = re.compile(rf"({_PLAIN}) ?([kKmMgGbB]|thousand|million|billion)", re.ASCII)
+ALL = "kernels-all"
+"""The name of all raw tables of kernels together, beside those of podsim.accuracy.tables."""
+_RAW = "*.csv.gz"
 SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "thousand": 1e3, "million": 1e6, "billion": 1e9}
 """Word after a number -> its factor."""
 
@@ -225,3 +228,22 @@ def _short_list(names: list[str]) -> str:
     """The first names, and how many more there are."""
     more = f", … ({len(names) - 8} more)" if len(names) > 8 else ""
     return ", ".join(name[:60] for name in names[:8]) + more
+
+
+def read_raw_kernels(directory: Path | None = None) -> Iterator[Rows]:
+    """The rows of each raw table of kernels of engines in a directory, one table at a time.
+
+    The package ships a sample; by default the directory is reference/raw/kernels of a checkout, a file each GPU and kind.
+
+    Raises TableError if there is none.
+    """
+    folder = directory or Path(__file__).parents[3] / "reference" / "raw" / "kernels"
+    paths = sorted(folder.glob(_RAW)) if folder.is_dir() else []
+    if not paths:
+        raise TableError(
+            f"{ALL}: {str(folder)[-120:]} holds no {_RAW}; the package ships a sample of these tables only. "
+            "Run it in a checkout of podsim, or name the folder of the raw tables with --raw"
+        )
+    for path in paths:
+        rows = read_rows(path)[1]
+        yield replace(rows, name=path.name.removesuffix(".csv.gz"))

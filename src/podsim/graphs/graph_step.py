@@ -9,20 +9,24 @@ Known error: that of the collective law. Limits: no stragglers, no input pipelin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from podsim.graphs.graph_cost import OpCosts
+from podsim.graphs.networks import networks
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.cluster import Cluster
 from podsim.training.plan_values import Array
 from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software
+from podsim.workload.image_loaders import load_image_loader
 
 BUCKET = 25 * 2.0**20
 """B. The size of a bucket; the first one has FIRST, so that the reduction starts early."""
 FIRST = 2.0**20
+_IMAGE = re.compile(r"Bx3x(\d{1,15})x(\d{1,15})$")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,3 +152,25 @@ def _exposed_seconds(ready: Array, took: Array, backward: float, contention: flo
     after = max(done - backward, 0.0)
     hidden = max(float(took.sum()) - after, 0.0)
     return max(after, hidden * contention)
+
+
+def loading_seconds(network: str, batch: int, cluster: Cluster | None, gpus: int, loader: str) -> float:
+    """Seconds in which a node prepares the images of a step of `batch` on each GPU; 0 if nothing is known to limit it.
+
+        seconds = GPUs of a node x batch x core seconds of an image / cores of a node
+
+    Prefetching overlaps loading with training, so a step takes the longer of the two (`fed_step`). Networks whose first
+    input is no image have no such law here. Core seconds are those of podsim.workload.image_loaders, which has their
+    source and known error; podsim.storage.input_pipeline adds storage and caches. Raises PlanError for an unknown loader.
+    """
+    made, entry = load_image_loader(loader), networks().get(network)
+    image = _IMAGE.match(entry.inputs[0]) if entry else None
+    if image is None or cluster is None or not cluster.system.cores:
+        return 0.0
+    each = made.core_seconds(int(image[1]) * int(image[2]))
+    return min(gpus, cluster.gpus_per_node) * batch * each / cluster.system.cores
+
+
+def fed_step(step: ReplicasStep, loading: float) -> ReplicasStep:
+    """The step on all GPUs, no shorter than the loading of its images."""
+    return replace(step, seconds=max(step.seconds, loading))

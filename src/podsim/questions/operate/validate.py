@@ -17,7 +17,7 @@ from typing import Any
 from podsim.accuracy.bars import verdicts, worse_figures
 from podsim.accuracy.measured_rows import read_measured
 from podsim.accuracy.pricing import compare_rows
-from podsim.accuracy.raw_kernels import ALL, read_raw_kernels
+from podsim.accuracy.reading import ALL, read_raw_kernels
 from podsim.accuracy.score import assess
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.answers.answer import Answer, View, call

@@ -18,9 +18,8 @@ from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
 from podsim.graphs.graph_answer import GraphCase, cut_graph, graph_cost
 from podsim.graphs.graph_cost import OpCosts, graph_costs, sparse_costs, update_seconds
-from podsim.graphs.graph_step import Reduction, replicas_step
+from podsim.graphs.graph_step import Reduction, fed_step, loading_seconds, replicas_step
 from podsim.graphs.graph_trace import step_trace
-from podsim.graphs.loading import fed_step, loading_seconds
 from podsim.graphs.networks import networks
 from podsim.graphs.op_graph import OpGraph, nets_of
 from podsim.graphs.recommender import Recommender, TableStep, table_step, tables_of
