@@ -63,9 +63,7 @@ def with_cost(fault: Fault, run: Telemetry, setting: Setting | None, healthy: fl
     return fault if trouble is None else replace(fault, cost=step_seconds(setting, trouble) - healthy)
 
 
-def with_counterfactual(
-    window: Contention, run: Telemetry, setting: Setting | None, healthy: float | None
-) -> Contention:
+def with_counterfactual(window: Contention, setting: Setting | None, healthy: float | None) -> Contention:
     """The window with the mapping that makes it, its cost, and the change that ends it best."""
     if setting is None or healthy is None:
         return window

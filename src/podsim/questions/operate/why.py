@@ -51,7 +51,7 @@ def why(options: WhyOptions) -> Explained:
     if options.link:
         windows = windows_of(run, options.link)
     else:
-        windows = tuple(with_counterfactual(each, run, setting, healthy) for each in contention_of(run))
+        windows = tuple(with_counterfactual(each, setting, healthy) for each in contention_of(run))
     notes = [] if setting else ["the record holds no plan, so nothing can be simulated again: no costs"]
     if run.ports > len({row.port for row in run.rows}):
         notes.append(f"{run.ports:,} ports; those that carried least are summed up by kind")
