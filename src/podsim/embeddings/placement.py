@@ -234,11 +234,14 @@ class _State:
         """The GPUs where a part of the table lets the step grow least; -1 if it has no room."""
         scope, room = choice.scope, self.machine.room
         self.trials += 1
-        blocks = self.loads.reshape(-1, scope, 4).max(axis=1) + choice.load
-        seconds = self._seconds(np.maximum(blocks, self.loads.max(axis=0)))
+        loads, memory = self.loads, self.memory
+        if scope > 1:
+            loads, memory = loads.reshape(-1, scope, 4).max(axis=1), memory.reshape(-1, scope).max(axis=1)
+        blocks = loads + choice.load
+        seconds = self._seconds(np.maximum(blocks, loads.max(axis=0)))
         seconds = seconds + 1e-3 * blocks.sum(axis=1)  # of equals, the least busy
-        full = self.memory.reshape(-1, scope).max(axis=1) + choice.memory > room
-        seconds = seconds + 1e-4 * seconds.max() * self.memory.reshape(-1, scope).max(axis=1) / max(room, 1.0)
+        full = memory + choice.memory > room
+        seconds = seconds + 1e-4 * seconds.max() * memory / max(room, 1.0)
         tier = self.machine.tiers[choice.tier]
         if tier is not None:
             pool = np.arange(len(blocks)) * scope // tier.pool
