@@ -27,13 +27,20 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "data, the library": {"dp": 8},
     "data, a ring beside the backward pass": {"dp": 8, "all_reduce": "ring"},
     "data, a ring after it": {"dp": 4, "all_reduce": "ring", "overlap_grad": False},
-    "tensor": {"tp": 8},
-    "tensor and sequence": {"tp": 4, "sequence_parallel": True},
+    "tensor": {"tp": 8, "micro_batch": 8},
+    "tensor and sequence": {"tp": 4, "sequence_parallel": True, "micro_batch": 8},
     "pipeline": {"pp": 8, "micro_batch": 4},
     "2 x 2 x 2": {"dp": 2, "tp": 2, "pp": 2},
-    "2 x 2 x 2, a table": {"dp": 2, "tp": 2, "pp": 2, "all_reduce": "ring", "sequence_parallel": True},
-    "2 x 2 x 2, ZeRO 1": {"dp": 2, "tp": 2, "pp": 2, "zero": 1},
-    "2 x 2 x 2, FSDP": {"dp": 2, "tp": 2, "pp": 2, "zero": 3},
+    "2 x 2 x 2, a table": {
+        "dp": 2,
+        "tp": 2,
+        "pp": 2,
+        "all_reduce": "ring",
+        "sequence_parallel": True,
+        "micro_batch": 2,
+    },
+    "2 x 2 x 2, ZeRO 1": {"dp": 2, "tp": 2, "pp": 2, "zero": 1, "micro_batch": 2},
+    "2 x 2 x 2, FSDP": {"dp": 2, "tp": 2, "pp": 2, "zero": 3, "micro_batch": 2},
     "ZeRO 1": {"dp": 4, "zero": 1},
     "ZeRO 1 and a pipeline": {"dp": 2, "pp": 2, "zero": 1},
     "ZeRO 2": {"dp": 2, "zero": 2, "micro_batch": 2},
@@ -92,7 +99,7 @@ def test_a_network_of_other_parts() -> None:
         "model.position": "rope", "model.gated": "true", "model.activation": "silu", "model.norm": "rmsnorm",
         "model.kv_heads": "2", "model.layers": "1",
     }  # fmt: skip
-    whole, divided = run(overrides=changes), run(overrides=changes, tp=2, dp=2)
+    whole, divided = run(overrides=changes), run(overrides=changes, tp=2, dp=2, micro_batch=4)
     assert losses(divided) == pytest.approx(losses(whole), rel=TOLERANCE)
     assert dict(whole.changes) == changes
     assert losses(run(overrides=changes | {"model.tied": "true"}, dp=2, zero=3)) != losses(whole)

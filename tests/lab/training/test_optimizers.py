@@ -126,7 +126,9 @@ def test_what_cannot_run() -> None:
 
 
 def test_pruned_and_trained_on(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"batch": 32, "steps": 150, "overrides": {"model.layers": "1"}, "sequence": 32}
+    given: dict[str, Any] = {
+        "batch": 32, "micro_batch": 32, "steps": 150, "overrides": {"model.layers": "1"}, "sequence": 32,
+    }  # fmt: skip
     kept = tmp_path / "kept"
     run = train(**SHORT | given | {"prune_at": 90, "test_samples": 256, "checkpoint": kept, "keep": 1})
     assert run is not None

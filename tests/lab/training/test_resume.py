@@ -51,7 +51,7 @@ def test_each_layout_goes_on_where_another_broke_off(tmp_path: Path) -> None:
         {"tp": 2, "dp": 2, "zero": 3}, {"dp": 2, "tp": 2, "zero": 1}, {"pp": 2}, {"dp": 4, "zero": 2}, {"tp": 2},
     ]  # fmt: skip
     for place, layout in enumerate(layouts):
-        found = run(steps=2 * place + 2, checkpoint=tmp_path, resume=True, **layout)
+        found = run(steps=2 * place + 2, checkpoint=tmp_path, resume=True, micro_batch=4, **layout)
     assert losses(found) == pytest.approx(whole, rel=TOLERANCE)
     assert found.resumed == (2, 4, 6, 8)
     assert steps(tmp_path) == (2, 4, 6, 8, 10)
