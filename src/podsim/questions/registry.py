@@ -18,7 +18,7 @@ SECTIONS: Mapping[str, str] = MappingProxyType(
         "serve": "Serve",
         "learn": "What is learned",
         "operate": "Run and watch it",
-        "web": "The pages of `podsim web`",
+        "web": "In a browser",
     }
 )
 """the heading of each section"""
@@ -253,9 +253,9 @@ def ask(name: str, **options: Any) -> Any:
 def public_names() -> Mapping[str, str]:
     """The Python names of the questions, each with the name in the registry."""
     return {
-        name.replace(" ", "_"): name
+        entry.function or name.replace(" ", "_"): name
         for name, entry in QUESTIONS.items()
-        if entry.section != "web" or entry.example
+        if entry.section != "web"
     }
 
 
