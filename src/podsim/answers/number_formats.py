@@ -5,49 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormatRow:
     """A number format, or the elements of a block format."""
 
-    name: str
-    bits: float
+    name: str = shown("format")
+    bits: float = shown(format=":g")
     """count. The bits of a value, with its share of a block's scale."""
-    sign: int
-    exponent: int
-    mantissa: int
-    bias: int
-    special: str
+    sign: int = shown("s-e-m", of_row="report.format_tables:bits_text")
+    exponent: int = shown(is_hidden=True)
+    mantissa: int = shown(is_hidden=True)
+    bias: int = shown(is_hidden=True)
+    special: str = shown(is_hidden=True)
     """The codes besides numbers: ieee (infinities and NaNs), nan (one NaN) or none."""
-    largest: float
+    largest: float = shown(format="report.format_tables:number_text")
     """factor. The largest finite number."""
-    smallest_normal: float
+    smallest_normal: float = shown(is_hidden=True)
     """factor. The smallest positive number with full precision."""
-    smallest: float
+    smallest: float = shown(format="report.format_tables:number_text", drop=2)
     """factor. The smallest positive number."""
-    epsilon: float
+    epsilon: float = shown(format="report.format_tables:number_text")
     """factor. The distance from 1 to the next larger number."""
-    decades: float
+    decades: float = shown(is_hidden=True)
     """count. The decimal orders of magnitude from the smallest to the largest positive number."""
-    block: int
+    block: int = shown(of_row=lambda row: f"{row.block} x {row.scale}" if row.block else "", drop=1)
     """The number of values that share a scale; 0 without blocks."""
-    scale: str
+    scale: str = shown(is_hidden=True)
     """The format of a block's scale; empty without blocks."""
-    memory_bits: int
+    memory_bits: int = shown(is_hidden=True)
     """count. The bits of a value in memory."""
-    gpus: int
+    gpus: int = shown("GPUs")
     """The number of GPUs of the catalog that multiply it."""
-    use: str
-    source: str
+    use: str = shown(drop=3)
+    source: str = shown(is_hidden=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormatTable(
     Answer,
-    view=View(
-        report="report.format_tables:format_report", rows="rows", figure="report.plot_formats:format_figure"
-    ),
+    view=View(rows="rows", figure="report.plot_formats:format_figure"),
 ):
     """All number formats."""
 
@@ -111,8 +110,8 @@ class FormatAccuracy:
 class FormatSheet(
     Answer,
     view=View(
-        report="report.format_tables:format_report",
-        rows="report.format_tables:format_rows",
+        report="report.format_tables:sheet_report",
+        rows=lambda answer: answer.codes or answer.gpus,
         figure="report.plot_formats:format_figure",
     ),
 ):
@@ -136,24 +135,22 @@ class FormatTradeRow:
     precision: str
     peak: float
     """FLOP/s. The dense peak of the GPU."""
-    step_time: float
+    step_time: float = shown("step", "units:short_seconds")
     """s. The time of a step of the fastest plan."""
-    gain: float
+    gain: float = shown("speed", lambda gain: f"{gain:.2f} x")
     """factor. The speed over that of the first precision."""
-    mfu: float
+    mfu: float = shown(is_hidden=True)
     """share. The share of the peak that the model's FLOPs use."""
-    memory: float
+    memory: float = shown(drop=1)
     """B. The memory of the fullest GPU."""
-    accuracy: FormatAccuracy | None
+    accuracy: FormatAccuracy | None = shown("published changes", of_row="report.format_tables:changes_text")
     """The published changes of accuracy; None where there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormatTrade(
     Answer,
-    view=View(
-        report="report.format_tables:format_report", rows="rows", figure="report.plot_formats:format_figure"
-    ),
+    view=View(rows="rows", figure="report.plot_formats:format_figure"),
 ):
     """What the number formats of a GPU gain in a model's step, and what they cost in accuracy."""
 

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from podsim.answers.number_formats import (
-    FormatAccuracy,
-    FormatGpu,
-    FormatRow,
-    FormatSheet,
-    FormatTable,
-    FormatTrade,
-)
+from podsim.answers.number_formats import FormatGpu, FormatRow, FormatSheet, FormatTradeRow
 from podsim.report.columns import Column, Table, percent, signed_percent
-from podsim.report.screen import Block, Paragraph, Rows, bold, dim, facts, raw
-from podsim.units import short_seconds
+from podsim.report.screen import Block, Paragraph, Rows, bold, facts, raw
 
 
 def number_text(value: float | None) -> str:
@@ -33,31 +24,13 @@ def _small_percent(share: float) -> str:
     return f"{share * 100:.2f} %"
 
 
-def _layout(row: FormatRow) -> str:
+def bits_text(row: FormatRow) -> str:
     """The bits of a format in short: "1-8-10"."""
     if not row.exponent:
         return f"{row.sign + row.mantissa}-bit integer"
     return "-".join(str(bits) for bits in (row.sign, row.exponent, row.mantissa))
 
 
-def _blocks(row: FormatRow) -> str:
-    return f"{row.block} x {row.scale}" if row.block else ""
-
-
-_ALL = Table(
-    indent=0,
-    columns=(
-        Column("format", "name"),
-        Column("bits", "bits", ":g"),
-        Column("s-e-m", _layout),
-        Column("largest", "largest", number_text),
-        Column("smallest", "smallest", number_text, drop=2),
-        Column("epsilon", "epsilon", number_text),
-        Column("block", _blocks, drop=1),
-        Column("GPUs", "gpus", ":d"),
-        Column("use", "use", wrap=True, drop=3),
-    ),
-)
 _GPUS = Table(
     columns=(
         Column("dense", "0.peak", "FLOP/s"),
@@ -87,56 +60,15 @@ _ACCURACY = Table(
         Column("source", "source", wrap=True),
     )
 )
-_TRADE = Table(
-    columns=(
-        Column("precision"),
-        Column("peak", "peak", "FLOP/s"),
-        Column("step", "step_time", short_seconds),
-        Column("speed", "gain", lambda gain: f"{gain:.2f} x"),
-        Column("memory", "memory", "B", drop=1),
-        Column("change", "accuracy.size", _small_percent, missing="-"),
-        Column("p90", "accuracy.p90", _small_percent, missing="-"),
-        Column("published", lambda row: _published(row.accuracy), wrap=True),
-    )
-)
 
 
-def _published(accuracy: FormatAccuracy | None) -> str:
+def changes_text(row: FormatTradeRow) -> str:
+    """The median and the 90th percentile of the sizes of published changes, and how many there are."""
+    accuracy = row.accuracy
     if accuracy is None:
         return "no pairs"
-    return f"{accuracy.count} pairs, {accuracy.phase}"
-
-
-def formats_report(table: FormatTable) -> Iterator[Block]:
-    """All formats."""
-    yield bold("Number formats")
-    yield Rows(_ALL, table.rows)
-    yield dim(
-        "s-e-m: bits of sign, exponent and mantissa. GPUs: of the catalog, with matrix products in the format."
-    )
-    yield dim("podsim format NAME says more of one, podsim format NAME 0.3 shows the codes around a number.")
-
-
-def format_report(answer: FormatTable | FormatSheet | FormatTrade) -> Iterator[Block]:
-    """All formats, one, or what they gain and cost."""
-    if isinstance(answer, FormatTrade):
-        yield from trade_report(answer)
-    else:
-        yield from formats_report(answer) if isinstance(answer, FormatTable) else sheet_report(answer)
-
-
-def trade_report(trade: FormatTrade) -> Iterator[Block]:
-    """What each precision gains in a step, and what it costs in accuracy."""
-    yield bold(
-        f"{trade.model} on {trade.gpus} x {trade.gpu}, batch {trade.batch}: the fastest plan in each precision"
-    )
-    yield Rows(_TRADE, trade.rows)
-    yield ""
-    yield dim(
-        "change, p90: the median and the 90th percentile of the sizes of published changes, as shares of the result. "
-        "They are of other models; podsim format NAME lists their sources."
-    )
-    yield dim("podsim train --precision fp32,tf32,bf16 --seeds 5 measures the change on a small network.")
+    sizes = f"{_small_percent(accuracy.size)}, p90 {_small_percent(accuracy.p90)}"
+    return f"{sizes} ({accuracy.count} pairs, {accuracy.phase})"
 
 
 def sheet_report(sheet: FormatSheet) -> Iterator[Block]:
@@ -204,10 +136,3 @@ def _drawn(rows: list[FormatRow]) -> Iterator[str]:
             letters = f"S {row.exponent} x E {row.mantissa} x M"
         yield f"{row.name:{width}}  {letters}"
     yield f"{'':{width}}  S sign, E exponent: range, M mantissa: precision"
-
-
-def format_rows(answer: FormatTable | FormatSheet | FormatTrade) -> tuple[Any, ...]:
-    """The lines of CSV: formats, or the codes of one that was asked about numbers, else its GPUs."""
-    if not isinstance(answer, FormatSheet):
-        return answer.rows
-    return answer.codes or answer.gpus
