@@ -100,7 +100,7 @@ class ScaleFit(
     unit: str = shown(is_hidden=True)
     """The unit of the losses in the file; those here are nats."""
     constants: tuple[ConstantRange, ...] = shown("runs", title="Constants")
-    rows: tuple[FittedRun, ...] = shown(of_row=lambda answer: answer.fitted_words)
+    rows: tuple[FittedRun, ...] = shown("fitted", of_row=lambda answer: answer.fitted_words)
     error: float = shown("mean error", ":.2%", remark="of the fitted runs")
     """share. The mean absolute error of the fitted runs."""
     held_out: HeldOut | None = shown(of_row=lambda answer: answer.held_out.words)
@@ -124,7 +124,7 @@ class ScaleFit(
         low, high = (
             f"{count_text(ends[0])} to {count_text(ends[1])}" for ends in (fitted.parameters, fitted.tokens)
         )
-        return f"{fitted.runs} fitted, {low} parameters, {high} tokens"
+        return f"{fitted.runs} runs, {low} parameters, {high} tokens"
 
     @property
     def form_words(self) -> str:
