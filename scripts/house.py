@@ -258,7 +258,7 @@ def _turned(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def imports_between_questions() -> list[str]:
-    """Questions that import questions, inside functions too: `asking` asks one by its name instead."""
+    """Questions that import questions, inside functions too: `ask` of the registry asks one by its name instead."""
     return [
         f"{name} -> {other}"
         for name in modules()

@@ -8,7 +8,7 @@ from pathlib import Path
 import podsim
 
 ROOT = Path(podsim.__file__).parent / "questions"
-SHARED = ("podsim.questions.asking", "podsim.questions.registry")
+SHARED = ("podsim.questions.registry", "podsim.questions.registry")
 """the modules of questions/ that are no question"""
 
 

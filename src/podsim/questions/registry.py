@@ -245,9 +245,12 @@ def function_of(name: str) -> Any:
     return getattr(import_module(f"podsim.{room}.{entry.file or own}"), entry.function or own)
 
 
-def ask(name: str, **options: Any) -> Any:
-    """The answer to a question, which is loaded only now: no question imports another."""
-    return function_of(name)(**options)
+def ask(name: str, /, *arguments: Any, **options: Any) -> Any:
+    """The answer of a question by its Python name, as ask("plan", model, on="selene"), which is loaded only now.
+
+    No question imports another; it raises what the question raises.
+    """
+    return getattr(import_module("podsim"), name)(*arguments, **options)
 
 
 def public_names() -> Mapping[str, str]:

@@ -29,7 +29,7 @@ from podsim.learning.rounding import Overflow, round_to
 from podsim.options.output_options import PlotOutput
 from podsim.options.plan_options import JobOptions
 from podsim.options.question import like, option, question
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 
 _MULTIPLIED = {
     "e4m3": "fp8", "e5m2": "fp8", "mxfp8": "mxfp8", "mxfp8_e5m2": "mxfp8", "mxfp6": "mxfp8", "mxfp6_e3m2": "mxfp8",

@@ -24,7 +24,7 @@ from podsim.learning.loss_law import FLOPS_PER_PARAMETER, LossLaw
 from podsim.learning.loss_optimum import Budget, best_parameters
 from podsim.options.question import question
 from podsim.options.scale_options import ScaleBestOptions, ScaleOutput
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.storage.long_runs import DAY, RunLength, read_days, with_run
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan, precision_of

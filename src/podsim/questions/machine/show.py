@@ -17,7 +17,7 @@ from podsim.hardware.sheet import sheet, sheet_names
 from podsim.hardware.sheet_rows import Sheet
 from podsim.options.output_options import Output
 from podsim.options.question import option, overrides_option, question
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.serving.engine_sheets import all_engines_sheet, engine_sheet
 from podsim.serving.language_engines import language_engine_names
 from podsim.training.job_inputs import split_overrides

@@ -9,7 +9,7 @@ from podsim.accuracy.score import assess
 from podsim.answers.answer import Answer, View
 from podsim.answers.comparison import ComparedRow, Comparison, Verdict
 from podsim.options.question import NoOptions, question
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.storage.mlperf_storage import Result, at_limit, by_utilisation, results, unhindered
 from podsim.storage.published import published_systems
 from podsim.storage.training import published_times

@@ -34,7 +34,7 @@ from podsim.options.plan_options import (
 )
 from podsim.options.question import option, overrides_option, question
 from podsim.options.serving_options import ServeOptions
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.serving.deployments.deployments import read_serving_plan
 from podsim.serving.measured_server import is_benchmark_file, serve_measured
 

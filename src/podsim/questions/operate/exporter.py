@@ -28,7 +28,7 @@ from podsim.monitoring.training_source import TrainingSource, begin_of
 from podsim.options.fleet_options import QueueOptions
 from podsim.options.output_options import NoOutput
 from podsim.options.question import like, option, question, wrong_choices
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.units import read_duration, read_moment
 
 _FORMS = ("prometheus", "openmetrics")

@@ -22,7 +22,7 @@ from podsim.lab.usage import clocks, now_text, others_since
 from podsim.options.measure_options import VerifyOptions
 from podsim.options.output_options import Output
 from podsim.options.question import like, option, question
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.storage.fio_results import read_block
 from podsim.whole_files import write_whole
 

@@ -6,7 +6,7 @@ from podsim.answers.study import NO_FIT, StudyRow
 from podsim.errors import PodsimError
 from podsim.options.question import options_of, question
 from podsim.options.study_options import FewestOptions
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.studies.fewest import fewest_row
 
 

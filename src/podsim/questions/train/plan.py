@@ -14,7 +14,7 @@ from podsim.errors import PodsimError
 from podsim.options.output_options import GlanceOutput, PlotOutput
 from podsim.options.plan_options import SearchOptions, TargetOptions
 from podsim.options.question import like, option, question, values_of
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.runs.best_plans import find_plans, with_whole_runs
 from podsim.runs.search_case import Progress
 from podsim.training.job_inputs import refuse_tables

@@ -12,7 +12,7 @@ from podsim.fleet.power_cost import with_expense
 from podsim.options.output_options import GlanceOutput
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import PLAN_FILE, question
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.storage.long_runs import read_length, with_run
 from podsim.training.job_inputs import refuse_tables
 from podsim.training.plan import plan_command, read_plan

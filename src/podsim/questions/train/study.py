@@ -15,7 +15,7 @@ from podsim.errors import PodsimError
 from podsim.options.output_options import PICTURES, Output
 from podsim.options.question import option, question, wrong_choices
 from podsim.options.study_options import FIGURES
-from podsim.questions.asking import ask
+from podsim.questions.registry import ask
 from podsim.report.plain_data import plain_value
 from podsim.studies.answer_store import open_store
 from podsim.studies.fewest import fewest_row
