@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.fields import shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +38,25 @@ class PrecisionRow:
     """All seeds of one precision."""
 
     precision: str
-    loss_scale: str
+    loss_scale: str = shown("scale", hide_if="none")
     seeds: int
-    loss: float | None
+    loss: float | None = shown(format=":.4f")
     """factor. The mean final loss of the seeds; None if any diverged."""
-    spread: float | None
+    spread: float | None = shown(format=":.4f")
     """factor. The standard deviation of the final loss over the seeds; None for a single one."""
-    difference: float | None
+    difference: float | None = shown(format=":+.4f")
     """factor. The mean difference from the first precision, seed by seed."""
-    lost: float
+    lost: float = shown(
+        "underflow", of_row=lambda row: f"{row.lost:.1%}" + f", most in {row.lost_most}" * bool(row.lost_most)
+    )
     """share. The share of the gradients before products that rounding made 0, in the mean."""
-    lost_most: str
+    lost_most: str = shown(is_hidden=True)
     """The tensor that lost the largest share, and that share."""
-    skipped: int
+    skipped: int = shown("skipped steps", hide_if=0)
     """The number of steps that a dynamic loss scale skipped, of all seeds."""
-    step_time: float
+    step_time: float = shown("step", "units:short_seconds", drop=1)
     """s. The median time of a step; rounding is emulated, so that it says nothing of a GPU."""
-    is_within: bool | None
+    is_within: bool | None = shown(is_hidden=True)
     """Whether the difference is at most the spread of the first precision over its seeds; None if that is unknown."""
     verdict: str
     """The verdict: within seed noise, beyond it, or where it diverged."""
@@ -63,7 +66,6 @@ class PrecisionRow:
 class TrainedPrecisions(
     Answer,
     view=View(
-        report="report.precision_tables:precisions_report",
         rows="rows",
         figure="report.plot_precisions:precision_figure",
     ),
@@ -73,7 +75,9 @@ class TrainedPrecisions(
     model: str
     data: str
     steps: int
-    noise: float | None
+    noise: float | None = shown(
+        "seed noise", ":.4f", remark="the spread of the first precision over its seeds"
+    )
     """factor. The standard deviation of the first precision's final loss over the seeds; None for a single seed."""
     rows: tuple[PrecisionRow, ...]
-    curves: tuple[PrecisionCurve, ...]
+    curves: tuple[PrecisionCurve, ...] = shown(is_hidden=True)
