@@ -7,6 +7,9 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+# Before numpy is loaded. Fits of a few constants took twenty times as long with threads that wait for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import HealthCheck, settings
 
