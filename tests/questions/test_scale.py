@@ -36,7 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_fit_says_what_it_used(podsim: Run, runs: Path, tmp_path: Path) -> None:
     saved = tmp_path / "law.json"
-    result = podsim("scale", "fit", runs, "--save", saved, "--bootstraps", "8")
+    result = podsim("scale", "fit", runs, "--save", saved, "--bootstraps", "20")
     assert result.exit_code == 0, result.output
     assert "16 runs, 30M to 1B parameters" in result.output
     assert "8 of 40 runs have too few tokens a parameter (undertrained)" in result.output
