@@ -7,6 +7,7 @@ import gzip
 import io
 
 import pytest
+from reference.recipes_of_projects import project_recipes
 
 from podsim.accuracy.recipes import find_recipe, names, recipes
 from podsim.accuracy.table_columns import KINDS, Kind
@@ -43,9 +44,15 @@ def test_every_recipe_names_what_there_is() -> None:
 
 def test_every_recipe_is_the_first_that_fits_some_row() -> None:
     """An entry that no row of the tables meets is dead, or stands behind a wider one."""
-    used = {id(find_recipe(kind, row)) for kind in ("vision", "mlperf") for row in packaged.raw_rows(kind)}
+    used = {
+        id(find_recipe(kind, row, project_recipes()))
+        for kind in ("vision", "mlperf")
+        for row in packaged.raw_rows(kind)
+    }
     dead = [
-        (recipe.table, recipe.model, dict(recipe.where)) for recipe in recipes() if id(recipe) not in used
+        (recipe.table, recipe.model, dict(recipe.where))
+        for recipe in (*project_recipes(), *recipes())
+        if id(recipe) not in used
     ]
     assert not dead
 
@@ -53,7 +60,7 @@ def test_every_recipe_is_the_first_that_fits_some_row() -> None:
 def test_every_training_row_of_a_network_has_a_recipe_or_a_reason() -> None:
     for kind in ("vision", "mlperf"):
         trained = [row for row in packaged.raw_rows(kind) if row.get("task", "train") == "train"]
-        assert all(find_recipe(kind, row) for row in trained)
+        assert all(find_recipe(kind, row, project_recipes()) for row in trained)
 
 
 def test_every_part_has_rows() -> None:
