@@ -12,7 +12,7 @@ import podsim.report
 
 JUDGES = ("table_columns", "score", "rankings", "tables/__init__", "bars")
 ALLOWED = {
-    "accuracy": ("errors", "units", "answers", "axes", "accuracy"),
+    "accuracy": ("errors", "units", "answers", "axes", "packaged", "accuracy"),
     "report": ("errors", "quoting", "units", "whole_files", "answers", "axes", "hardware", "report"),
 }
 FILES = [

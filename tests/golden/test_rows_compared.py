@@ -16,7 +16,7 @@ from reference.registry_change import kernel_origin
 from reference.sensitivity import sensitivity
 
 import podsim
-from podsim.accuracy import bands, bands_networks, score
+from podsim.accuracy import bands, bands_networks, rankings, score
 from podsim.accuracy.bars import packaged_accuracy, verdicts
 from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.broken_fabric import judge_fabric
@@ -83,15 +83,16 @@ def test_scores() -> None:
         sweeps = ["a", "b", "a", "", "b", "a", "c", "a", "b", "d", "d", "a"]
         found += [
             score.relative_errors(predicted, measured), score.mean_absolute_error(predicted, measured),
-            score.kendall_tau(predicted, measured), score.kendall_tau(predicted // 3, measured // 4),
-            score.sweep_tau(predicted, measured, sweeps), score.regrets(predicted // 2 + 1, measured, sweeps),
-            score.regrets(predicted // 2 + 1, measured, sweeps, more_is_better=True),
+            rankings.kendall_tau(predicted, measured), rankings.kendall_tau(predicted // 3, measured // 4),
+            rankings.sweep_tau(predicted, measured, sweeps), rankings.regrets(predicted // 2 + 1, measured, sweeps),
+            rankings.regrets(predicted // 2 + 1, measured, sweeps, more_is_better=True),
             score.best_constant(predicted, measured), score.skill(predicted, measured, predicted * 0.4, 0.5),
         ]  # fmt: skip
     errors = [
         told(score.relative_errors, [1.0], [0.0]), told(score.relative_errors, [1.0, 2.0], [1.0]),
         told(score.relative_errors, [math.inf], [1.0]), told(score.mean_absolute_error, [], []),
-        told(score.kendall_tau, [1.0], [1.0, 2.0]), told(score.best_constant, [], []), score.kendall_tau([1, 1], [1, 2]),
+        told(rankings.kendall_tau, [1.0], [1.0, 2.0]), told(score.best_constant, [], []),
+        rankings.kendall_tau([1, 1], [1, 2]),
     ]  # fmt: skip
     check(FILE, "scores", [found, errors])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -73,7 +74,8 @@ def test_graph_to_chakra_and_back(podsim: Run, tmp_path: Path) -> None:
     assert all(one[key] == 0 for key in ("dangling", "doubled", "ignored", "cyclic", "ordered"))
     assert (tmp_path / "again.0.et").read_bytes() == files[0].read_bytes()
     text = podsim("chakra", files[0]).stdout
-    assert "460 ops left" in text.replace("\n", " ")
+    assert re.search(r"\b460\b", text)
+    assert "left" in text
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_capture_and_graph_of_a_file_of_ones_own(podsim: Run, tmp_path: Path) ->
     assert direct.pop("podsim")["units"] == stored.pop("podsim")["units"]
     assert direct == stored
     assert direct["host"] > 0.5 * direct["step_time"]
-    assert "3 ops" in podsim("capture", f"{path}:build").stdout
+    assert re.search(r"ops +3\n|gemm +2\n +elementwise +1\n", podsim("capture", f"{path}:build").stdout)
     refused(podsim("capture", f"{path}:given"), "--input")
     refused(podsim("capture", f"{path}:given", "--input", "2x5"), "cannot be exported", "--input")
     refused(podsim("capture", f"{path}:breaks"), "KeyError")

@@ -160,7 +160,7 @@ def test_paths_grow_by_whole_rounds(p, m):
 
     The path with most sends, one or two rows, may be missing.
     """
-    from podsim.training.paths import _Blocks, _distinct_rows, _pipeline_counts, _played_counts, _Size
+    from podsim.training.paths import _Blocks, _distinct_rows, _pipeline_counts, _simulated_counts, _Size
     from podsim.training.plan_values import SCHEDULE_CODES
 
     model = _Blocks((1,) * 12, 3, (0.0, 1.0, 0.7))
@@ -168,7 +168,7 @@ def test_paths_grow_by_whole_rounds(p, m):
         size = _Size(int(SCHEDULE_CODES[name]), p, v, m * p if name == "interleaved" else m)
         grown, played = (
             _pipeline_counts(model, [size])[0],
-            _distinct_rows(_played_counts(model, [size])[size]),
+            _distinct_rows(_simulated_counts(model, [size])[size]),
         )
         same = np.isclose(grown[:, None], played[None]).all(axis=2)
         assert same.any(axis=1).all()

@@ -79,9 +79,9 @@ def test_kept_counts_are_those_that_are_played(folder: Path, monkeypatch: pytest
     sizes = [paths._Size(Schedule.INTERLEAVED, 4, 3, 4 * rounds) for rounds in range(2, 9)]
     monkeypatch.setattr(paths, "_FEW", 0)
     paths._cell.cache_clear()
-    first = paths._played_counts(blocks, sizes)
+    first = paths._simulated_counts(blocks, sizes)
     assert len(list(folder.iterdir())) == 1
     paths._cell.cache_clear()
     monkeypatch.setattr(paths, "_table_counts", None)
-    assert _same(paths._played_counts(blocks, sizes), first)
+    assert _same(paths._simulated_counts(blocks, sizes), first)
     paths._cell.cache_clear()

@@ -22,7 +22,7 @@ def test_many_rounds_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
         for p in (4, 8)
         for v in (4, 8)
     ]
-    played = paths._played_counts(blocks, [short for size in sizes for short in paths._short_sizes(size)])
+    played = paths._simulated_counts(blocks, [short for size in sizes for short in paths._short_sizes(size)])
     uneven = [size for size in sizes if paths._grown_counts(blocks, size, played) is None]
     assert uneven, "every pipeline grows alike: this test holds nothing"
     assert all(paths._long_sizes(size) == [size] for size in uneven), "they are to be played whole"
