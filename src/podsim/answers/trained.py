@@ -31,10 +31,8 @@ def layout_text(plan: Mapping[str, Any]) -> str:
 
 def some_steps(rows: Sequence[TrainedStep]) -> tuple[TrainedStep, ...]:
     """The first and the last step, and others at equal distances: at most twelve."""
-    if not rows:
-        return ()
-    last = len(rows) - 1
-    return tuple(rows[index] for index in sorted({round(n * last / (_SHOWN - 1)) for n in range(_SHOWN)}))
+    last, shown = len(rows) - 1, _SHOWN if rows else 0
+    return tuple(rows[index] for index in sorted({round(n * last / (_SHOWN - 1)) for n in range(shown)}))
 
 
 @dataclass(frozen=True, kw_only=True)
