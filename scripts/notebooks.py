@@ -16,7 +16,7 @@ def run(path: Path) -> nbformat.NotebookNode:
     """The notebook with the outputs of its cells; raises CellExecutionError for a cell that fails."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     notebook = nbformat.read(path, as_version=4)
-    client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3")
+    client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", coalesce_streams=True)
     client.create_kernel_manager().transport = "ipc"  # no port that others could reach
     client.execute()
     for cell in notebook.cells:
