@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import podsim
+from podsim.answers.answer import load
 from podsim.cli import app
 from podsim.cli.application import command_names
-from podsim.cli.late_import import load
 from podsim.options.output_options import Output
 from podsim.options.question import Manner, NoOptions, options_of
 from podsim.questions.registry import GROUPS, QUESTIONS, commands, function_of, words_meant

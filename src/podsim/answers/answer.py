@@ -17,12 +17,15 @@ Hook: TypeAlias = "str | Callable[..., Any] | None"
 """a function, or its place as MODULE:FUNCTION of podsim, which is loaded when it is needed"""
 
 
+def load(name: str) -> Any:
+    """What MODULE:NAME of podsim is, which is imported only now."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(f"podsim.{module}"), attribute)
+
+
 def call(hook: Hook, *arguments: Any, **options: Any) -> Any:
     """What the function of a hook gives."""
-    function: Any = hook
-    if isinstance(hook, str):
-        module, _, name = hook.partition(":")
-        function = getattr(import_module(f"podsim.{module}"), name)
+    function: Any = load(hook) if isinstance(hook, str) else hook
     return function(*arguments, **options)
 
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from types import FrameType
 
 try:
+    from podsim.answers.answer import load
     from podsim.cli.application import make_application
-    from podsim.cli.late_import import load
 except KeyboardInterrupt:
     raise SystemExit(130) from None
 

@@ -10,8 +10,8 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
+from podsim.answers.answer import load
 from podsim.cli.command import Command, guarded
-from podsim.cli.late_import import load
 from podsim.cli.mistakes import keep_arguments, mistake_lines, usage_text
 from podsim.options.question import Option
 from podsim.questions.registry import GROUPS, SECTIONS, commands

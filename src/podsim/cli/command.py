@@ -15,8 +15,7 @@ import click
 from click.core import ParameterSource
 
 from podsim import __version__
-from podsim.answers.answer import View, call
-from podsim.cli.late_import import load
+from podsim.answers.answer import View, call, load
 from podsim.cli.mistakes import option_flag, unusable_text
 from podsim.errors import LabError, NoFitError, PodsimError
 from podsim.options.output_options import NoOutput, Output

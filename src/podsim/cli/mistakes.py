@@ -11,7 +11,7 @@ from textwrap import wrap
 
 import click
 
-from podsim.cli.late_import import load
+from podsim.answers.answer import load
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError, close_name
 from podsim.options.question import Option
 

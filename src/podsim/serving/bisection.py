@@ -33,7 +33,7 @@ def largest_value(holds: Callable[[float], bool], most: float, steps: int) -> fl
 def best_batch(
     rows: Sequence[ServedBatch], row_of: Callable[[int], ServedBatch], largest: int, *, is_limited: bool
 ) -> ServedBatch | None:
-    """The batch with the greatest throughput of those that fit and are in time; None where none is.
+    """The batch with the greatest throughput among those that fit and are in time; None where none is.
 
     is_limited: whether there is a limit of the latency; then the largest batch in time is sought between the rows, too,
     as larger ones take longer. largest: the largest batch that fits.
