@@ -23,10 +23,9 @@ def load(name: str) -> Any:
     return getattr(import_module(f"podsim.{module}"), attribute)
 
 
-def call(hook: Hook, *arguments: Any, **options: Any) -> Any:
+def call(hook: Any, *arguments: Any, **options: Any) -> Any:
     """What the function of a hook gives."""
-    function: Any = load(hook) if isinstance(hook, str) else hook
-    return function(*arguments, **options)
+    return (load(hook) if isinstance(hook, str) else hook)(*arguments, **options)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -246,10 +246,7 @@ def function_of(name: str) -> Any:
 
 
 def ask(name: str, /, *arguments: Any, **options: Any) -> Any:
-    """The answer of a question by its Python name, as ask("plan", model, on="selene"), which is loaded only now.
-
-    No question imports another; it raises what the question raises.
-    """
+    """The answer of a question by its Python name, which is loaded only now; raises what the question raises."""
     return getattr(import_module("podsim"), name)(*arguments, **options)
 
 
