@@ -20,13 +20,7 @@ from podsim.accuracy import bands, bands_networks, rankings, score
 from podsim.accuracy.bars import packaged_accuracy, verdicts
 from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.broken_fabric import judge_fabric
-from podsim.accuracy.measured_reach import (
-    believable_utilisation,
-    calibrated_software,
-    measured_reach,
-    nearest_run,
-    stated_seconds,
-)
+from podsim.accuracy.measured_reach import calibrated_software, faster_than_measured, nearest_run
 from podsim.accuracy.own_step import read_measured, scatter_band
 from podsim.accuracy.price_collectives import Call, call_seconds
 from podsim.accuracy.pricing import compare_rows
@@ -113,9 +107,6 @@ def test_what_is_said_of_a_plan(index: int) -> None:
     model, cluster = load_model(name), load_cluster(on)
     degree = math.prod(fields.get(each, 1) for each in ("tp", "pp"))
     plan = Plan(**{"dp": cluster.gpus // degree} | fields)
-    reach = told(measured_reach, model, cluster, plan)
-    seconds = np.array([0.1, 1.0, 10.0, 30.0])
-    utilisation = np.array([0.1, 0.3, 0.5, 0.9, 2.0])
     given: dict[str, Any] = {
         key: each for key, each in fields.items() if key not in ("global_batch", "precision")
     }
@@ -125,11 +116,12 @@ def test_what_is_said_of_a_plan(index: int) -> None:
     ]  # fmt: skip
     answers = [told(podsim.predict, name, on=on, **{k: v for k, v in each.items() if v}) for each in asked]
     check(FILE, f"plan {index}", [
-        reach, told(nearest_run, model, cluster, plan), told(stated_seconds, model, cluster, plan, seconds),
-        [believable_utilisation(utilisation, best) for best in (0.4, 0.6)],
+        [told(faster_than_measured, model, cluster, plan, utilisation) for utilisation in (0.3, 0.5, 0.9)],
+        told(nearest_run, model, cluster, plan),
         calibrated_software(cluster.gpu.architecture.lower()), told(scatter_band, cluster.gpu.architecture.lower()),
         [each if isinstance(each, str) else [
-            each.step_time, each.band, each.allowance, each.nearest, each.assumptions, each.warnings, each.software_range,
+            each.step_time, each.band, each.faster_than, each.nearest, each.assumptions, each.warnings,
+            each.software_range,
         ] for each in answers],
     ])  # fmt: skip
 

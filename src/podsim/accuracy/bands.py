@@ -65,6 +65,10 @@ class Features:
     """Whether the GPU waits for the host."""
     experts: str
     """The model: dense or experts."""
+    gpu: str
+    """The name of the GPU's sheet."""
+    precision: str
+    """The number format of the operands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +117,8 @@ def run_features(model: Model, cluster: Cluster, plan: Plan, host_share: float) 
         size=_size(model.parameters),
         host="yes" if host_share > _HOST_BOUND else "no",
         experts="experts" if model.has_experts else "dense",
+        gpu=cluster.gpu.name,
+        precision=plan.precision,
     )
 
 

@@ -1,137 +1,52 @@
-"""What measured runs reached: the best of a plan's class, the run nearest to a plan, and a time within that reach.
-
-A law that was fitted to some runs may promise more than any run has shown. A prediction therefore stays within the
-best utilisation of comparable measured runs. Up to `_FREE` of it the law stands. Beyond, the utilisation approaches the
-best one and never reaches it, so a faster plan stays faster.
-"""
+"""What measured runs reached: the fastest of those comparable with a plan, and the run nearest to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import expm1
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy.bands import Residual, operand_bits, residuals, run_features
-from podsim.answers.prediction import Allowance, Band, NearestRun, Prediction
+from podsim.accuracy.bands import residuals, run_features
+from podsim.answers.prediction import FastestRun, NearestRun
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.parts import PRECISIONS
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 
-_FREE = 0.95
-"""share of the best utilisation up to which the law stands"""
 _LIKE = 3.0
 """factor between the parameters of comparable models"""
 _ENOUGH = 3
 """runs that make a class"""
+_SHARED = ("gpu", "precision", "framework", "experts")
+"""the features in which comparable runs agree"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reach:
-    """The best measured run of a class."""
+def faster_than_measured(model: Model, cluster: Cluster, plan: Plan, utilisation: float) -> FastestRun | None:
+    """The fastest measured run comparable with a scalar plan, if the plan's utilisation is higher; else None.
 
-    utilisation: float
-    """share. The model FLOPs utilisation of that run, by 6 x parameters per token."""
-    id: str
-    """The row of that run."""
-    rows: int
-    """The number of runs in the class."""
-    basis: str
-    """The class, in words."""
-
-
-def measured_reach(model: Model, cluster: Cluster, plan: Plan) -> Reach | None:
-    """The best measured run of a scalar plan's class; None where too few runs on its GPU family were measured."""
-    key = (cluster.gpu.architecture.lower(), operand_bits(plan.precision))
-    return _best_of_class(*key, model.has_experts, float(model.active_parameters))
-
-
-@lru_cache(maxsize=256)
-def _best_of_class(architecture: str, bits: str, has_experts: bool, parameters: float) -> Reach | None:
-    family = [
-        row for row in residuals() if (row.features.architecture, row.features.bits) == (architecture, bits)
-    ]
-    size = f"{parameters / _LIKE / 1e9:.3g} to {parameters * _LIKE / 1e9:.3g} B parameters"
-    rules: Sequence[tuple[str, Callable[[Residual], bool]]] = (
-        (size, lambda row: parameters / _LIKE <= row.parameters <= parameters * _LIKE),
-        (
-            "mixtures of experts" if has_experts else "dense models",
-            lambda row: (row.features.experts == "experts") == has_experts,
-        ),
-    )
-    for dropped in range(len(rules) + 1):
-        kept = rules[dropped:]
-        rows = [row for row in family if all(rule(row) for _, rule in kept)]
-        if len(rows) >= _ENOUGH:
-            best = max(rows, key=lambda row: row.utilisation)
-            words = [f"{architecture} GPUs", f"{bits} bits", *(word for word, _ in reversed(kept))]
-            return Reach(utilisation=best.utilisation, id=best.id, rows=len(rows), basis=", ".join(words))
-    return None
-
-
-def believable_utilisation(utilisation: NDArray[np.float64], best: float) -> NDArray[np.float64]:
-    """The utilisation to state for that of the law: at most the best measured one, and the larger the larger."""
-    free = _FREE * best
-    room = best - free
-    beyond = np.maximum(utilisation - free, 0.0)
-    return np.minimum(utilisation, free) - room * np.expm1(-beyond / room)
-
-
-def within_reach(prediction: Prediction, reach: Reach | None) -> Prediction:
-    """The prediction with the time that comparable measured runs support, and an allowance for the difference."""
-    if reach is None or prediction.mfu_6pd <= _FREE * reach.utilisation:
-        return prediction
-    stated = float(believable_utilisation(np.asarray(prediction.mfu_6pd), reach.utilisation))
-    factor = prediction.mfu_6pd / stated
-    allowance = Allowance(
-        law_time=prediction.step_time, utilisation=prediction.mfu_6pd, best=reach.utilisation, row=reach.id,
-        rows=reach.rows, basis=reach.basis, outside=prediction.mfu_6pd > reach.utilisation,
+    Comparable runs share the GPU, the number format, the framework and the kind of model, dense or experts, and have
+    a third to three times the active parameters. None too where fewer than three such runs were measured.
+    """
+    features = run_features(model, cluster, plan, 0.0)
+    shared = tuple(getattr(features, name) for name in _SHARED)
+    least, most = model.active_parameters / _LIKE, model.active_parameters * _LIKE
+    rows = [
+        row for row in residuals()
+        if least <= row.parameters <= most and tuple(getattr(row.features, name) for name in _SHARED) == shared
+    ]  # fmt: skip
+    if len(rows) < _ENOUGH:
+        return None
+    best = max(rows, key=lambda row: row.utilisation)
+    if utilisation <= best.utilisation:
+        return None
+    kind = "mixtures of experts" if model.has_experts else "dense models"
+    sizes = f"{least / 1e9:.3g} to {most / 1e9:.3g} B parameters"
+    basis = f"{cluster.gpu.name}, {plan.precision}, {features.framework}, {kind} of {sizes}"
+    return FastestRun(
+        id=best.id, utilisation=best.utilisation, ratio=utilisation / best.utilisation, rows=len(rows), basis=basis
     )  # fmt: skip
-    return scaled_prediction(prediction, factor, part="allowance", allowance=allowance)
-
-
-def scaled_prediction(
-    prediction: Prediction, factor: float, *, part: str, allowance: Allowance | None = None
-) -> Prediction:
-    """The prediction with `factor` times its step time; the difference is one more part of the step."""
-    step = prediction.step_time * factor
-    return replace(
-        prediction,
-        step_time=step,
-        parts={**prediction.parts, part: step - prediction.step_time},
-        tokens_per_second=prediction.tokens_per_second / factor,
-        samples_per_second=prediction.samples_per_second / factor,
-        mfu_6pd=prediction.mfu_6pd / factor,
-        mfu=prediction.mfu / factor,
-        hfu=prediction.hfu / factor,
-        allowance=allowance,
-    )
-
-
-def stated_seconds(
-    model: Model, cluster: Cluster, plan: Plan, seconds: Shaped[NDArray[np.float64], "plan"]
-) -> Shaped[NDArray[np.float64], "plan"]:
-    """s. The times to state of plans that differ from a scalar one in their layout, from those of the law."""
-    reach = measured_reach(model, cluster, plan)
-    if reach is None:
-        return seconds
-    peak = cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * cluster.gpus
-    work = 6.0 * model.active_parameters * float(plan.global_batch) * plan.length(model)
-    utilisation = work / (peak * seconds)
-    return seconds * utilisation / believable_utilisation(utilisation, reach.utilisation)
-
-
-def stated_band(band: Band | None, prediction: Prediction) -> Band | None:
-    """The band around the stated time: it still begins where the law's begins."""
-    if band is None or prediction.allowance is None:
-        return band
-    low = (1 + band.low) * prediction.allowance.law_time / prediction.step_time - 1
-    return replace(band, low=min(low, 0.0), high=max(band.high, 0.0))
 
 
 _DIFFERENT = {"architecture": 3.0, "experts": 3.0, "bits": 2.0, "kind": 1.0, "framework": 1.0}

@@ -17,7 +17,6 @@ from statistics import median
 import numpy as np
 
 from podsim.accuracy.bands import ENOUGH, band_limits, residuals
-from podsim.accuracy.measured_reach import scaled_prediction
 from podsim.answers.prediction import Band, Correction, Prediction
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
@@ -70,14 +69,22 @@ def corrected(prediction: Prediction, correction: Correction, architecture: str)
 
     PlanError if the GPUs' peak makes such a step impossible.
     """
-    stated = scaled_prediction(prediction, correction.factor, part="correction")
-    if stated.mfu_6pd > 1:
+    factor = correction.factor
+    mfu, step = prediction.mfu_6pd / factor, prediction.step_time * factor
+    if mfu > 1:
         raise PlanError([
             f"measured={correction.measured:g} s: no step is that fast; 6 x parameters x tokens take at least "
-            f"{format_quantity(correction.measured * stated.mfu_6pd, 's')} at the GPUs' peak"
+            f"{format_quantity(correction.measured * mfu, 's')} at the GPUs' peak"
         ])  # fmt: skip
     return replace(
-        stated,
+        prediction,
+        step_time=step,
+        parts={**prediction.parts, "correction": step - prediction.step_time},
+        tokens_per_second=prediction.tokens_per_second / factor,
+        samples_per_second=prediction.samples_per_second / factor,
+        mfu_6pd=mfu,
+        mfu=prediction.mfu / factor,
+        hfu=prediction.hfu / factor,
         correction=replace(correction, law_time=prediction.step_time),
         band=scatter_band(architecture.lower()),
         band_reason="",

@@ -1,4 +1,4 @@
-"""A prediction as it is stated: within the reach of measured runs, with its band, assumptions, warnings and ops."""
+"""A prediction as it is stated: the law, with its band, the runs like it, assumptions, warnings and ops."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from podsim.accuracy.bands import band_of, operand_bits, residuals
-from podsim.accuracy.measured_reach import (
-    calibrated_software,
-    measured_reach,
-    nearest_run,
-    stated_band,
-    within_reach,
-)
-from podsim.answers.prediction import Allowance, Correction, OpReport, Prediction
+from podsim.accuracy.measured_reach import calibrated_software, faster_than_measured, nearest_run
+from podsim.answers.prediction import Correction, FastestRun, OpReport, Prediction
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.schedules.entries import SCHEDULES
@@ -35,10 +29,7 @@ def describe(
     default_batch: bool = False,
     correction: Correction | None = None,
 ) -> Prediction:
-    """The prediction of a legal plan with what makes it believable: error band, gains, assumptions, warnings, ops.
-
-    A correction by a measured step replaces the allowance for what no measured run reached.
-    """
+    """The prediction of a legal plan with what makes it believable: error band, gains, assumptions, warnings, ops."""
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
     if cluster.gpu.streams_weights:
@@ -46,15 +37,18 @@ def describe(
 
         streamed = streamed_prediction(model, cluster, plan)
         return replace(streamed, warnings=(*model.doubts, *streamed.warnings))
-    law, gains = predict_with_gains(model, cluster, plan)
-    band, no_band = band_of(model, cluster, plan, law)
+    prediction, gains = predict_with_gains(model, cluster, plan)
+    faster_than = None
     if correction is None:
-        prediction = within_reach(law, measured_reach(model, cluster, plan))
-        prediction = replace(prediction, band=stated_band(band, prediction), band_reason=no_band)
+        band, no_band = band_of(model, cluster, plan, prediction)
+        faster_than = faster_than_measured(model, cluster, plan, prediction.mfu_6pd)
+        if band and faster_than:  # the step may take as long as that of the fastest run
+            band = replace(band, high=max(band.high, faster_than.ratio - 1))
+        prediction = replace(prediction, faster_than=faster_than, band=band, band_reason=no_band)
     else:
         from podsim.accuracy.own_step import corrected  # by a step that the user measured
 
-        prediction = corrected(law, correction, cluster.gpu.architecture)
+        prediction = corrected(prediction, correction, cluster.gpu.architecture)
     capacity = plan.capacity_factor
     if capacity:
         imbalance = plan.imbalance or load_software(plan.software, cluster.gpu).expert_imbalance
@@ -63,7 +57,7 @@ def describe(
     return replace(
         prediction,
         nearest=nearest_run(model, cluster, plan),
-        software_range=_software_range(model, cluster, plan) if prediction.allowance else {},
+        software_range=_software_range(model, cluster, plan) if faster_than else {},
         gains=gains,
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
         warnings=(*model.doubts, *warnings(prediction, cluster, plan)),
@@ -160,12 +154,11 @@ def _has_runs(architecture: str, precision: str) -> bool:
     return any((row.features.architecture, row.features.bits) == wanted for row in residuals())
 
 
-def _beyond(allowance: Allowance) -> str:
-    """What a step's time by the law alone is, and why it is not stated."""
+def _beyond(run: FastestRun) -> str:
+    """That a plan would be faster than the fastest comparable run."""
     return (
-        f"beyond measured runs: the law alone gives {format_quantity(allowance.law_time, 's')} "
-        f"(MFU {allowance.utilisation:.1%} by 6 x parameters); the best of {allowance.rows} measured runs on "
-        f"{allowance.basis} reached {allowance.best:.1%} (row {allowance.row})"
+        f"faster than any comparable measured run: MFU {run.ratio * run.utilisation:.1%} by 6 x parameters; row "
+        f"{run.id} reached {run.utilisation:.1%}, the best of {run.rows} ({run.basis})"
     )
 
 
@@ -180,8 +173,8 @@ def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str,
         said.append(
             f"no measured run on {cluster.gpu.architecture} in {plan.precision} is at hand: nothing validates this"
         )
-    if prediction.allowance is not None and prediction.allowance.outside:
-        said.append(_beyond(prediction.allowance))
+    if prediction.faster_than is not None:
+        said.append(_beyond(prediction.faster_than))
     most, least = (choose(stage.total for stage in prediction.stages) for choose in (max, min))
     if most > _UNEVEN * least:
         said.append(

@@ -21,7 +21,6 @@ PARTS = {
     "optimizer": "optimizer",
     "host": "host work around passes and steps",
     "stream": "weights and gradients on their way to and from the wafer",
-    "allowance": "allowance: no measured run is this fast",
     "correction": "correction by the measured step",
 }
 """the parts of a step's time, worded"""
@@ -59,23 +58,19 @@ class Band:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Allowance:
-    """Why a step is stated slower than the law says: no measured run of its class is that fast."""
+class FastestRun:
+    """The fastest measured run that is comparable with a plan predicted to be faster."""
 
-    law_time: float
-    """s. The time of a step by the law alone."""
+    id: str
+    """The row of the run in the reference tables."""
     utilisation: float
-    """share. The model FLOPs utilisation by the law alone, by 6 x parameters per token."""
-    best: float
-    """share. The best measured utilisation of the class."""
-    row: str
-    """The measured run that reached it."""
+    """share. The measured model FLOPs utilisation, by 6 x parameters per token."""
+    ratio: float
+    """factor. The predicted utilisation of the plan over that of the run."""
     rows: int
-    """The number of measured runs in the class."""
+    """The number of comparable runs."""
     basis: str
-    """The class, in words."""
-    outside: bool
-    """Whether the law alone beats every measured run of the class."""
+    """The comparable runs, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,12 +246,12 @@ class Prediction(
     """The error band; None: no measurement resembles this plan."""
     band_reason: str = ""
     """The reason why there is no band."""
-    allowance: Allowance | None = None
-    """The allowance in the step's time; None: the law's time stands."""
+    faster_than: FastestRun | None = None
+    """The fastest comparable run, if the plan would be faster; None: it would not, or too few runs were measured."""
     nearest: NearestRun | None = None
     """The measured run that resembles the plan most; None: nothing was measured."""
     software_range: Mapping[str, float] = field(default_factory=dict)
-    """s. The time of the plan's step under each calibrated software of the GPU's family, if it was asked for."""
+    """s. The time of the plan's step under each calibrated software of the GPU's family, if no run is this fast."""
     correction: Correction | None = field(default=None, metadata={"optional": True})
     """The correction by a measured step; None: none was given."""
     sparse: SparseGain | None = field(default=None, metadata={"optional": True})
@@ -281,8 +276,7 @@ class Prediction(
     @property
     def law_time(self) -> float:
         """s. The time of a step by the law alone."""
-        stated = self.correction or self.allowance
-        return stated.law_time if stated else self.step_time
+        return self.correction.law_time if self.correction else self.step_time
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,16 +43,9 @@ def gpu_counts(cluster: Cluster, gpus: int) -> list[int]:
     return numbers
 
 
-def make_lot(
-    model: Model,
-    cluster: Cluster,
-    machine: Cluster,
-    result: SearchResult,
-    pue: float,
-    stated: Callable[[Array], Array],
-) -> PlanLot:
+def make_lot(model: Model, cluster: Cluster, machine: Cluster, result: SearchResult, pue: float) -> PlanLot:
     """Plans that may be the fastest or the leanest: a plan that takes longer than the fastest by more than the machine's
-    draw can fall draws more energy. `stated` turns times of the law into the ones to state."""
+    draw can fall draws more energy."""
     least, most = (cluster_power(cluster, busy, within=machine) for busy in (0.0, 1.0))
     seconds = result.seconds_of(result.order)
     near = result.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
@@ -63,9 +55,8 @@ def make_lot(
     )
     cost = step_cost(model, cluster, plans)
     busy_seconds = sum(cost.parts[SPLIT.index(name)] for name in BUSY_PARTS)
-    stated_seconds = stated(cost.seconds)
-    energy = pue * (least * stated_seconds + (most - least) * busy_seconds)
-    return PlanLot(cluster=cluster, plans=plans.arrays(), seconds=stated_seconds, energy=np.asarray(energy))
+    energy = pue * (least * cost.seconds + (most - least) * busy_seconds)
+    return PlanLot(cluster=cluster, plans=plans.arrays(), seconds=cost.seconds, energy=np.asarray(energy))
 
 
 def front(first: Array, second: Array) -> Array:

@@ -178,7 +178,7 @@ def _evidence(prediction: Prediction) -> Iterator[Block]:
             choose(prediction.software_range.items(), key=lambda item: item[1]) for choose in (min, max)
         )
         yield (
-            f"Law alone, over {len(prediction.software_range)} calibrated software: "
+            f"Over {len(prediction.software_range)} calibrated software: "
             f"{format_quantity(low, 's')} ({fast}) to {format_quantity(high, 's')} ({slow})"
         )
 
@@ -288,11 +288,11 @@ def plans_report(result: PlanResult | TargetPlan | GraphCost) -> Iterator[Block]
 
 
 def _beyond(prediction: Prediction) -> list[Paragraph]:
-    """The mark of a plan whose time by the law alone beats every comparable measured run."""
-    allowance = prediction.allowance
-    if allowance is None or not allowance.outside:
+    """The mark of a plan that would be faster than every comparable measured run."""
+    run = prediction.faster_than
+    if run is None:
         return []
-    text = f"beyond measured runs: {format_quantity(allowance.law_time, 's')} by the law alone"
+    text = f"{run.ratio - 1:.0%} faster than the best of {run.rows} comparable measured runs, {run.id}"
     return [Paragraph(text, "warning", indent=" " * 5)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import isclose
 from typing import Any
 
-from podsim.accuracy.measured_reach import calibrated_software, stated_seconds
+from podsim.accuracy.measured_reach import calibrated_software
 from podsim.accuracy.own_step import own_correction, read_measured
 from podsim.accuracy.stated_prediction import changed, describe
 from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranked
@@ -131,15 +131,13 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
     taken = time.perf_counter() - started
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, gpus)])
-    law = result.seconds_of(result.pareto)
-    own = case.correction
-    stated = stated_seconds(model, cluster, fixed, law) if own is None else law * own.factor
+    seconds = result.seconds_of(result.pareto) * (case.correction.factor if case.correction else 1.0)
     return PlanResult(
         model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
         ranked=_ranking(case, result),
         pareto=tuple(
-            ParetoPoint(step_time=seconds, memory=result.memory(i), plan=result.plan(i).describe())
-            for i, seconds in zip(result.pareto.tolist(), stated.tolist(), strict=True)
+            ParetoPoint(step_time=step, memory=result.memory(i), plan=result.plan(i).describe())
+            for i, step in zip(result.pareto.tolist(), seconds.tolist(), strict=True)
         ),
         evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=taken,
         complete=result.complete, arguments={},

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from podsim.accuracy.measured_reach import stated_seconds
 from podsim.accuracy.stated_prediction import describe
 from podsim.answers.expense import Offer
 from podsim.answers.prediction import PlanResult, Prediction, Ranked
@@ -52,8 +50,7 @@ def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:
         found_all.append(result)
         if result.order.size == 0:
             break  # fewer GPUs have less memory
-        stated = partial(stated_seconds, model, part, case.fixed)
-        lots.append(make_lot(model, part, cluster, result, site.pue, stated))
+        lots.append(make_lot(model, part, cluster, result, site.pue))
         if not result.complete:
             break
     if not lots:

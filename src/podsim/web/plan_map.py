@@ -43,8 +43,8 @@ class MapOptions(SearchOptions):
 def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[str, Any]:
     """The cells of a grid that hold plans: [column, row, number of plans, least seconds of a step].
 
-    Times are those of the law, before an allowance. `best` has the fields of the fastest plan of each cell, in the
-    order of the cells; `front` the plans that nothing beats in both time and memory. PlanError for unknown axes.
+    `best` has the fields of the fastest plan of each cell, in the order of the cells; `front` the plans that nothing
+    beats in both time and memory. PlanError for unknown axes.
     """
     wrong = [f"{axis}={value!r}: one of {', '.join(AXES)}" for axis, value in (("x", options.x), ("y", options.y))
              if value not in AXES]  # fmt: skip

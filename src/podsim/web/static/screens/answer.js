@@ -57,10 +57,10 @@ const fact = (title, value, small) => h("div", {}, h("dt", {}, title), h("dd", {
   small ? h("dd", { class: "small" }, small) : null);
 
 // A mark where no measured run stands behind the answer.
-function outside({ allowance, band, band_reason: reason }) {
-  if (!allowance?.outside && band) return null;
+function outside({ faster_than: run, band, band_reason: reason }) {
+  if (!run && band) return null;
   return h("div", { class: "mark-out" }, h("p", {}, h("strong", { class: "bad" }, "Outside what was measured. "),
-    allowance ? [`The law alone says ${seconds(allowance.law_time)}, faster than any of ${count(allowance.rows)} measured runs (${allowance.basis}). The answer is stated as slow as the best of them.`]
+    run ? [`Faster than any of ${count(run.rows)} measured runs (${run.basis}); the best of them, `, h("code", {}, run.id), `, used ${percent(run.utilisation)} of the peak.`]
       : reason || "No measured run resembles this plan."));
 }
 

@@ -10,7 +10,7 @@ import { ensurePlan, isAsked, layoutWords, nothing, predict } from "../job.js";
 export const PARTS = { compute: "matrix arithmetic", memory: "memory-bound kernels", launch: "waiting for the host",
   tp: "tensor-parallel", cp: "context-parallel",
   ep: "expert-parallel", pp: "pipeline sends", dp: "data-parallel", bubble: "pipeline bubble", optimizer: "optimizer",
-    host: "host work", allowance: "allowance", correction: "correction" };
+    host: "host work", correction: "correction" };
 const COLOUR = Object.fromEntries(Object.keys(PARTS).map((name, place) => [name, PALETTE[place % PALETTE.length]]));
 const KINDS = ["weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor"];
 
