@@ -18,7 +18,20 @@ from podsim.hardware.parts import PRECISIONS
 from podsim.training.predict import flops_per_token
 from reference.held_out_fits import fit_held_out_collectives, fit_held_out_kernels
 
-_COLUMNS = ("id", "role", "gpus", "sequence", "parameters", "tp", "pp", "cp", "ep", "software")
+_COLUMNS = (
+    "id",
+    "role",
+    "gpus",
+    "sequence",
+    "parameters",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "global_batch",
+    "micro_batch",
+    "software",
+)
 
 
 def measure_residuals() -> tuple[Residual, ...]:
@@ -46,6 +59,8 @@ def measure_residuals() -> tuple[Residual, ...]:
                 pp=int(run.plan.pp),
                 cp=int(run.plan.cp),
                 ep=int(run.plan.ep),
+                global_batch=int(run.plan.global_batch),
+                micro_batch=int(run.plan.micro_batch),
                 software=run.plan.software,
                 log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds[index])),
                 utilisation=_utilisation(run, float(row["step_time_s"])),
@@ -78,7 +93,7 @@ def residuals_text(rows: tuple[Residual, ...]) -> str:
     writer.writerow([*_COLUMNS, *names, "log_ratio", "utilisation"])
     for row in rows:
         start = [row.id, row.role, row.gpus, row.sequence, f"{row.parameters:.6g}"]
-        start += [row.tp, row.pp, row.cp, row.ep, row.software]
+        start += [row.tp, row.pp, row.cp, row.ep, row.global_batch, row.micro_batch, row.software]
         writer.writerow(
             [*start, *asdict(row.features).values(), f"{row.log_ratio:.9g}", f"{row.utilisation:.9g}"]
         )

@@ -86,6 +86,8 @@ class Residual:
     pp: int
     cp: int
     ep: int
+    global_batch: int
+    micro_batch: int
     software: str
     """The catalog's software that stands for the run's."""
     log_ratio: float
@@ -166,6 +168,8 @@ def residuals() -> tuple[Residual, ...]:
             pp=int(row["pp"]),
             cp=int(row["cp"]),
             ep=int(row["ep"]),
+            global_batch=int(row["global_batch"]),
+            micro_batch=int(row["micro_batch"]),
             software=row["software"],
             log_ratio=float(row["log_ratio"]),
             utilisation=float(row["utilisation"]),

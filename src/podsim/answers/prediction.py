@@ -306,6 +306,20 @@ class ParetoPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Optimism:
+    """How much the errors of the law helped the plan that it ranks first."""
+
+    share: float
+    """share. What the step of the first plan takes longer than the law says, as a mean over redrawn errors."""
+    step_time: float
+    """s. The time of the first plan's step with that share."""
+    plans: int
+    """The number of plans that compete: the fastest of each parallel degrees and micro-batch."""
+    basis: str
+    """The same in a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanResult(
     Answer,
     view=View(
@@ -341,6 +355,8 @@ class PlanResult(
     """s. The duration of the search."""
     complete: bool
     """Whether the search was completed; False if it was interrupted."""
+    optimism: Optimism | None = field(default=None, metadata={"optional": True})
+    """How much the errors of the law helped the first plan; None: plans are not ranked by time, or one competes."""
     arguments: Mapping[str, object]
     """The arguments that repeat the search."""
     notes: tuple[str, ...] = field(default=(), compare=False)

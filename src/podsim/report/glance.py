@@ -47,6 +47,8 @@ def plans_glance(result: PlanResult | TargetPlan | GraphCost) -> Iterator[Block]
         yield ""
         has_sizes = len({each.prediction.gpus for each in result.ranked}) > 1
         yield Rows(_OTHERS, [_Other(result.ranked[0], each, has_sizes) for each in result.ranked])
+    if result.optimism:
+        yield Paragraph(f"{result.optimism.basis}.")
     partly = "" if result.complete else " (interrupted: the best so far)"
     yield dim(
         f"{result.evaluated:,} plans in {result.seconds:.1f} s{partly}, {result.fitting:,} fit. -v says why"

@@ -261,12 +261,12 @@ def plans_report(result: PlanResult | TargetPlan | GraphCost) -> Iterator[Block]
         yield from target_report(result) if isinstance(result, TargetPlan) else graph_report(result)
         return
     partly = "" if result.complete else " (interrupted: the best so far)"
-    yield bold(_title(result))
-    yield from map(dim, result.notes)
+    yield from (bold(_title(result)), *map(dim, result.notes))
     yield f"{result.batch} sequences of {result.sequence} tokens a step"
     yield f"{result.evaluated:,} plans evaluated in {result.seconds:.1f} s{partly}, {result.fitting:,} fit"
-    yield ""
-    yield _ranking(result)
+    if result.optimism:
+        yield Paragraph(f"{result.optimism.basis}.")
+    yield from ("", _ranking(result))
     if result.pareto:
         fast, small = (
             f"{format_quantity(point.step_time, 's')} at {point.memory / 1e9:.1f} GB"
@@ -287,13 +287,11 @@ def plans_report(result: PlanResult | TargetPlan | GraphCost) -> Iterator[Block]
     yield from _plan_report(result.ranked[0].prediction)
 
 
-def _beyond(prediction: Prediction) -> list[Paragraph]:
+def _beyond(prediction: Prediction) -> Iterator[Paragraph]:
     """The mark of a plan that would be faster than every comparable measured run."""
-    run = prediction.faster_than
-    if run is None:
-        return []
-    text = f"{run.ratio - 1:.0%} faster than the best of {run.rows} comparable measured runs, {run.id}"
-    return [Paragraph(text, "warning", indent=" " * 5)]
+    if run := prediction.faster_than:
+        text = f"{run.ratio - 1:.0%} faster than the best of {run.rows} comparable measured runs, {run.id}"
+        yield Paragraph(text, "warning", indent=" " * 5)
 
 
 def _ranking(result: PlanResult) -> Rows:

@@ -9,6 +9,7 @@ from math import isclose
 from typing import Any
 
 from podsim.accuracy.measured_reach import calibrated_software
+from podsim.accuracy.optimism import optimism_of
 from podsim.accuracy.own_step import own_correction, read_measured
 from podsim.accuracy.stated_prediction import changed, describe
 from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranked
@@ -131,7 +132,8 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
     taken = time.perf_counter() - started
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, gpus)])
-    seconds = result.seconds_of(result.pareto) * (case.correction.factor if case.correction else 1.0)
+    factor = case.correction.factor if case.correction else 1.0
+    seconds = result.seconds_of(result.pareto) * factor
     return PlanResult(
         model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
         ranked=_ranking(case, result),
@@ -141,6 +143,7 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
         ),
         evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=taken,
         complete=result.complete, arguments={},
+        optimism=optimism_of(result, factor) if case.options.objective == "time" else None,
     )  # fmt: skip
 
 
