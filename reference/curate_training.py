@@ -38,6 +38,7 @@ from podsim.units import format_quantity
 from podsim.workload.model import Model
 from reference.csv_rows import each_row
 from reference.machine_words import cluster_settings, find_node, model_settings, read_adapters, size_remark
+from reference.negations import plain_degrees
 from reference.raw_cells import settled
 from reference.row_remarks import Remarks, counted_cells, read_remarks
 
@@ -86,7 +87,7 @@ def _cells(row: Mapping[str, str]) -> dict[str, str]:
     """The cells of a row: of one that states its plan in podsim's words they stay."""
     if cell_text(row, "plan"):
         return {}
-    cells = settled(row, "llm")
+    cells = settled(plain_degrees(row), "llm")
     return {**cells, **counted_cells(cells), **canonical(cells)}
 
 
@@ -111,7 +112,7 @@ def plan_settings(plan: Plan) -> str:
         {
             name: str(value).lower() if isinstance(value, bool) else value
             for name, value in sorted(plan.describe().items())
-            if value != default[name]
+            if value != default.get(name)
         },
     )
 
@@ -130,13 +131,15 @@ def own_training_run(row: Mapping[str, str]) -> TrainingRun:
     """The run that a row describes in its own words; NotExpressible with the reason."""
     stated = stated_row(row)
     cells = stated.cells
-    cluster, model = read_cluster(cells["cluster"]), read_model(cells["network"])
+    model = read_model(cells["network"])
+    cluster = read_cluster(cells["cluster"]).subset(read_count(cells, "n_gpus"))
     plan, chosen, implied = _plan_of(stated, model, cluster)
     if problems := plan.problems(model, cluster):
         raise NotExpressible("; ".join(problems))
     is_open = cell_text(cells, "dec_layers") not in ("", "0") and not cell_text(cells, "dec_seq_len")
     remarks = [chosen, implied, size_remark(model, cell_text(cells, "params_b"))]
     remarks += ["assumed: a decoder of as many tokens as the encoder"] * is_open
+    remarks += [f"assumed: {model.training}"] * (cell_text(cells, "train").lower() in ("lora", "qlora"))
     return TrainingRun(
         model=model, cluster=cluster, plan=plan, layer_only=cells.get("scope") == LAYER, chosen=chosen,
         implied="; ".join(filter(None, remarks[1:])),
@@ -148,7 +151,8 @@ def stated_row(row: Mapping[str, str]) -> Remarks:
     remarks = read_remarks(row)
     cells = dict(remarks.cells)
     cells["cluster"] = cell_text(cells, "cluster") or _cluster_settings(cells)
-    cells["network"] = cell_text(cells, "network") or model_settings(cells)
+    variant = {name: cells[name].lower() for name in ("train", "mtp") if cell_text(cells, name)}
+    cells["network"] = cell_text(cells, "network") or write_settings(model_settings(cells), variant)
     return replace(remarks, cells=cells)
 
 
@@ -333,6 +337,8 @@ def _fastest_plan(
             given[field] = (int(getattr(known, field)),)
         elif field in _ALWAYS:
             given[field] = (_ALWAYS[field],)
+    if "zero" not in given and cell_text(row, "without_fsdp"):
+        given["zero"] = (0, 1, 2)
     if "recompute" in given:
         given["recompute_layers"] = (0,)
     overlap = load_software(known.software, cluster.gpu).overlaps_tp

@@ -200,7 +200,8 @@ def _encoder_decoder_settings(row: Mapping[str, str], widths: Mapping[str, int])
 
 def _catalog_model_settings(text: str, sequence: int) -> str:
     """Settings of a named model, such as "llama3-70b", "DeepSeek-V2 236B" or "llama3-70b (12 layers)"."""
-    known = _NAMED.fullmatch(text.strip().replace("_", "-"))
+    name = text.strip().replace("_", "-")
+    known = _NAMED.fullmatch(name) or _NAMED.fullmatch(re.sub(r"\s+(?!\()", "-", name))
     layers = {"layers": known["layers"]} if known and known["layers"] else {}
     settings = write_settings(known["name"] if known else "", {"sequence": sequence, **layers})
     try:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from podsim.axes import Bools, Floats, Ints
+from podsim.errors import PodsimError
 
 Values: TypeAlias = Mapping[str, float]
 """Name of a parameter -> its value."""
@@ -77,6 +78,15 @@ class Solution(NamedTuple):
     cost: float
 
 
+def load_optimizer() -> Any:
+    """The module scipy.optimize; PodsimError with what to install where it is missing."""
+    try:
+        from scipy import optimize
+    except ImportError:
+        raise PodsimError("fits need scipy: pip install 'podsim[calibrate]'") from None
+    return optimize
+
+
 def solve(fit: Fit, residuals: Residuals) -> Solution:
     """The values that meet the rows best, from the best of all starts."""
     own = {name: parameter.start for name, parameter in fit.parameters.items()}
@@ -85,8 +95,7 @@ def solve(fit: Fit, residuals: Residuals) -> Solution:
 
 
 def _solve_from(fit: Fit, residuals: Residuals, start: Values) -> Solution:
-    from scipy.optimize import least_squares
-
+    least_squares = load_optimizer().least_squares
     named = fit.parameters.items()
     point = np.array([parameter.coordinate(start[name]) for name, parameter in named])
     origin, low, high = (

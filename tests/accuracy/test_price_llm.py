@@ -8,7 +8,7 @@ import pytest
 from reference.curate_training import training_run
 from reference.machine_words import model_settings
 
-from podsim.accuracy.price_llm import price_llm
+from podsim.accuracy.price_llm import make_batches, price_llm, row_seconds
 from podsim.accuracy.tables import load, measurement
 
 KORTHIKANTI = load("korthikanti")
@@ -51,3 +51,31 @@ def test_a_blank_replication_is_what_the_gpus_leave() -> None:
     assert training_run({**row, "dp": "", "n_gpus": "128", "global_batch": "64"}).plan.dp == 2
     stated = {**row, "micro_batch": "", "accumulation": "16"}
     assert training_run(stated).plan.micro_batch == 4  # 64 sequences in 16 steps of one replica
+
+
+def test_a_row_has_the_part_of_a_rack_that_predict_gives_its_gpus() -> None:
+    import podsim
+
+    row = {
+        "network": "llama-3-8b sequence=4096", "cluster": "gb200-nvl72:4",
+        "plan": "dp=64 global_batch=256 sequence=4096 sequence_parallel=true tp=4",
+    }  # fmt: skip
+    run = training_run(row)
+    assert (run.cluster.gpus, run.cluster.gpus_per_node) == (256, 64)
+    given = podsim.predict(
+        "llama-3-8b", on="gb200-nvl72:4", gpus=256, tp=4, dp=64, batch=256, sequence=4096, sequence_parallel=True,
+        software=run.plan.software,
+    )  # fmt: skip
+    law = given.allowance.law_time if given.allowance else given.step_time
+    assert row_seconds(make_batches([run])).item() == pytest.approx(law, rel=1e-6)
+
+
+def test_plans_that_differ_in_what_experts_take_are_priced_apart() -> None:
+    shared = "dp=8 ep=8 global_batch=64 sequence=4096"
+    runs = [
+        training_run({"network": "mixtral-8x7b", "cluster": "dgx-h100:1", "plan": f"{shared} {more}"})
+        for more in ("", "capacity_factor=1.0", "capacity_factor=2.0")
+    ]
+    alone = [row_seconds(make_batches([run])).item() for run in runs]
+    assert row_seconds(make_batches(runs)).tolist() == alone
+    assert len(set(alone)) == 3

@@ -52,8 +52,11 @@ BARS = tuple(Bar(**entry) for entry in packaged_toml("accuracy/bars.toml")["bars
 
 
 def verdicts(comparisons: Sequence[Comparison], bars: Sequence[Bar] = BARS) -> tuple[Verdict, ...]:
-    """One verdict for each bar on one of these tables, and for each class of rows where each has to reach it."""
-    known = {comparison.table: comparison for comparison in comparisons}
+    """One verdict for each bar on one of these tables, and for each class of rows where each has to reach it.
+
+    A table that lacks an extra is not judged.
+    """
+    known = {comparison.table: comparison for comparison in comparisons if not comparison.missing_extras}
     judged: list[Verdict] = []
     for bar in bars:
         if bar.table in known:
@@ -134,8 +137,11 @@ def accuracy_text(accuracy: Accuracy) -> str:
 
 
 def worse_figures(comparisons: Sequence[Comparison], role: str = "") -> tuple[str, ...]:
-    """Texts of the figures of these tables that are worse than recorded, of one role if it is given."""
-    compared = {comparison.table for comparison in comparisons}
+    """Texts of the figures of these tables that are worse than recorded, of one role if it is given.
+
+    A table that lacks an extra is not judged.
+    """
+    compared = {comparison.table for comparison in comparisons if not comparison.missing_extras}
     old = {
         table: {name: figures for name, figures in roles.items() if role in ("", name)}
         for table, roles in packaged_accuracy().items()

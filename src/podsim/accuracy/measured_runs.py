@@ -12,13 +12,14 @@ from functools import lru_cache
 from typing import Any
 
 from podsim.accuracy.table_columns import is_blank
+from podsim.answers.answer import call
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import Gpu
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
-_TYPES = {field.name: type(field.default) for field in fields(Plan)}
+_TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Plan)}
 DESCRIBED = ("network", "cluster", "plan")
 """The columns that state what was run."""
 MEMORY_ERROR = 0.08
@@ -97,9 +98,14 @@ def usable_memory(gpu: Gpu) -> float:
 
 @lru_cache(maxsize=512)
 def read_model(settings: str) -> Model:
-    """The model that a text such as "gpt-22b layers=96 sequence=4096" describes: a catalog name and its overrides."""
+    """The model that a text such as "gpt-22b layers=96 sequence=4096" describes: a catalog name and its overrides.
+
+    "train=lora:16" is fine-tuning, in the words of `podsim predict --train`.
+    """
     name, overrides = read_settings(settings)
-    return load_model(name, overrides)
+    training = overrides.pop("train", "")
+    model = load_model(name, overrides)
+    return call("workload.finetuning:fine_tuned", model, training) if training else model
 
 
 @lru_cache(maxsize=512)
@@ -119,15 +125,23 @@ def read_plan(settings: str) -> Plan:
     return Plan(**values)
 
 
-def _value(name: str, text: str) -> int | bool | str:
+def _value(name: str, text: str) -> float | bool | str:
     if name in _WORDS or _TYPES[name] is str:
         return text
-    return text == "true" if _TYPES[name] is bool else int(text)
+    if _TYPES[name] is bool:
+        return text == "true"
+    return float(text) if _TYPES[name] is float else int(text)
 
 
 def read_training_run(row: Mapping[str, str]) -> TrainingRun:
-    """The run of a row that states its network, cluster and plan; NotExpressible if the plan breaks a rule."""
-    model, cluster, plan = read_model(row["network"]), read_cluster(row["cluster"]), read_plan(row["plan"])
+    """The run of a row that states its network, cluster and plan; NotExpressible if the plan breaks a rule.
+
+    Its cluster is the part that the plan uses, as that of `podsim predict --gpus`.
+    """
+    model, plan = read_model(row["network"]), read_plan(row["plan"])
+    cluster, gpus = read_cluster(row["cluster"]), int(plan.gpus)
+    if 1 <= gpus < cluster.gpus:
+        cluster = cluster.subset(gpus)
     if problems := plan.problems(model, cluster):
         raise NotExpressible("; ".join(problems))
     return TrainingRun(

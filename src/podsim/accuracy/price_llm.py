@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ from podsim.workload.model import Model
 
 FIRST_STAGE = "first stage"
 """The scope of a row that counts the layers of the first stage only."""
+_SHARED = tuple(field.name for field in fields(Plan) if field.name not in ARRAY_FIELDS)
+"""The fields that all plans of an array have alike."""
 HOST_PARTS = ("launch", "host")
 """The parts of a step in which the GPU waits for the host."""
 
@@ -94,9 +96,8 @@ def make_batches(runs: Sequence[TrainingRun]) -> list[Batch]:
     """Groups of runs that differ only in the numeric fields of their plans."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for position, run in enumerate(runs):
-        plan = run.plan
-        key = (id(run.model), id(run.cluster), plan.software, plan.precision, plan.optimizer_precision)
-        groups.setdefault((*key, plan.sequence, run.layer_only), []).append(position)
+        shared = tuple(getattr(run.plan, name) for name in _SHARED)
+        groups.setdefault((id(run.model), id(run.cluster), shared, run.layer_only), []).append(position)
     batches = []
     for members in groups.values():
         first = runs[members[0]]

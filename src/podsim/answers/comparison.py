@@ -9,6 +9,7 @@ figure.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -220,6 +221,12 @@ class Comparison(
             role, measured = self.left_out.get(id, ("", None))
             rows.append({**blank, "id": id, "role": role, "measured": measured, "reason": reason})
         return {**shown, "rows": rows}
+
+    @property
+    def missing_extras(self) -> Mapping[str, int]:
+        """The extras without which rows have no prediction, with the number of these rows."""
+        needs = (re.search(r"pip install 'podsim\[(\w+)\]'", reason) for _, reason in self.not_expressed)
+        return Counter(need[1] for need in needs if need)
 
     @property
     def unit(self) -> str:

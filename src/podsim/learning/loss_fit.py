@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from podsim.answers.losses import FittedRange
 from podsim.axes import Shaped
 from podsim.errors import PodsimError
+from podsim.fitting import load_optimizer
 from podsim.learning.loss_law import REPEAT, LossLaw, constants_of, repeated
 from podsim.learning.loss_runs import Runs
 
@@ -123,11 +124,8 @@ class _Problem:
 
     def descend(self, start: Array, rounds: int = 200, precision: float = 1e-9) -> tuple[Array, float]:
         """(free coordinates, cost) of the valley below a start."""
-        from scipy import optimize
-
-        minimize: Any = optimize.minimize
         options = {"maxiter": rounds, "ftol": precision, "gtol": 1e3 * precision}
-        end = minimize(self.cost, start, jac=True, method="L-BFGS-B", options=options)
+        end = load_optimizer().minimize(self.cost, start, jac=True, method="L-BFGS-B", options=options)
         return np.asarray(end.x), float(end.fun)
 
     def starts(self) -> list[Array]:

@@ -16,6 +16,7 @@ from podsim.accuracy.measured_rows import read_measured
 from podsim.accuracy.tables import load
 from podsim.answers.answer import call
 from podsim.errors import PodsimError
+from podsim.fitting import load_optimizer
 from podsim.options.output_options import JsonOutput
 from podsim.options.question import option, question
 from podsim.whole_files import write_files
@@ -55,10 +56,7 @@ def calibrate(options: CalibrateOptions) -> Calibration:
     `gpus` narrows the kernels to some GPUs. `software` fits the named `constants` (a list, or one text with commas) of
     one software from training rows instead. Raises TableError for a file or table without a row to fit.
     """
-    try:
-        import scipy.optimize  # noqa: F401
-    except ImportError:
-        raise PodsimError("calibration needs scipy: pip install 'podsim[calibrate]'") from None
+    load_optimizer()
     folder = None if options.check else Path(options.to) if options.to is not None else _new_folder()
     tables = [read_measured(file) for file in options.files]
     if options.software:
