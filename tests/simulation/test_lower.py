@@ -14,7 +14,7 @@ from podsim.schedules.entries import SCHEDULES
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
-from podsim.simulation.outcome import part_seconds
+from podsim.simulation.outcome import lane_seconds
 from podsim.simulation.pieces import block_pieces, merge_pieces
 from podsim.training.batch import prepare
 from podsim.training.layers import Pass
@@ -110,7 +110,7 @@ def test_classes_play_as_every_rank_would(plan, trouble, two, small):
     assert folded.classes.count <= unfolded.classes.count == int(plan.gpus)
     label = folded.classes.label.ravel()
     alone = unfolded.classes.label.ravel()
-    mine, theirs = part_seconds(folded, few), part_seconds(unfolded, all_)
+    mine, theirs = lane_seconds(folded, few), lane_seconds(unfolded, all_)
     assert mine[label] == close(theirs[alone], rel=1e-6, abs=1e-9)
     if not (trouble.slow or trouble.link):
         assert folded.classes.count == plan.pp
@@ -146,7 +146,7 @@ def test_every_schedule_plays(name, two, small):
         == work[Work.BACKWARD] + work[Work.INPUT]
         == lowered.table.stages * 16 / (2 if name == "dualpipe" else 1)
     )
-    assert part_seconds(lowered, played).sum(axis=1) == close(np.full(4, played.seconds))
+    assert lane_seconds(lowered, played).sum(axis=1) == close(np.full(4, played.seconds))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -168,7 +168,7 @@ def test_a_uniform_pipeline_waits_as_the_textbook_says(two):
     for schedule, v in (("1f1b", 1), ("gpipe", 1), ("interleaved", 4)):
         plan = Plan(tp=4, pp=4, global_batch=16, virtual_stages=v, schedule=schedule, overlap_grad=False)
         lowered = lower(model, two, plan, kernels=False)
-        parts = part_seconds(lowered, play(lowered.ops))
+        parts = lane_seconds(lowered, play(lowered.ops))
         busy = parts[1, [SPLIT.index(k) for k in ("compute", "memory", "launch", "tp", "pp")]].sum()
         assert parts[1, SPLIT.index("bubble")] / busy == close(3 / 16 / v, rel=0.1)
 
@@ -191,7 +191,7 @@ def test_half_an_adapter_takes_twice_as_long_where_nothing_hides_it(small):
 
     def exchanged(trouble):
         lowered = lower(small, cluster, plan, kernels=False, trouble=trouble)
-        parts = part_seconds(lowered, play(lowered.ops))
+        parts = lane_seconds(lowered, play(lowered.ops))
         return parts[:, SPLIT.index("dp")].max()
 
     base, half, tenth = (exchanged(Trouble(link={3: s} if s < 1 else {})) for s in (1.0, 0.5, 0.1))

@@ -8,7 +8,7 @@ import pytest
 from podsim.simulation.events import critical_path, play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
-from podsim.simulation.outcome import memory_counters, outcome, part_seconds
+from podsim.simulation.outcome import lane_seconds, memory_counters, outcome
 from podsim.timeline.timelines import read_timeline, write_timeline
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
@@ -100,23 +100,15 @@ def test_files_say_the_same_by_kind(kind, two, small, tmp_path):
     busy = dict(zip(again.kinds, again.busy(), strict=True))
     for name, seconds in zip(found.timeline.kinds, found.timeline.busy(), strict=True):
         assert busy.get(name, 0.0) == close(seconds, rel=1e-4, abs=1e-6), name
-    # the parts of a rank are the spans of its compute lane, kinds told apart where ops are not merged
-    _, _, fine = run(small, two, PLANS["pipeline"])
-    t = fine.timeline
-    for k in [k for k, lane in enumerate(t.lanes) if lane.name == "compute"]:
+    # the seconds of a lane are its spans, kinds told apart where ops are not merged
+    lowered, played, fine = run(small, two, PLANS["pipeline"])
+    t, seconds = fine.timeline, lane_seconds(lowered, played)
+    lanes = [k for k, lane in enumerate(t.lanes) if lane.name == "compute"]
+    for k, lane in zip(lanes, seconds, strict=True):
         mine = t.lane == k
         parts = np.bincount(t.kind[mine], (t.end - t.start)[mine], len(t.kinds))
         assert parts.sum() == close(fine.step_time)
-    assert any(
-        all(
-            np.bincount(t.kind[t.lane == k], (t.end - t.start)[t.lane == k], len(t.kinds))[
-                t.kinds.index(name)
-            ]
-            == close(seconds, abs=1e-12)
-            for name, seconds in fine.parts.items()
-        )
-        for k in range(len(t.lanes))
-    )
+        assert [parts[t.kinds.index(name)] for name in SPLIT] == close(lane.tolist(), abs=1e-12)
 
 
 # memory
@@ -167,7 +159,7 @@ def test_who_waits_for_a_slow_gpu(two, small):
     """The slow rank waits least; its tensor peer waits for it in collectives, the other stages in bubbles."""
     plan = Plan(tp=2, pp=2, dp=2, global_batch=16)
     lowered, played, found = run(small, two, plan, Trouble(slow={0: 1.5}), kernels=False)
-    parts = part_seconds(lowered, played)
+    parts = lane_seconds(lowered, played)
     label = lowered.classes.label
     slow, peer, behind = (parts[label[where]] for where in ((0, 0, 0), (0, 0, 1), (1, 0, 0)))
     tp, bubble, compute = (SPLIT.index(k) for k in ("tp", "bubble", "compute"))

@@ -76,7 +76,7 @@ class SimulatedStep(
     closed_form: float
     """s. The time of the same step by `podsim predict`."""
     parts: Mapping[str, float]
-    """s. The time by part of the step on the rank that is busy longest; the sum is step_time."""
+    """s. The time by part of the step, as `podsim predict` divides it; the sum is step_time. Empty if it never ends."""
     bubble: float
     """share. The share of the time between first and last pass in which a pipeline rank waits, as a mean over ranks."""
     ranks: int

@@ -57,8 +57,8 @@ def simulated_report(step: SimulatedStep) -> Iterator[Block]:
     if step.failure is not None:
         yield ""
         yield from _failure(step.failure)
-    yield from ("", bold("Where the step goes, on the rank that is busy longest"))
-    yield part_rows(step.parts, step.step_time)
+    if step.parts:
+        yield from ("", bold("Where the step goes"), part_rows(step.parts, step.step_time))
     need, room = (format_quantity(size, "B") for size in (step.memory, step.memory_limit))
     does_fit = step.memory <= step.memory_limit
     yield ""

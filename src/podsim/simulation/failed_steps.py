@@ -132,7 +132,7 @@ def _stopped_step(
     from podsim.simulation.outcome import outcome
 
     model, cluster, plan = setting[:3]
-    result = outcome(model, cluster, plan, ended.lowered, ended.played, closed_form)
+    result = outcome(model, cluster, plan, ended.lowered, ended.played, closed_form, is_whole=False)
     noticed = ended.hung + fault.watchdog
     failure = FailedStep(
         **common, rerouted="", under_way=ended.under_way, standing=ended.standing, still=ended.played.seconds,

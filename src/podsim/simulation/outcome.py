@@ -22,6 +22,7 @@ from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.lower_links import adapter_rate
 from podsim.simulation.pieces import Stream
+from podsim.simulation.step_parts import step_parts
 from podsim.training.batch import cost_slice
 from podsim.training.memory import KINDS, usable_bytes
 from podsim.training.pipeline_stages import held_blocks, part_blocks
@@ -42,17 +43,20 @@ WAITS = {"tp": "tp", "tp beside": "tp", "cp": "cp", "ep": "ep", "dp": "dp"}
 
 
 def outcome(
-    model: Model, cluster: Cluster, plan: Plan, lowered: Lowered, played: Played, closed_form: float
-) -> SimulatedStep:
-    """The result of one step. Spans of the compute lane fill it from start to end, waiting named by its cause."""
-    parts = part_seconds(lowered, played)  # [class, part]
-    busiest = int(np.argmax(parts[:, : len(SPLIT)].sum(axis=1) - parts[:, SPLIT.index("bubble")]))
+    model: Model, cluster: Cluster, plan: Plan, lowered: Lowered, played: Played, closed_form: float,
+    *, is_whole: bool = True,
+) -> SimulatedStep:  # fmt: skip
+    """The result of one step. Spans of the compute lane fill it from start to end, waiting named by its cause.
+
+    A step that is not whole never ends, so it has no parts.
+    """
+    lanes = lane_seconds(lowered, played)
     memory, counters = memory_counters(lowered, played, plan)
     copies = lowered.classes.copies
     return SimulatedStep(
         model=model.name, cluster=cluster.name, plan=plan.describe(), gpus=int(plan.gpus), step_time=played.seconds,
-        closed_form=closed_form, parts=dict(zip(SPLIT, parts[busiest].tolist(), strict=True)),
-        bubble=_bubble_ratio(lowered, played, parts), ranks=lowered.classes.count, ops=len(lowered.what),
+        closed_form=closed_form, parts=step_parts(lowered, played, plan) if is_whole else {},
+        bubble=_bubble_ratio(lowered, played, lanes), ranks=lowered.classes.count, ops=len(lowered.what),
         represented=int((np.diff(lowered.base) * copies).sum()),
         make_timeline=lambda: _timeline(lowered, played, plan, _all_gaps(lowered, played), counters),
         links=_links(lowered, played, plan, adapter_rate(cluster)), critical=_critical(lowered, played, plan),
@@ -152,8 +156,8 @@ def _cause(kind: str) -> int:
     return SPLIT.index("pp" if kind == "send" else WAITS.get(kind, "bubble"))
 
 
-def part_seconds(lowered: Lowered, played: Played) -> Floats:
-    """Seconds of each class's compute stream by part of the step, shape (classes, parts); rows add up to the step."""
+def lane_seconds(lowered: Lowered, played: Played) -> Floats:
+    """Seconds of each class's compute lane by what runs or is waited for, shape (classes, parts); rows are the step."""
     mixes = np.stack(
         [piece.parts / piece.seconds if piece.seconds else piece.parts for piece in lowered.pieces]
     )
@@ -172,12 +176,12 @@ def part_seconds(lowered: Lowered, played: Played) -> Floats:
     return parts
 
 
-def _bubble_ratio(lowered: Lowered, played: Played, parts: Shaped[Floats, "class part"]) -> float:
+def _bubble_ratio(lowered: Lowered, played: Played, lanes: Shaped[Floats, "class part"]) -> float:
     """Share of the passes' time in which a rank waits for its neighbours, mean over ranks."""
     weight = lowered.classes.copies / lowered.classes.copies.sum()
     ends = [SPLIT.index(name) for name in ("optimizer", "host")]
-    passes = played.seconds - parts[:, ends].sum(axis=1)
-    return float((weight * parts[:, SPLIT.index("bubble")] / np.maximum(passes, 1e-30)).sum())
+    passes = played.seconds - lanes[:, ends].sum(axis=1)
+    return float((weight * lanes[:, SPLIT.index("bubble")] / np.maximum(passes, 1e-30)).sum())
 
 
 def _process_name(lowered: Lowered, plan: Plan, c: int) -> str:

@@ -142,7 +142,7 @@ def _extend_piece(piece: Piece, slice_: Piece, same: bool) -> Piece:
     """A piece that continues with a slice: of itself, or of what follows it."""
     if not same:
         return merge_pieces([piece, slice_])[0]
-    mix = None if piece.mix is None or slice_.mix is None else piece.mix + slice_.mix
+    mix = None if piece.mix is None and slice_.mix is None else piece.parts + slice_.parts
     return replace(piece, seconds=piece.seconds + slice_.seconds, mix=mix)
 
 

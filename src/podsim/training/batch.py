@@ -35,7 +35,7 @@ from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software
-from podsim.training.step import charge_seconds, part_seconds, path_seconds, step_times
+from podsim.training.step import PASS_EXCHANGES, charge_seconds, part_seconds, path_seconds, step_times
 from podsim.workload.model import Model
 
 T = TypeVar("T")
@@ -322,6 +322,10 @@ def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
     chunks = np.where(piped, plan.virtual_stages, 1.0)
     charge = np.where(piped, charge_seconds(sends, software), 0.0)
     far = _far_seconds(paths, sends)
+    unhidden = passes.stage_parts
+    if paired is not None:  # pairs of passes may hide what they exchange
+        unhidden = unhidden.copy()
+        unhidden[PASS_EXCHANGES] *= ~plan.paired
     return Layout(
         plan=plan,
         stages=stages,
@@ -335,7 +339,7 @@ def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
         far_seconds=far,
         charge_seconds=charge,
         path_seconds=path_seconds(paths, passes, sends, charge, far),
-        stage_seconds=np.where(stages.count > 0, passes.stage_parts.sum(axis=0), 0.0),
+        stage_seconds=np.where(stages.count > 0, unhidden.sum(axis=0), 0.0),
     )
 
 
@@ -392,7 +396,7 @@ def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> Step
     column = np.arange(fullest.size)
     return StepCost(
         seconds=times.step,
-        parts=part_seconds(layout, times, software, tables.core_share),
+        parts=part_seconds(layout, times, tables.ends.of(part), software, tables.core_share),
         memory=total[fullest, column],
         kinds=kinds[:, fullest, column],
         stages=kinds if stages or fullest.size == 1 else kinds[:, :0],
