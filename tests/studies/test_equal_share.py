@@ -38,10 +38,11 @@ def test_each_design_takes_most_of_the_amount(equal, amount, of_node) -> None:
         assert nodes & (nodes - 1) == 0 or nodes % 3 == 0
 
 
-def test_a_price_is_of_the_design_or_of_the_market() -> None:
+def test_a_price_is_of_the_design_or_the_default() -> None:
     assert sized("price", 100)["W"] == 8  # 9 USD each
-    with pytest.raises(PodsimError, match="no price is known"):
-        read_study({"equal": "price", "amount": 100, "design": [{"on": "cs-3", "model": "gpt2"}]})
+    estimated = {"equal": "price", "amount": 100, "design": [{"on": "cs-3", "model": "gpt2"}]}
+    with pytest.raises(PodsimError, match=r"needs 158\.65 USD/h"):
+        read_study(estimated)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,30 @@ class Offer:
     """USD/s. The price of one GPU."""
     high: float = shown("to", lambda price: f"{price * HOUR:.2f}")
     """USD/s. The price of one GPU at the high end; equal to `low` if it is no range."""
+    least: float = shown(is_hidden=True)
+    """USD/s. The lowest rent of the GPU in the last year of the catalog; `low` where the price is not the default."""
+    most: float = shown(is_hidden=True)
+    """USD/s. The highest rent of it; `high` where the price is not the default."""
+
+    @property
+    def hourly(self) -> str:
+        """The price per GPU-hour (USD), or its range."""
+        return _range(self.low, self.high)
+
+    @property
+    def words(self) -> str:
+        """The price per GPU-hour with its name, its date, and the range of rents."""
+        rents = (
+            ""
+            if (self.least, self.most) == (self.low, self.high)
+            else f"; rents {_range(self.least, self.most)}"
+        )
+        return f"{self.hourly} USD per GPU-hour ({self.name}, {self.date}{rents})"
+
+
+def _range(low: float, high: float) -> str:
+    ends = f"{low * HOUR:.2f}", f"{high * HOUR:.2f}"
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,7 +108,7 @@ class TargetChoice:
 
     run: TargetRun
     usd: float | None
-    """USD. The money for the GPUs' time; None without a price."""
+    """USD. The money for the GPUs' time at the low end of the price; None without one."""
     saved: float | None
     """share. The time that it saves over the next fewer GPUs."""
     efficiency: float
@@ -137,7 +137,7 @@ class TargetPlan(
     gpu: str
     objective: str
     price: str
-    """The name of the price; "" without any."""
+    """The price per GPU-hour, in words; "" without any."""
     choices: tuple[TargetChoice, ...]
     """The best run of each number of GPUs, fewest first."""
     best: TargetChoice

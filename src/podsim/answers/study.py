@@ -62,7 +62,7 @@ class StudyRow(Answer, view=View(report="report.study_tables:row_report")):
     cost_high: float | None = None
     """USD. The same at the high end of the price."""
     price: str = ""
-    """The name of the price."""
+    """The price per GPU-hour, in words."""
     energy: float | None = None
     """J. The energy of the run at the meter of the site, with failures."""
     carbon: float | None = None

@@ -73,7 +73,7 @@ class Figures(BaseModel):
 
 
 class PriceEntry(_Sourced):
-    """A price: `low` (and `high`) per GPU-hour, or a `purchase`."""
+    """A price: `low` (and `high`) per GPU-hour, or a `purchase`. The kind of an owner's cost begins with "own"."""
 
     provider: str = Field(min_length=2)
     offer: str = Field(min_length=2)
@@ -85,6 +85,13 @@ class PriceEntry(_Sourced):
     per: Annotated[int, Field(ge=1)] = 1
     """The number of GPUs of the purchase."""
     years: Positive = 4.0
+    power: Positive | None = None
+    """W. The power of a GPU with its part of server, network and building."""
+
+    @property
+    def is_rent(self) -> bool:
+        """Whether it is what a tenant pays."""
+        return not self.kind.startswith("own")
 
     @model_validator(mode="after")
     def _check_price(self) -> PriceEntry:
@@ -123,3 +130,17 @@ def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
 def prices() -> dict[str, PriceEntry]:
     """The packaged prices by name."""
     return parse_prices(packaged_toml("fleet/prices.toml"), "prices.toml")
+
+
+class ListPrices(_Sourced):
+    """Prices of one accelerator of each kind, as makers or clouds list them. Only their ratios count."""
+
+    usd: dict[str, Positive]
+
+
+@cache
+def list_prices() -> tuple[ListPrices, ...]:
+    """The packaged tables of list prices."""
+    return tuple(
+        ListPrices.model_validate(table) for table in packaged_toml("fleet/list_prices.toml").values()
+    )

@@ -3,115 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import partial
 from math import isfinite
 
-from podsim.answers.expense import HOUR, Expense, Offer
+from podsim.answers.expense import Expense, Offer
 from podsim.answers.prediction import Prediction
-from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
-from podsim.fleet.power import LOADS, busy_share, cluster_power, load_power, read_cap
-from podsim.fleet.power_catalog import PriceEntry, figures, prices
+from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.fleet.power import LOADS, busy_share, cluster_power, read_cap
+from podsim.fleet.price_offers import find_offer, price_offer
+from podsim.fleet.site import Site, read_site
 from podsim.hardware.cluster import Cluster
-
-YEAR, KWH = 365.0 * 86400.0, 3.6e6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Site:
-    """The site of a machine, with its prices."""
-
-    pue: float
-    carbon: float
-    """The carbon intensity of electricity, in kg/J."""
-    electricity: float
-    """The price of electricity, in USD/J."""
-    assumptions: tuple[str, ...]
-
-
-def read_site(pue: float | None, carbon: float | None, electricity: float | None) -> Site:
-    """The site from a user's values (kg and USD per kWh), with defaults of the catalog as stated assumptions.
-
-    Raises PlanError with all impossible values.
-    """
-    default = {name: getattr(figures(), name) for name in ("pue", "carbon", "electricity")}
-    given = {"pue": pue, "carbon": carbon, "electricity": electricity}
-    bounds = {"pue": (1.0, 5.0, ""), "carbon": (0.0, 5.0, " kg/kWh"), "electricity": (0.0, 10.0, " USD/kWh")}
-    wrong = [
-        f"{name}={value:g}: a site has {bounds[name][0]:g} to {bounds[name][1]:g}{bounds[name][2]}"
-        for name, value in given.items()
-        if value is not None and not (isfinite(value) and bounds[name][0] <= value <= bounds[name][1])
-    ]
-    if wrong:
-        raise PlanError(wrong)
-    assumptions = [
-        f"{name} {default[name].value:g}{bounds[name][2]}: {default[name].source} ({default[name].date})"
-        for name, value in given.items()
-        if value is None
-    ]
-    return Site(
-        pue=default["pue"].value if pue is None else pue,
-        carbon=(default["carbon"].value if carbon is None else carbon) / KWH,
-        electricity=(default["electricity"].value if electricity is None else electricity) / KWH,
-        assumptions=tuple(assumptions),
-    )
-
-
-@lru_cache(maxsize=64)
-def list_offers(cluster: Cluster, site: Site) -> tuple[Offer, ...]:
-    """The packaged prices of the cluster's GPU, in the catalog's order. Prices of owned GPUs include electricity."""
-    return tuple(
-        _make_offer(name, entry, cluster, site)
-        for name, entry in prices().items()
-        if cluster.gpu.name in entry.gpus
-    )
-
-
-def _make_offer(name: str, entry: PriceEntry, cluster: Cluster, site: Site) -> Offer:
-    if entry.purchase is not None:
-        watts = load_power(cluster, "training", pue=site.pue).site / cluster.gpus
-        low = high = entry.purchase / entry.per / (entry.years * YEAR) + watts * site.electricity
-    else:
-        assert entry.low is not None
-        low, high = entry.low / HOUR, (entry.high or entry.low) / HOUR
-    return Offer(
-        name=name,
-        provider=entry.provider,
-        kind=entry.kind,
-        date=entry.date,
-        source=entry.source,
-        low=low,
-        high=high,
-    )
-
-
-def find_offer(text: str, cluster: Cluster, site: Site) -> Offer:
-    """The price that a text names: an entry of the catalog, or USD per GPU-hour.
-
-    Raises PodsimError for an unknown name and for another GPU, and UnitError for an impossible amount.
-    """
-    words = text.strip().lower().removesuffix("/h").removesuffix("usd").removeprefix("$").strip()
-    try:
-        amount = float(words)
-    except ValueError:
-        amount = None
-    if amount is not None:
-        if not (isfinite(amount) and 0 < amount < 1e6):
-            raise UnitError(f"price {text[:40]!r}: a GPU costs more than 0 USD an hour, such as 2.10")
-        return Offer(
-            name=f"{amount:g} USD", provider="the user", kind="for a GPU and an hour", date="now", source="the user",
-            low=amount / HOUR, high=amount / HOUR,
-        )  # fmt: skip
-    known = prices()
-    if text not in known:
-        raise PodsimError(f"{unknown_name('price', text, known)}; or USD for a GPU and an hour, such as 2.10")
-    if cluster.gpu.name not in known[text].gpus:
-        fitting = [name for name, entry in known.items() if cluster.gpu.name in entry.gpus]
-        raise PodsimError(
-            f"price {text} is of {', '.join(known[text].gpus)}, the cluster has {cluster.gpu.name}: "
-            f"{', '.join(fitting) or 'no price is known, give USD for a GPU and an hour'}"
-        )
-    return _make_offer(text, known[text], cluster, site)
 
 
 def check_hours(
@@ -172,7 +74,7 @@ def expense_of(
     if run is not None and run.tokens == tokens:
         duration = run.expected
     watts = cluster_power(cluster, busy_share(prediction.parts), within=within)
-    offer = find_offer(price, cluster, site) if price else None
+    offer = price_offer(price, cluster, site)
     hours = duration * prediction.gpus
     energy = watts * duration * site.pue
     return Expense(
@@ -197,7 +99,7 @@ def with_expense(
     pue: float | None = None,
     carbon: float | None = None,
 ) -> Prediction:
-    """The prediction with energy and money of its run with failures, at the price asked for or the market's.
+    """The prediction with energy and money of its run with failures, at the price asked for or the default.
 
     Without a request, what cannot be priced or powered is left out.
     """
@@ -208,17 +110,10 @@ def with_expense(
     part = cluster.subset(prediction.gpus)
     try:
         expense = expense_of(
-            prediction, part, price=price or usual_price(part), tokens=run.tokens if run else None, pue=pue, carbon=carbon
-        )  # fmt: skip
+            prediction, part, price=price, tokens=run.tokens if run else None, pue=pue, carbon=carbon
+        )
     except PodsimError:
         if is_asked:
             raise
         return prediction
     return replace(prediction, expense=expense)
-
-
-def usual_price(cluster: Cluster) -> str:
-    """The market price of a cluster's GPU, or else the first of the catalog; "" if it has none."""
-    offers = list_offers(cluster, read_site(None, None, None))
-    names = [offer.name for offer in offers if offer.provider == "market"] or [offer.name for offer in offers]
-    return names[0] if names else ""

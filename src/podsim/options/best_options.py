@@ -24,7 +24,7 @@ class BestOptions:
         "Longest time per output token, e.g. 30ms.",
         also=("itl", "inter-token-latency", "time-per-output-token"),
     )
-    price: str = option("", "USD per GPU-hour, e.g. 2.10, or a price that `podsim power` lists.")
+    price: str = option("", "USD per GPU-hour, e.g. 2.10, or a price that `podsim cost` lists.")
     launch: str = option(
         "", "Write what starts it: vllm, sglang, trtllm, triton, kubernetes (or several, with commas)."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.answers.expense import HOUR, Expense, Offer, Trade, TradePoint
+from podsim.answers.expense import HOUR, Expense, Trade, TradePoint
 from podsim.report.columns import Column, Table, energy_text, mass_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
 from podsim.units import format_quantity
@@ -17,12 +17,6 @@ def money_text(low: float, high: float) -> str:
     """An amount, or a range of amounts."""
     ends = [f"{value:,.0f}" if value >= 1e3 else f"{value:,.4g}" for value in (low, high)]
     return ends[0] if low == high else " to ".join(ends)
-
-
-def hourly_price(offer: Offer) -> str:
-    """The price per GPU-hour (USD), or its range."""
-    low, high = offer.low * HOUR, offer.high * HOUR
-    return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
 
 
 def _layout(point: TradePoint) -> str:
@@ -52,8 +46,8 @@ def expense_report(expense: Expense) -> Iterator[Block]:
     ]
     if (offer := expense.offer) is not None:
         texts.append(
-            f"{money_text(expense.low, expense.high)} USD at {hourly_price(offer)} USD per GPU-hour: {offer.name}, "
-            f"{offer.provider}, {offer.kind}, {offer.date} ({offer.source})"
+            f"{money_text(expense.low, expense.high)} USD at {offer.words}: {offer.provider}, {offer.kind}; "
+            f"{offer.source}"
         )
     yield from ("", bold("Energy and money"))
     yield from (Paragraph(text, indent="    ", first="  ") for text in texts)
@@ -68,6 +62,4 @@ def trade_report(trade: Trade) -> Iterator[Block]:
             yield from ("", bold(f"Pareto front of time against {title}, over {gpus} GPUs"))
             yield Rows(_FRONT, points[:_SHOWN])
     if (offer := trade.offer) is not None:
-        yield dim(
-            f"{hourly_price(offer)} USD per GPU-hour: {offer.name}, {offer.kind}, {offer.date} ({offer.source})"
-        )
+        yield dim(f"{offer.words}: {offer.kind}; {offer.source}")

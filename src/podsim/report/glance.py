@@ -11,7 +11,6 @@ from podsim.answers.graphs import GraphCost
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult, Prediction, Ranked, StageMemory
 from podsim.report.columns import Column, Table, energy_text, mass_text
-from podsim.report.expenses import hourly_price
 from podsim.report.graph_tables import graph_report
 from podsim.report.minutes_tables import target_report
 from podsim.report.predictions import cluster_name, shared_choices
@@ -289,7 +288,7 @@ def _run(prediction: Prediction) -> Iterator[Block]:
     energy = f"{energy_text(expense.energy * part)}, {mass_text(expense.carbon * part)} CO2"
     if (offer := expense.offer) is not None:
         cost = short_money(expense.low * part, expense.high * part)
-        yield _line("Money", f"{cost} USD; {hourly_price(offer)} USD per GPU-hour ({offer.name})")
+        yield _line("Money", f"{cost} USD; {offer.words}")
     elif part == 1:
         yield _line("Money", "no price of this GPU is known: --price 2.10 (USD per GPU-hour)")
     yield _line("Energy", f"{energy}; {format_quantity(expense.power, 'W')} mean draw of the machine")

@@ -11,7 +11,7 @@ from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.target_runs import fastest_run, target_run
 from podsim.answers.minutes import TargetChoice, TargetPlan, TargetRun
 from podsim.errors import ClusterError, NoFitError, PlanError, PodsimError
-from podsim.fleet.power_cost import find_offer, read_site, usual_price
+from podsim.fleet.price_offers import price_offer
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmark
 from podsim.options.plan_options import TargetOptions
@@ -32,16 +32,18 @@ def plan_target(options: TargetOptions, progress: Progress | None = None) -> Tar
     benchmark = find_benchmark(str(options.model), options.round)
     round = options.round or benchmark.rounds[1]
     cluster = _cluster(options)
-    offer = find_offer(str(options.price) or usual_price(cluster), cluster, read_site(None, None, None))
+    offer = price_offer(str(options.price), cluster, objective=options.objective)
     runs = _runs(benchmark, round, cluster, options.batch, progress)
-    choices = _choices(runs, (offer.low + offer.high) / 2)
-    key = {"time": lambda choice: choice.run.seconds, "cost": lambda choice: choice.usd}[options.objective]
+    choices = _choices(runs, offer.low if offer else None)
+    key = {"time": lambda choice: choice.run.seconds, "cost": lambda choice: choice.run.gpu_seconds}
+    best = min(choices, key=key[options.objective])
     end = _end(choices)
     law = convergence_law(benchmark, round)
     return TargetPlan(
         benchmark=benchmark.name, title=benchmark.title, target=benchmark.target, dataset=benchmark.dataset,
         sample=benchmark.sample, round=round, cluster=cluster.name, gpu=cluster.gpu.name,
-        objective=options.objective, price=offer.name, choices=choices, best=min(choices, key=key), end=end,
+        objective=options.objective, price=offer.words if offer else "",
+        choices=choices, best=best, end=end,
         critical_batch=law.critical_batch, why=_why(choices[0].run, end.run, benchmark.sample, law.critical_batch),
         notes=_notes(benchmark, choices, law.smallest, law.largest),
     )  # fmt: skip
@@ -119,12 +121,13 @@ def _gpu_counts(cluster: Cluster) -> Iterable[int]:
     return sorted({count for count in counts if count <= cluster.gpus} | {cluster.gpus})
 
 
-def _choices(runs: list[TargetRun], price: float) -> tuple[TargetChoice, ...]:
-    """The runs with money and what each saves; `price` in USD/s of a GPU."""
+def _choices(runs: list[TargetRun], price: float | None) -> tuple[TargetChoice, ...]:
+    """The runs with money and what each saves; `price` in USD/s of a GPU, None without."""
     least = min(run.gpu_seconds for run in runs)
     made = [
         TargetChoice(
-            run=run, usd=run.gpu_seconds * price, saved=None, efficiency=least / run.gpu_seconds
+            run=run, usd=None if price is None else run.gpu_seconds * price, saved=None,
+            efficiency=least / run.gpu_seconds,
         )
         for run in runs
     ]  # fmt: skip

@@ -17,7 +17,9 @@ from podsim.answers.expense import Offer
 from podsim.answers.prediction import PlanResult, Prediction, Ranked
 from podsim.errors import NoFitError, PlanError
 from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, make_trade
-from podsim.fleet.power_cost import expense_of, find_offer, read_site
+from podsim.fleet.power_cost import expense_of
+from podsim.fleet.price_offers import price_offer
+from podsim.fleet.site import read_site
 from podsim.runs.search_case import Case, Progress
 from podsim.training.search import SearchResult, search
 from podsim.training.search_space import read_limits
@@ -29,7 +31,7 @@ def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:
     model, cluster, options = case.model, case.cluster, case.options
     gpus = cluster.gpus
     site = read_site(options.pue, None, None)
-    offer = find_offer(str(options.price), cluster, site) if options.price else None
+    offer = price_offer(str(options.price), cluster, site, objective=options.objective)
     lots, refused, found_all = [], [], []
     for count in gpu_counts(cluster, gpus):
         part = cluster.subset(count)

@@ -57,16 +57,12 @@ def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
 
 def _check(options: SearchOptions) -> None:
     """Raise PlanError with all that is wrong of the options that name no model and no cluster."""
-    objective, top, price = options.objective, options.top, options.price
+    objective, top = options.objective, options.top
     problems = wrong_choices(options, "objective", "detail")
     if not isinstance(top, int) or not 1 <= top <= 1000:
         problems.append(f"top={top}: between 1 and 1000 plans can be shown")
     if not isinstance(options.jobs, int) or not 0 <= options.jobs <= 1024:
         problems.append(f"jobs={options.jobs}: a search has 1 to 1024 threads, or 0 for one a processor")
-    if objective == "cost" and not price:
-        problems.append(
-            "objective=cost needs a price: a name that `podsim cost` lists, or USD for a GPU and an hour"
-        )
     if objective in TRADES and (options.simulate or options.measured):
         problems.append(f"simulate and measured go with objective time or memory, not with {objective}")
     if problems:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from podsim.answers.best_serving import BestServing, ServingWay
-from podsim.answers.expense import Offer
 from podsim.answers.quantiles import PERCENTILES
 from podsim.errors import CatalogError, PodsimError, UnitError, unknown_name
-from podsim.fleet.power_cost import find_offer, list_offers, read_site
+from podsim.fleet.price_offers import price_offer
 from podsim.hardware.cluster import Cluster
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.benchmark_files import read_requests
@@ -49,7 +48,7 @@ def serve_best(options: ServeOptions, *, progress: Progress | None = None) -> Be
     load = replace(workload_of(requests, _given_rate(options)), prefix_share=options.prefix)
     case = ServingCase(
         model=model, cluster=cluster, load=load, requests=requests, objective=objective, notes=notes,
-        choices=_choices(options, cluster), offer=_offer(options.price, cluster),
+        choices=_choices(options, cluster), offer=price_offer(options.price, cluster),
     )  # fmt: skip
     answer = search_best(case)
     return replace(answer, ways=tuple(replace(way, command=_command(options, way)) for way in answer.ways))
@@ -157,14 +156,6 @@ def _choices(options: ServeOptions, cluster: Cluster) -> Choices:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _offer(text: str, cluster: Cluster) -> Offer | None:
-    """The price of a GPU: the user's, or the lowest that is known."""
-    site = read_site(None, None, None)
-    if text:
-        return find_offer(text, cluster, site)
-    return min(list_offers(cluster, site), key=lambda offer: offer.low, default=None)
 
 
 def _command(options: ServeOptions, way: ServingWay) -> str:

@@ -87,7 +87,8 @@ def search_best(case: ServingCase) -> BestServing:
         first_limit=_finite(case.objective.first), each_limit=_finite(case.objective.each),
         percentile=case.objective.percentile, ways=ways, front=_front(case, search.layouts), fewest=fewest,
         candidates=len(search.candidates), simulated=len(rows), requests=len(case.requests), least=least,
-        price=_price_words(case.offer), other_format=_other_format(case, fewest), notes=(*case.notes, *search.notes),
+        price=case.offer.words if case.offer else "", other_format=_other_format(case, fewest),
+        notes=(*case.notes, *search.notes),
         longest=int((case.requests.input_tokens + case.requests.output_tokens).max()),
         seconds=time.perf_counter() - started,
     )  # fmt: skip
@@ -209,10 +210,6 @@ def _front(case: ServingCase, layouts: Sequence[Layout]) -> tuple[FrontPoint, ..
         )
         for row in range(len(user))
     )  # fmt: skip
-
-
-def _price_words(offer: Offer | None) -> str:
-    return "" if offer is None else f"{offer.low * HOUR:.2f} USD per GPU-hour ({offer.name})"
 
 
 def _other_format(case: ServingCase, fewest: int) -> str:

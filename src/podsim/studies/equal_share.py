@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from podsim.answers.expense import HOUR
 from podsim.errors import PodsimError
-from podsim.fleet.power_cost import find_offer, list_offers, read_site
+from podsim.fleet.price_offers import price_offer
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import matmul_peak
 from podsim.units import format_quantity, parse_quantity
@@ -32,14 +32,13 @@ def _peak(node: Cluster, settings: Mapping[str, Any]) -> float:
 
 
 def _price(node: Cluster, settings: Mapping[str, Any]) -> float:
-    """USD/h of a node, at the settings' price, else at the catalog's first."""
-    site, given = read_site(None, None, None), str(settings.get("price", ""))
-    offers = (find_offer(given, node, site),) if given else list_offers(node, site)
-    if not offers:
+    """USD/h of a node, at the settings' price, else at the default."""
+    offer = price_offer(str(settings.get("price", "")), node)
+    if offer is None:
         raise PodsimError(
             f'{node.name}: no price is known; give the design a price, as price = "2.10" (USD of one and an hour)'
         )
-    return offers[0].low * node.gpus * HOUR
+    return offer.low * node.gpus * HOUR
 
 
 class Share(NamedTuple):

@@ -106,7 +106,7 @@ def _with_figures(row: StudyRow, prediction: Prediction) -> StudyRow:
     row = replace(row, energy=expense.energy, carbon=expense.carbon, power=expense.power)
     if expense.offer is None:
         return row
-    return replace(row, price=expense.offer.name, cost=expense.low, cost_high=expense.high)
+    return replace(row, price=expense.offer.words, cost=expense.low, cost_high=expense.high)
 
 
 _ANSWERED: Mapping[str, Callable[[StudyRow, dict[str, Any], Ask], StudyRow]] = {

@@ -9,7 +9,9 @@ from podsim.answers.answer import Answer, View
 from podsim.answers.expense import HOUR, Offer
 from podsim.answers.fields import shown
 from podsim.fleet.power import load_power, read_cap
-from podsim.fleet.power_cost import assumptions_of, check_hours, find_offer, list_offers, read_site
+from podsim.fleet.power_cost import assumptions_of, check_hours
+from podsim.fleet.price_offers import find_offer, list_offers
+from podsim.fleet.site import read_site
 from podsim.hardware.cluster import load_cluster
 from podsim.options.fleet_options import PoweredCluster
 from podsim.options.question import option, question

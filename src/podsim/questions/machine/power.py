@@ -16,8 +16,8 @@ from podsim.fleet.power import (
     power_sources,
     read_cap,
 )
-from podsim.fleet.power_cost import read_site
 from podsim.fleet.power_hpl import hpl
+from podsim.fleet.site import read_site
 from podsim.hardware.cluster import load_cluster
 from podsim.options.fleet_options import PoweredCluster
 from podsim.options.question import option, question

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from podsim.answers.expense import HOUR
 from podsim.answers.quantiles import PERCENTILES, percentiles, quantile
 from podsim.answers.served_load import LatencyRow, LoadPoint
 from podsim.axes import Floats
 from podsim.fleet.power import load_power
-from podsim.fleet.power_cost import find_offer, list_offers, read_site
+from podsim.fleet.price_offers import price_offer
 from podsim.hardware.cluster import Cluster
 from podsim.serving.load.load_run import LoadRun
 from podsim.serving.load.load_statistics import (
@@ -162,21 +161,11 @@ class Expenses:
 
 def expenses(cluster: Cluster, use: Use, output_rate: float, price: str = "") -> Expenses:
     """The power of the GPUs that serve, with their part of servers and switches, and the price of their time."""
-    site = read_site(None, None, None)
     share = use.gpus_on / cluster.gpus
     watts = load_power(cluster, "serving", pue=1.0, busy=use.busy).total * share
     rate = max(output_rate, 1e-12)
-    offers = [find_offer(price, cluster, site)] if price else [
-        each for each in list_offers(cluster, site) if not each.kind.startswith("owned")
-    ]  # fmt: skip
-    words, low, high = "", 0.0, 0.0
-    if offers:
-        low, high = min(each.low for each in offers), max(each.high for each in offers)
-        words = (
-            f"{low * HOUR:.2f} to {high * HOUR:.2f} USD per GPU-hour"
-            if high > low
-            else f"{low * HOUR:.2f} USD per GPU-hour"
-        )
+    offer = price_offer(price, cluster)
+    words, low, high = (offer.words, offer.low, offer.high) if offer else ("", 0.0, 0.0)
     tokens = 1e6 * use.gpus_on / rate
     return Expenses(watts=watts, token_energy=watts / rate, price=words, low=low * tokens, high=high * tokens)
 
