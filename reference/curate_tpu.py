@@ -20,6 +20,7 @@ from podsim.accuracy.table_columns import KINDS
 from podsim.errors import PodsimError
 from podsim.training.batch import step_cost
 from reference.csv_rows import each_row
+from reference.negations import plain_degrees, read_denials
 
 HERE = Path(__file__).parent
 TARGET = HERE.parent / "src" / "podsim" / "accuracy" / "tables" / "tpu.csv.gz"
@@ -53,6 +54,8 @@ def network_of(row: Mapping[str, str]) -> str:
     """The network of a row; NotExpressible for a model that podsim does not know."""
     if row["model"] not in NETWORKS:
         raise NotExpressible(f"{row['model']}: the source states no dimensions that podsim can run")
+    if not row["seq_len"]:
+        raise NotExpressible("seq_len is not given")
     sizes = ""
     if row["model"].startswith(_SHAPED):
         names = {
@@ -121,14 +124,10 @@ def logged_flops(row: Mapping[str, str], tokens: float) -> float:
 
 def canonical(row: Mapping[str, str]) -> dict[str, str]:
     """The shipped cells of a row."""
-    cells = {
-        **dict.fromkeys(COLUMNS, ""),
-        **{name: row[name] for name in COLUMNS if name in row},
-        "tables": "tpu",
-    }
+    row = {**dict.fromkeys((*COLUMNS, "chip_topology"), ""), **plain_degrees(row)}
+    cells = {**{name: row[name] for name in COLUMNS}, "tables": "tpu"}
     try:
-        if row["precision"] not in ("bf16",):
-            raise NotExpressible(f"precision {row['precision']}: training in int8 (AQT) is not modelled")
+        _check_precision(read_denials(row["precision"]).affirmed)
         network, (cluster, slices) = network_of(row), cluster_of(row)
         micro = micro_batch_of(row)
         cells |= {"network": network, "cluster": cluster}
@@ -142,6 +141,14 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
         seconds = logged_flops(row, tokens) / (float(row["tflops_per_gpu"]) * 1e12 * float(row["n_gpus"]))
         cells["step_time_s"] = f"{seconds:.5g}"
     return cells
+
+
+def _check_precision(text: str) -> None:
+    """Raise NotExpressible for a precision other than bf16, in which accumulators and weights may be fp32; "" is bf16."""
+    if "int8" in text.lower():
+        raise NotExpressible(f"precision {text}: training in int8 (AQT) is not modelled")
+    if text and not re.search(r"bf16|bfloat16", text, re.IGNORECASE):
+        raise NotExpressible(f"precision {text}: runs on TPUs are modelled in bf16")
 
 
 def _planned(

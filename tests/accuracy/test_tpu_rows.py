@@ -27,3 +27,22 @@ def test_rows_of_role_test_keep_the_bars() -> None:
     errors = row_seconds(make_batches([run for _, run in runs])) / values - 1
     assert np.abs(errors).mean() <= TEST
     assert abs(errors.mean()) <= BIAS
+
+
+def test_a_reason_says_what_is_missing() -> None:
+    row = {
+        "id": "1", "model": "llama3.1-8b", "seq_len": "8192", "gpu": "tpu-v5p", "n_gpus": "128", "global_batch": "128",
+        "chip_topology": "4x4x8", "step_time_s": "2", "framework": "MaxText",
+    }  # fmt: skip
+    changes: list[dict[str, str]] = [
+        {}, {"precision": "bf16/fp32 mix"}, {"precision": "bfloat16, no int8"}, {"tp": "none", "precision": "bf16"},
+        {"precision": "int8"}, {"precision": "fp32"}, {"seq_len": ""}, {"model": "a-model"},
+    ]  # fmt: skip
+    rows = [{**row, **change, "id": str(number)} for number, change in enumerate(changes)]
+    reasons = [found["reason"] for found in curate_tpu.curated(rows)]
+    assert reasons[:4] == [""] * 4
+    for reason, said in zip(
+        reasons[4:], ("int8 (AQT)", "fp32", "seq_len is not given", "a-model"), strict=True
+    ):
+        assert said in reason
+        assert ("int8" in reason) == (said == "int8 (AQT)")
