@@ -14,10 +14,11 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
-from podsim.simulation.step_parts import step_parts
+from podsim.simulation.replayed_parts import step_parts
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
-from podsim.training.step import SPLIT, exposed_parts
+from podsim.training.step import SPLIT
+from podsim.training.step_parts import exposed_parts
 from podsim.workload.catalog import load_model
 
 PLANS = 200 if os.environ.get("PODSIM_LONG") else 15

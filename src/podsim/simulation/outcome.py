@@ -22,7 +22,7 @@ from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.lower_links import adapter_rate
 from podsim.simulation.pieces import Stream
-from podsim.simulation.step_parts import step_parts
+from podsim.simulation.replayed_parts import step_parts
 from podsim.training.batch import cost_slice
 from podsim.training.memory import KINDS, usable_bytes
 from podsim.training.pipeline_stages import held_blocks, part_blocks

@@ -35,7 +35,8 @@ from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software
-from podsim.training.step import PASS_EXCHANGES, charge_seconds, part_seconds, path_seconds, step_times
+from podsim.training.step import charge_seconds, path_seconds, stage_seconds, step_times
+from podsim.training.step_parts import part_seconds
 from podsim.workload.model import Model
 
 T = TypeVar("T")
@@ -322,10 +323,6 @@ def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
     chunks = np.where(piped, plan.virtual_stages, 1.0)
     charge = np.where(piped, charge_seconds(sends, software), 0.0)
     far = _far_seconds(paths, sends)
-    unhidden = passes.stage_parts
-    if paired is not None:  # pairs of passes may hide what they exchange
-        unhidden = unhidden.copy()
-        unhidden[PASS_EXCHANGES] *= ~plan.paired
     return Layout(
         plan=plan,
         stages=stages,
@@ -339,7 +336,7 @@ def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
         far_seconds=far,
         charge_seconds=charge,
         path_seconds=path_seconds(paths, passes, sends, charge, far),
-        stage_seconds=np.where(stages.count > 0, unhidden.sum(axis=0), 0.0),
+        stage_seconds=np.where(stages.count > 0, stage_seconds(passes, plan), 0.0),
     )
 
 

@@ -10,13 +10,12 @@ what several plans share once and gathers it for each. `podsim.training.waits` h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.training.layout import Groups, Layout, Passes, Paths, Sends, StepEnd
+from podsim.training.layout import Layout, Passes, Paths, Sends, StepEnd
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Schedule
 from podsim.training.software import Software
@@ -65,7 +64,7 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
     busiest = work = layout.micro_batches * stages.of_plan(lambda stage: stage.max(axis=0))
     sends = 2 * layout.micro_batches * layout.chunks * layout.charge_seconds
     if core_share < 1:
-        work = layout.micro_batches * stages.of_plan(lambda stage: _mean_of_ranks(layout, stage))
+        work = layout.micro_batches * stages.of_plan(lambda stage: mean_of_ranks(layout, stage))
         through = shared_through_seconds(core_share, plan.pp, longest, busiest, work, sends)
     else:
         through = through_seconds(longest, busiest, sends)
@@ -132,6 +131,14 @@ def shared_through_seconds(
 def charge_seconds(sends: Sends, software: Software) -> Shaped[Array, "plan"]:
     """charge = host_send + pipeline_exposed x send: what a send or receive takes of the compute stream."""
     return np.asarray(sends.mean_seconds * software.pipeline_exposed + software.host_send)
+
+
+def stage_seconds(passes: Passes, plan: Plan) -> Shaped[Array, "stage plan"]:
+    """Seconds of one micro-batch on each class of stages, without what pairs of passes may hide."""
+    seconds = passes.stage_parts.sum(axis=0)
+    if passes.exchanges is None:
+        return np.asarray(seconds)
+    return np.asarray(seconds - plan.paired * passes.stage_parts[PASS_EXCHANGES].sum(axis=0))
 
 
 def path_seconds(
@@ -213,102 +220,7 @@ def _stage_exchange_seconds(
     return np.asarray(waits.paying_share * (forward + backward) * ~layout.plan.paired)
 
 
-def _mean_of_ranks(layout: Layout, stages: Shaped[Array, "... stage plan"]) -> Shaped[Array, "... plan"]:
+def mean_of_ranks(layout: Layout, stages: Shaped[Array, "... stage plan"]) -> Shaped[Array, "... plan"]:
     """mean = sum over classes of stages (value x stages in the class) / stages."""
     count = layout.stages.count
     return np.asarray(np.where(count > 0, stages * count, 0.0).sum(axis=-2) / count.sum(axis=0))
-
-
-def part_seconds(
-    layout: Layout, times: StepTimes, end: StepEnd, software: Software, core_share: float
-) -> Shaped[Array, "part plan"]:
-    """Seconds of each part of a step (SPLIT), which add up to it: exposed_parts of the step and its passes."""
-    bare = _without_sends(layout)
-    settings = (software, _without_exchanges(end), core_share)
-    steps = [times, *(step_times(less, layout.plan, *settings) for less in (layout, bare))]
-    parts = _of_busiest(layout, layout.passes.stage_parts, core_share)
-    if layout.passes.exchanges is not None:
-        free = step_times(_without_pass_exchanges(bare), layout.plan, *settings).step
-        is_paired = layout.plan.paired
-        parts[PASS_EXCHANGES] = np.where(
-            is_paired, shared_seconds(steps[-1].step - free, parts[PASS_EXCHANGES]), parts[PASS_EXCHANGES]
-        )
-    host = np.full_like(layout.micro_batches, software.host_step)
-    return exposed_parts([lesser.step for lesser in steps], parts, times.optimizer, host)
-
-
-def exposed_parts(
-    steps: Sequence[Array], passes: Shaped[Array, "part plan"], optimizer: Array, host: Array
-) -> Shaped[Array, "part plan"]:
-    """Seconds of each part of a step (SPLIT), by one rule for the closed form and the simulation.
-
-        dp     = step - step without data-parallel exchanges
-        pp     = step without these - step without sends, either
-        bubble = step without either - passes of the busiest rank - optimizer - host
-
-    `steps`: the seconds of these three steps; `passes`: those of the rank whose passes take longest, by part.
-    """
-    step, local, alone = np.minimum.accumulate(steps)
-    bubble = np.maximum(alone - passes.sum(axis=0) - optimizer - host, 0.0)  # rounding
-    return np.stack([*passes, local - alone, step - local, bubble, optimizer, host])
-
-
-def shared_seconds(total: Array, parts: Shaped[Array, "part plan"]) -> Shaped[Array, "part plan"]:
-    """A total divided in proportion to some parts."""
-    return np.asarray(parts * total / np.maximum(parts.sum(axis=0), 1e-30))
-
-
-def _without_exchanges(end: StepEnd) -> StepEnd:
-    """The end of a step whose data-parallel exchanges take no time."""
-    free = np.zeros_like(end.last.optimizer)
-    return StepEnd(
-        last=Groups(
-            reduce=free,
-            gather=free,
-            layer_gather=free,
-            layer_reduce=free,
-            reduce_layer_share=end.last.reduce_layer_share,
-            gather_layer_share=end.last.gather_layer_share,
-            stage_layers=end.last.stage_layers,
-            embedding=free,
-            optimizer=end.last.optimizer,
-        ),
-        first=None,
-    )
-
-
-def _without_sends(layout: Layout) -> Layout:
-    """The layout of pipelines whose sends take no time."""
-    paths, free = layout.paths, np.zeros_like(layout.charge_seconds)
-    sent = paths.sends * layout.sends.near_seconds + paths.charges * layout.charge_seconds
-    if layout.far_seconds is not None:
-        sent = sent + layout.far_seconds
-    alone = layout.sends.stages_per_node
-    sends = Sends(near_seconds=free, further_seconds=free, stages_per_node=alone, mean_seconds=free)
-    return replace(layout, path_seconds=layout.path_seconds - sent, charge_seconds=free, sends=sends)
-
-
-def _without_pass_exchanges(layout: Layout) -> Layout:
-    """The layout of plans whose passes exchange nothing within tensor-, context- and expert-parallel groups."""
-    exchanges, paths = layout.passes.exchanges, layout.paths
-    assert exchanges is not None
-    forward, backward = exchanges.seconds
-    sent = (paths.forward * forward).sum(axis=1) + (paths.backward * backward).sum(axis=1)
-    free = np.zeros_like(exchanges.sync)
-    passes = replace(
-        layout.passes,
-        forward=layout.passes.forward - forward,
-        backward=layout.passes.backward - backward,
-        exchanges=replace(exchanges, seconds=np.zeros_like(exchanges.seconds), sync=free, syncs=free),
-    )
-    return replace(layout, passes=passes, path_seconds=layout.path_seconds - sent)
-
-
-def _of_busiest(
-    layout: Layout, values: Shaped[Array, "part stage plan"], core_share: float
-) -> Shaped[Array, "part plan"]:
-    """The passes of a step on the rank whose passes take longest; where ranks share cores, the mean of all ranks."""
-    if core_share < 1:
-        return np.asarray(layout.micro_batches * _mean_of_ranks(layout, values))
-    busiest = layout.stage_seconds.argmax(axis=0)
-    return np.asarray(layout.micro_batches * values[..., busiest, np.arange(busiest.size)])

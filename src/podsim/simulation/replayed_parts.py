@@ -1,4 +1,4 @@
-"""The parts of a simulated step, by the rule of podsim.training.step.exposed_parts.
+"""The parts of a simulated step, by the rule of podsim.training.step_parts.exposed_parts.
 
 The step is simulated again without some of its ops: what it loses is their part.
 """
@@ -10,33 +10,30 @@ from dataclasses import replace
 
 import numpy as np
 
-from podsim.axes import Floats, Shaped
+from podsim.axes import Floats
 from podsim.simulation.events import Played, play
 from podsim.simulation.lower import Lowered
 from podsim.training.plan import Plan
-from podsim.training.step import PASS_EXCHANGES, SPLIT, exposed_parts, shared_seconds
+from podsim.training.step import PASS_EXCHANGES, SPLIT
+from podsim.training.step_parts import exposed_parts
 
 _DATA, _SENDS = ("dp",), ("send", "pp")
 _GROUPS = ("tp", "tp beside", "cp", "ep")
-_ENDS = [SPLIT.index(name) for name in ("optimizer", "host")]
 
 
 def step_parts(lowered: Lowered, played: Played, plan: Plan) -> Mapping[str, float]:
     """Seconds of each part of a whole step (SPLIT), which add up to it."""
     local = _play_without(lowered, _DATA).seconds
     alone = _play_without(lowered, (*_DATA, *_SENDS))
-    work = _work_seconds(lowered)
-    passes, ends = work[:, : PASS_EXCHANGES.stop], work[:, _ENDS]
-    is_paired = bool(np.any(plan.paired))
-    own = passes[:, : PASS_EXCHANGES.start] if is_paired else passes
-    busiest = passes[own.sum(axis=1).argmax()]
-    if is_paired:
-        free = _play_without(lowered, (*_DATA, *_SENDS, *_GROUPS)).seconds
-        busiest[PASS_EXCHANGES] = shared_seconds(np.asarray(alone.seconds - free), busiest[PASS_EXCHANGES])
-    host = ends[:, 1].max()
-    optimizer = max(alone.seconds - _end_of_passes(lowered, alone) - host, 0.0)
-    steps = [np.asarray(seconds) for seconds in (played.seconds, local, alone.seconds)]
-    parts = exposed_parts(steps, busiest, optimizer, host)
+    steps = [played.seconds, local, alone.seconds]
+    work, own = _work_seconds(lowered), PASS_EXCHANGES.stop
+    if np.any(plan.paired):
+        own = PASS_EXCHANGES.start
+        steps.append(_play_without(lowered, (*_DATA, *_SENDS, *_GROUPS)).seconds)
+    passes = work[work[:, :own].sum(axis=1).argmax(), : PASS_EXCHANGES.stop]
+    host = work[:, SPLIT.index("host")].max()
+    optimizer = np.maximum(alone.seconds - _end_of_passes(lowered, alone) - host, 0.0)
+    parts = exposed_parts([np.asarray(seconds) for seconds in steps], passes, optimizer, host)
     return dict(zip(SPLIT, parts.tolist(), strict=True))
 
 
@@ -50,16 +47,16 @@ def _play_without(lowered: Lowered, kinds: Collection[str]) -> Played:
     return play(replace(ops, seconds=ops.seconds * share, transfer=transfer))
 
 
-def _work_seconds(lowered: Lowered) -> Shaped[Floats, "class part"]:
-    """Seconds of the work of each class by part, without waits."""
+def _work_seconds(lowered: Lowered) -> Floats:
+    """Seconds of the work of each class without waits, shape (classes, parts)."""
     classes, pieces = lowered.classes.count, len(lowered.pieces)
     owner = np.repeat(np.arange(classes), np.diff(lowered.base))
     seconds = np.bincount(owner * pieces + lowered.what, lowered.ops.seconds, classes * pieces)
     return np.asarray(seconds.reshape(classes, pieces) @ _part_shares(lowered))
 
 
-def _part_shares(lowered: Lowered) -> Shaped[Floats, "piece part"]:
-    """The share of each part of the step in each piece."""
+def _part_shares(lowered: Lowered) -> Floats:
+    """The share of each part of the step in each piece, shape (pieces, parts)."""
     return np.stack([piece.parts / (piece.seconds or 1.0) for piece in lowered.pieces])
 
 
