@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podsim.answers.answer import Answer, View
@@ -63,7 +64,8 @@ class BenchmarkMinutes:
     source: str
     """The sources of the published times."""
     role: str
-    """The roles of the published times: constants may have been fitted to calibrate, never to test."""
+    """The role of the published time: constants may have been fitted to calibrate, never to test."""
+    node_role: str
     notes: tuple[str, ...]
 
     @property
@@ -74,11 +76,9 @@ class BenchmarkMinutes:
     @property
     def node_error(self) -> float | None:
         """share. The same on one node."""
-        return (
-            None
-            if self.node is None or not self.node_published
-            else self.node.seconds / self.node_published - 1
-        )
+        if self.node is None or not self.node_published:
+            return None
+        return self.node.seconds / self.node_published - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +100,8 @@ class MinutesTable(
     """share. The mean of the errors of all times that were published, without their signs; None without any."""
     compared: int
     """count. The number of these times."""
+    mean_errors: Mapping[str, float]
+    """share. The mean of the errors by role: constants may have been fitted to calibrate, never to test."""
 
 
 @dataclass(frozen=True, kw_only=True)

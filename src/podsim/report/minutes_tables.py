@@ -30,7 +30,8 @@ def minutes_report(table: MinutesTable) -> Iterator[Block]:
         ]
     yield Rows(Table(columns=tuple(columns)), table.rows)
     if table.mean_error is not None:
-        yield bold(f"Mean error of {table.compared} published times: {table.mean_error:.1%}")
+        roles = ", ".join(f"{role} {error:.1%}" for role, error in table.mean_errors.items())
+        yield bold(f"Mean error of {table.compared} published times: {table.mean_error:.1%} ({roles})")
     notes = [f"{row.title}: {note}" for row in table.rows for note in row.notes]
     yield from items("Notes", notes)
     if any(row.node for row in table.rows):

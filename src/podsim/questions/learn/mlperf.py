@@ -65,12 +65,17 @@ def mlperf(options: MlperfOptions) -> MinutesTable:
         cluster = cluster.subset(options.gpus)
     rates = BenchmarkRates()
     rows = tuple(_row(each, round, cluster, options, rates) for each in asked)
-    errors = [error for row in rows for error in (row.error, row.node_error) if error is not None]
+    cells = [cell for row in rows for cell in ((row.role, row.error), (row.node_role, row.node_error))]
+    errors = [(role, abs(error)) for role, error in cells if error is not None]
     if all(row.run is None and row.node is None for row in rows):
         raise PodsimError("; ".join(dict.fromkeys(note for row in rows for note in row.notes)))
     return MinutesTable(
         round=round, cluster=cluster.name, gpu=cluster.gpu.name, rows=rows, compared=len(errors),
-        mean_error=float(np.mean(np.abs(errors))) if errors else None,
+        mean_error=float(np.mean([error for _, error in errors])) if errors else None,
+        mean_errors={
+            role: float(np.mean([error for known, error in errors if known == role]))
+            for role in sorted({role for role, _ in errors})
+        },
     )  # fmt: skip
 
 
@@ -102,7 +107,7 @@ def _row(
         benchmark=benchmark.name, title=benchmark.title, target=benchmark.target, sample=benchmark.sample,
         run=run, published=_seconds(best, run), node=on_node, node_published=_seconds(node, on_node),
         source="; ".join(dict.fromkeys(each.source for each in published)),
-        role=", ".join(dict.fromkeys(each.role for each in published)),
+        role=best.role if best else "", node_role=node.role if node else "",
         notes=tuple(filter(None, (problem, benchmark.note))),
     )  # fmt: skip
 
