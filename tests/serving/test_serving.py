@@ -27,7 +27,6 @@ from podsim.serving.latencies import REVISIONS, latency_rows
 from podsim.serving.latency import Task, largest_batch, memory_bytes, rows_of, serve_on
 from podsim.serving.mlperf import sevenths
 from podsim.serving.triton import config_text
-from podsim.serving.white_paper import figure
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import resnet50
 
@@ -215,18 +214,6 @@ def test_resnet_50_offline_is_told_somewhat_too_slow() -> None:
         assert -0.09 < predicted / measured - 1 < 0, name
 
 
-def test_figures_of_the_white_paper() -> None:
-    seven = figure(7)
-    by_name = {row.name: row for row in seven.rows}
-    assert 5 < by_name["7 slices of an A100"].relative < 7
-    assert by_name["7 slices of an A100"].printed == 7
-    assert 6.8 < by_name["7 slices of an A100"].predicted / by_name["1 slice of an A100"].predicted < 7
-    assert by_name["7 slices of an A100"].predicted > by_name["7 slices, dense"].predicted
-    twelve = figure(12)
-    assert max(row.relative for row in twelve.rows) == pytest.approx(172, rel=0.02)
-    assert all(one.reproduced and one.not_reproduced for one in (seven, twelve))
-
-
 # ------------------------------------------------------------------------------------------------------ bad input
 
 
@@ -243,8 +230,6 @@ def test_what_cannot_be_served() -> None:
         load_engine("onnx")
     with pytest.raises(TableError, match="no latencies of revision"):
         latency_rows("nothing")
-    with pytest.raises(CatalogError, match="made again are 4, 5, 7, 12"):
-        figure(8)
     assert set(REVISIONS) == set(engine_names())
 
 

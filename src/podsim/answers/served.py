@@ -119,15 +119,15 @@ class FigureRow:
     name: str
     """The name of the bar."""
     how: str
-    """The GPU, precision, batch and engine."""
+    """The setting of the bar, whole."""
     predicted: float
     """SI. The predicted value, in the figure's unit."""
     relative: float
     """factor. The value over the figure's base."""
     printed: float | None
     """factor. The printed factor over the base; None if no figure was read."""
-    confirmed: str
-    """Whether the printed factor was read in a source: yes, or no (from memory)."""
+    printed_value: float | None
+    """SI. The printed value, in the figure's unit; None if no value was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,9 +149,7 @@ class Figure(
     """The source of the printed figures."""
     rows: tuple[FigureRow, ...]
     """The bars."""
-    reproduced: tuple[str, ...]
-    """The statements that are reproduced."""
-    not_reproduced: tuple[str, ...]
-    """The statements that are not reproduced, with the reason."""
+    notes: tuple[str, ...]
+    """The conditions that the figure does not state, and the limits of the answer."""
     parts: tuple[Figure, ...] = ()
     """The further panels of the figure."""

@@ -1,10 +1,10 @@
-"""Reports of serving a model, and figures of the white paper."""
+"""Reports of serving a model, and published figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.answers.served import Figure, FigureRow, Served, ServedBatch
+from podsim.answers.served import Figure, Served, ServedBatch
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, warnings
 from podsim.units import format_quantity
@@ -83,31 +83,24 @@ def _best(served: Served) -> Paragraph:
 
 
 def figure_report(figure: Figure) -> Iterator[Block]:
-    """A figure of the white paper, predicted."""
+    """A published figure, predicted."""
 
-    def predicted_text(row: FigureRow) -> str:
-        is_rate = figure.unit == "1/s"
-        return f"{row.predicted:,.0f}" if is_rate else format_quantity(row.predicted, figure.unit)
+    def text(value: float | None) -> str:
+        if value is None:
+            return "-"
+        return f"{value:,.0f}" if figure.unit == "1/s" else format_quantity(value, figure.unit)
 
     columns = (
         Column("", "name"),
-        Column("predicted", predicted_text, align="r"),
+        Column("predicted", lambda row: text(row.predicted), align="r"),
+        Column("printed", lambda row: text(row.printed_value), align="r"),
         Column("relative", "", ":.2f"),
-        Column("printed", _printed_text, align="r"),
+        Column("printed", lambda row: "-" if row.printed is None else f"{row.printed:g}", align="r"),
         Column("setup", "how", wrap=True),
     )
     yield from (bold(figure.title), Rows(Table(columns=columns), figure.rows))
-    if any(row.printed is not None and row.confirmed != "yes" for row in figure.rows):
-        yield Paragraph("(?): from memory, read in no source", "dim", indent="  ")
-    yield from items("Reproduced", figure.reproduced, "bold")
-    yield from items("Not reproduced", figure.not_reproduced, "bold")
+    yield from items("Notes", figure.notes)
     yield from ("", dim(f"Source: {figure.source}"))
     for part in figure.parts:
         yield ""
         yield from figure_report(part)
-
-
-def _printed_text(row: FigureRow) -> str:
-    if row.printed is None:
-        return "-"
-    return f"{row.printed:g}" + ("" if row.confirmed == "yes" else " (?)")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podsim.answers.served import Figure, FigureList, FigureName
+from podsim.errors import CatalogError
 from podsim.options.output_options import PlotOutput
 from podsim.options.question import option, question
-from podsim.serving.white_paper import figure as made
+from podsim.serving.published_figures import panel_answer, read_panels
 
-_FIGURES = (
-    ("figure 3", "Number formats: range and precision of TF32", "podsim format tf32"),
-    ("figure 4", "BERT-Large training in PyTorch: TF32 on A100 against FP32 on V100", "podsim figure 4"),
-    ("figure 5", "The same in TensorFlow", "podsim figure 5"),
-    ("figure 7", "BERT-Large inference: MIG slices, V100, T4", "podsim figure 7"),
-    ("figure 12", "BERT training in sequences/s; INT8 peak against two CPUs", "podsim figure 12"),
+_ELSEWHERE = (
+    ("figure 3", "Number formats: range and precision of TF32", "format tf32"),
     (
         "table 1",
         "MLPerf Training v0.7: minutes at scale, hours of one GPU",
-        "podsim mlperf v0.7 --on selene-2020-06",
+        "mlperf v0.7 --on selene-2020-06",
     ),
 )
 
@@ -36,8 +33,19 @@ class FigureOptions:
 )
 def figure(options: FigureOptions) -> Figure | FigureList:
     """Make one figure of the white paper, or list those that a command makes. Raises CatalogError for another number."""
-    if options.number is not None:
-        return made(options.number)
-    return FigureList(
-        rows=tuple(FigureName(name=name, about=about, command=command) for name, about, command in _FIGURES)
-    )
+    panels = read_panels()
+    if options.number is None:
+        own = {f"figure {panel['figure']}": panel["title"] for panel in reversed(panels)}
+        known = (*((name, own[name], name) for name in reversed(own)), *_ELSEWHERE)
+        return FigureList(
+            rows=tuple(
+                FigureName(name=name, about=about, command=f"podsim {ask}") for name, about, ask in known
+            )
+        )
+    made = [panel_answer(panel) for panel in panels if panel["figure"] == options.number]
+    if not made:
+        numbers = ", ".join(str(number) for number in sorted({panel["figure"] for panel in panels}))
+        raise CatalogError(f"figure {options.number}: made again are {numbers} of the white paper").offer(
+            figure=12, number=12
+        )
+    return replace(made[0], parts=tuple(made[1:]))

@@ -21,6 +21,7 @@ from podsim.options.output_options import PlotOutput
 from podsim.options.question import options_of, question
 from podsim.options.scenario_options import ScenarioOptions
 from podsim.options.serving_options import ServeOptions
+from podsim.questions.registry import ask
 from podsim.serving.language_setup import is_language_engine, is_network
 from podsim.serving.trace_file import Progress
 
@@ -53,9 +54,8 @@ def serve(
     if options.figure is not None:
         if options.model or options.on:
             raise PodsimError("figure: a figure of the white paper takes no model and no GPU")
-        from podsim.serving.white_paper import figure
-
-        return figure(options.figure)
+        made: Figure = ask("figure", options.figure)
+        return made
     if options.measured is not None:
         from podsim.serving.measured_server import serve_measured
 
