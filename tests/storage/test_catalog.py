@@ -42,19 +42,7 @@ def test_every_workload_has_sources(name: str) -> None:
     work = load_workload(name)
     assert work.source
     assert work.record > 0
-    assert work.runs or work.steps
-
-
-def test_measured_runs_are_calibration_rows_and_say_what_they_said() -> None:
-    rows = {row.id: row for row in load("mlperf")}
-    for run in load_workload("resnet50").runs:
-        row = rows[run.row]
-        assert row.role == "calibrate"
-        assert row.number("throughput_samples_s") == run.rate
-        assert row.number("minutes_score") == pytest.approx(run.seconds / 60)
-        assert row.number("converge_mean") == run.epochs
-        assert row.number("median_epoch_s") == run.epoch_seconds
-        assert row.number("eval_s_mean") == run.evaluation_seconds
+    assert work.benchmark or work.steps
 
 
 def test_published_times_keep_the_role_of_their_row() -> None:

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.fit_storage_hosts import fit_host
 
-from podsim.errors import StorageError
+import podsim
+from podsim.errors import PodsimError, StorageError
 from podsim.hardware.catalog import load_system
 from podsim.questions.machine.storage_input import storage_input
 from podsim.storage.cache import Cache, cache_of, hits
 from podsim.storage.mlperf_storage import at_limit, by_utilisation, results, unhindered
-from podsim.storage.speed import epochs_to_target, evaluation_share, start_epochs
 from podsim.storage.workloads import load_workload
 
 
@@ -29,39 +29,31 @@ def test_resnet_50_of_the_reference_architecture(nodes: int, minutes: float) -> 
     assert run.epochs[0].limit == "accelerators"
 
 
-def test_what_speed_is_taken_from_comes_out_again() -> None:
-    run = storage_input("resnet50", on="local-nvme:1")
-    assert run.epochs[0].rate == pytest.approx(22519.8803)
+@pytest.mark.parametrize(
+    ("nodes", "round", "system"), [(1, "v0.7", "weka-ra"), (4, "v0.7", "weka-ra"), (2, "v1.1", "local-nvme")]
+)
+def test_a_run_that_storage_does_not_slow_is_that_of_the_benchmark(
+    nodes: int, round: str, system: str
+) -> None:
+    run = storage_input("resnet50", on=f"{system}:{nodes}", era=f"mlperf-{round}", batch=408)
+    minutes = podsim.mlperf(
+        round, on=f"dgx-a100-40gb:{nodes}", benchmark="resnet", gpus=8 * nodes, batch=3264 * nodes
+    ).rows[0]
     assert run.training is not None
-    assert abs(run.training.error or 1.0) < 0.01
+    assert minutes.run is not None
+    assert run.training.seconds == pytest.approx(minutes.run.seconds, rel=1e-9)
+    assert run.training.epochs == minutes.run.epochs
+    assert run.epochs[-1].rate == pytest.approx(minutes.run.rate)
 
 
 def test_time_by_hand() -> None:
-    """One DGX A100: 41 epochs, 11 evaluations of 50,000 images at the mean cost, and the mean start."""
-    work = load_workload("resnet50")
-    epoch = 1281167 / 22519.8803
-    starts = [(39.7797 * 60 - 41 * 56.877 - 25.13) / 56.877, (71.2783 * 60 - 36.2 * 114.612 - 40.74) / 114.612,
-              (29.1466 * 60 - 35 * 48.6295 - 15.79) / 48.6295]  # fmt: skip
-    assert start_epochs(work) == pytest.approx(sum(starts) / 3)
-    checks = 11 * 50000 / 1281167 * evaluation_share(work)
-    run = storage_input("resnet50", on="weka-ra:1")
+    """One DGX A100 on slow ports: 15 s before it starts, the epochs, and evaluations of 50,000 images every four."""
+    slow = {"client.cores": "1", "client.ports": "1", "client.port": "10 Gb/s"}
+    run = storage_input("resnet50", on="weka-ra:1", cache="none", overrides=slow)
+    rate = 1.25e9 / 114660  # bytes a second over bytes of a record
     assert run.training is not None
-    assert run.training.seconds == pytest.approx((41 + sum(starts) / 3 + checks) * epoch)
-
-
-def test_epochs_pass_through_the_runs_of_their_software() -> None:
-    work = load_workload("resnet50")
-    run = work.runs[0]
-    assert epochs_to_target(work, run, 3264) == pytest.approx(41.0)
-    assert epochs_to_target(work, run, 1664) == pytest.approx(36.2)
-    assert epochs_to_target(work, run, 34560) == pytest.approx(59, rel=0.03)  # a test row: only looked at
-    assert epochs_to_target(work, work.runs[2], 99999) == 35.0
-
-
-@pytest.mark.parametrize("batch", [1, 8, 1663, 1664])
-def test_small_batches_save_no_epochs(batch: int) -> None:
-    work = load_workload("resnet50")
-    assert epochs_to_target(work, work.runs[0], batch) == pytest.approx(36.2)
+    images = run.training.epochs * 1281167 + ceil(run.training.epochs / 4) * 50000
+    assert run.training.seconds == pytest.approx(15 + images / rate)
 
 
 SHRINKS: tuple[tuple[str, str, float, int], ...] = (
@@ -100,7 +92,7 @@ def test_the_first_epoch_reads_the_store_and_later_ones_the_cache() -> None:
     run = storage_input("resnet50", on="weka-ra:1", cache="nvme", overrides=one)
     assert run.epochs[0].rate == pytest.approx(1.25e9 / 114660)
     assert run.epochs[0].limit == "client ports in"
-    assert run.epochs[-1].rate == pytest.approx(22519.88)
+    assert run.epochs[-1].rate == pytest.approx(22284, rel=0.02)  # 22,520 measured (mlp00079)
     assert run.epochs[-1].read == 0.0
     none = storage_input("resnet50", on="weka-ra:1", cache="none", overrides=one)
     assert none.epochs[-1].rate == pytest.approx(1.25e9 / 114660)
@@ -242,13 +234,14 @@ def test_median_error_of_the_results_is_below_a_tenth() -> None:
         ({"cold": 1.5}, "cold=1.5"),
         ({"shuffle": "riffle"}, "shuffle=riffle"),
         ({"decode": "fpga"}, "decode=fpga"),
-        ({"era": "mlperf-v9"}, "no run of resnet50"),
+        ({"era": "mlperf-v9"}, "v9"),
+        ({"era": "dali"}, "a round of MLPerf Training"),
         ({"accelerator": "b200"}, "own GPUs"),
         ({"accelerators": 3}, "8 GPUs of each node"),
     ],
 )
 def test_what_makes_no_sense(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(StorageError, match=says):
+    with pytest.raises(PodsimError, match=says):
         storage_input("resnet50", on="weka-ra:1", **given)
 
 
@@ -257,8 +250,6 @@ def test_more_that_makes_no_sense() -> None:
         storage_input("resnet50", on="nfs-a400:1", cold=0.5)
     with pytest.raises(StorageError, match="prescribes no step"):
         storage_input("unet3d", on="weka-ra:1", accelerator="b200")
-    with pytest.raises(StorageError, match="no run of resnet50"):
-        storage_input("resnet50", on="weka-ra:1", client="dgx-b200")
     with pytest.raises(StorageError, match="no data drives"):
         cache_of(_driveless(), "nvme", None)
 
@@ -291,14 +282,13 @@ def test_a_published_time_is_of_its_own_data_and_caches_only(given: dict[str, An
     ("on", "era", "says"),
     [
         ("weka-ra:1", "", ""),
-        ("weka-ra:4", "", "extrapolated from global batches of 1,664 to 3,264"),
-        ("weka-ra:4", "mlperf-v1.1", "the only one known of mlperf-v1.1"),
-        ("weka-ra:1", "", "the smallest known of mlperf-v0.7"),
+        ("weka-ra:4", "", ""),
+        ("weka-ra:1", "", "extrapolated from global batches of"),
         ("weka-ra:1000", "", "more than the 1,281,167 samples"),
     ],
 )
 def test_what_is_not_known_of_epochs_is_told(on: str, era: str, says: str) -> None:
-    run = storage_input("resnet50", on=on, era=era, batch=1 if "smallest" in says else None)
+    run = storage_input("resnet50", on=on, era=era, batch=1 if "extra" in says else 408)
     found = [note for note in run.notes if "global batch" in note]
     assert says in found[0] if says else not found
     assert (run.training is None) == ("more than" in says)

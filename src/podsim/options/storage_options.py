@@ -39,7 +39,7 @@ class StorageInputOptions(MountedOptions):
     batch: int | None = option(None, "Samples of one accelerator's step.")
     accelerator: str = option("", "Emulated accelerator: a100 or h100.")
     accelerators: int | None = option(None, "Accelerators of a node; default its GPUs.")
-    era: str = option("", "Software that was measured, e.g. mlperf-v1.1.")
+    era: str = option("", "Round of the software, e.g. mlperf-v1.1.")
     cache: str = option("", "page, nvme or none; default page, none for MLPerf Storage.")
     cache_size: str = option("", "Size of the cache of one node, e.g. 500GB.")
     shuffle: str = option("global", "global or shard.")

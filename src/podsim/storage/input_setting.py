@@ -5,11 +5,12 @@ from __future__ import annotations
 from podsim.answers.storage import EpochRow, StageRow
 from podsim.errors import PodsimError, StorageError
 from podsim.hardware.cluster import load_cluster
+from podsim.learning.benchmarks import convergence_law, find_benchmark
 from podsim.options.storage_options import StorageInputOptions
 from podsim.storage.cache import SHUFFLES, cache_of
 from podsim.storage.catalog import load_storage
 from podsim.storage.input_pipeline import Setting, data_bytes, most_accelerators, samples_of
-from podsim.storage.speed import known_batches, step_of
+from podsim.storage.speed import step_of
 from podsim.storage.stripe import damage, net_capacity
 from podsim.storage.workloads import load_workload
 from podsim.units import parse_quantity
@@ -133,21 +134,13 @@ def input_notes(
 
 def _batch_notes(setting: Setting) -> list[str]:
     """What the time to the target leaves open, by the global batch."""
-    run, batch = setting.step.run, setting.step.batch * setting.accelerators * setting.nodes
-    if run is None:
+    step, work = setting.step, setting.workload
+    if step.target is None:
         return []
-    if batch > samples_of(setting):
-        return [
-            f"no time to the target: a global batch of {batch:,} is more than the {samples_of(setting):,} samples"
-        ]
-    low, high = known_batches(setting.workload, run)
-    if low <= batch <= high:
+    batch, samples = step.target.batch, samples_of(setting)
+    if batch > samples:
+        return [f"no time to the target: a global batch of {batch:,.0f} is more than the {samples:,} samples"]
+    law = convergence_law(find_benchmark(work.benchmark), step.software.removeprefix("mlperf-"))
+    if law.smallest <= batch <= law.largest:
         return []
-    if low == high:
-        return [
-            f"epochs are those of a global batch of {low:,}, the only one known of {run.software}; other batches need"
-            " others"
-        ]
-    if batch < low:
-        return [f"epochs are those of a global batch of {low:,}, the smallest known of {run.software}"]
-    return [f"epochs are extrapolated from global batches of {low:,} to {high:,}"]
+    return [f"epochs are extrapolated from global batches of {law.smallest:,.0f} to {law.largest:,.0f}"]

@@ -13,7 +13,7 @@ from podsim.storage.cache import cache_of
 from podsim.storage.catalog import load_storage, storage_names
 from podsim.storage.long_runs import read_tokens
 from podsim.storage.sizing import CHECKPOINT, MOST, TOKEN, checkpoint_write, read_needed, servers_needed
-from podsim.storage.speed import epochs_to_target, step_of
+from podsim.storage.speed import step_of
 from podsim.storage.storage_parts import StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.storage.workloads import Workload, workload_names
@@ -35,7 +35,7 @@ def workload_needs(
     rate = cluster.gpus / step.each
     data = work.samples * work.record
     kept = cache_of(cluster.system, "page" if data else "none", None)
-    epochs = epochs_to_target(work, step.run, step.batch * cluster.gpus) if step.run else 1.0
+    epochs = step.target.epochs if step.target else 1.0
     full = rate * work.record
     because = f"{rate:,.0f} samples/s of {work.record:,.0f} B: {step.origin}"
     needs = [Need(what="at full speed, read", value=full, unit="B/s", why=because)]
@@ -45,7 +45,7 @@ def workload_needs(
         )
         for how in ("shard", "global")
     }
-    why = f"a run of {epochs:.3g} epochs {slower:.0%} longer" if step.run else f"a run {slower:.0%} longer"
+    why = f"a run of {epochs:.3g} epochs {slower:.0%} longer" if step.target else f"a run {slower:.0%} longer"
     needs.append(Need(what="read", value=reads[shuffle], unit="B/s", why=why))
     if work.parameters:
         needs.append(Need(what="write, checkpoints", value=checkpoint_write(work.parameters), unit="B/s",

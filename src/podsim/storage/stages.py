@@ -25,7 +25,6 @@ from podsim.storage.input_pipeline import (
     sum_uses,
     train_use,
 )
-from podsim.storage.speed import evaluation_share
 from podsim.storage.storage_links import Links, Stream, share
 
 
@@ -56,7 +55,7 @@ def _stages(setting: Setting, links: Links) -> list[_Stage]:
     use = train_use(setting, links, 0.0, cold_share(setting, 0))
     stages.append(_Stage(name="train", samples=samples, moved=work.record, cpu=cpu, use=use))
     if work.validation:
-        use = read | wait | {"accelerators": setting.step.each * evaluation_share(work)}
+        use = read | wait | {"accelerators": setting.step.each * setting.step.evaluated}
         stages.append(_Stage(name="validate", samples=work.validation, moved=work.record, cpu=cpu, use=use))
     if work.inference:
         use = read | wait | {"accelerators": 1.0 / work.inference}

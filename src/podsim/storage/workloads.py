@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from podsim.errors import CatalogError, unknown_name
-from podsim.hardware.catalog.schema import Count, Entry, Positive, Rate, Seconds, parse_catalog
+from podsim.hardware.catalog.schema import Count, Entry, Rate, Seconds, parse_catalog
 from podsim.units import parse_quantity
 from podsim.workload.image_loaders import SYNTHETIC, load_image_loader
 
@@ -25,29 +25,6 @@ Duration = Annotated[
     float, BeforeValidator(lambda value: parse_quantity(value, "s", what="value")), Field(gt=0.0)
 ]
 Number = Annotated[float, Field(gt=0.0)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """A run that somebody measured on one node."""
-
-    software: str
-    row: str
-    """The id in the reference tables."""
-    gpu: str
-    accelerators: int
-    batch: int
-    """The number of samples of one accelerator's step."""
-    rate: float
-    """1/s. The rate of samples of all accelerators, in the later epochs."""
-    seconds: float
-    """s. The time from start to target."""
-    epochs: float
-    """factor. The number of epochs to the target."""
-    epoch_seconds: float
-    """s. The time of a later epoch."""
-    evaluation_seconds: float
-    """s. The time of all evaluations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +58,12 @@ class Workload:
     """share. The accelerator utilisation that a result must reach; 0 if there is none."""
     parameters: float
     """count. The number of parameters of the network."""
-    gradient: float
-    """B. The bytes that a step reduces over all accelerators."""
-    half_batch: float
-    """factor. The number of samples that take as long as a step's fixed part."""
-    evaluate_every: int
-    """The number of epochs between evaluations; 0: no evaluation."""
     inference: float
     """1/s. The rate of one accelerator in inference; 0 if unknown."""
-    runs: tuple[Run, ...]
+    benchmark: str
+    """The benchmark of MLPerf Training that it is; empty for another workload."""
+    software: str
+    """The software of the benchmark where none is named."""
     source: str
     confirmed: str
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -97,21 +71,6 @@ class Workload:
     def core_seconds(self, decode: str) -> float:
         """s. The core time of a sample that the processor (cpu) or the accelerator (gpu) decodes."""
         return load_image_loader(self.loaders.get(decode, SYNTHETIC)).core_seconds()
-
-
-class _Run(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    software: str
-    row: str
-    gpu: str
-    accelerators: Positive
-    batch: Positive
-    rate: Number
-    seconds: Duration
-    epochs: Number
-    epoch_seconds: Number
-    evaluation_seconds: Annotated[float, Field(ge=0.0)]
 
 
 class _Entry(Entry):
@@ -129,11 +88,9 @@ class _Entry(Entry):
     host_bandwidth: Rate | None = None
     threshold: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     parameters: Annotated[float, Field(ge=0.0)] = 0.0
-    gradient: Amount | None = None
-    half_batch: Annotated[float, Field(ge=0.0)] = 0.0
-    evaluate_every: Count = 0
     inference: Annotated[float, Field(ge=0.0)] = 0.0
-    runs: tuple[_Run, ...] = ()
+    benchmark: str = ""
+    software: str = ""
 
 
 @cache
@@ -157,9 +114,9 @@ def load_workload(name: str) -> Workload:
     if key not in entries:
         raise CatalogError(unknown_name("workload", name, [*entries, *others]))
     entry = entries[key]
-    skipped = {"aliases", "source", "runs", "host_bandwidth", "gradient", "notes"}
+    skipped = {"aliases", "source", "host_bandwidth", "notes"}
     values = {field: getattr(entry, field) for field in type(entry).model_fields if field not in skipped}
     return Workload(
-        **values, name=key, source="; ".join(entry.source), notes=dict(entry.notes), gradient=entry.gradient or 0.0,
-        host_bandwidth=entry.host_bandwidth or float("inf"), runs=tuple(Run(**run.model_dump()) for run in entry.runs),
+        **values, name=key, source="; ".join(entry.source), notes=dict(entry.notes),
+        host_bandwidth=entry.host_bandwidth or float("inf"),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from podsim.storage.input_setting import input_notes, read_setting
 from podsim.storage.stages import shrink_rows, stage_rows
 from podsim.storage.training import training_time
 
-_UNPUBLISHED = ("overrides", "client", "lost", "samples", "cold", "cache", "cache_size", "readers")
+_UNPUBLISHED = ("overrides", "lost", "samples", "cold", "cache", "cache_size", "readers")
 """options with which a run is not the published one"""
 
 

@@ -83,7 +83,12 @@ def _times() -> Comparison:
     for row in published_times():
         nodes, batch, software = int(str(row["nodes"])), int(str(row["batch"])), str(row["software"])
         training = ask(
-            "storage_input", str(row["workload"]), on=f"{row['system']}:{nodes}", batch=batch, era=software
+            "storage_input",
+            str(row["workload"]),
+            on=f"{row['system']}:{nodes}",
+            batch=batch,
+            era=software,
+            client=str(row["client"]),
         ).training
         assert training is not None
         rows.append(ComparedRow(
