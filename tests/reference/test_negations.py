@@ -98,6 +98,8 @@ def test_a_name_keeps_no_remark() -> None:
     assert plain[0] == "Mixtral-8x7B sequence=2048"
     for remark in ("dropless", "w/o MTP", "no token drop"):
         assert read({**row, "model": f"Mixtral 8x7B ({remark})"}) == plain
+    for remark in ("with MTP", "MTP=1", "mtp_num_layers=1", "w/ MTP"):
+        assert read({**row, "model": f"Mixtral 8x7B ({remark})"})[0] == f"{plain[0]} mtp=1"
     dropping = read({**row, "model": "Mixtral 8x7B (tokendrop)"})
     assert dropping[0] == plain[0]
     assert "capacity_factor=1.0" in dropping[2]

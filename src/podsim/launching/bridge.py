@@ -32,7 +32,7 @@ _NUMBERS = {
         "ffn_hidden_size", "num_attention_heads", "kv_channels", "vocab_size", "rotary_base", "q_lora_rank",
         "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "rotary_scaling_factor",
         "attention_dropout", "hidden_dropout", "moe_router_topk", "moe_ffn_hidden_size",
-        "moe_shared_expert_intermediate_size", "moe_router_num_groups",
+        "moe_shared_expert_intermediate_size", "moe_router_num_groups", "mtp_num_layers",
     ),
     "train": ("micro_batch_size", "global_batch_size", "train_iters"),
     "optimizer": ("lr",),

@@ -48,6 +48,8 @@ def model_options(model: Model, sequence: int) -> list[str]:
         out.append("--qk-layernorm")
     if a["rotary_base"]:
         out += ["--rotary-base", str(a["rotary_base"])]
+    if a["mtp"]:
+        out += ["--mtp-num-layers", str(a["mtp"])]
     return out + (_experts(a) if a["experts"] else [])
 
 
@@ -135,6 +137,7 @@ def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:
     fields |= _read_experts(flags, layers or 0) | _read_latent(flags)
     fields["windows"] = _read_windows(flags)
     fields["embedding_norm"] = flags.has("embed-layernorm")
+    fields["mtp"] = flags.number("mtp-num-layers", least=0) or 0
     if not (layers and hidden and heads):
         return {}
     given = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": _read_vocabulary(flags, assumed)}

@@ -29,7 +29,6 @@ REFUSED = {
 UNCOUNTED = {
     "distribute-saved-activations": "saved activations are taken to be whole on every rank of a tensor-parallel group",
     "grad-reduce-in-bf16": "gradients are reduced in the bytes that its software takes",
-    "mtp-num-layers": "layers for multi-token prediction are left out",
     "use-tp-pp-dp-mapping": "ranks are taken to be numbered tensor-parallel first, pipeline-parallel last",
     "recompute-modules": "selective recomputation is taken to be that of attention",
     "delay-wgrad-compute": "weight gradients are taken to be computed with the others",

@@ -159,6 +159,10 @@ def emit(job: Job, tool: str) -> Recipe:
     made.limits_of(job).refuse(job)
     text = made.write(job)
     forced = [f"written by force: {problem}" for problem in job.forced]
+    if job.model.later and "mtp" not in text:
+        forced.append(
+            f"multi-token prediction of {job.model.name} is not written: set mtp={len(job.model.later)} yourself"
+        )
     unsaid = _unsaid(job, made, text)
     if "global_batch" in unsaid:
         unsaid["batch"] = unsaid.pop("global_batch")

@@ -151,7 +151,8 @@ def language_layers(model: Model, tensor: int, expert: int, context: int, data_a
 
 def text_layers(model: Model) -> list[Block]:
     """The layers that every token passes: all but those of images, each kind once."""
-    return [block for block in model.kinds[1:-1] if not block.name.startswith("vision")]
+    layers = [block for block in model.kinds[1:-1] if block not in model.later]
+    return [block for block in layers if not block.name.startswith("vision")]
 
 
 def is_attention(op: TensorOp) -> bool:

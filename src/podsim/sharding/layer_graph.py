@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from podsim.errors import PodsimError
 from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph
 from podsim.sharding.dimension_graph import NONE, DimensionGraph
 from podsim.sharding.op_dimensions import dimension_graph
@@ -56,6 +57,8 @@ class _Layers:
 
 def layer_graph(model: Model, batch: int, software: Software, *, capacity: float = 1.0) -> DimensionGraph:
     """The dimensions of a transformer's step of `batch` sequences; an expert takes `capacity` times its mean share."""
+    if model.later:
+        raise PodsimError(f"{model.name}: multi-token prediction cannot be sharded; --set model.mtp=0")
     layers = _Layers(model, batch, software, capacity)
     for number, block in enumerate(model.kinds):
         layers.latest, layers.number = [], number % (len(model.kinds) - 1)

@@ -209,11 +209,11 @@ class _DataCollectives:
 def tied_seconds(
     model: Model, cluster: Cluster, plan: Plan, software: Software, embedding: Shaped[Array, "plan"]
 ) -> Shaped[Array, "plan"]:
-    """Seconds to add the tied embedding's gradients of the first and the last stage, if two ranks hold them.
+    """Seconds to add the shared embedding's gradients of the first and the last stage, if two ranks hold them.
 
     `embedding`: parameters of the embedding on a rank.
     """
-    if not model.tied_embeddings:
+    if not model.ends_share_table:
         return np.zeros(plan.size)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     crosses = grid.pipeline_crosses

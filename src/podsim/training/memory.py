@@ -50,7 +50,7 @@ class Weights:
     expert: Shaped[Array, "block plan"]
     """The parameters of experts."""
     tied: Shaped[Array, "plan"]
-    """The parameters of the head's own copy of a tied embedding table, on a stage without embedding."""
+    """The parameters of the last stage's own copy of an embedding table that it shares, where it holds no embedding."""
     trained: Weights | None = None
     """The parameters that are trained, where fine-tuning leaves only a part."""
     stored: Weights | None = None
@@ -104,7 +104,7 @@ def _weights_of(model: Model, shares_of_blocks: tuple[tuple[Share, Share], ...],
             for heads, held in share.kv:
                 table[position] += held * repeated_share(heads, tp)
     shared = 0
-    if model.tied_embeddings and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
+    if model.ends_share_table and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
         shared = sum(
             op.weight for op in model.embedding.ops if op.kind == "embedding" and op.split == "vocab"
         )

@@ -222,7 +222,7 @@ def _grown_counts(
     """
     ranks, micro_batches = size.ranks, size.micro_batches
     if ranks == 1:
-        blocks = np.bincount(np.array([0, *model.order, model.width - 1]), minlength=model.width)
+        blocks = np.bincount(part_blocks(model.order, model.width, 1)[0], minlength=model.width)
         return single_rank_counts(blocks, micro_batches)
     few, *others = (played[short] for short in _short_sizes(size))
     if not others:

@@ -20,14 +20,14 @@ STAGE_KEY = ("pp", "virtual_stages", "placement")
 def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[int, ...]]:
     """Blocks of each model part, as positions among `width` kinds: embedding (0) first, head (the last) last.
 
-    `order` has the kind of each layer (Model.order).
+    `order` has the kind of each layer (Model.order); the kinds beyond these follow the last layer.
     """
     out, start = [], 0
     for size in chunk_sizes(len(order), parts):
         out.append(order[start : start + size])
         start += size
     out[0] = (0, *out[0])
-    out[-1] = (*out[-1], width - 1)
+    out[-1] = (*out[-1], *range(max(order) + 1, width))
     return out
 
 

@@ -73,6 +73,7 @@ def _tuned_model(model: Model, training: str) -> Model:
         training=f"{kind}:{number}",
         embedding=replace(model.embedding, ops=tuple(_unreached_op(op) for op in model.embedding.ops)),
         layers=tuple(_adapted_block(block, number, stored, gated) for block in model.layers),
+        later=tuple(_adapted_block(block, number, stored, gated) for block in model.later),
         head=replace(model.head, ops=tuple(_frozen_op(op) for op in model.head.ops)),
     )
 

@@ -248,7 +248,10 @@ def _assumptions(c: Config, family: str) -> tuple[str, ...]:
         said += families()[family].assumes
     later = c.integer("layers", *_LATER_TOKENS, default=0, least=0)
     if later:
-        said.append(f"the {later} layers of multi-token prediction are left out, as transformers does")
+        said.append(
+            f"the {later} layers of multi-token prediction are left out, as transformers does; --set model.mtp={later} "
+            "trains them"
+        )
     quantised = c.table("quantization_config")
     if quantised.raw:
         method = quantised.text("quant_method", default="bitsandbytes")

@@ -201,6 +201,8 @@ class Model:
     """The training sequence length in tokens."""
     embedding: Block
     layers: tuple[Block, ...]
+    later: tuple[Block, ...] = ()
+    """The layers of multi-token prediction, after all others; the head's stage runs them."""
     head: Block
     tied_embeddings: bool = False
     """Whether the head multiplies by the embedding's table and has no weight of its own."""
@@ -214,15 +216,16 @@ class Model:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Embedding, layers, head."""
-        return (self.embedding, *self.layers, self.head)
+        """Embedding, layers, those of multi-token prediction, head."""
+        return (self.embedding, *self.layers, *self.later, self.head)
 
     @cached_property
     def kinds(self) -> tuple[Block, ...]:
-        """Embedding, each distinct kind of layer once (its count that of all its copies), head."""
+        """Embedding, each distinct kind of layer once (its count that of all its copies), `later`, head."""
         return (
             self.embedding,
             *(replace(kind, count=count) for kind, count in self._distinct.values()),
+            *self.later,
             self.head,
         )
 
@@ -262,8 +265,13 @@ class Model:
         return kinds
 
     @property
+    def ends_share_table(self) -> bool:
+        """Whether the last stage needs the embedding's table: as a tied head, or for tokens further ahead."""
+        return self.tied_embeddings or bool(self.later)
+
+    @property
     def layer_count(self) -> int:
-        """Number of layers, all kinds together."""
+        """Number of layers, all kinds together, without those of multi-token prediction."""
         return sum(block.count for block in self.layers)
 
     @property

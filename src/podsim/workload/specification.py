@@ -125,6 +125,8 @@ class Transformer:
     """Whether attention sees the whole sequence (BERT)."""
     lm_head: bool = True
     """Whether the model ends in logits over the vocabulary."""
+    mtp: int = 0
+    """The number of modules of multi-token prediction, each a layer that predicts one token further ahead."""
     mlm_transform: bool = False
     """Whether there is a dense layer, activation and norm before the logits (BERT)."""
     pooler: bool = False
@@ -201,7 +203,7 @@ LIMITS: dict[str, int] = {
     "proj_rank": 2**20, "proj_groups": 2**14, "compress": 2**20, "query_gate": 2**16, "index_heads": 2**14,
     "index_dim": 2**16, "index_keys": 2**27, "state_input": 2**24, "state_channels": 2**24, "state_taps": 2**10,
     "state_width": 2**24, "state_dim": 2**20, "state_chunk": 2**20, "plain": 2**40, "head_plain": 2**40,
-    "image_percent": 100, "rotary_base": 2**40, "router_groups": 2**16, "router_top_groups": 2**16,
+    "image_percent": 100, "mtp": 64, "rotary_base": 2**40, "router_groups": 2**16, "router_top_groups": 2**16,
 }  # fmt: skip
 _ESSENTIAL = ("layers", "hidden", "heads", "vocab", "sequence")
 _FLAGS = tuple(f.name for f in fields(Transformer) if f.type == "bool")
@@ -309,6 +311,8 @@ def _broken_rules(spec: Transformer) -> list[str]:
             f"decoder_sequence={spec.decoder_sequence} needs an encoder of at least as many tokens; "
             f"got encoder_layers={spec.encoder_layers}, sequence={spec.sequence}"
         )
+    if spec.mtp and (spec.encoder_layers or spec.captured or not spec.lm_head):
+        problems.append(f"mtp={spec.mtp} needs a decoder alone, with logits over the vocabulary")
     if spec.encoder_layers and (spec.experts or spec.kv_rank or spec.parallel_residual):
         problems.append("an encoder with experts, latent attention or parallel residual is not supported")
     return problems

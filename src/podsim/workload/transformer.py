@@ -29,6 +29,7 @@ def build(spec: Transformer) -> Model:
         )
         layers = (encoder, *layers)
     seen = _vision_layers(spec)
+    later = (_later_layer(spec, layers[-1]),) * spec.mtp
     layers = (*seen[0], *layers)
     lookups = 2 if spec.encoder_layers else 1
     return Model(
@@ -43,6 +44,7 @@ def build(spec: Transformer) -> Model:
             syncs=lookups,
         ),
         layers=layers,
+        later=later,
         head=Block(name="head", ops=_shortened_ops(spec, _head(spec))),
         tied_embeddings=spec.tied,
         source=spec.source,
@@ -232,7 +234,28 @@ def _head(spec: Transformer) -> tuple[TensorOp, ...]:
         if width != h:
             ops.append(linear("head.project", "none", h, width, keep=(Saved(elements=h, split="sequence"),)))
         ops += _logits(spec)
+        further = [
+            replace(op, name=op.name.replace("head", "later"), weight=0, bias=0) for op in _logits(spec)
+        ]
+        ops += further * spec.mtp
     return tuple(ops)
+
+
+def _later_layer(spec: Transformer, last: Block) -> Block:
+    """A module of multi-token prediction before its logits (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+
+    The embedding of the next token and the hidden state are normed, joined and projected to one width, and pass through
+    a layer like the last one and a norm. Embedding and head are the model's own. Two more tensor-parallel syncs: of the
+    lookup, and of the projection, whose input has twice the width and whose output is gathered.
+    """
+    h, width = spec.hidden, spec.embedding_width
+    both = (Saved(elements=2 * h, split="sequence"),)
+    ops = (
+        _lookup("later.lookup", width, 0),
+        norm(spec, "later.embedding_norm", h), norm(spec, "later.hidden_norm", h),
+        linear("later.project", "column", 2 * h, h, keep=both), *last.ops, norm(spec, "later.norm", h),
+    )  # fmt: skip
+    return replace(last, name=f"multi-token {last.name}", ops=ops, count=1, syncs=last.syncs + 2)
 
 
 def _classifier(spec: Transformer) -> TensorOp:

@@ -56,6 +56,7 @@ def gpt_problems(spec: Transformer) -> list[str]:
         "sandwich norms": spec.sandwich_norms, "norms of queries and keys": spec.qk_norm != "none",
         "a norm of the embedding": spec.embedding_norm, "token types": spec.token_types > 0,
         "a projected embedding": spec.embedding_width not in (0, spec.hidden), "no final norm": not spec.final_norm,
+        "multi-token prediction": spec.mtp > 0,
         "no head": not spec.lm_head, "a bias of the head": spec.head_bias, "norms without scale": not spec.norm_scale,
         "value heads of their own width": spec.value_dim not in (0, spec.head_dim),
         f"activation {spec.activation}": spec.activation not in ("relu", "silu", *_ACTIVATIONS),
