@@ -15,17 +15,6 @@ from itertools import combinations, pairwise, permutations, product
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.parts import Link, System
 
-# B/s between two sockets, one way: AMD and Intel by generation in NCCL's model (src/graph/topo.h); two Grace:
-# unconfirmed, half of 300 GB/s of both directions
-_SOCKET = {
-    "amd": 16e9,
-    "xeon-e5": 6e9,
-    "xeon-platinum-8480c": 22e9,
-    "xeon-platinum-8570": 40e9,
-    "intel": 10e9,
-    "nvidia": 150e9,
-}
-
 # nvidia-smi topo -m of a DGX-1V: NVLinks between GPU i (row) and GPU j
 CUBE_MESH = (
     (0, 1, 1, 2, 2, 0, 0, 0),
@@ -96,14 +85,6 @@ def reach_share(system: System, gpus: int) -> float:
 def cube_mesh_links(gpus: int) -> int:
     """The number of NVLinks behind a GPU's bandwidth in a cube mesh, or in a part of one."""
     return 6 if gpus == 8 else 4 if gpus >= 4 else 2
-
-
-def socket_rate(system: System) -> float:
-    """B/s between two sockets, one way, in NCCL's model."""
-    cpu = system.cpu
-    if cpu is None:
-        return _SOCKET["intel"]
-    return next((rate for name, rate in _SOCKET.items() if cpu.name.startswith(name)), _SOCKET[cpu.vendor])
 
 
 def cube_mesh_lanes(gpus: int) -> tuple[tuple[int, ...], ...]:

@@ -180,6 +180,11 @@ class Cpu:
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
+    @property
+    def socket_rate(self) -> float:
+        """B/s. The bandwidth of all links to the other socket, in one direction; 0 if unknown."""
+        return self.socket_links * self.socket_bandwidth
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ssd:

@@ -144,8 +144,7 @@ def _host(system: System) -> Iterator[Row]:
     yield given_row(system, "cpus", "CPUs")
     if cpu.socket_links:
         how = f"{cpu.socket_links} links of {quantity_text(cpu.socket_bandwidth, 'B/s')}"
-        rate = cpu.socket_links * cpu.socket_bandwidth
-        yield derived_row(f"{cpu.socket_name} between sockets, one direction", rate, "B/s", how)
+        yield derived_row(f"{cpu.socket_name} between sockets, one direction", cpu.socket_rate, "B/s", how)
     if system.management:
         yield given_row(system, "management", "port for management (BMC)", "B/s", bits=True)
     yield product_row("cores", system.cpus, cpu.cores, "")

@@ -54,12 +54,12 @@ class _Matrix:
 
 
 def parse_topo(
-    text: str, name: str = "topo -m", *, nvlink: float = 25e9, pcie: float = 31.5e9, socket: float = 16e9
+    text: str, name: str = "topo -m", *, nvlink: float = 25e9, pcie: float = 31.5e9, socket: float = 128e9
 ) -> Node:
     """The server that a matrix describes.
 
-    nvlink, pcie, socket: B/s one way of an NVLink, of a slot, and between processors. Raises TableError, with row
-    and column, for missing, unknown and contradictory cells.
+    nvlink, pcie, socket: B/s one way of an NVLink, of a slot, and between processors, as in a DGX A100. Raises
+    TableError, with row and column, for missing, unknown and contradictory cells.
     """
     if not (min(nvlink, pcie, socket) > 0 and max(nvlink, pcie, socket) < np.inf):
         raise TableError(f"{name}: {nvlink=}, {pcie=}, {socket=}; rates must be positive numbers of B/s")

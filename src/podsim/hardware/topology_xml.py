@@ -10,7 +10,7 @@ A file may hold the PCI skeleton only, as ndv4-topo.xml of Azure/azhpc-images do
 address. Other attributes and elements are ignored, as in NCCL. A missing or unknown link speed is 8 GT/s, a width of
 0 or none is 16 lanes, an adapter's speed of 0 or less is 10,000 Mb/s. NVSwitches become one. NVLinks to a device
 outside the file are dropped.
-Rates are line rates after coding. Rates between processors are those of NCCL (src/graph/topo.h).
+Rates are line rates after coding. Between processors they are those of a processor of that generation in the catalog.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 
 from podsim.errors import TableError
 from podsim.foreign_files import read_bytes
+from podsim.hardware.catalog import load_cpu
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part, even_cable
 from podsim.hardware.fabrics.xml_tree import MOST_BYTES, Element, parse_xml
 
@@ -31,6 +32,12 @@ _SPEED = re.compile(r"\s*(\d+(?:\.\d+)?)\s*GT/s", re.IGNORECASE)
 _HEX = re.compile(r"\s*(?:0[xX])?([0-9a-fA-F]{1,8})\s*")
 _NVSWITCH, _NVLINK_CPU = 0x068000, 0x068001
 _DEFAULT_SPEED = 10_000
+_XEONS = (
+    (207, "xeon-platinum-8570"), (143, "xeon-platinum-8480c"), (85, "xeon-platinum-8168"), (-1, "xeon-e5-2698-v4"),
+)  # fmt: skip
+"""the least model number of a generation of Xeons, and a processor of it"""
+_X_BUS = 64e9
+"""B/s. The bandwidth between two POWER9, unconfirmed."""
 MOST_LANES = 64
 MOST_NVLINKS = 1024
 
@@ -92,13 +99,11 @@ class _Reader:
         """B/s from a processor to another."""
         arch, vendor = (cpu.attributes.get(key, "").strip() for key in ("arch", "vendor"))
         if arch == "ppc64":
-            return 32e9
-        if arch == "arm64":
-            return 6e9
-        if vendor == "AuthenticAMD":
-            return 16e9
+            return _X_BUS
         model = self._int(cpu, "modelid", 0, low=-1, high=1 << 31)
-        return next((rate for least, rate in ((207, 40e9), (143, 22e9), (85, 10e9)) if model >= least), 6e9)
+        name = next(name for least, name in _XEONS if model >= least)
+        name = "grace" if arch == "arm64" else "epyc-7742" if vendor == "AuthenticAMD" else name
+        return load_cpu(name).socket_rate
 
     def _pci(self, element: Element, above: str, numa: int) -> None:
         """Add a PCI device: a GPU, an adapter, or a bridge with devices behind it."""

@@ -21,13 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from podsim.axes import Shaped
 from podsim.errors import ClusterError, PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.nvlink import ring_shares, slot_link, socket_rate
+from podsim.hardware.nvlink import ring_shares, slot_link
 from podsim.network.bus import bus_factor
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl_constants import STAND_IN, load_network
 from podsim.network.nccl_group import Candidate, Group, Wires, group_layout, layout_numbers
 from podsim.network.nccl_paths import table
-from podsim.network.nccl_tuner import generation
+from podsim.network.nccl_tuner import counted_socket_rate, generation
 
 Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
@@ -207,7 +207,7 @@ def wires_of(cluster: Cluster, settings: CollectiveSettings | None = None) -> Wi
         network_latency=_adapter_seconds(cluster, fabric),
         rings=ring_shares(cluster.system),
         exchanges=cluster.host.exchanges if cluster.host is not None else (),
-        socket=socket_rate(system) if switched else math.inf,
+        socket=counted_socket_rate(cpu) if switched else math.inf,
         slot=slot_link(system).bandwidth if cluster.nics else math.inf, torus=system.torus,
         algorithms=_names(filled.algorithm), protocols=_names(filled.protocol), sharp=bool(filled.sharp),
     )  # fmt: skip

@@ -57,8 +57,8 @@ class Wires:
     exchanges: tuple[Exchange, ...] = ()
     """The times of collectives on a measured machine; NCCL's law is then not used."""
     socket: float = math.inf
-    """B/s. The bandwidth between two sockets that NCCL assumes, if switches lead from GPU to GPU and a node has two
-    sockets."""
+    """B/s. The bandwidth that NCCL counts on between two sockets, if switches lead from GPU to GPU and a node has two
+    sockets; the links themselves are faster."""
     algorithms: tuple[str, ...] = ()
     """The algorithms that NCCL may pick, by the names of collective_settings.ALGORITHMS; () for all."""
     protocols: tuple[str, ...] = ()

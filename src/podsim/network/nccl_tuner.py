@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
+from podsim.hardware.parts import Cpu
 from podsim.network.bus import ring_share
 from podsim.network.nccl_group import PCIE_COUNTED, Group, Wires, node_rate, socket_share
 
@@ -83,6 +84,10 @@ _NET_LATENCY = 2.7
 """us, of the InfiniBand adapters that NCCL's steps between nodes hold for"""
 _NIC_COUNTED = 0.96
 """of an adapter's rate, the share left by PCIe: 24 of 25 GB/s"""
+_SOCKET_COUNTED = {
+    "amd": 16e9, "xeon-e5": 6e9, "xeon-platinum-8480c": 22e9, "xeon-platinum-8570": 40e9, "intel": 10e9, "nvidia": 150e9,
+}  # fmt: skip
+"""B/s that NCCL counts on between sockets, by processor or vendor (src/graph/topo.h): a weight, not the links' rate"""
 _AMPERE_CLAMP = 235e9
 """up to release 2.14, B/s"""
 _GRID = 2.0 ** np.arange(5.0, 37.01, 0.5)
@@ -110,6 +115,14 @@ def generation(version: str) -> str:
         )
     minor = int(match[1])
     return "2.7" if minor < 8 else "2.8" if minor < 18 else "2.18" if minor < 20 else "2.20"
+
+
+def counted_socket_rate(cpu: Cpu | None) -> float:
+    """B/s between two sockets, one way, that NCCL counts on for what GPUs send each other."""
+    if cpu is None:
+        return _SOCKET_COUNTED["intel"]
+    own = [rate for name, rate in _SOCKET_COUNTED.items() if cpu.name.startswith(name)]
+    return own[0] if own else _SOCKET_COUNTED[cpu.vendor]
 
 
 def steps(collective: str, group: Group) -> tuple[int, int]:

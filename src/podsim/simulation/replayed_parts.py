@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -49,10 +50,11 @@ def _play_without(lowered: Lowered, kinds: Collection[str]) -> Played:
 
 def _work_seconds(lowered: Lowered) -> Floats:
     """Seconds of the work of each class without waits, shape (classes, parts)."""
-    classes, pieces = lowered.classes.count, len(lowered.pieces)
-    owner = np.repeat(np.arange(classes), np.diff(lowered.base))
-    seconds = np.bincount(owner * pieces + lowered.what, lowered.ops.seconds, classes * pieces)
-    return np.asarray(seconds.reshape(classes, pieces) @ _part_shares(lowered))
+    shares = _part_shares(lowered)
+    ends = pairwise(lowered.base.tolist())
+    return np.stack([
+        np.bincount(lowered.what[low:high], lowered.ops.seconds[low:high], len(shares)) @ shares for low, high in ends
+    ])  # fmt: skip
 
 
 def _part_shares(lowered: Lowered) -> Floats:

@@ -23,7 +23,7 @@ from itertools import pairwise
 from podsim.errors import ClusterError, unknown_name
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part, even_cable
-from podsim.hardware.nvlink import cube_mesh_lanes, cube_mesh_links, mesh_lanes, socket_rate
+from podsim.hardware.nvlink import cube_mesh_lanes, cube_mesh_links, mesh_lanes
 from podsim.hardware.parts import Link, System
 
 
@@ -112,6 +112,10 @@ TOPOLOGIES: dict[str, Callable[[System, Link, bool], Iterator[Cable]]] = {
 """The NVLink cables of a server, by topology."""
 
 
+_UNKNOWN_SOCKET = 62.4e9
+"""B/s. The bandwidth between processors whose links are not known: three UPI links of 10.4 GT/s, as common since 2017."""
+
+
 class _Layout:
     """The PCI Express of a server: the switch and the processor of each device."""
 
@@ -188,9 +192,10 @@ class _Layout:
                     back=ssd.write_bandwidth,
                     lanes=4,
                 )
+        socket_rate = (system.cpu.socket_rate if system.cpu else 0.0) or _UNKNOWN_SOCKET
         for cpu in range(1, self.cpus):
             apart = cpu % self.sockets == 0 and system.trays > 1
-            rate = self.network.bandwidth if apart else socket_rate(system)
+            rate = self.network.bandwidth if apart else socket_rate
             yield even_cable(f"cpu{cpu - 1}", f"cpu{cpu}", "socket", rate)
 
     def _bus(self, tail: str, head: str, latency: float = 0.0, *, rate: float = 0.0) -> Cable:
