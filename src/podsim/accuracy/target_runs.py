@@ -28,15 +28,19 @@ class Submission(NamedTuple):
     seconds: float
     role: str
     source: str
+    framework: str
 
 
 def target_run(
     benchmark: Benchmark, round: str, cluster: Cluster, batch: float, rates: BenchmarkRates,
-    samples: float | None = None,
+    samples: float | None = None, framework: str = "",
 ) -> TargetRun:  # fmt: skip
-    """The run with a batch on all GPUs of the cluster; `samples` replaces those of the law. Raises PodsimError."""
+    """The run with a batch on all GPUs of the cluster; `samples` replaces those of the law. Raises PodsimError.
+
+    `framework` is that of a submission, in its words; "" is the benchmark's usual one.
+    """
     _check_batch(benchmark, round, batch)
-    rate = rates.rate(benchmark, round, cluster, batch)
+    rate = rates.rate(benchmark, round, cluster, batch, framework)
     if samples is None:
         points = convergence_law(benchmark, round)([batch])
         expected, low, high = (float(part[0]) for part in (points.samples, points.low, points.high))
@@ -111,6 +115,7 @@ def _submission(row: Row) -> Submission:
     return Submission(
         gpus=int(row.number("n_accelerators") or 0), batch=row.number("global_batch") or 0.0,
         seconds=60.0 * (row.number("minutes_score") or math.inf), role=row.role, source=row.source,
+        framework=row.text("framework"),
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class MlperfOptions:
         also=("global-batch", "batch-size"),
     )  # fmt: skip
     samples: float | None = option(None, "Samples to the target, in place of the law's.")
+    framework: str = option("", "Framework of a submission, as MXNet; default that of the fastest.")
 
 
 @question(
@@ -95,6 +96,7 @@ def _row(
         known = [run for run in known if run.gpus == options.gpus]
     if options.batch:
         known = [run for run in known if run.batch == options.batch]
+    known = [run for run in known if options.framework.lower() in run.framework.lower()]
     best = known[0] if known else None
     node = next((run for run in known if run.gpus == cluster.gpus_per_node), None)
     part = cluster.subset(best.gpus) if best else cluster
@@ -122,9 +124,10 @@ def _run(
 ) -> tuple[TargetRun | None, str]:  # fmt: skip
     """(the run, "") or (None, why there is none)."""
     batch = options.batch or (submission.batch if submission else None)
+    framework = submission.framework if submission and submission.batch == batch else options.framework
     try:
         if batch is None:
             return fastest_run(benchmark, round, cluster, rates, options.samples), ""
-        return target_run(benchmark, round, cluster, batch, rates, options.samples), ""
+        return target_run(benchmark, round, cluster, batch, rates, options.samples, framework), ""
     except PodsimError as problem:
         return None, str(problem)
