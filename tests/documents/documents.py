@@ -18,6 +18,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from podsim.cli import app
+from podsim.units import format_quantity
 
 FOLDER = Path(__file__).parent
 TITLES = {
@@ -37,6 +38,8 @@ ORIGINS = {
     "predicted": "a law gives it, and nothing was fitted to it",
 }
 NOT_ANSWERED = "not answered"
+_WITH_PREFIX = ("B", "B/s", "FLOP/s", "OP/s", "FLOP/J", "W", "s")
+"""units that are printed with a decimal prefix"""
 HEAD = """\
 # Figures of the documents
 
@@ -156,6 +159,15 @@ def _summary(figures: list[dict[str, str]]) -> Iterator[str]:
     yield from (f"| {NOT_ANSWERED} | | | {count} | | |", "")
 
 
+def _text(value: float | str | None, unit: str) -> str:
+    if not isinstance(value, float):
+        return value or "-"
+    if unit in _WITH_PREFIX:
+        return format_quantity(value, unit)
+    number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{number} {unit}".replace(" 1/s", "/s").strip()
+
+
 def _tolerance(share: float) -> str:
     return f"{share:.0%}" if share else "exact"
 
@@ -166,8 +178,9 @@ def _line(row: Mapping[str, str]) -> str:
     deviation = "" if share is None or abs(share) < 5e-4 else f"{share:+.1%}"
     cause = row["cause"] if row["kind"] == NOT_ANSWERED else row["cause"] and f"**red**: {row['cause']}"
     cells = (
-        row["figure"], row["says"], f"{row['printed']} {row['unit']}".strip() if row["printed"] else "-",
-        f"{said:.4g} {row['unit']}".strip() if isinstance(said, float) else said or "-",
+        row["figure"], row["says"],
+        _text(float(row["printed"]) if isinstance(said, float) and row["printed"] else row["printed"], row["unit"]),
+        _text(said, row["unit"]),
         f"🔴 {deviation}" if is_red(row, said) else deviation, row["origin"], row["kind"],
         " over ".join(f"`podsim {command}`" for command in dict.fromkeys(row["command"].split(" / ")) if command),
         "; ".join(filter(None, (cause, row["note"]))),
