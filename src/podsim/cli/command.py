@@ -55,6 +55,8 @@ class Command(click.Command):
         ctx.meta["podsim.words"] = [*ctx.command_path.split(), *args]
         if any(known.has_sign for known in self.options.values()):  # a blank, so that click sees no flag
             args = [f" {word}" if word[:1] == "-" and word[1:2].isdecimal() else word for word in args]
+        if "overrides" in self.options and "force" not in self.options:
+            args = ["--set=model.force=true" if word == "--force" else word for word in args]
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             raise load("cli.guesses:stray_words")(ctx, self.options)

@@ -341,8 +341,10 @@ def _document(answer: Callable[..., Any], options: dict[str, Option]) -> str:
 
 def overrides_option(example: str) -> Any:
     """The option that changes what the catalogs say, by key and value."""
-    first = example.split(",", 1)[0].strip()
-    return option(None, f"Override, as {example}. Repeatable.", flag="--set", read=pairs(first))
+    text = f"Override, as {example}. Repeatable." + " --force reads a doubtful config." * (
+        "model." in example
+    )
+    return option(None, text, flag="--set", read=pairs(example.partition(",")[0]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -263,7 +263,8 @@ def ep_bytes(model: Model, block: Block, plan: Plan, software: Software) -> Shap
     """B of routed tokens that the busiest expert rank sends in one all-to-all."""
     tp = np.where(np.asarray(plan.sequence_parallel).astype(bool), plan.tp, 1)
     routed = tokens(plan, plan.length(model)) / tp * block.top_k
-    return np.asarray(routed * model.hidden * element_bytes(plan.precision) * expert_load(plan, software))
+    width = next((op.k for op in block.ops if op.expert and op.kind == "gemm"), model.hidden)
+    return np.asarray(routed * width * element_bytes(plan.precision) * expert_load(plan, software))
 
 
 def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Shaped[Array, "plan"]:

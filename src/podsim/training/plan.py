@@ -90,8 +90,11 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
     ]:
         raise PlanError(wrong)
     gpus = int(tp * pp * dp * cp) if dp is not None and options.gpus is None else options.gpus
+    overrides = options.overrides
+    if getattr(options, "force", False):
+        overrides = {**(overrides or {}), "model.force": "true"}
     network, cluster, count, notes = read_inputs(
-        options.model, options.on, gpus, options.sequence, options.overrides, options.train
+        options.model, options.on, gpus, options.sequence, overrides, options.train
     )
     sequences, default = batch_of(options.batch, network.sequence, count)
     model_gpus = int(tp * pp * cp)

@@ -21,7 +21,7 @@ Value = str | int | bool | tuple[int, ...]
 
 _TYPES = {field.name: str(field.type) for field in fields(Transformer)}
 _OWN_KEYS = ("published", "aliases")
-_FIXED = ("family", "source", "variations", "extras", "vision", "captured", "assumptions")
+_FIXED = ("family", "source", "variations", "extras", "vision", "captured", "assumptions", "doubts")
 """The fields that no override changes."""
 
 
@@ -40,7 +40,8 @@ def load_model(name_or_path: str | Path, overrides: Mapping[str, Value] | None =
 
     Names of the catalog come first; a path is a text that exists as a file, has a slash or ends in .json. `overrides`
     changes fields of the Transformer, as text or as values: {"sequence": "8192", "model.layers": 12}. Raises
-    ModelError for an unknown name (with the closest ones), a broken config, or overrides that do not fit.
+    ModelError for an unknown name (with the closest ones), a broken config, or overrides that do not fit. The override
+    `force` reads a config.json of which parts are not understood.
     """
     specification = load_specification(name_or_path, overrides)
     is_text = all(isinstance(value, str) for value in (overrides or {}).values())
@@ -54,6 +55,7 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
     """The specification of a model; see `load_model`."""
     if not isinstance(name_or_path, (str, Path)):
         raise ModelError(f"cannot load a model from {shown(name_or_path)}: give a name or a path")
+    changes = {str(key).removeprefix("model."): value for key, value in (overrides or {}).items()}
     text = str(name_or_path)
     known = _by_any_name()
     entry = known.get(text.lower())
@@ -62,7 +64,7 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
     elif isinstance(name_or_path, Path) or _is_path(text):
         from podsim.workload.huggingface import read_specification  # families that the catalog has no need of
 
-        spec = read_specification(name_or_path)
+        spec = read_specification(name_or_path, forced=_is_forced(changes))
     elif name := known_model(text, known):
         spec = known[name].specification
     elif text.lower() in captured_names():
@@ -72,7 +74,13 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
         )
     else:
         raise unknown_model(text, {**known, **dict.fromkeys(captured_names())})
-    return with_overrides(spec, overrides or {})
+    return with_overrides(spec, {key: value for key, value in changes.items() if key != "force"})
+
+
+def _is_forced(changes: Mapping[str, Value]) -> bool:
+    """Whether a config is read although parts of it are in doubt."""
+    value = changes.get("force", False)
+    return _read_flag("force", value) if isinstance(value, str) else bool(value)
 
 
 def _is_path(text: str) -> bool:

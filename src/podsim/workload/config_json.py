@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ from podsim.workload.specification import LIMITS, shown
 _MOST_BYTES = 4_000_000
 _MOST_PROBLEMS = 20
 _REQUIRED = -1
+_UNSIZED = ("sequence", "image_percent")
+"""fields that size no tensor"""
+_DERIVED = ("kv_heads", "head_dim")
+"""fields for which 0 is what the others say"""
+_SIZING_FLAG = re.compile(r"tie|moe|gate|double")
 
 
 def load_json(path: Path) -> dict[str, Any]:
@@ -57,22 +63,44 @@ def _parse(text: str, where: str) -> dict[str, Any]:
 class Config:
     """Typed access to a JSON object; `problems` collects all mistakes, which are reported at once.
 
-    A key may have synonyms (the first one present counts); null means absent.
+    A key may have synonyms (the first one present counts); null means absent. Synonyms with another value count as
+    not read. What the file has under none of the names, it takes from `defaults`.
     """
 
     raw: Mapping[str, Any]
     prefix: str = ""
     problems: list[str] = field(default_factory=list)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """The values that its class takes for keys that the file leaves out."""
+    read: set[str] = field(default_factory=set)
+    """The keys that were read, with their prefixes."""
+    assumed: dict[str, object] = field(default_factory=dict)
+    """The sizes that the file leaves out, and what was taken: a number, or "" for what the others say."""
+
+    def having(self, changes: Mapping[str, Any]) -> Config:
+        """The config with further keys, or other values."""
+        return replace(self, raw={**self.raw, **changes})
+
+    def value(self, *names: str) -> Any:
+        """The value under the first of the names that has one, else the class's default; None without either."""
+        return self._find(names)[1]
 
     def _find(self, names: tuple[str, ...]) -> tuple[str, Any]:
-        for name in names:
-            if self.raw.get(name) is not None:
-                return name, self.raw[name]
-        return names[0], None
+        stated = [name for name in names if name in self.raw]
+        source = self.raw if stated else self.defaults
+        first = next((name for name in names if source.get(name) is not None), names[0])
+        value = source.get(first)
+        self.read.update(f"{self.prefix}{name}" for name in stated if self.raw[name] in (value, None))
+        return first, value
+
+    def _assume(self, names: tuple[str, ...], value: object) -> None:
+        """Note what was taken for a size that the file does not state."""
+        if not any(name in self.raw for name in names):
+            self.assumed.setdefault(f"{self.prefix}{names[0]}", value)
 
     def has_key(self, name: str) -> bool:
-        """Whether the object has the key, null or not."""
-        return name in self.raw
+        """Whether the object or its class has the key, null or not."""
+        return name in self.raw or name in self.defaults
 
     def complain(self, problem: str) -> None:
         """Add a problem (a hostile file cannot add more than a screenful)."""
@@ -88,7 +116,13 @@ class Config:
                 also = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
                 self.complain(f"{self.prefix}{name}{also} is missing: a whole number from {least} to {most}")
                 return 1
+            if limit in _UNSIZED:
+                return default
+            if default > (limit != "state_input") or (default == 0 and limit in _DERIVED):
+                self._assume(names, default or "")
             return default
+        if limit not in _UNSIZED:
+            self._assume((name, *names), value)
         if type(value) is not int or not least <= value <= most:
             self.complain(f"{self.prefix}{name}={shown(value)} must be a whole number from {least} to {most}")
             return max(1, least)
@@ -97,6 +131,8 @@ class Config:
     def flag(self, *names: str, default: bool) -> bool:
         """True or false."""
         name, value = self._find(names)
+        if _SIZING_FLAG.search(names[0]):
+            self._assume(names, default if value is None else value)
         if value is None:
             return default
         if type(value) is not bool:
@@ -141,7 +177,7 @@ class Config:
 
     def items(self, name: str) -> list[Any]:
         """A list; empty if absent."""
-        value = self.raw.get(name)
+        value = self.value(name)
         if value is None:
             return []
         if not isinstance(value, list):
@@ -159,11 +195,11 @@ class Config:
 
     def table(self, name: str) -> Config:
         """A nested object; empty if absent. Its problems are this one's."""
-        value = self.raw.get(name)
+        value = self.value(name)
         if value is not None and not isinstance(value, dict):
             self.complain(f"{self.prefix}{name}={shown(value)} must be an object")
             value = None
-        return Config(raw=value or {}, prefix=f"{self.prefix}{name}.", problems=self.problems)
+        return replace(self, raw=value or {}, prefix=f"{self.prefix}{name}.", defaults={})
 
 
 def _is_finite(value: float) -> bool:

@@ -6,6 +6,7 @@ whose omission would leave a shape to guesswork are required.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from podsim.workload.config_json import Config
@@ -30,7 +31,7 @@ def trained_length(c: Config, *, default: int = -1) -> int:
         "sequence", "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length",
         "max_sequence_length", "seq_len", "model_max_length", "max_seq_length", "max_source_positions", default=default,
     )  # fmt: skip
-    scaling = c.table("rope_scaling") if c.raw.get("rope_scaling") is not None else c.table("rope_parameters")
+    scaling = c.table("rope_scaling") if c.value("rope_scaling") is not None else c.table("rope_parameters")
     original = "original_max_position_embeddings"
     first = c.integer("sequence", original, default=longest)
     return min(longest, first, scaling.integer("sequence", original, default=longest))
@@ -97,7 +98,8 @@ def _typed_windows(c: Config, layers: int, window: int) -> tuple[int, ...] | Non
 
 def _qwen_windows(c: Config, layers: int) -> tuple[int, ...]:
     """Qwen: windows above `max_window_layers`, and only if switched on."""
-    if not c.flag("use_sliding_window", default=False):
+    kinds = c.value("layer_types")
+    if not c.flag("use_sliding_window", default=False) or kinds == []:
         return ()
     window = c.integer("sequence", "sliding_window", default=4096)
     full = c.integer("layers", "max_window_layers", default=28, least=0)
@@ -169,8 +171,7 @@ def gemma3(c: Config) -> Fields:
     """
     defaults = {"num_attention_heads": 8, "vocab_size": 262_208, "max_position_embeddings": 131_072,
                 "num_key_value_heads": 4, "head_dim": 256}  # fmt: skip
-    known = {**defaults, **{key: value for key, value in c.raw.items() if value is not None}}
-    full = Config(raw=known, prefix=c.prefix, problems=c.problems)
+    full = replace(c, defaults={**c.defaults, **defaults})
     window = c.integer("sequence", "sliding_window", default=4096)
     period = c.integer("layers", "sliding_window_pattern", "_sliding_window_pattern", default=6)
     fields = gemma(full)
@@ -190,15 +191,20 @@ def phi3(c: Config) -> Fields:
     }
 
 
+def _stated(c: Config, limit: str, name: str) -> int:
+    """A size that a file must state; null is none."""
+    return c.integer(limit, name, default=0 if c.has_key(name) else -1, least=0)
+
+
 def _deepseek(c: Config) -> Fields:
     """The mixture of all DeepSeek models: shared experts, the first layers dense."""
     if c.flag("mlp_bias", default=False):
         c.complain("mlp_bias=True is not supported for DeepSeek: its experts have no biases")
     fields = _gated_fields(c, bias=c.flag("attention_bias", default=False))
-    first = c.integer("layers", "first_k_dense_replace", default=0, least=0)
+    first = _stated(c, "layers", "first_k_dense_replace")
     period = c.integer("layers", "moe_layer_freq", default=1)
     width = c.integer("expert_ffn", "moe_intermediate_size")
-    shared = c.integer("shared_experts", "n_shared_experts", default=0, least=0)
+    shared = _stated(c, "shared_experts", "n_shared_experts")
     return fields | {
         "experts": c.integer("experts", "n_routed_experts"),
         "top_k": c.integer("top_k", "num_experts_per_tok"),
@@ -211,7 +217,7 @@ def _deepseek(c: Config) -> Fields:
 
 def deepseek_v2(c: Config) -> Fields:
     """DeepSeek-V2: latent attention; a null q_lora_rank leaves queries uncompressed (V2-Lite)."""
-    q_rank = c.integer("q_rank", "q_lora_rank", default=0 if c.has_key("q_lora_rank") else -1)
+    q_rank = _stated(c, "q_rank", "q_lora_rank")
     fields = _deepseek(c)
     return fields | {
         "kv_heads": fields["heads"],

@@ -144,8 +144,9 @@ def _falcon(c: Config, *, grouped: bool) -> Fields:
     bias = c.flag("bias", default=False)
     parallel = c.flag("parallel_attn", default=True)
     kv_heads = 1 if c.flag("multi_query", default=True) else fields["heads"]
+    groups = c.integer("kv_heads", "num_kv_heads", "n_head_kv", default=fields["heads"])
     if grouped:
-        kv_heads = c.integer("kv_heads", "num_kv_heads", "n_head_kv", default=fields["heads"])
+        kv_heads = groups
     norms = c.integer("layers", "num_ln_in_parallel_attn", default=2 if grouped else 1)
     return fields | {
         "kv_heads": kv_heads,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from podsim.workload.config_json import Config
 from podsim.workload.families import trained_length
-from podsim.workload.family_table import Family, Fields, class_defaults, families, read_fields
+from podsim.workload.family_table import Family, Fields, class_defaults, families, pass_over, read_fields
 from podsim.workload.layer_kinds import UNREAD, dense_layers, mixer_kinds, pattern_kinds
 from podsim.workload.odd_families import ODD
 from podsim.workload.specification import LIMITS, Changes
@@ -47,11 +48,16 @@ def read_family(c: Config, kind: str) -> Fields:
     c = with_defaults(c, kind)
     pattern = pattern_kinds(c)
     if pattern:
-        c = Config(raw={**c.raw, "num_hidden_layers": len(pattern)}, prefix=c.prefix, problems=c.problems)
+        c = c.having({"num_hidden_layers": len(pattern)})
     c = _first_widths(c)
     fields = read_fields(c, family.fields) | {"sequence": trained_length(c, default=8192)}
+    if fields["top_k"] and not fields["experts"] and "experts" not in _stated(c, family):
+        c.complain(f"top_k={fields['top_k']}, but no key says how many experts there are")
+    if fields["experts"] and not fields["expert_ffn"] and "expert_ffn" not in _stated(c, family):
+        c.complain(f"experts={fields['experts']}, but no key says how wide they are")
     if c.problems:
         return fields
+    pass_over(c, family)
     complete = ODD.get(kind) or ODD.get(family.name)
     if complete is None or kind in _READ_TOO:
         fields = _layers(c, family, _heads(fields), pattern)
@@ -60,16 +66,19 @@ def read_family(c: Config, kind: str) -> Fields:
     return fields | complete(c, fields) if complete else fields
 
 
+def _stated(c: Config, family: Family) -> set[str]:
+    """The fields that the file, its class or the family's row state, as 0 or null, too."""
+    rules = {name: rule for name, rule in family.fields.items() if isinstance(rule, str) and rule[:1] == "$"}
+    keys = {name: rule[1:].partition("=")[0].split("|") for name, rule in rules.items()}
+    return {name for name in family.fields if name not in keys or any(map(c.has_key, keys[name]))}
+
+
 def with_defaults(c: Config, kind: str) -> Config:
     """The config with what its class in transformers takes for keys that the file leaves out."""
     known = class_defaults().get(kind, {})
     nested = c.prefix != ""
     given = {key for row in _ESSENTIAL for key in row} if not nested else set()
-    return Config(
-        raw={**{key: value for key, value in known.items() if key not in given}, **c.raw},
-        prefix=c.prefix,
-        problems=c.problems,
-    )
+    return replace(c, defaults={key: value for key, value in known.items() if key not in given})
 
 
 def _first_widths(c: Config) -> Config:
@@ -83,17 +92,15 @@ def _first_widths(c: Config) -> Config:
     flat |= _patches(c)
     firsts = {
         key: value[0]
-        for key, value in c.raw.items()
+        for key, value in {**c.defaults, **c.raw}.items()
         if isinstance(value, list) and value and _LISTED.search(key) and type(value[0]) is int
     }
-    return (
-        Config(raw={**c.raw, **flat, **firsts}, prefix=c.prefix, problems=c.problems) if flat or firsts else c
-    )
+    return c.having(flat | firsts) if flat or firsts else c
 
 
 def _patches(c: Config) -> dict[str, int]:
     """What the sizes of an image and of its patches give, in a config of a vision transformer."""
-    sides = [c.raw.get(key) for key in ("image_size", "patch_size")]
+    sides = [c.value(key) for key in ("image_size", "patch_size")]
     image, patch = (side[0] if isinstance(side, list) and side else side for side in sides)
     if type(image) is not int or type(patch) is not int or not 0 < patch <= image <= 2**16:
         return {}
@@ -120,6 +127,8 @@ def _shared_width(c: Config, fields: Fields) -> Fields:
         return {"shared_ffn": 0, "shared_experts": 0, "top_k": 0, "expert_ffn": 0}
     count = fields["shared_experts"]
     width = total or count * (fields["expert_ffn"] or fields["ffn"])
+    if count and not total and not c.defaults:
+        c.assumed.setdefault("shared experts as wide as the others", "")
     fixed = fields.get("shared_ffn")
     return {"shared_ffn": width if fixed is None else fixed, "shared_experts": count or int(width > 0)}
 
@@ -135,6 +144,8 @@ def _layers(c: Config, family: Family, fields: Fields, pattern: list[tuple[str, 
         kinds = [family.fields.get("otherwise", "sliding" if window else "full")] * layers
     fields = fields | _shared_width(c, fields)
     dense = set(dense_layers(c, layers)) if fields["experts"] else set(range(layers))
+    if fields["experts"] and not dense and not pattern:
+        c.assumed.setdefault("experts in every layer", "")
     feeds = (
         [feed for _, feed in pattern]
         if pattern
@@ -149,6 +160,13 @@ def _layers(c: Config, family: Family, fields: Fields, pattern: list[tuple[str, 
     for pair in dict.fromkeys(zip(kinds, feeds, strict=True)):
         memo[pair] = _changes(c, family, fields, pair, states, single=bool(pattern))
     variations = tuple(memo[pair] for pair in zip(kinds, feeds, strict=True))
+    if (
+        "dense" in feeds
+        and not fields["ffn"]
+        and fields.get("feed", True)
+        and "ffn" not in _stated(c, family)
+    ):
+        c.complain("no key says how wide the MLP is")
     if fields["experts"]:
         fields = fields | {"dense_layers": tuple(i for i, feed in enumerate(feeds) if feed != "sparse")}
     if window and "sliding" in kinds:
@@ -159,7 +177,7 @@ def _layers(c: Config, family: Family, fields: Fields, pattern: list[tuple[str, 
 
 
 def _window(c: Config) -> int:
-    if c.raw.get("use_sliding_window") is False:
+    if c.value("use_sliding_window") is False:
         return 0
     return c.integer(
         "sequence", "sliding_window", "sliding_window_size", "attention_chunk_size", "window_size", "local_attention",

@@ -21,7 +21,7 @@ from typing import Any
 
 from podsim.packaged import packaged_toml
 from podsim.workload.config_json import Config
-from podsim.workload.specification import LIMITS, Transformer
+from podsim.workload.specification import LIMITS, Transformer, shown
 
 Fields = dict[str, Any]
 _TYPES: Mapping[str, str] = Transformer.__annotations__  # texts, as its module postpones them
@@ -39,6 +39,8 @@ class Family:
     state: str = ""
     """The kind of scan in its linear layers, a function of `state_keys`."""
     assumes: tuple[str, ...] = ()
+    ignores: tuple[str, ...] = ()
+    """The keys that its layers have no need of, and those, as key=value, that they take to have one value."""
 
 
 def families() -> dict[str, Family]:
@@ -56,7 +58,7 @@ def read_table(file: str) -> dict[str, Family]:
         own = {
             key: value
             for key, value in row.items()
-            if key not in ("like", "kinds", "state", "names", "assumes")
+            if key not in ("like", "kinds", "state", "names", "assumes", "ignores")
         }
         family = Family(
             name=name,
@@ -64,6 +66,7 @@ def read_table(file: str) -> dict[str, Family]:
             layers={**(above.layers if above else {}), **row.get("kinds", {})},
             state=row.get("state", above.state if above else ""),
             assumes=tuple(row.get("assumes", above.assumes if above else ())),
+            ignores=(*row.get("ignores", ()), *(above.ignores if above else ())),
         )
         for other in (name, *row.get("names", ())):
             made[other] = family
@@ -81,6 +84,18 @@ def class_defaults() -> dict[str, dict[str, Any]]:
 def read_fields(c: Config, rules: Mapping[str, Any]) -> Fields:
     """The fields of a row, with their values in a config."""
     return {name: read_value(c, name, rule) for name, rule in rules.items() if name in _TYPES}
+
+
+def pass_over(c: Config, family: Family) -> None:
+    """Mark the keys that a family's layers have no need of as read; complain of values that they do not have."""
+    for text in family.ignores:
+        key, equals, known = text.partition("=")
+        value = c.value(key)
+        c.read.add(f"{c.prefix}{key}.")
+        if equals and value is not None and str(value).lower() != known:
+            c.complain(
+                f"{c.prefix}{key}={shown(value)}: layers of {family.name} are known with {known} alone"
+            )
 
 
 def read_value(c: Config, name: str, rule: Any) -> Any:

@@ -71,10 +71,10 @@ def _window_pattern(c: Config, layers: int) -> Kinds:
     """Gemma's period, or EXAONE's letters."""
     key = (
         "sliding_window_pattern"
-        if c.raw.get("sliding_window_pattern") is not None
+        if c.value("sliding_window_pattern") is not None
         else "_sliding_window_pattern"
     )
-    value = c.raw.get(key)
+    value = c.value(key)
     if isinstance(value, str) and value:
         kinds = {"L": "sliding", "G": "full"}
         return [kinds.get(value[i % len(value)], "full") for i in range(layers)]
@@ -111,10 +111,8 @@ def _repeat_values(values: Sequence[Any], layers: int) -> list[Any]:
 
 def mixer_kinds(c: Config, layers: int) -> Kinds | None:
     """The kind of mixer of each layer: full, sliding, linear, both or none; None where the config says nothing."""
-    for key, read in MIXERS.items():
-        if c.raw.get(key) not in (None, []):
-            return read(c, layers)
-    return None
+    stated = [key for key in MIXERS if c.value(key) not in (None, [])]
+    return MIXERS[stated[0]](c, layers) if stated else None
 
 
 def pattern_kinds(c: Config) -> list[tuple[str, str]] | None:
@@ -135,11 +133,12 @@ def pattern_kinds(c: Config) -> list[tuple[str, str]] | None:
 def _sparse_from(c: Config, layers: int, key: str) -> set[int]:
     """Dense are the first layers and those between periods."""
     first = c.integer("layers", key, default=0, least=0)
-    value = c.raw.get("moe_layer_freq")
+    value = c.value("moe_layer_freq")
     if isinstance(value, list):
         return _dense_flags(c, layers)
     period = c.integer("layers", "moe_layer_freq", "moe_layer_interval", "moe_layer_period", default=1)
-    return {i for i in range(layers) if i < first or i % period}
+    last = c.integer("layers", "moe_layer_end_index", default=layers, least=0)
+    return {i for i in range(layers) if i < first or i > last or i % period}
 
 
 def _dense_flags(c: Config, layers: int) -> set[int]:
@@ -155,7 +154,7 @@ def _dense_named(c: Config, layers: int) -> set[int]:
 
 def _dense_but(c: Config, layers: int, key: str) -> set[int]:
     """All but the named layers, which a list or a text of numbers gives."""
-    value = c.raw.get(key)
+    value = c.value(key)
     parts = value.split(",") if isinstance(value, str) else c.items(key)
     sparse = {int(part) for part in map(str, parts) if part.strip().isdecimal() and len(part) < 7}
     return set(range(layers)) - sparse
@@ -189,7 +188,5 @@ FEEDS: dict[str, Callable[[Config, int], set[int]]] = {
 
 def dense_layers(c: Config, layers: int) -> tuple[int, ...]:
     """The layers with a plain MLP in a model with experts."""
-    for key, read in FEEDS.items():
-        if c.raw.get(key) not in (None, []):
-            return tuple(sorted(read(c, layers)))
-    return ()
+    stated = [key for key in FEEDS if c.value(key) not in (None, [])]
+    return tuple(sorted(FEEDS[stated[0]](c, layers))) if stated else ()

@@ -211,6 +211,8 @@ class Model:
     """The specification of the model, for display."""
     assumptions: tuple[str, ...] = ()
     """The assumptions where its source says nothing."""
+    doubts: tuple[str, ...] = ()
+    """The parts of its source that may have been read wrongly."""
     training: str = "full"
     """The trained part: full, lora:16, qlora:16, frozen:20 (podsim/workload/finetuning.py)."""
 
@@ -286,11 +288,6 @@ class Model:
             return self.parameters
         ops = [(op, block.count) for block in self.blocks for op in block.ops if op.gradient == "both"]
         return sum(count * (op.weight + op.bias) for op, count in ops)
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """The assumptions that say how an unknown family was read."""
-        return tuple(text for text in self.assumptions if "is not known" in text)
 
     @property
     def passes(self) -> float:

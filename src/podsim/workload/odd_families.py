@@ -6,6 +6,7 @@ Sources: the model classes of transformers 5.23, and of the model's own reposito
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from podsim.workload.config_json import Config
@@ -106,11 +107,13 @@ def deepseek_v4(c: Config, fields: Fields) -> Fields:
     h, head, streams = fields["hidden"], fields["head_dim"], _number(c, "hc_mult", default=4)
     mixed = (2 + streams) * streams
     index = _number(c, "index_head_dim", default=128)
-    names = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+    rates = c.table("compress_rates")
+    known = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+    names = {name: rates.integer("compress", name, default=ratio) for name, ratio in known.items()}
     ratios = [x for x in c.items("compress_ratios")[: fields["layers"]] if type(x) is int and 0 <= x <= 2**20]
-    ratios = ratios or [names.get(name, 0) for name in _layer_names(c, fields["layers"])]
+    ratios = ratios or [names.get(str(name), 0) for name in c.items("layer_types")[: fields["layers"]]]
     if len(ratios) != fields["layers"]:
-        c.complain("compress_ratios must give a whole number for each layer")
+        c.complain("compress_ratios must give a whole number for each layer, or layer_types their kinds")
         return {}
     mixing = ("mixing", streams * h, 2 * mixed)
     plain = head + 2 * (mixed + 3)
@@ -141,8 +144,7 @@ def nemotron_nas(c: Config, fields: Fields) -> Fields:
         c.complain(f"block_configs must have an object for each of {fields['layers']} layers")
         return {}
     layers = tuple(
-        _nas_layer(Config(raw=entry, prefix="block_configs.", problems=c.problems), fields)
-        for entry in entries
+        _nas_layer(replace(c, raw=entry, prefix="block_configs.", defaults={}), fields) for entry in entries
     )
     return {"variations": layers, "ffn": max((dict(layer).get("ffn", 1) for layer in layers), default=1)}
 

@@ -89,6 +89,8 @@ class Transformer:
     top_k: int = 0
     expert_ffn: int = 0
     """The inner width of one expert; 0 is `ffn`."""
+    expert_hidden: int = 0
+    """The width that the routed experts read and write, between two products; 0 is `hidden` (Nemotron 3 Super)."""
     shared_ffn: int = 0
     """The inner width of all shared experts together."""
     shared_experts: int = 0
@@ -188,6 +190,8 @@ class Transformer:
     """The blocks of a class that was built, in place of all that the other fields say of layers."""
     assumptions: tuple[str, ...] = ()
     """The assumptions where the source says nothing."""
+    doubts: tuple[str, ...] = ()
+    """The parts of the source that may have been read wrongly."""
     classes: int = 0
     """The width of a classifier: on the pooled token if there is a pooler, otherwise on every token."""
 
@@ -198,6 +202,7 @@ LIMITS: dict[str, int] = {
     "value_dim": 2**16, "ffn": 2**24, "vocab": 2**26, "sequence": 2**27, "positions": 2**27,
     "relative_buckets": 2**16,
     "token_types": 2**16, "embedding_width": 2**20, "experts": 2**16, "top_k": 2**16, "expert_ffn": 2**24,
+    "expert_hidden": 2**20,
     "shared_ffn": 2**24, "shared_experts": 2**16, "kv_rank": 2**20, "q_rank": 2**20, "nope_dim": 2**16,
     "rope_dim": 2**16, "encoder_layers": 10_000, "decoder_sequence": 2**27, "classes": 2**26,
     "proj_rank": 2**20, "proj_groups": 2**14, "compress": 2**20, "query_gate": 2**16, "index_heads": 2**14,

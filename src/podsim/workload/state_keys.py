@@ -18,7 +18,7 @@ def _size(c: Config, *names: str, default: int = -1) -> int:
 
 def _size_or_auto(c: Config, *names: str, auto: int) -> int:
     """A size for which a config may say "auto"."""
-    return auto if any(c.raw.get(name) == "auto" for name in names) else _size(c, *names, default=auto)
+    return auto if any(c.value(name) == "auto" for name in names) else _size(c, *names, default=auto)
 
 
 def mamba(c: Config, hidden: int) -> Fields:
@@ -43,7 +43,7 @@ def mamba(c: Config, hidden: int) -> Fields:
 def jamba(c: Config, hidden: int) -> Fields:
     """Mamba-1 with norms of its steps, inputs and outputs (arXiv 2403.19887)."""
     inner = _size(c, "mamba_expand", default=2) * hidden
-    fields = mamba(Config(raw={**c.raw, "intermediate_size": inner}, problems=c.problems), hidden)
+    fields = mamba(c.having({"intermediate_size": inner}), hidden)
     return fields | {"plain": fields["plain"] + fields["extras"][0][2]}
 
 
@@ -52,9 +52,9 @@ def mamba2(c: Config, hidden: int) -> Fields:
     heads = _size(c, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads", "num_heads")
     expanded = _size(c, "expand", "mamba_expand", default=2) * hidden
     inner = _size(c, "mamba_d_ssm", default=0)
-    head = _size_or_auto(
-        c, "mamba_head_dim", "mamba_d_head", "mamba_headdim", "head_dim", auto=(inner or expanded) // heads
-    )
+    names = ("mamba_head_dim", "mamba_d_head", "mamba_headdim")
+    alone = () if c.value("num_attention_heads") else ("head_dim",)
+    head = _size_or_auto(c, *names, *alone, auto=(inner or expanded) // heads)
     inner = inner or heads * head
     states = _size(c, "ssm_state_size", "mamba_d_state", "state_size", default=128)
     groups = _size(c, "n_groups", "mamba_n_groups", "mamba_ngroups", default=1)
@@ -90,7 +90,7 @@ def delta(c: Config, hidden: int) -> Fields:
 
 def kimi(c: Config, hidden: int) -> Fields:
     """Kimi delta attention (arXiv 2510.26692): decays per channel and an output gate, both of low rank."""
-    own = c.table("linear_attn_config") if c.raw.get("linear_attn_config") is not None else c
+    own = c.table("linear_attn_config") if c.value("linear_attn_config") is not None else c
     heads, head = _size(own, "linear_num_heads", "num_heads"), _size(own, "linear_head_dim", "head_dim")
     width = heads * head
     return {

@@ -50,6 +50,7 @@ def build(spec: Transformer) -> Model:
         source=spec.source,
         attributes=dict(vars(spec)),
         assumptions=spec.assumptions,
+        doubts=spec.doubts,
     )
 
 
@@ -59,7 +60,7 @@ def _model_of_blocks(spec: Transformer, captured: Captured) -> Model:
         name=spec.name, family=spec.family, hidden=spec.hidden, vocab=spec.vocab, sequence=spec.sequence,
         embedding=captured.embedding, layers=captured.layers, head=captured.head,
         tied_embeddings=not any(op.split == "vocab" and op.weight for op in captured.head.ops), source=spec.source,
-        attributes=dict(vars(spec)), assumptions=spec.assumptions,
+        attributes=dict(vars(spec)), assumptions=spec.assumptions, doubts=spec.doubts,
     )  # fmt: skip
 
 

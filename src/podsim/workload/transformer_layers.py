@@ -57,7 +57,7 @@ def _mixture(spec: Transformer) -> list[TensorOp]:
     applied at the activation, as Megatron-Core does, so that the experts' outputs need not be kept.
     """
     h, f, experts, k = spec.hidden, spec.expert_ffn, spec.experts, spec.top_k
-    wide = 2 if spec.gated else 1
+    wide, inside = 2 if spec.gated else 1, spec.expert_hidden or h
     router = TensorOp(
         name="moe.router",
         kind="gemm",
@@ -69,18 +69,25 @@ def _mixture(spec: Transformer) -> list[TensorOp]:
         saved=layer_input(spec),
     )
     dispatch = _router_op(
-        "moe.dispatch", read=h + 2.0 * experts, write=k * h + 2.0 * experts, back=(k * h, h)
+        "moe.dispatch",
+        read=inside + 2.0 * experts,
+        write=k * inside + 2.0 * experts,
+        back=(k * inside, inside),
     )
     inner = (Saved(elements=f, split="column", expert=True),)
-    outer = (Saved(elements=h, split="sequence", expert=True),)
+    outer = (Saved(elements=inside, split="sequence", expert=True),)
     ops = [
-        router,
         dispatch,
-        _expert(linear("moe.up", "column", h, wide * f, bias=spec.mlp_bias, copies=experts, keep=outer)),
+        _expert(linear("moe.up", "column", inside, wide * f, bias=spec.mlp_bias, copies=experts, keep=outer)),
         activation(spec, "moe.activation", f, expert=True),
-        _expert(linear("moe.down", "row", f, h, bias=spec.mlp_bias, copies=experts, keep=inner)),
-        _router_op("moe.combine", read=k * h, write=h, back=(h, k * h)),
+        _expert(linear("moe.down", "row", f, inside, bias=spec.mlp_bias, copies=experts, keep=inner)),
+        _router_op("moe.combine", read=k * inside, write=inside, back=(inside, k * inside)),
     ]
+    if spec.expert_hidden:
+        kept = (Saved(elements=inside, split="sequence"),)
+        narrow = linear("moe.latent_in", "sequence", h, inside, bias=spec.mlp_bias)
+        ops = [narrow, *ops, linear("moe.latent_out", "sequence", inside, h, bias=spec.mlp_bias, keep=kept)]
+    ops = [router, *ops]
     return ops + _shared_experts(spec) + (_mlp(spec, keep_input=False) if spec.dense_beside else [])
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from podsim.errors import ModelError
 from podsim.workload.config_json import Config
-from podsim.workload.family_table import class_defaults, read_fields, read_table, read_value
+from podsim.workload.family_table import class_defaults, pass_over, read_fields, read_table, read_value
 from podsim.workload.specification import LIMITS, Transformer, resolve
 
 _IMAGE = 1024
@@ -19,18 +19,23 @@ def read_vision(c: Config, text_hidden: int) -> tuple[Transformer | None, str]:
     Its `sequence` is the patches of one image, its `extras` are the patch projection, then what joins it to the
     language model, whose names begin with "merge".
     """
-    raw = c.raw.get("vision_config")
+    raw = c.value("vision_config")
     if not isinstance(raw, dict) or not raw:
         return None, ""
     kind = str(raw.get("model_type", ""))[:60]
     rows = read_table("vision.toml")
     family = rows.get(kind) or rows["ordinary"]
     known = class_defaults().get(kind) or class_defaults().get(f"{kind}_vision", {})
-    v = Config(raw={**known, **raw}, prefix="vision_config.")
-    v = Config(raw={**v.raw, **_derived_sizes(v, text_hidden)}, prefix=v.prefix, problems=v.problems)
+    v = replace(c, raw=raw, defaults=known, prefix="vision_config.", problems=[])
+    joint = {key: c.value(key) for key in ("spatial_merge_size", "merge_kernel_size") if key in c.raw}
+    v = v.having({**joint, **raw})
+    v = v.having(_derived_sizes(v, text_hidden))
+    pass_over(v, family)
     fields = read_fields(v, family.fields)
     merge = read_value(v, "extras", family.fields["merge"])
     plain = read_value(v, "head_plain", family.fields["merge_plain"])
+    for part in (c, v):
+        part.read.update(f"{part.prefix}{key}" for key, value in part.raw.items() if value == text_hidden)
     tables = read_value(v, "positions", family.fields["positions"])
     patches = fields.get("extras", ())
     outside = int(fields.pop("plain", 0)) + plain + tables * fields["hidden"]
@@ -68,7 +73,7 @@ def _derived_sizes(v: Config, text_hidden: int) -> dict[str, int]:
 
 def _side(v: Config, name: str, default: int) -> int:
     """A number, or the first of a list of two."""
-    value = v.raw.get(name)
+    value = v.value(name)
     if isinstance(value, list):
         value = value[0] if value else default
     return value if type(value) is int and 0 < value < 2**20 else default
