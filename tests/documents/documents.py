@@ -159,12 +159,12 @@ def _summary(figures: list[dict[str, str]]) -> Iterator[str]:
     yield from (f"| {NOT_ANSWERED} | | | {count} | | |", "")
 
 
-def _text(value: float | str | None, unit: str) -> str:
+def _text(value: float | str | None, unit: str, digits: int = 4) -> str:
     if not isinstance(value, float):
         return value or "-"
     if unit in _WITH_PREFIX:
-        return format_quantity(value, unit)
-    number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        return format_quantity(value, unit, digits=digits)
+    number = f"{float(f'{value:.{digits}g}'):,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
     return f"{number} {unit}".replace(" 1/s", "/s").strip()
 
 
@@ -180,7 +180,7 @@ def _line(row: Mapping[str, str]) -> str:
     cells = (
         row["figure"], row["says"],
         _text(float(row["printed"]) if isinstance(said, float) and row["printed"] else row["printed"], row["unit"]),
-        _text(said, row["unit"]),
+        _text(said, row["unit"], 4 if row["origin"] == "typed in" else 3),
         f"🔴 {deviation}" if is_red(row, said) else deviation, row["origin"], row["kind"],
         " over ".join(f"`podsim {command}`" for command in dict.fromkeys(row["command"].split(" / ")) if command),
         "; ".join(filter(None, (cause, row["note"]))),
