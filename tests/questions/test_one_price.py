@@ -136,7 +136,7 @@ def test_an_estimate_is_the_ratio_of_list_prices_and_says_so() -> None:
 def test_the_default_is_the_newest_rent_with_its_date_and_range() -> None:
     offer = price_offer("", load_cluster("dgx-h100"))
     assert offer is not None
-    assert offer.words == "1.78 USD per GPU-hour (specialist-contract-h100-2026, 2026-08; rents 1.49 to 5.00)"
+    assert offer.words == "1.78 USD per GPU-hour (contract-h100, 2026-08; rents 1.49 to 5.00)"
     of_three = price_offer("", load_cluster("dgx-a100-80gb"))
     assert of_three is not None
     assert of_three.name == "specialist-a100"  # between 0.80 and 1.50 USD of the same month

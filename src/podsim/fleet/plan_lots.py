@@ -43,10 +43,10 @@ def gpu_counts(cluster: Cluster, gpus: int) -> list[int]:
     return numbers
 
 
-def make_lot(model: Model, cluster: Cluster, machine: Cluster, result: SearchResult, pue: float) -> PlanLot:
+def make_lot(model: Model, cluster: Cluster, result: SearchResult, pue: float) -> PlanLot:
     """Plans that may be the fastest or the leanest: a plan that takes longer than the fastest by more than the machine's
     draw can fall draws more energy."""
-    least, most = (cluster_power(cluster, busy, within=machine) for busy in (0.0, 1.0))
+    least, most = (cluster_power(cluster, busy) for busy in (0.0, 1.0))
     seconds = result.seconds_of(result.order)
     near = result.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
     flag, combination = np.divmod(near, result.memory_bytes.size)

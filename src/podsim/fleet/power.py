@@ -10,13 +10,11 @@ count as idle. The rest of other servers is in proportion to the part of their m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from podsim.answers.expense import LoadPower
-from podsim.errors import CatalogError, ClusterError, PodsimError
+from podsim.errors import ClusterError, PodsimError
 from podsim.fleet.power_catalog import figures
-from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.mig.mig_host import host_of
@@ -55,9 +53,6 @@ def make_node(cluster: Cluster, cap: float | None = None) -> Node:
     host = host_of(gpu) if instance else system
     limit = host.gpu.power if instance else gpu.power
     gpus = host.gpus
-    if host.torus is None:  # a slice of a torus has its own power
-        with suppress(CatalogError):
-            gpus = max(load_system(host.name).gpus, host.gpus)
     rest = max(host.power - gpus * limit, 0.2 * host.power)
     built = min(gpu.power, (host.power - rest) / gpus * gpu.power / limit)
     idle = figures().gpu.idle * built
@@ -82,32 +77,29 @@ def capped_speed(cluster: Cluster, cap: float | None) -> float:
     return float(left ** figures().cap.exponent)
 
 
-def count_switches(cluster: Cluster) -> int:
-    """The number of switches: the published number for all networks, else that of the compute fabric; 0 if unknown."""
+def count_switches(cluster: Cluster) -> float:
+    """The number of switches: the published number for all networks, else that of the compute fabric; 0 if unknown.
+
+    A part of a machine has its share of the machine's.
+    """
+    if cluster.whole is not None:
+        return count_switches(cluster.whole) * cluster.gpus / cluster.whole.gpus
     if "switches" in cluster.published:
-        return int(cluster.published["switches"])
+        return cluster.published["switches"]
     system = cluster.system
     if cluster.nodes < 2 or system.switch is None or not system.unit:
-        return 0
+        return 0.0
     try:
         return fat_tree(
             nodes=cluster.hosts, rails=cluster.rails, unit=cluster.hosts_per_leaf, ports=system.switch.ports
         ).switches
     except ClusterError:
-        return 0
+        return 0.0
 
 
-def cluster_power(
-    cluster: Cluster, busy: float, *, cap: float | None = None, within: Cluster | None = None
-) -> float:
-    """W of a cluster whose GPUs draw their limit for a share `busy` of the time, without the building.
-
-    `within` is a larger cluster that contains it, and whose switches it shares.
-    """
-    gpus, servers, switches, _ = _load_watts(cluster, busy, cap, idle=False, peak=False)
-    if within is not None:
-        switches = count_switches(within) * figures().switch.watts * cluster.gpus / within.gpus
-    return gpus + servers + switches
+def cluster_power(cluster: Cluster, busy: float, *, cap: float | None = None) -> float:
+    """W of a cluster whose GPUs draw their limit for a share `busy` of the time, without the building."""
+    return _load_watts(cluster, busy, cap, idle=False, peak=False)[-1]
 
 
 def _load_watts(

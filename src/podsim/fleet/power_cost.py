@@ -58,12 +58,10 @@ def expense_of(
     tokens: float | None = None,
     pue: float | None = None,
     carbon: float | None = None,
-    within: Cluster | None = None,
 ) -> Expense:
     """Energy and money of a predicted plan: of a run over a number of tokens, or of one step.
 
     A run takes the days that it is expected to, with failures, and draws its mean power in all of them.
-    `within` is a larger cluster whose switches are shared.
     """
     site = read_site(pue, carbon, None)
     step = prediction.step_time * prediction.tokens_per_second
@@ -73,7 +71,7 @@ def expense_of(
     duration = prediction.step_time if tokens is None else tokens / prediction.tokens_per_second
     if run is not None and run.tokens == tokens:
         duration = run.expected
-    watts = cluster_power(cluster, busy_share(prediction.parts), within=within)
+    watts = cluster_power(cluster, busy_share(prediction.parts))
     offer = price_offer(price, cluster, site)
     hours = duration * prediction.gpus
     energy = watts * duration * site.pue

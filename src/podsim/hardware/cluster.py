@@ -110,6 +110,8 @@ class Cluster:
     """The doubts about a user's values, with the arithmetic."""
     host: Host | None = None
     """The measurements of `podsim measure host`, for a measured machine."""
+    whole: Cluster | None = field(default=None, repr=False)
+    """The machine that it is a part of; None: a machine of its own."""
 
     def __post_init__(self) -> None:
         """Raise ClusterError for an incomplete network, or for several nodes without one."""
@@ -213,7 +215,7 @@ class Cluster:
     def subset(self, gpus: int) -> Cluster:
         """The part of the cluster that a job uses: some GPUs of one node, entire nodes, or equal trays of racks.
 
-        A part of a node keeps the power and the main memory of the node. Raises ClusterError for more GPUs than the
+        A part of a node has its share of the power, and keeps the main memory. Raises ClusterError for more GPUs than the
         cluster has, and for a number that is neither a part of a node nor a multiple of it (of a tray, in racks).
         """
         if not 1 <= gpus <= self.gpus:
@@ -230,7 +232,7 @@ class Cluster:
                 f"{gpus} GPUs are neither a part of a node of {self.name} (1 to {per}) nor whole nodes:"
                 f" {' or '.join(str(n) for n in sorted({low, high}))} would work"
             ).offer(gpus=high)
-        changed: dict[str, Any] = {"nodes": nodes}
+        changed: dict[str, Any] = {"nodes": nodes, "whole": self.whole or self}
         if (part := gpus // nodes) < per:
             link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * reach_share(self.system, part))
             system = call("hardware.torus_slices:cut_system", self.system, self.nics, part)
@@ -249,9 +251,9 @@ def load_cluster(
     """The cluster that a text describes (see the top of this file), with overrides; with `gpus` the part of a job.
 
     A system or a GPU without a number of nodes gets as many as the GPUs need: whole nodes, or trays of a rack.
-    The keys are those of CLUSTER_KEYS, `gpu` for gpu.name and `network.nics` for nics. The values are text with a unit
-    or SI numbers. Overrides take precedence over a user's file. Raises CatalogError for an unknown name or an
-    unreadable file, and ClusterError with every value that no cluster can have.
+    The keys are those of CLUSTER_KEYS, `gpu` and `network.nics`; the values are text with a unit or SI numbers. They take
+    precedence over a user's file. Raises CatalogError for an unknown name or an unreadable file, and ClusterError with
+    every value that no cluster can have.
     """
     if not isinstance(spec, (str, Path)):
         raise CatalogError(f"cannot load a cluster from {spec!r}: give a name or a path")
@@ -283,7 +285,7 @@ def load_cluster(
     early = {_ALIASES.get(key, key): value for key, value in file.overrides.items()}
     origins = {**dict.fromkeys(early, file.source), **dict.fromkeys(late, "the user")}
     try:
-        base = replace(_catalog_cluster(file.inherits), name=file.name, published={})
+        base = replace(_catalog_cluster(file.inherits), name=file.name, published={}, whole=None)
         cluster = _change_cluster(base, {**early, **late}, origins)
         check_possible(cluster.system)
     except (CatalogError, ClusterError) as error:
@@ -307,8 +309,7 @@ def _catalog_cluster(text: str) -> Cluster:
         system = slice_host(load_gpu(text))
         return replace(_make_cluster(system.name, system, 1, system.gpu.source).subset(1), name=system.name)
     spec = read_spec(text)
-    kind, _ = find(spec.name) or ("", "")
-    if kind == "cluster":
+    if (kind := (find(spec.name) or ("",))[0]) == "cluster":
         return _named_cluster(spec.name, spec.nodes, spec.in_units)
     server = server_of(spec.name) if kind == "gpu" else spec.name if kind == "system" else ""
     if not server:
@@ -352,8 +353,9 @@ def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
         label = key if nodes == most else f"{key}:{nodes}"
     published = {figure: float(value) for figure, value in entry.published if value and nodes == entry.nodes}
     cluster = _make_cluster(label, system, nodes, "; ".join(entry.source))
-    usual = (dict(cluster.collectives) | entry.collectives).items()
-    return replace(cluster, published=published, notes=dict(entry.notes), collectives=tuple(usual))
+    usual = tuple((dict(cluster.collectives) | entry.collectives).items())
+    whole = None if entry.units or nodes == entry.nodes else _named_cluster(key, None, False)
+    return replace(cluster, published=published, notes=dict(entry.notes), collectives=usual, whole=whole)
 
 
 def _make_cluster(name: str, system: System, nodes: int, source: str) -> Cluster:
@@ -379,6 +381,7 @@ def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapp
     system = change_system(cluster.system, gpu, values)
     if "torus" in values:
         system = call("hardware.torus_slices:torus_system", system, values["torus"])
+        system = replace(system, power=values.get("power", system.power))
         values = {"nics": system.nics, **values}
     if values.get("fabric") == "none":
         values = {"nics": 0, **values}
@@ -391,7 +394,7 @@ def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapp
     origin = "; ".join([cluster.source, *(f"{key}: {text}" for key, text in origins.items())])
     notes = {**cluster.notes, **{key: f"set by {origins[key]}" for key in given}}
     fields["remarks"] = doubtful_values(system, cluster.system, fields["nvlink"], fields["network"])
-    changed = replace(cluster, system=system, source=origin, notes=notes, published={}, **fields)
+    changed = replace(cluster, system=system, source=origin, notes=notes, published={}, whole=None, **fields)
     if {"nics", "fabric", "network.bandwidth", "network.latency"} & set(values):
         return replace(changed, system=change_adapters(system, changed.network, changed.nics, changed.fabric))
     return changed

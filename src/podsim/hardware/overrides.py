@@ -207,7 +207,8 @@ def change_system(system: System, gpu: Gpu, values: Mapping[str, Any]) -> System
     fields = {key.removeprefix("gpu."): value for key, value in values.items() if key.startswith("gpu.")}
     fields.pop("name", None)
     changed = change_gpu(gpu, fields) if fields else gpu
-    gpus, power = values.get("gpus_per_node", system.gpus), values.get("power", system.power)
+    gpus = values.get("gpus_per_node", system.gpus)
+    power = values.get("power", system.power * min(1.0, gpus / system.gpus))
     if changed == system.gpu and gpus == system.gpus and power == system.power:
         return system
     if system.torus is not None and gpus != system.gpus:

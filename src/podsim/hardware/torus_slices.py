@@ -85,7 +85,7 @@ def shaped_links(torus: TorusLinks, shape: tuple[int, ...], twisted: bool, chip:
 
 
 def cut_system(system: System, nics: int, gpus: int, links: TorusLinks | None = None) -> System:
-    """The part of a system with some of its GPUs, and their share of its adapters and trays.
+    """The part of a system with some of its GPUs, and their share of its adapters, trays and power.
 
     A slice of a torus has its share of the memory, too. `links`: those of the slice, if not the usual ones.
     """
@@ -95,7 +95,7 @@ def cut_system(system: System, nics: int, gpus: int, links: TorusLinks | None = 
     share = gpus / per if torus is not None else 1.0
     return replace(
         system, gpus=gpus, nics=ceil(nics * gpus / per), trays=ceil(system.trays * gpus / per), torus=torus,
-        memory=share * system.memory, datasheet={},
+        memory=share * system.memory, power=system.power * gpus / per, datasheet={},
     )  # fmt: skip
 
 

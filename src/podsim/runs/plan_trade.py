@@ -52,7 +52,7 @@ def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:
         found_all.append(result)
         if result.order.size == 0:
             break  # fewer GPUs have less memory
-        lots.append(make_lot(model, part, cluster, result, site.pue))
+        lots.append(make_lot(model, part, result, site.pue))
         if not result.complete:
             break
     if not lots:
@@ -94,9 +94,7 @@ def _ranked(case: Case, lots: list[PlanLot], offer: Offer | None) -> tuple[Ranke
             detail="" if ranked else options.detail,
         )  # fmt: skip
         assert np.isclose(prediction.step_time, seconds[i], rtol=1e-6), (prediction.plan, seconds[i])
-        expense = expense_of(
-            prediction, lot.cluster, price=str(options.price), pue=options.pue, within=lots[0].cluster
-        )
+        expense = expense_of(prediction, lot.cluster, price=str(options.price), pue=options.pue)
         prediction = replace(prediction, expense=expense)
         ranked.append(
             Ranked(

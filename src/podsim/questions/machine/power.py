@@ -49,7 +49,8 @@ class PowerReport(Answer, view=View(rows="loads")):
     """W. The power for which one server is built."""
     pue: float = shown("PUE", ":g")
     """factor. The power of the site over that of the machine."""
-    switches: int
+    switches: float = shown(format=":,.4g")
+    """count. The switches, or a part's share of them."""
     loads: tuple[LoadPower, ...]
     benchmark: Benchmark | None = shown(title="High-Performance Linpack")
     """The Linpack result; None: its GPUs have no double-precision tensor peak."""
