@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
-from podsim.accuracy.price_collectives import read_call
+from podsim.accuracy.price_collectives import PERMITTED, read_call
 from podsim.accuracy.tables import find_kind
 from podsim.answers.comparison import BROKEN
 from podsim.errors import PodsimError
@@ -38,6 +38,8 @@ _CIRCUMSTANCES = {
     "vTrain": ("single", "2.8"),  # nccl-tests without MPI, in the years of its trainings
 }
 """Part of a row's source, path or system -> the launch and release that the date or the floor of the log tells."""
+_RAN = r"\bSHARP_(?!COLL_LOG|DISABLE)\w+ ?=|SHARP (?:LLT|SAT|rank|job|rail|comm)|CollNet/SHARP|via COLLNET/"
+"""What says that SHARP ran: its library's own variables, and its lines in a log. NCCL_COLLNET_ENABLE=1 permits it."""
 _FABRICS = {"infiniband": "infiniband", "roce": "roce", "efa-v1": "efa", "efa-v2": "efa", "efa": "efa",
             "slingshot": "slingshot", "tcpxo": "ethernet", "tcpx": "ethernet", "sockets": "ethernet"}  # fmt: skip
 """Class of a network -> the cluster's fabric."""
@@ -75,7 +77,7 @@ def canonical_cells(row: Mapping[str, str]) -> dict[str, str]:
         "cluster": cell_text(row, "cluster") or _cluster(row, settings),
         "launch": settings.launch or "",
         "nccl": settings.release or "",
-        "sharp": "yes" if settings.sharp else "",
+        "sharp": {True: "yes", False: "no", None: _permitted(row)}[settings.sharp],
         "algo": settings.algorithm or "auto",
         "proto": settings.protocol or "auto",
         "in_switch": cell_text(row, "in_switch") or ("no" if _is_without_switch(row, settings) else ""),
@@ -106,21 +108,28 @@ def _stated_settings(cells: tuple[str, ...]) -> CollectiveSettings:
     stated = read_environment(_variables(row))
     algorithm, protocol = cell_text(row, "algo").lower(), cell_text(row, "proto").lower()
     launch, release = _circumstances(row)
-    collnet = "collnet" in algorithm or "sharp" in algorithm
+    ran = "collnet" in algorithm or "sharp" in algorithm or cell_text(row, "sharp") == "yes"
+    ran = ran or any(re.search(_RAN, text) for text in (_variables(row), notes))
     named = re.fullmatch(
         r"(?:collnet|ring|tree|nvls|nvlstree|pat)(?:,\w+)*", algorithm.partition("(")[0].strip()
     )
     return replace(
         CollectiveSettings(
             release=_release(row) or release or None,
-            launch=read_launch(cell_text(row, "launch")) or _launch(notes) or launch or None,
+            launch=read_launch(cell_text(row, "launch")) or _launch(notes) or read_launch(notes) or launch or None,
             algorithm=algorithm.partition("(")[0].strip() if named else None,
             protocol=protocol if protocol in ("ll", "ll128", "simple") else None,
-            sharp=True if collnet or cell_text(row, "sharp") == "yes" else None,
-        ).over(stated),
+            sharp=True if ran else False if stated.sharp is False else None,
+        ).over(replace(stated, sharp=None)),
         network=_network_class(row, stated),
         tuned=None,
     )  # fmt: skip
+
+
+def _permitted(row: Mapping[str, str]) -> str:
+    """PERMITTED where the row's variables allow SHARP and nothing says that it ran or did not; else ""."""
+    allowed = cell_text(row, "sharp") == PERMITTED or read_environment(_variables(row)).sharp
+    return PERMITTED if allowed else ""
 
 
 def _release(row: Mapping[str, str]) -> str:
@@ -183,7 +192,6 @@ def _launch(notes: str) -> str:
 
 
 def _circumstances(row: Mapping[str, str]) -> tuple[str, str]:
-    """(launch, release) that the date or the floor of a known log tells; in a node, else what most logs are."""
+    """(launch, release) that the date or the floor of a known log tells; blank for others."""
     text = " ".join(cell_text(row, column) for column in ("source", "path", "system"))
-    usual = ("single", "2.18") if cell_text(row, "nodes") == "1" else ("", "")
-    return next((known for part, known in _CIRCUMSTANCES.items() if part in text), usual)
+    return next((known for part, known in _CIRCUMSTANCES.items() if part in text), ("", ""))

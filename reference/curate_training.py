@@ -139,6 +139,8 @@ def own_training_run(row: Mapping[str, str]) -> TrainingRun:
     is_open = cell_text(cells, "dec_layers") not in ("", "0") and not cell_text(cells, "dec_seq_len")
     remarks = [chosen, implied, size_remark(model, cell_text(cells, "params_b"))]
     remarks += ["assumed: a decoder of as many tokens as the encoder"] * is_open
+    if cell_text(cells, "open_mtp") and not cell_text(cells, "mtp"):
+        remarks.append(_range_of_mtp(cells["network"], cluster, plan))
     remarks += [f"assumed: {model.training}"] * (cell_text(cells, "train").lower() in ("lora", "qlora"))
     return TrainingRun(
         model=model, cluster=cluster, plan=plan, layer_only=cells.get("scope") == LAYER, chosen=chosen,
@@ -146,12 +148,22 @@ def own_training_run(row: Mapping[str, str]) -> TrainingRun:
     )  # fmt: skip
 
 
+def _range_of_mtp(network: str, cluster: Cluster, plan: Plan) -> str:
+    """What is assumed of multi-token prediction, and the range of the step over running one module or none."""
+    without, with_one = (
+        step_cost(read_model(f"{network} mtp={count}"), cluster, plan).seconds.item() for count in (0, 1)
+    )
+    return f"assumed: no multi-token prediction, with which a step takes {with_one / without - 1:+.1%}"
+
+
 def stated_row(row: Mapping[str, str]) -> Remarks:
     """The row with what its prose says, its network and its cluster in podsim's words; NotExpressible without them."""
     remarks = read_remarks(row)
     cells = dict(remarks.cells)
     cells["cluster"] = cell_text(cells, "cluster") or _cluster_settings(cells)
-    variant = {name: cells[name].lower() for name in ("train", "mtp") if cell_text(cells, name)}
+    variant = {
+        name: cells[name].lower() for name in ("train", "mtp") if cell_text(cells, name) not in ("", "0")
+    }
     cells["network"] = cell_text(cells, "network") or write_settings(model_settings(cells), variant)
     return replace(remarks, cells=cells)
 

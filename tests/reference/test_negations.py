@@ -123,3 +123,23 @@ def test_a_name_keeps_no_remark() -> None:
 )
 def test_a_text_is_what_it_affirms_and_what_it_denies(text: str, affirmed: str, denied: str) -> None:
     assert read_denials(text) == (affirmed, denied)
+
+
+def test_a_row_of_a_model_that_was_trained_with_mtp_says_what_it_costs() -> None:
+    row = {
+        **PLAIN,
+        "layers": "",
+        "tp": "1",
+        "pp": "1",
+        "dp": "64",
+        "ep": "8",
+        "n_gpus": "512",
+        "global_batch": "512",
+    }
+    row |= {"dp": "512", "ep": "64", "model": "deepseek-v3"}
+    said = "assumed: no multi-token prediction, with which a step takes +"
+    assert said in read(row)[4]
+    for stated in ("deepseek-v3 (w/o MTP)", "deepseek-v3 (MTP=1)"):
+        assert said not in read({**row, "model": stated})[4]
+    assert read({**row, "model": "deepseek-v3 (MTP=1)"})[0].endswith(" mtp=1")
+    assert said not in read({**row, "model": "Mixtral 8x7B", "ep": "8"})[4]

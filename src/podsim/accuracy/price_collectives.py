@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from podsim.network.nccl import COLLECTIVES, Members, collective_seconds, wires_
 from podsim.network.nccl_group import Group
 from podsim.network.nccl_tuner import generation
 from podsim.network.settings_text import read_launch, read_release
+from podsim.units import format_quantity
 
+Key = TypeVar("Key", bound=Hashable)
 CROSS_VALIDATED = "all-reduce-a100"
 """The table with a bar whose rows the packaged constants were fitted to."""
 _FOLDS = 5
@@ -36,6 +38,8 @@ _NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
 
 SETTINGS = ("launch", "nccl", "sharp", "algo", "proto")
 """The columns of what a row states of NCCL."""
+PERMITTED = "permitted"
+"""The cell `sharp` of a run that may use SHARP, and does not say whether it did."""
 _UNSTATED_MINOR = "2.2x"
 """The release of logs that say no more of it than their year, 2024."""
 
@@ -49,9 +53,24 @@ class Call:
     nodes: int
     gpus: int
     settings: CollectiveSettings
-    """The settings that the row states."""
+    """The settings that the row states; in one node also the usual launch."""
     size: float
     """B. The size, as nccl-tests counts it."""
+    unstated: tuple[str, ...] = ()
+    """The settings that are assumed and move the time: launch, release, and sharp where it is permitted."""
+
+    def variants(self) -> dict[str, tuple[CollectiveSettings, ...]]:
+        """Each assumed setting, with its value -> the settings with each of its values, all others as assumed."""
+        filled = self.settings.assumed(self.cluster)
+        values: dict[str, tuple[CollectiveSettings, ...]] = {}
+        for name in self.unstated:
+            if name == "sharp":
+                values["no SHARP"] = (filled, replace(filled, sharp=True))
+            else:
+                values[f"{name} {getattr(filled, name)}"] = replace(
+                    filled, assumptions=(name,)
+                ).alternatives()
+        return values
 
 
 def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
@@ -69,12 +88,13 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
         else:
             calls[row.id] = call
     seconds, failed = call_seconds(calls)
-    notes: dict[str, str] = {}
+    notes, bands = assumed_ranges({id: call for id, call in calls.items() if id in seconds})
     if cross_validate and rows.name == CROSS_VALIDATED:
         known = held_out_seconds()
         held = {row.id: known[row.id] for row in rows if row.id in known}
         seconds |= held
-        notes = dict.fromkeys(held, f"{_FOLDS}-fold cross-validation over sweeps")
+        notes |= dict.fromkeys(held, f"{_FOLDS}-fold cross-validation over sweeps")
+        bands = {id: band for id, band in bands.items() if id not in held}
     decades = not any(column in rows.classes for column in ("gpu", "system"))
     sizes = {row.id: row.number("size_bytes") or 1.0 for row in rows} if decades else {}
     return Priced(
@@ -83,6 +103,7 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
         notes=notes,
         groups={id: decade(size) for id, size in sizes.items()},
         weights=_cluster_weights(rows, seconds),
+        bands=bands,
     )
 
 
@@ -134,10 +155,16 @@ def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
     if collective not in COLLECTIVES:
         raise NotExpressible(f"collective {row['collective']!r} is not modelled")
     nodes, gpus = read_count(row, "nodes"), read_count(row, "gpus")
-    usual = CollectiveSettings(launch="single" if nodes == 1 else None)
-    settings = _stated_settings(*(cell_text(row, column) for column in SETTINGS)).over(usual)
+    settings = _stated_settings(*(cell_text(row, column) for column in SETTINGS))
+    filled = settings.assumed(cluster)
+    unstated: list[str] = [name for name in ("launch", "release") if name in filled.assumptions]
+    if nodes == 1 and "launch" in unstated:
+        settings = replace(settings, launch="single")
+    if cell_text(row, "sharp") == PERMITTED and filled.network == "infiniband" and nodes > 1:
+        unstated.append("sharp")
     return Call(
         cluster=cluster, collective=collective, nodes=nodes, gpus=gpus, settings=settings, size=_size(row),
+        unstated=tuple(unstated),
     )  # fmt: skip
 
 
@@ -155,7 +182,7 @@ def _stated_settings(launch: str, nccl: str, sharp: str, algo: str, proto: str) 
     return CollectiveSettings(
         launch=read_launch(launch),
         release=nccl if nccl == _UNSTATED_MINOR else read_release(nccl),
-        sharp=True if sharp == "yes" else None,
+        sharp={"yes": True, "no": False}.get(sharp),
         algorithm=algo if algo not in ("", "auto") else None,
         protocol=proto if proto not in ("", "auto") else None,
     )
@@ -169,14 +196,14 @@ def _machine(settings: str, in_switch: bool) -> Cluster:
     return replace(cluster, system=replace(cluster.system, topology="nvlink"))
 
 
-def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str, str]]:
+def call_seconds(calls: Mapping[Key, Call]) -> tuple[dict[Key, float], dict[Key, str]]:
     """(id -> seconds, id -> reason for none); calls of one communicator are priced together."""
-    groups: dict[tuple[object, ...], list[str]] = {}
+    groups: dict[tuple[object, ...], list[Key]] = {}
     for id, call in calls.items():
         key = (id_of(call.cluster), call.collective, call.nodes, call.gpus, call.settings)
         groups.setdefault(key, []).append(id)
-    seconds: dict[str, float] = {}
-    failed: dict[str, str] = {}
+    seconds: dict[Key, float] = {}
+    failed: dict[Key, str] = {}
     for ids in groups.values():
         first = calls[ids[0]]
         try:
@@ -190,6 +217,37 @@ def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str,
             continue
         seconds |= dict(zip(ids, values.tolist(), strict=True))
     return seconds, failed
+
+
+def assumed_ranges(calls: Mapping[str, Call]) -> tuple[dict[str, str], dict[str, tuple[float, float]]]:
+    """(a sentence, s from the least to the longest) of calls with assumed settings, by id.
+
+    The sentence names each with the range of its time over the values of this one, and the middle of all values.
+    """
+    tried = {
+        (id, name, number): replace(call, settings=settings)
+        for id, call in calls.items()
+        for name, values in call.variants().items()
+        for number, settings in enumerate(values)
+    }
+    seconds, _ = call_seconds(tried)
+    ranges: dict[str, dict[str, list[float]]] = {}
+    for (id, name, _), value in seconds.items():
+        ranges.setdefault(id, {}).setdefault(name, []).append(value)
+    notes, bands = {}, {}
+    for id, named in ranges.items():
+        values = sorted({value for some in named.values() for value in some})
+        middle = values[len(values) // 2]
+        said = ", ".join(f"{name} ({_span(some)})" for name, some in named.items())
+        notes[id] = f"assumed: {said}; middle {format_quantity(middle, 's')}"
+        bands[id] = values[0], values[-1]
+    return notes, bands
+
+
+def _span(values: list[float]) -> str:
+    if max(values) < 1.001 * min(values):
+        return "no difference"
+    return f"{format_quantity(min(values), 's')} to {format_quantity(max(values), 's')}"
 
 
 def id_of(cluster: Cluster) -> int:

@@ -1,0 +1,99 @@
+"""Rows of collectives name what they do not state, with its range; permission to use SHARP is no use of it."""
+
+from __future__ import annotations
+
+import pytest
+from reference.curate_collectives import collective_cells, curated
+
+from podsim.accuracy.nccl_tests import make_rows
+from podsim.accuracy.price_collectives import Call, call_seconds, price_collectives, read_call
+from podsim.accuracy.tables import load
+from podsim.network.collective_settings import LAUNCHES, RELEASES
+
+NODE = {
+    "id": "1", "role": "test", "source": "a log", "gpu": "A100-SXM4-80GB", "nodes": "1", "gpus": "8",
+    "collective": "all_reduce", "size_bytes": "1024", "time_us": "30", "confirmed": "yes",
+}  # fmt: skip
+NODES = {**NODE, "system": "DGX A100", "nodes": "2", "gpus": "16", "nics": "8x ConnectX-6 HDR200 IB"}
+
+
+def priced(row: dict[str, str]) -> tuple[float, tuple[float, float] | None, str]:
+    rows = make_rows("collectives", "mine", curated([row]))
+    answer = price_collectives(rows)
+    id = rows.rows[0].id
+    assert not answer.reasons, answer.reasons
+    return answer.predictions[id], answer.bands.get(id), answer.notes.get(id, "")
+
+
+def seconds(row: dict[str, str], **settings: str) -> float:
+    call = read_call(curated([{**row, **settings}])[0])
+    assert isinstance(call, Call)
+    return call_seconds({"": call})[0][""]
+
+
+@pytest.mark.parametrize("size", ["1024", "1048576", "1073741824"])
+def test_an_unstated_launch_has_the_range_of_all_launches(size: str) -> None:
+    row = {**NODE, "size_bytes": size, "nccl": "2.18"}
+    value, band, note = priced(row)
+    times = [seconds(row, launch=launch) for launch in LAUNCHES]
+    assert value == seconds(row, launch="single")
+    assert band == pytest.approx((min(times), max(times)))
+    assert "assumed: launch single (" in note
+    assert "release" not in note
+
+
+def test_an_unstated_release_has_the_range_of_all_releases() -> None:
+    row = {**NODES, "size_bytes": "1048576", "launch": "process"}
+    value, band, note = priced(row)
+    times = [seconds(row, nccl=release) for release in RELEASES]
+    assert value == seconds(row, nccl="2.18")
+    assert band == pytest.approx((min(times), max(times)))
+    assert note.startswith("assumed: release 2.18 (")
+    assert "middle" in note
+
+
+def test_a_row_that_states_all_assumes_nothing() -> None:
+    _, band, note = priced({**NODES, "launch": "process", "nccl": "2.18"})
+    assert band is None
+    assert "assumed" not in note
+
+
+@pytest.mark.parametrize(
+    ("cells", "sharp"),
+    [
+        ({}, ""),
+        ({"settings": "NCCL_COLLNET_ENABLE=1"}, "permitted"),
+        ({"settings": "NCCL_COLLNET_ENABLE=0"}, "no"),
+        ({"settings": "NCCL_COLLNET_ENABLE=1", "notes": "no SHARP log lines"}, "permitted"),
+        ({"settings": "NCCL_COLLNET_ENABLE=1", "algo": "collnet(SHARP)"}, "yes"),
+        ({"settings": "NCCL_COLLNET_ENABLE=1;SHARP_COLL_LOCK_ON_COMM_INIT=1"}, "yes"),
+        ({"settings": "NCCL_COLLNET_ENABLE=1", "notes": "SHARP rank 0/2 initialized in log"}, "yes"),
+        ({"settings": "NCCL_COLLNET_ENABLE=1", "notes": "via COLLNET/SHARP"}, "yes"),
+        ({"sharp": "yes"}, "yes"),
+    ],
+)
+def test_permission_is_no_evidence_of_sharp(cells: dict[str, str], sharp: str) -> None:
+    assert collective_cells({**NODES, **cells})["sharp"] == sharp
+
+
+def test_permitted_sharp_has_a_range_on_infiniband_alone() -> None:
+    row = {**NODES, "size_bytes": "1073741824", "launch": "process", "nccl": "2.18"}
+    value, band, note = priced({**row, "settings": "NCCL_COLLNET_ENABLE=1"})
+    ran = seconds(row, sharp="yes")
+    assert value == seconds(row) != ran
+    assert band == pytest.approx((min(value, ran), max(value, ran)))
+    assert "no SHARP (" in note
+    over = {**row, "nics": "8x 200 Gb/s RoCE", "settings": "NCCL_COLLNET_ENABLE=1"}
+    assert priced(over)[1] is None
+
+
+def test_every_packaged_row_names_what_it_assumes() -> None:
+    rows = load("all-reduce-a100-nodes")
+    answer = price_collectives(rows)
+    for row in rows:
+        if row.id in answer.predictions:
+            for name, column in (("launch", "launch"), ("release", "nccl")):
+                assert (f"{name} " in answer.notes.get(row.id, "")) == (not row.text(column)), row.id
+            if row.id in answer.bands:
+                low, high = answer.bands[row.id]
+                assert low <= answer.predictions[row.id] * (1 + 1e-9) <= high * (1 + 2e-9)
