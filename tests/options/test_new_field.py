@@ -31,7 +31,7 @@ limit = {"tp": 1, "pp": 1, "cp": 1, "micro_batch": 1}
 once = podsim.plan("gpt2", limit={**limit, "fused_loss": "no"}, **asked)
 twice = podsim.plan("gpt2", limit={**limit, "fused_loss": "no,yes"}, **asked)
 assert twice.evaluated == 2 * once.evaluated
-shown = CliRunner().invoke(app, ["predict", "--help"]).stdout
+shown = CliRunner().invoke(app, ["help", "predict", "--all"]).stdout
 assert "--fused-loss / --no-fused-loss" in shown
 assert "Fuse the loss." in shown
 assert "Fuse the loss." in podsim.predict.__doc__

@@ -11,7 +11,7 @@ import pytest
 
 import podsim
 from podsim.errors import PodsimError
-from podsim.options.plan_options import LayoutFields, PlanOptions, PredictOptions
+from podsim.options.plan_options import FixedLayout, LayoutFields, PlanOptions, PredictOptions
 from podsim.options.question import (
     factors,
     like,
@@ -25,7 +25,7 @@ from podsim.options.question import (
 )
 from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS
-from podsim.training.search_space import SEARCHED
+from podsim.training.search_limits import SEARCHED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,8 @@ def test_a_field_of_a_layout_is_a_field_of_plans_an_option_and_searched() -> Non
     fields = set(options_of(LayoutFields))
     assert fields <= set(ARRAY_FIELDS) <= fields | {"global_batch"}
     assert fields <= set(options_of(PlanOptions)) <= set(inspect.signature(podsim.predict).parameters)
-    assert set(SEARCHED) == fields - {"dp"}
+    assert set(SEARCHED) == fields
+    assert set(options_of(FixedLayout)) <= fields
     unsaid = {"capacity_factor", "imbalance"}  # of mixtures only
     assert set(Plan().describe()) == set(options_of(Plan)) - unsaid | {"global_batch"}
     assert options_of(PredictOptions)["tp"] == options_of(Plan)["tp"]

@@ -12,8 +12,8 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import predict_plan
 from podsim.training.search import search
+from podsim.training.search_limits import Space
 from podsim.training.search_order import fastest_plans, first_of_each_layout
-from podsim.training.search_space import Space
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 

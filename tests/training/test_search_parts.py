@@ -16,8 +16,8 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import predict_plan
 from podsim.training.search import search
+from podsim.training.search_limits import read_limits
 from podsim.training.search_order import ranking_reason
-from podsim.training.search_space import read_limits
 from podsim.training.software import load_software
 from podsim.workload.model import Model
 

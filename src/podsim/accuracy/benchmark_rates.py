@@ -20,8 +20,8 @@ from podsim.hardware.parts import Gpu
 from podsim.learning.benchmarks import Benchmark, PublishedSteps, round_number
 from podsim.training.plan import Plan, software_of
 from podsim.training.search import search
+from podsim.training.search_limits import read_limits
 from podsim.training.search_order import fastest_plans, no_plan_fits
-from podsim.training.search_space import read_limits
 from podsim.workload.catalog import load_model
 from podsim.workload.finetuning import fine_tuned
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 
 from podsim.options.plan_options import (
+    FixedLayout,
     JobOptions,
     PredictOptions,
     TrainedFields,
@@ -15,7 +16,7 @@ from podsim.options.question import like, option, overrides_option, pairs
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedJobOptions(TrainedFields, JobOptions):
+class SavedJobOptions(TrainedFields, FixedLayout, JobOptions):
     """A job whose best plan is searched, or given by a file, and how its checkpoints are written."""
 
     model: str = like(JobOptions, "model", default="")

@@ -143,7 +143,7 @@ class JobOptions:
         None,
         "A step: 1024 sequences, or tokens, e.g. 4M; default about four million tokens.",
         kind=str,
-        also=("global-batch", "global-batch-size", "batch-size", "gbs", "batch-tokens"),
+        also=("global-batch", "global-batch-size", "batch-size", "gbs", "bs", "batch-tokens"),
     )
     train: str = option(
         "full", "What is trained: full, lora:16, qlora:16, frozen:20 (layers), dpo, dpo+lora:16."
@@ -177,6 +177,8 @@ class FiledPlanOptions(PlanOptions):
 @dataclass(frozen=True, kw_only=True)
 class TableFields:
     """The embedding tables of a recommender, and where they lie."""
+
+    SECTION: ClassVar[str] = "Embedding tables"
 
     tables: Path | None = option(
         None, "Embedding tables, a TOML, CSV or Parquet file: rows, width, pooling, precision, skew.",
@@ -222,7 +224,26 @@ class PredictOptions(FiledPlanOptions, TableFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(TrainedFields, JobOptions):
+class FixedLayout:
+    """The fields of a layout that a search leaves as they are given."""
+
+    SECTION: ClassVar[str] = "Fixed in the search"
+
+    tp: int | None = like(LayoutFields, "tp", default=None, kind=int)
+    pp: int | None = like(LayoutFields, "pp", default=None, kind=int)
+    virtual_stages: int | None = like(LayoutFields, "virtual_stages", default=None, kind=int)
+    dp: int | None = like(LayoutFields, "dp", "Data-parallel replicas.")
+    cp: int | None = like(LayoutFields, "cp", default=None, kind=int)
+    ep: int | None = like(LayoutFields, "ep", default=None, kind=int)
+    micro_batch: int | None = like(LayoutFields, "micro_batch", default=None, kind=int)
+    sequence_parallel: bool | None = like(LayoutFields, "sequence_parallel", default=None, kind=bool)
+    zero: int | None = like(LayoutFields, "zero", default=None, kind=int)
+    recompute: str | None = like(LayoutFields, "recompute", default=None, kind=str)
+    schedule: str | None = like(LayoutFields, "schedule", kind=str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(TrainedFields, FixedLayout, JobOptions):
     """A search among every legal plan; what an experiment file keeps."""
 
     objective: str = option(

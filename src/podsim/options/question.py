@@ -241,8 +241,12 @@ class Manner:
     """The options of the question."""
     output: type | None = None
     """The options of its output; by default --json, --csv and --html."""
+    reads: Hook = None
+    """The function that reads what the options name, given the options, and raises what the question would of it."""
     network: Hook = None
     """The function that answers for a captured network, given the options."""
+    compared: Hook = None
+    """The function that answers for several clusters, given (question, options that the user gave, clusters)."""
     ask: Hook = None
     """The function that asks instead, given (options, output)."""
     check: Hook = None

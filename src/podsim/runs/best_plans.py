@@ -23,8 +23,8 @@ from podsim.storage.long_runs import read_length, with_run
 from podsim.training.plan import Plan, plan_command
 from podsim.training.plan_values import FACTOR_FIELDS
 from podsim.training.search import SearchResult, search
+from podsim.training.search_limits import limit_words, read_limits
 from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
-from podsim.training.search_space import limit_words, read_limits
 from podsim.training.weight_streaming import streamed_plans
 
 _ORDERS: dict[str, Callable[[Prediction], tuple[float, float]]] = {

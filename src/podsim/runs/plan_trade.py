@@ -22,7 +22,7 @@ from podsim.fleet.price_offers import price_offer
 from podsim.fleet.site import read_site
 from podsim.runs.search_case import Case, Progress
 from podsim.training.search import SearchResult, search
-from podsim.training.search_space import read_limits
+from podsim.training.search_limits import read_limits
 
 
 def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:

@@ -15,6 +15,7 @@ from podsim.storage.long_runs import read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs
 from podsim.training.plan import Plan, precision_of, software_of
 from podsim.training.plan_values import FACTOR_FIELDS
+from podsim.training.search_limits import fixed_limits
 from podsim.workload.model import Model
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -39,7 +40,8 @@ TRADES = ("cost", "energy")
 def read_case(options: SearchOptions) -> tuple[Case, tuple[str, ...]]:
     """What is searched, and what was taken where the user left it open: model, cluster, fields that no search chooses."""
     tokens = None if options.tokens is None else read_tokens(options.tokens)
-    options = replace(options, price=str(options.price), tokens=tokens)
+    limit = fixed_limits(options, options.limit)
+    options = replace(options, price=str(options.price), tokens=tokens, limit=limit)
     _check(options)
     network, cluster, count, notes = read_inputs(
         options.model, options.on, options.gpus, options.sequence, options.overrides, options.train

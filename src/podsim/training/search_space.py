@@ -1,31 +1,23 @@
-"""The space of a search: every legal plan, built field by field, and cut as early as possible; a user's limits of it.
+"""The space of a search: every legal plan, built field by field, and cut as early as possible.
 
 What changes the numbers trained (precision, batch, sequence) is the user's choice and stays fixed.
 """
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from podsim.errors import PlanError, unknown_name
 from podsim.hardware.cluster import Cluster
-from podsim.options.plan_options import LayoutFields
-from podsim.options.question import options_of
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts, is_available
+from podsim.training.search_limits import Space
 from podsim.training.software import Software
 from podsim.workload.model import Model
-
-Space: TypeAlias = Mapping[str, Sequence[Any]]
-"""The values that each field may take; every legal one for a field that is left out."""
-
-SEARCHED = {name: known for name, known in options_of(LayoutFields).items() if name != "dp"}
-"""The fields that a search chooses; dp takes the remaining GPUs."""
 
 _LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
 """The fields that are tried on each layout."""
@@ -120,6 +112,7 @@ def space(
     ranks = grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"]
     grow.keep("gpus", gpus % ranks == 0)
     grow.columns["dp"] = gpus // (grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"])
+    grow.keep("dp", np.isin(grow.columns["dp"], choices.of("dp", grow.columns["dp"])))
     experts = _divisors(known.experts) if known.experts else np.ones(1, np.int32)
     grow.add("ep", choices.of("ep", experts), ["expert groups"])
     micro = np.arange(1, 33, dtype=np.int32)
@@ -185,76 +178,3 @@ def _add_recompute(grow: _Growth, choices: _Choices, known: Facts) -> None:
     grow.columns["recompute"] = pairs[which, 0]
     stage = -(-known.layers // grow.columns["pp"])
     grow.keep("recomputing every layer is full recomputation", grow.columns["recompute_layers"] < stage)
-
-
-Limit = Mapping[str, str | Sequence[object]]
-
-_FLAGS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
-
-
-def read_limits(limit: Limit | None, gpus: int) -> Space:
-    """The space of a search on a number of GPUs; PlanError with every field and value that cannot be."""
-    problems: list[str] = []
-    values: dict[str, Any] = {}
-    for name, given in _items(limit):
-        if name not in SEARCHED:
-            problems.append(unknown_name("field of a plan", name, SEARCHED))
-            continue
-        words = _words(given)
-        wrong = [word for word in words if _value(name, word, gpus) is None]
-        if wrong or not words:
-            problems.append(
-                f"limit {name}={', '.join(wrong)[:60] or 'nothing'}: {name} may be {_allowed_text(name, gpus)}"
-            )
-        else:
-            values[name] = tuple(dict.fromkeys(v for w in words if (v := _value(name, w, gpus)) is not None))
-    if problems:
-        raise PlanError(problems)
-    return values
-
-
-def limit_words(limit: Limit | None) -> dict[str, list[str]]:
-    """The same limits as lists of words, as an experiment file keeps them."""
-    return {name: _words(given) for name, given in _items(limit)}
-
-
-def _items(limit: Limit | None) -> ItemsView[str, object]:
-    if limit is not None and not isinstance(limit, Mapping):
-        raise PlanError([f'limit={str(limit)[:60]!r}: give a mapping, such as {{"tp": [4, 8]}}'])
-    return (limit or {}).items()
-
-
-def _words(given: object) -> list[str]:
-    values = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
-    return [str(word).strip().lower() for word in values]
-
-
-def _value(name: str, word: str, gpus: int) -> int | None:
-    """The code of a word; None if the field cannot have it."""
-    known = SEARCHED[name]
-    if known.choices:
-        return known.choices.index(word) if word in known.choices else None
-    if known.kind is bool:
-        return _FLAGS.get(word)
-    if not (word.isascii() and word.isdecimal() and len(word) < 10):
-        return None
-    number = int(word)
-    return number if known.least <= number <= (known.most or gpus) else None
-
-
-def _allowed_text(name: str, gpus: int) -> str:
-    known = SEARCHED[name]
-    if known.choices:
-        return ", ".join(known.choices)
-    if known.kind is bool:
-        return "true, false"
-    return f"whole numbers from {known.least} to {known.most or gpus}"

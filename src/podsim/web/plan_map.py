@@ -15,7 +15,7 @@ from podsim.options.question import option, options_of, question
 from podsim.runs.search_case import Case, Progress, read_case
 from podsim.training.memory import usable_bytes
 from podsim.training.search import SearchResult, search
-from podsim.training.search_space import read_limits
+from podsim.training.search_limits import read_limits
 from podsim.training.software import load_software
 
 Column: TypeAlias = Shaped[NDArray[np.float64], "plan"]
