@@ -137,9 +137,9 @@ _SHOWN = 150
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """Text for an unknown name: the closest matches, or else what is known; `close_name` reads it back."""
+    """Text for an unknown name: the closest matches, or else what is known; `close_names` reads it back."""
     names = sorted(known)
-    close = get_close_matches(name, names, n=3, cutoff=0.5)
+    close = similar_names(name, names)
     if close:
         every = f" known: {', '.join(names)}" if sum(map(len, names)) + 2 * len(names) <= _SHOWN else ""
         return f"unknown {kind} {name[:80]!r}: did you mean {' or '.join(close)}?{every}"
@@ -148,7 +148,31 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name[:80]!r}; known: {shown}"
 
 
-def close_name(message: str) -> tuple[str, str] | None:
-    """(unknown name, closest known one) of a message that `unknown_name` wrote; None if it has none."""
-    match = re.search(r"unknown [\w, -]+ (['\"])(.+?)\1: did you mean (\S+?)(?: or |\?)", message)
-    return (match[2], match[3]) if match else None
+def similar_names(name: str, known: Iterable[str]) -> list[str]:
+    """At most three known names that a text may be a slip of: another number, as gpt3 for gpt4, is another thing."""
+    close = [
+        other for other in get_close_matches(name, known, n=20, cutoff=0.5) if _is_same_number(name, other)
+    ]
+    return sorted(close, key=lambda other: not other.startswith(name))[:3]
+
+
+def _is_same_number(name: str, other: str) -> bool:
+    """Whether two names have the same digits, or the numbers of one begin those of the other, from a like beginning."""
+    rest = iter(re.findall(r"\d+", other))
+    numbers = re.findall(r"\d+", name)
+    if numbers and name[0].lower() != other[0].lower():  # mi300x is no b300
+        return False
+    is_shuffled = sorted("".join(numbers)) == sorted(re.sub(r"\D", "", other))
+    return is_shuffled or all(any(_is_slip(number, full) for full in rest) for number in numbers)
+
+
+def _is_slip(number: str, full: str) -> bool:
+    """Whether digits begin a number, or are a slip of one with three digits or more."""
+    is_long = min(len(number), len(full)) >= 3
+    return full.startswith(number) or (is_long and bool(get_close_matches(number, [full])))
+
+
+def close_names(message: str) -> tuple[str, list[str]]:
+    """(unknown name, the closest known ones) of a message that `unknown_name` wrote; ("", []) if it has none."""
+    match = re.search(r"unknown [\w, -]+ (['\"])(.+?)\1: did you mean (\S+(?: or \S+)*)\?", message)
+    return (match[2], match[3].split(" or ")) if match else ("", [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.errors import ClusterError, PodsimError, close_name
+from podsim.errors import ClusterError, PodsimError, close_names
 from podsim.hardware.cluster import load_cluster
 
 
@@ -51,7 +51,7 @@ def test_what_cannot_be_is_refused_with_what_would_work(
 def test_a_typo_has_a_close_name(text: str, close: str) -> None:
     with pytest.raises(PodsimError) as error:
         load_cluster(text)
-    assert close_name(str(error.value)) == (text, close)
+    assert close_names(str(error.value))[1][0] == close
 
 
 def test_a_node_count_of_an_override_stays() -> None:

@@ -12,7 +12,7 @@ from click.shell_completion import get_completion_class
 
 from podsim.answers.answer import load
 from podsim.cli.command import Command, guarded
-from podsim.cli.mistakes import keep_arguments, mistake_lines, usage_text
+from podsim.cli.mistakes import keep_arguments, mistake_lines, usage_mistake
 from podsim.options.question import Option
 from podsim.questions.registry import GROUPS, SECTIONS, commands
 from podsim.quoting import visible_lines
@@ -74,7 +74,8 @@ class Application(Commands):
         except click.UsageError as error:
             command = error.ctx.command if error.ctx else None
             options: Mapping[str, Option] = command.options if isinstance(command, Command) else {}
-            sys.stderr.write(visible_lines(usage_text(error, options, typed)))
+            mistake = usage_mistake(error, options, typed)
+            sys.stderr.write(visible_lines(mistake_lines(*load("cli.repairs:repaired")(self, mistake))))
             raise SystemExit(2) from None
         except click.Abort:
             sys.stderr.write("podsim: interrupted\n")
@@ -140,10 +141,12 @@ def make_application() -> click.Group:
 def _help_command() -> click.Command:
     @click.command("help", help="Show the help of a command.", epilog=f"Example: podsim {OWN['help']}")
     @click.argument("command", nargs=-1)
+    @click.option("--all", "is_full", is_flag=True, help="Show every option.")
     @click.pass_context
-    def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
+    def show_help(ctx: click.Context, command: tuple[str, ...], is_full: bool) -> None:
         assert ctx.parent is not None
         here, shown = ctx.parent.command, ctx.parent
+        shown.meta["podsim.all_options"] = is_full
         for number, word in enumerate(command):
             child = here.get_command(shown, word) if isinstance(here, click.Group) else None
             if child is None:

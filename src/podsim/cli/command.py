@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from click.core import ParameterSource
 
 from podsim import __version__
 from podsim.answers.answer import View, call, load
-from podsim.cli.mistakes import option_flag, unusable_text
+from podsim.cli.mistakes import kept_arguments, mistake_lines, option_flag, question_mistake
 from podsim.errors import LabError, NoFitError, PodsimError
 from podsim.options.output_options import NoOutput, Output
 from podsim.options.question import Manner, Option, options_of
@@ -57,23 +58,15 @@ class Command(click.Command):
             args = [f" {word}" if word[:1] == "-" and word[1:2].isdecimal() else word for word in args]
         if "overrides" in self.options and "force" not in self.options:
             args = ["--set=model.force=true" if word == "--force" else word for word in args]
+        args = load("cli.mistakes:with_known_flags")(args, self.options)
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             raise load("cli.guesses:stray_words")(ctx, self.options)
         return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options under the headings of their groups."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        asked = options_of(self._group)
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            known = asked.get(parameter.name or "")
-            if record is not None and not isinstance(parameter, click.Argument):
-                sections.setdefault(known.section if known else "Output", []).append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
+        """Write the options under the headings of their groups; of many only those that are used most."""
+        load("cli.help:write_options")(self, options_of(self._group), ctx, formatter)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The parameters, from the declarations of the options."""
@@ -95,11 +88,28 @@ class Command(click.Command):
         return manner
 
     def _run(self, **given: Any) -> None:
-        status = guarded(
-            lambda: self._answered(given), lambda error: unusable_text(error, self.options, given)
-        )
-        if status:
+        if status := guarded(lambda: self._answered(given), partial(self._said, given)):
             raise click.exceptions.Exit(status)
+
+    def _said(self, given: Mapping[str, Any], error: PodsimError) -> str:
+        """What is printed of a question's error, with the command that would work."""
+        mistake = question_mistake(error, self.options, given, kept_arguments())
+        application = click.get_current_context().find_root().command
+        return mistake_lines(*load("cli.repairs:repaired")(application, mistake))
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Read the names that the options give, without asking; raises what the question would of them."""
+        options = _values(options_of(self._group), given)
+        if options.get("plan"):
+            return
+        named = [name for name, known in options_of(self._group).items() if known.complete == "models"]
+        is_network = any(load("graphs.networks:is_captured")(options[name]) for name in named)
+        is_named = "on" in options and options_of(self._group)["on"].complete == "clusters"
+        for cluster in clusters_of(options["on"] if is_named else None) or [""]:
+            if self._manner.reads and not is_network:
+                call(self._manner.reads, self._group(**{**options, **({"on": cluster} if is_named else {})}))
+            elif cluster:
+                load("hardware.cluster:load_cluster")(cluster, None, options.get("gpus"))
 
     def _answered(self, given: Mapping[str, Any]) -> int:
         """Ask and print; the exit status."""
@@ -150,6 +160,8 @@ class Command(click.Command):
         manner = self._manner
         if manner.ask:
             return call(manner.ask, options, output)
+        if manner.compared and len(clusters := clusters_of(options.get("on"))) > 1:
+            return call(manner.compared, self.question, _explicit(options), clusters)
         if manner.network and load("graphs.networks:is_captured")(options.get("model")):
             return call(manner.network, options)
         if options.get("plan"):
@@ -157,6 +169,12 @@ class Command(click.Command):
         plotted = {manner.plotted: output.plot is not None} if manner.plotted else {}
         with _progress(manner.progress) as progress, _activity(manner.activity):
             return function_of(self.question)(**options, **plotted, **progress)
+
+
+def clusters_of(text: object) -> list[str]:
+    """The clusters that a text names, as h100,b200."""
+    parts = [part.strip() for part in str(text or "").split(",")]
+    return parts if all(re.search("[a-zA-Z]", part) for part in parts) else [str(text)] if text else []
 
 
 def _warn_of_hosts(options: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
@@ -20,15 +21,22 @@ from podsim.workload.model_names import known_model
 _MEANT = {**words_meant(), "version": "--version", "autocomplete": "completion"}
 """the command for each other word that users type"""
 _JOB = ("--on", "h100", "--gpus", "64")
+_EXAMPLE = ("plan", "llama-3.1-8b", *_JOB)
+_ASKING = frozenset(["how", "what", "which", "when", "where", "can", "is"])
+_OF_A_PLAN = frozenset(["why", "power"])
+"""commands that take no model: `plan` says what holds one back, and what it draws"""
+_OF_CLUSTERS = frozenset(["compare"])
+"""commands that take no clusters: `plan` compares them"""
 
 
 class LikelyError(click.UsageError):
-    """A command line that cannot be read, with the one that was probably meant."""
+    """A command line that cannot be read, with those that were probably meant."""
 
-    def __init__(self, message: str, instead: Sequence[str] | None) -> None:
-        """Keep the likely arguments."""
-        super().__init__(message)
-        self.instead = list(instead) if instead else None
+    def __init__(self, message: str, lines: Sequence[Sequence[str]] = (), *, proposal: str = "") -> None:
+        """Keep the likely lines; the proposal is said where one of them works."""
+        super().__init__(message + proposal)
+        self.lines = lines
+        self.plain = message
 
 
 def stray_words(ctx: click.Context, options: Mapping[str, Option]) -> LikelyError:
@@ -42,7 +50,8 @@ def stray_words(ctx: click.Context, options: Mapping[str, Option]) -> LikelyErro
     likely = named if model else kept + _flagged(words, options, arguments)
     text = " ".join(words)[:60]
     is_changed = bool(model) or len(likely) > len(kept)
-    return LikelyError(f"{text!r} has no meaning here: options begin with --", likely if is_changed else None)
+    lines = [*other_questions(arguments), *([likely] if is_changed else [])]
+    return LikelyError(f"{text!r} has no meaning here: options begin with --", lines)
 
 
 def words_with_flags(
@@ -79,16 +88,40 @@ def unknown_command(word: str, commands: Sequence[str], path: Sequence[str] = ()
     before, after = arguments[:at], arguments[at + 1 :]
     message = f"no command {' '.join([*path, word])[:60]!r}"
     if not path and (likely := _question(word, after)):
-        return LikelyError(f"{message}; a command comes first", likely)
+        return LikelyError(f"{message}; a command comes first", [likely])
+    if not path and word.lower() in _ASKING:
+        return LikelyError(f"{message}: a command, a model and a cluster ask a question", [_EXAMPLE])
     short = {name.rpartition(" ")[2]: name for name in reversed(commands)}
     meant = _MEANT.get(word.lower(), "") if not path else ""
     close = [meant] if meant else get_close_matches(word.lower(), [*commands, *short], n=1, cutoff=0.6)
     if not close:
-        return LikelyError(f"{message}; see podsim --help", None)
+        return LikelyError(f"{message}; see podsim --help")
     name = short.get(close[0], close[0])
-    return LikelyError(
-        f"{message}; did you mean {' '.join([*path, name])}?", [*before, *name.split(), *after]
-    )
+    proposal = f"; did you mean {' '.join([*path, name])}?"
+    return LikelyError(message, [[*before, *name.split(), *after]], proposal=proposal)
+
+
+def other_questions(arguments: Sequence[str]) -> list[list[str]]:
+    """The questions that a model or clusters probably ask where the command takes neither."""
+    command, words = (arguments[0], list(arguments[1:])) if arguments else ("", [])
+    names = [word for word in words if not word.startswith("-")]
+    if command in _OF_A_PLAN and names and known_model(names[0], any_model_names()):
+        return [["plan", *words]]
+    if command in _OF_CLUSTERS and len(names) > 1 and all(map(is_cluster, names)):
+        return [["plan", _EXAMPLE[1], "--on", ",".join(names), "--gpus", "64"]]
+    return []
+
+
+def counted_cluster(
+    known: Option, options: Mapping[str, Option], arguments: Sequence[str]
+) -> list[list[str]]:
+    """The arguments with 64xh100 as GPUs of a cluster."""
+    wrong = next((word for word in arguments if re.fullmatch(r"\d+x[a-z].*", word, re.IGNORECASE)), "")
+    count, _, name = wrong.lower().partition("x")
+    if known.name != "gpus" or "on" not in options or not is_cluster(name):
+        return []
+    given = [count if word == wrong else word for word in arguments]
+    return [given if "--on" in given else [*given, "--on", name]]
 
 
 def _question(word: str, after: Sequence[str]) -> list[str]:

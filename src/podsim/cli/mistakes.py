@@ -6,13 +6,14 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from textwrap import wrap
 
 import click
 
 from podsim.answers.answer import load
-from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError, close_name
+from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError, close_names
 from podsim.options.question import Option
 
 MOST_LINES = 5
@@ -60,29 +61,44 @@ def mistake_lines(problems: Sequence[str], command: Sequence[str] | None = None)
     return "".join(f"{line}\n" for line in [*lines, *([typed] if typed else [])])
 
 
-def unusable_text(error: PodsimError, options: Mapping[str, Option], given: Mapping[str, object]) -> str:
-    """What is said of an error of a question, with the command that would work if the error knows one."""
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """What is wrong with a command line, and the lines that were probably meant, the likeliest first."""
+
+    text: str
+    """The problem, with what is proposed instead."""
+    plain: str
+    """The same where no proposal works."""
+    lines: Sequence[Sequence[str]] = ()
+    more: Sequence[str] = ()
+    """The further problems."""
+    is_option: bool = False
+    """Whether it is an unknown option: all of these are said at once."""
+
+
+def question_mistake(
+    error: PodsimError, options: Mapping[str, Option], given: Mapping[str, object], arguments: Sequence[str]
+) -> Mistake:
+    """What a question found wrong, with the commands that would work if the error or a close name knows one."""
     problems = error.problems if isinstance(error, (PlanError, ScheduleError)) else (str(error),)
-    arguments = kept_arguments()
-    command = None if isinstance(error, NoFitError) else _closer(problems, arguments)
+    lines: list[Sequence[str]] = []
     if error.instead and arguments:
-        command = corrected(arguments, error.instead, options, given)
-    if (
-        command is None
-        and isinstance(error, PlanError)
-        and {"tp", "model", "on", "micro_batch"} <= set(options)
-    ):
-        command = _search(options, given)
-    return mistake_lines(problems, command)
+        lines.append(corrected(arguments, error.instead, options, given))
+    elif not isinstance(error, NoFitError):
+        lines += [*load("cli.guesses:other_questions")(arguments), *_closer(problems, arguments)]
+    if isinstance(error, PlanError) and {"tp", "model", "on", "micro_batch"} <= set(options):
+        lines += _search(options, given)
+    text = problems[0] if problems else str(error)
+    return Mistake(text=text, plain=text, lines=lines, more=problems[1:])
 
 
-def _search(options: Mapping[str, Option], given: Mapping[str, object]) -> list[str] | None:
+def _search(options: Mapping[str, Option], given: Mapping[str, object]) -> list[list[str]]:
     """The command that finds legal plans of the same job."""
     if not given.get("model") or not given.get("on"):
-        return None
+        return []
     kept = [name for name in ("on", "gpus", "batch", "sequence", "precision") if given.get(name)]
     values = [word for name in kept for word in (option_flag(options[name]), str(given[name]))]
-    return ["plan", str(given["model"]), *values]
+    return [["plan", str(given["model"]), *values]]
 
 
 def corrected(
@@ -115,57 +131,71 @@ def option_flag(known: Option) -> str:
     return known.flag or f"--{known.name.replace('_', '-')}"
 
 
-def _closer(problems: Sequence[str], arguments: Sequence[str]) -> list[str] | None:
-    """The arguments with an unknown name replaced by the closest known one; None if there is none."""
+def _closer(problems: Sequence[str], arguments: Sequence[str]) -> list[list[str]]:
+    """The arguments with an unknown name replaced by each close one."""
+    lines = []
     for problem in problems:
-        if pair := close_name(problem):
-            wrong = re.compile(rf"(?<![\w.]){re.escape(pair[0])}(?![\w.])", re.IGNORECASE)
-            for number, word in enumerate(arguments):
-                if wrong.search(word) and not word.startswith("-"):
-                    return [*arguments[:number], wrong.sub(pair[1], word, count=1), *arguments[number + 1 :]]
-    return None
+        name, close = close_names(problem)
+        wrong = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])", re.IGNORECASE)
+        for number, word in enumerate(arguments):
+            if name and wrong.search(word) and not word.startswith("-"):
+                before, after = arguments[:number], arguments[number + 1 :]
+                lines += [[*before, wrong.sub(known, word, count=1), *after] for known in close]
+    return lines
 
 
-def usage_text(error: click.UsageError, options: Mapping[str, Option], arguments: Sequence[str]) -> str:
-    """What is said of a command line that cannot be read, with the one that was probably meant."""
-    message = error.format_message().rstrip(".")
+def usage_mistake(
+    error: click.UsageError, options: Mapping[str, Option], arguments: Sequence[str]
+) -> Mistake:
+    """What is wrong with a command line that cannot be read."""
+    message = plain = error.format_message().rstrip(".")
+    lines = list(getattr(error, "lines", ()))
+    is_option = isinstance(error, click.NoSuchOption)
+    known = options.get(getattr(getattr(error, "param", None), "name", None) or "")
     if isinstance(error, click.NoSuchOption):
         flag = error.option_name
         close = _meant_flag(flag, options, arguments)
         path = error.ctx.command_path.removeprefix("podsim").strip() if error.ctx else ""
-        message = f"no option {flag}" + (f"; did you mean {close}?" if close else f"; see podsim help {path}")
-        return mistake_lines([message], _renamed(arguments, flag, close, options) if close else None)
-    if isinstance(error, click.MissingParameter) and error.param is not None and error.param.name in options:
-        return _missing_text(options[error.param.name], options, arguments)
-    if isinstance(error, click.BadParameter) and error.param is not None and error.param.name in options:
-        known = options[error.param.name]
-        return mistake_lines([f"{option_flag(known)}: {error.message}"], _digits(known, arguments))
-    return mistake_lines([message], getattr(error, "instead", None))
+        plain = f"no option {flag}; see podsim help {path}"
+        message = f"no option {flag}; did you mean {close}?" if close else plain
+        lines = load("cli.guesses:other_questions")(arguments)
+        if lines:
+            message = f"podsim {path} does not ask about {arguments[1]}; podsim {lines[0][0]} does"
+        lines = [*lines, *_renamed(arguments, flag, close, options)]
+    elif isinstance(error, click.MissingParameter) and known:
+        is_word = known.argument and not known.flag
+        message = plain = f"{known.name.upper() if is_word else option_flag(known)} is missing: {known.help}"
+        lines = _with_missing(known, options, arguments)
+    elif isinstance(error, click.BadParameter) and known:
+        message = plain = f"{option_flag(known)}: {error.message}"
+        lines = [*load("cli.guesses:counted_cluster")(known, options, arguments), *_digits(known, arguments)]
+    return Mistake(text=message, plain=getattr(error, "plain", plain), lines=lines, is_option=is_option)
 
 
-def _missing_text(known: Option, options: Mapping[str, Option], arguments: Sequence[str]) -> str:
-    """What is said of an option that is not there, with an example of it."""
-    name = known.name.upper() if known.argument and not known.flag else option_flag(known)
-    example = shlex.split(known.example)
+def _with_missing(known: Option, options: Mapping[str, Option], arguments: Sequence[str]) -> list[list[str]]:
+    """The arguments with an example of an option that is not there."""
     if likely := load("cli.guesses:words_with_flags")(known, options, arguments):
-        return mistake_lines([f"{name} is missing: {known.help}"], likely)
-    command = [*arguments, *([] if known.argument and not known.flag else [name]), *example]
-    if name == "--on" and "gpus" in options and "--gpus" not in arguments:
+        return [likely]
+    if not known.example:
+        return []
+    name = [] if known.argument and not known.flag else [option_flag(known)]
+    command = [*arguments, *name, *shlex.split(known.example)]
+    if known.name == "on" and "gpus" in options and "--gpus" not in arguments:
         command += ["--gpus", "64"]
-    return mistake_lines([f"{name} is missing: {known.help}"], command if example else None)
+    return [command]
 
 
-def _digits(known: Option, arguments: Sequence[str]) -> list[str] | None:
+def _digits(known: Option, arguments: Sequence[str]) -> list[list[str]]:
     """The arguments with only the digits of a whole number that could not be read."""
     flag = option_flag(known)
     if known.kind is not int or flag not in arguments[:-1]:
-        return None
+        return []
     number = arguments.index(flag) + 1
     text = re.search(r"\d[\d,]*(k\b)?", arguments[number].lower())
     if text is None or len(text[0]) > 20:
-        return None
+        return []
     value = int(text[0].rstrip("k").replace(",", "")) * (1024 if text[1] else 1)
-    return [*arguments[:number], str(value), *arguments[number + 1 :]]
+    return [[*arguments[:number], str(value), *arguments[number + 1 :]]]
 
 
 def _meant_flag(flag: str, options: Mapping[str, Option], arguments: Sequence[str]) -> str:
@@ -185,6 +215,23 @@ def _meant_flag(flag: str, options: Mapping[str, Option], arguments: Sequence[st
     return option_flag(known)
 
 
+def with_known_flags(arguments: Sequence[str], options: Mapping[str, Option]) -> list[str]:
+    """The arguments with other names of options, as --seq, under the flags that they stand for; --on twice is a list."""
+    flags = {flag for known in options.values() for flag in (option_flag(known), known.short, known.older)}
+    others = {word for known in options.values() for word in known.also}
+    words = list(arguments)
+    for word in arguments:
+        flag = word.partition("=")[0]
+        if flag[:2] == "--" and flag not in flags and flag[2:] in others:
+            words = next(iter(_renamed(words, flag, _meant_flag(flag, options, words), options)), words)
+    while words.count("--on") > 1 and words[-1] != "--on":
+        last = len(words) - 1 - words[::-1].index("--on")
+        first = words.index("--on")
+        words[first + 1] += f",{words[last + 1]}"
+        del words[last : last + 2]
+    return words
+
+
 def _value_after(flag: str, arguments: Sequence[str]) -> str:
     """The text that follows a flag; "" if there is none."""
     for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
@@ -197,8 +244,10 @@ def _value_after(flag: str, arguments: Sequence[str]) -> str:
 
 def _renamed(
     arguments: Sequence[str], flag: str, close: str, options: Mapping[str, Option]
-) -> list[str] | None:
+) -> list[list[str]]:
     """The arguments with another flag; nodes become the GPUs that they have."""
+    if not close:
+        return []
     words = [
         close if word == flag else re.sub(rf"^{re.escape(flag)}(?==)", close, word) for word in arguments
     ]
@@ -207,6 +256,6 @@ def _renamed(
             per = load("hardware.cluster:load_cluster")(_value_after("--on", arguments)).gpus_per_node
             gpus = int(_value_after(flag, arguments)) * per
         except (PodsimError, ValueError):
-            return None
-        return corrected(words, {"gpus": gpus}, options, {})
-    return words if words != list(arguments) else None
+            return []
+        return [corrected(words, {"gpus": gpus}, options, {})]
+    return [words] if words != list(arguments) else []

@@ -154,6 +154,9 @@ def enough_nodes(text: str, gpus: int, per: int) -> str:
         return text
     spec = read_spec(text)
     kind, name = find(spec.name) or ("", "")
+    most = spec.gpus or per * (spec.nodes or 0)
+    if 0 < most < gpus and not spec.in_units:
+        raise ClusterError(f"{gpus} GPUs asked of {text}, which has {most}").offer(on=spec.name, gpus=gpus)
     if spec.nodes is not None or spec.gpus is not None or kind not in _KINDS:
         return text
     if kind == "cluster":

@@ -15,7 +15,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
 from podsim.options.plan_options import PredictOptions, SearchOptions
 from podsim.training.plan import Plan
-from podsim.units import duration, format_quantity, parse_quantity
+from podsim.units import duration, format_quantity, parse_count, parse_quantity
 from podsim.workload.model import Model
 
 if TYPE_CHECKING:
@@ -72,10 +72,9 @@ def read_with(given: Mapping[str, str | float | None], unit: str) -> dict[str, f
 
 def read_tokens(tokens: str | float) -> float:
     """Tokens to train from text such as 300G; PodsimError for what is no positive number."""
-    try:
-        number = read_with({"tokens": tokens}, "")["tokens"]
-    except PodsimError as error:
-        raise PodsimError(f"{error}; such as 300G, with G for a billion and T for a trillion") from None
+    if isinstance(tokens, str):
+        return parse_count(tokens, "tokens")
+    number = read_with({"tokens": tokens}, "")["tokens"]
     assert number is not None
     return number
 

@@ -151,7 +151,8 @@ def _read_batch(text: str, sequence: int, gpus: int) -> int:
     if match := _SEQUENCES.fullmatch(text):
         return int(re.sub("[_,]", "", match[1]))
     try:
-        tokens = parse_quantity(re.sub(r"(?i)\s*(tokens?|tok)\s*$", "", text.replace(",", "")), what="batch")
+        number = re.sub(r"(?i)\s*(tokens?|tok)\s*$", "", text.replace(",", ""))
+        tokens = parse_quantity(re.sub(r"(?<=\d)m$", "M", number), what="batch")
     except UnitError:
         raise PodsimError(
             f"batch={text[:60]!r}: expected sequences, such as 1024, or tokens, such as 4M"

@@ -41,7 +41,7 @@ class Plan(PlanValues):
 
 def precision_of(precision: str | None, cluster: Cluster) -> str:
     """The precision asked for; without a wish bf16, or fp16 on a GPU without it, fp32 on processors."""
-    return precision or default_precision(cluster.gpu)
+    return precision.lower() if precision else default_precision(cluster.gpu)
 
 
 def default_precision(gpu: Gpu) -> str:
@@ -102,6 +102,7 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
     changes = {
         **following(options, cluster, count // model_gpus if divided else 1),
         "software": software_of(options.software, cluster.gpu), "sequence": network.sequence,
+        "precision": precision_of(options.precision, cluster),
     }  # fmt: skip
     fields = {name: getattr(options, name) for name in options_of(Plan)}
     plan = Plan(global_batch=sequences, **{**fields, **changes})

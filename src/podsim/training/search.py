@@ -28,7 +28,8 @@ from podsim.training.layout import Layout, StepEnd
 from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
-from podsim.training.search_space import Space, space
+from podsim.training.search_limits import Space
+from podsim.training.search_space import space
 from podsim.training.software import Software, load_software
 from podsim.workload.model import Model
 

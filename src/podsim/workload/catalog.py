@@ -64,6 +64,8 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
     elif isinstance(name_or_path, Path) or _is_path(text):
         from podsim.workload.huggingface import read_specification  # families that the catalog has no need of
 
+        if not Path(text).exists() and (name := known_model(text, known)):
+            raise ModelError(f"no file {text[-100:]}; the catalog has {name}").offer(model=name)
         spec = read_specification(name_or_path, forced=_is_forced(changes))
     elif name := known_model(text, known):
         spec = known[name].specification

@@ -17,7 +17,8 @@ _REPOSITORY = re.compile(r"[\w.-]{1,80}/[\w.-]{1,120}")
 
 def is_repository(text: str) -> bool:
     """Whether a text has the form of a Hugging Face repository: OWNER/NAME."""
-    return _REPOSITORY.fullmatch(text) is not None and not text.lower().endswith((".json", ".toml", "/"))
+    is_path = text.startswith((".", "~")) or text.lower().endswith((".json", ".toml", "/"))
+    return _REPOSITORY.fullmatch(text) is not None and not is_path
 
 
 def known_model(text: str, known: Iterable[str]) -> str:
@@ -40,7 +41,7 @@ def unknown_model(text: str, known: Iterable[str]) -> ModelError:
         return ModelError(
             f"no file {text[:100]}, and the catalog has no such model. Download its config.json "
             f"(https://huggingface.co/{text}/raw/main/config.json) and give the file"
-        ).offer(model="config.json")
+        )
     name = text.strip().lower().rpartition("/")[2]
     return ModelError(f"{unknown_name('model', name, known)} A config.json, or its folder, works too")
 

@@ -63,6 +63,7 @@ def _print_notes(answer: Recipe | PlanRead, output: Output, options: Mapping[str
 @question(
     LaunchOptions,
     fill=PLAN_FILE,
+    reads=lambda options: options.read or read_plan(options),
     after=_print_notes,
     status=lambda answer: int(not getattr(getattr(answer, "prediction", None), "fits", True)),
 )

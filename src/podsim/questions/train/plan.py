@@ -16,7 +16,7 @@ from podsim.options.plan_options import SearchOptions, TargetOptions
 from podsim.options.question import like, option, question, values_of
 from podsim.questions.registry import ask
 from podsim.runs.best_plans import find_plans, with_whole_runs
-from podsim.runs.search_case import Progress
+from podsim.runs.search_case import Progress, read_case
 from podsim.training.job_inputs import refuse_tables
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ class ReplayOptions:
     detail: str = like(SearchOptions, "detail")
 
 
+def _search_of(options: TargetOptions) -> SearchOptions:
+    """The search among them."""
+    return SearchOptions(**values_of(options, TargetOptions, SearchOptions))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GlancePlot(GlanceOutput, PlotOutput):
     """The answer at a glance, and a picture."""
@@ -44,6 +49,8 @@ class GlancePlot(GlanceOutput, PlotOutput):
 @question(
     TargetOptions,
     output=GlancePlot,
+    reads=lambda options: options.to_target or read_case(_search_of(options)),
+    compared="questions.train.study:compare_clusters",
     network="questions.train.plan:planned_network",
     progress=_SEARCHING,
 )
@@ -67,7 +74,7 @@ def plan(options: TargetOptions, *, progress: Progress | None = None) -> PlanRes
         raise PodsimError("round: a round of MLPerf Training goes with --to-target")
     if options.save is not None or options.launch:
         call("launching.experiment_file:check_saving", options.save, options.launch)
-    case, result = find_plans(SearchOptions(**values_of(options, TargetOptions, SearchOptions)), progress)
+    case, result = find_plans(_search_of(options), progress)
     result = with_whole_runs(case, result)
     if options.save is not None:
         texts = call(

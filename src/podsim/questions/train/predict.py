@@ -31,7 +31,9 @@ def _status(answer: Any) -> int:
 @question(
     PredictOptions,
     fill=PLAN_FILE,
+    reads="training.plan:read_plan",
     output=GlanceOutput,
+    compared="questions.train.study:compare_clusters",
     network="questions.train.predict:predicted_network",
     status=_status,
 )

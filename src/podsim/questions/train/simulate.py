@@ -45,6 +45,7 @@ def _write_files(
 @question(
     SimulateOptions,
     fill=PLAN_FILE,
+    reads="training.plan:read_plan",
     output=SimulateOutput,
     write=_write_files,
     activity="simulating the step",

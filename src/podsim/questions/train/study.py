@@ -134,6 +134,17 @@ def study(
     return _one_after_another(result) if asked.is_sequential and is_complete else result
 
 
+def compare_clusters(asked: str, options: Mapping[str, Any], clusters: Sequence[str]) -> StudyResult:
+    """The study of one question on several clusters, in this process."""
+    common = {name: value for name, value in options.items() if name not in ("on", "overrides")}
+    common |= {"set": options["overrides"]} if options.get("overrides") else {}
+    designs = [{"name": name, "on": name} for name in clusters]
+    result: StudyResult = study(
+        {"title": "Clusters", "question": asked, "common": common, "design": designs}, executor="serial"
+    )
+    return result
+
+
 def _one_after_another(result: StudyResult) -> StudyResult:
     """The study with the start and end of each job; a job after one without an answer has no start."""
     now: float | None = 0.0
