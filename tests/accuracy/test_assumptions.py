@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import podsim
+from podsim.accuracy.bands_networks import network_residuals
 from podsim.accuracy.stated_prediction import assumptions, warnings
 from podsim.answers.prediction import Prediction
 from podsim.hardware.cluster import load_cluster
@@ -58,5 +59,17 @@ def test_doubts_about_memory(prediction: Prediction, share: float, uneven: float
         for factor in (1.0, uneven)
     )
     given = replace(prediction, memory_limit=prediction.memory / share, stages=stages, fits=True)
-    said = [each for each in warnings(given, CLUSTER, PLAN) if "memory" in each]
+    said = [each for each in warnings(MODEL, given, CLUSTER, PLAN) if "memory" in each]
     assert (words is None and not said) or (words is not None and len(said) == 1 and words in said[0])
+
+
+def test_runs_of_a_network_are_evidence_by_the_network_and_not_by_its_name() -> None:
+    captured = [row for row in network_residuals() if row.features.network == "bert-large-128"]
+    count = sum((row.features.architecture, row.features.precision) == ("ampere", "tf32") for row in captured)
+    large, small = (
+        podsim.predict(name, on="dgx-a100:1", precision="tf32").warnings for name in ("bert-large", "gpt2")
+    )
+    assert count > 0
+    assert any(f"{count} of bert-large-128" in text for text in large)
+    assert not any("nothing validates this" in text for text in large)
+    assert any("nothing validates this" in text for text in small)

@@ -89,6 +89,30 @@ def test_measured_step_replaces_the_predicted_one_and_narrows_its_band() -> None
     assert all(one.prediction.correction is not None for one in ranked)
 
 
+@pytest.mark.parametrize("software", [None, "megatron-core"])
+def test_a_change_of_software_by_a_measured_step_is_said_with_its_memory(software: str | None) -> None:
+    job = {
+        "model": "llama-3.1-8b",
+        "on": "dgx-a100-80gb:16",
+        "batch": 512,
+        "limit": {"micro_batch": (1,)},
+        "top": 1,
+    }
+    answer = podsim.plan(**job, measured="14.2s@tp=8,pp=1", software=software)  # type: ignore[arg-type]
+    best = answer.ranked[0].prediction
+    own = best.correction
+    assert own is not None
+    assert answer.optimism is None
+    assert f"--software {own.software}" in best.command
+    if software:
+        assert (own.software, own.changes) == (software, "")
+    else:
+        assert own.software != "megatron-core"
+        assert own.changes.startswith(f"{own.software} is assumed in place of megatron-core")
+        assert " GB a GPU, not " in own.changes
+        assert own.changes in best.warnings
+
+
 def test_measured_step_beyond_the_peak_is_refused() -> None:
     with pytest.raises(PlanError, match="no step is that fast"):
         podsim.predict(**JOB, tp=8, measured="2s")

@@ -20,6 +20,7 @@ from podsim.accuracy.bands import ENOUGH
 from podsim.answers.prediction import Band
 from podsim.answers.quantiles import quantile
 from podsim.graphs.graph_cost import OpCosts
+from podsim.graphs.networks import networks
 from podsim.graphs.op_graph import OpGraph
 from podsim.packaged import packaged_csv
 
@@ -81,10 +82,35 @@ def features_of_graph(
         name = kinds.get(kind, "bytes")
         spent[name] = spent.get(name, 0.0) + there + back
     return NetworkFeatures(
-        architecture=architecture.lower(), precision="16 bits" if precision in ("bf16", "fp16") else precision,
-        network=network, work=max(spent, key=lambda name: spent[name]), software=software,
+        architecture=architecture.lower(), precision=_width(precision), network=network,
+        work=max(spent, key=lambda name: spent[name]), software=software,
         gpus="one GPU" if gpus == 1 else "one node" if gpus <= node else "several nodes",
     )  # fmt: skip
+
+
+def _width(precision: str) -> str:
+    """The width of a precision: bf16 and fp16 are alike."""
+    return "16 bits" if precision in ("bf16", "fp16") else precision
+
+
+_SAME = 0.001
+"""share by which parameters of one network may differ: words that pad a vocabulary"""
+
+
+def runs_of_network(parameters: float, architecture: str, precision: str) -> str:
+    """The published runs of a network with so many parameters as a captured graph, in words; "" if there are none."""
+    rows = Counter(
+        row.features.network for row in network_residuals()
+        if (row.features.architecture, row.features.precision) == (architecture.lower(), _width(precision))
+        and abs(networks()[row.features.network].parameters / parameters - 1) < _SAME
+    )  # fmt: skip
+    if not rows:
+        return ""
+    counts = ", ".join(f"{count} of {name}" for name, count in rows.most_common())
+    return (
+        f"runs of this network on {architecture} in {precision} were compared as a captured graph only ({counts}): "
+        "predict takes that name, and gives their error band"
+    )
 
 
 @lru_cache(maxsize=1)

@@ -71,8 +71,8 @@ def mean_optimism(seconds: Floats, degrees: Shaped[Array, "plan degree"]) -> flo
     return float(np.expm1(-errors[winners, np.arange(2 * _DRAWS)].mean()))
 
 
-def optimism_of(result: SearchResult, factor: float = 1.0) -> Optimism | None:
-    """The optimism of a search's fastest plan, whose time is `factor` times that of the law; None if it is alone."""
+def optimism_of(result: SearchResult) -> Optimism | None:
+    """The optimism of a search's fastest plan; None if it is alone."""
     head = result.order[:_HEAD]
     plans = result.combinations.take(head % result.memory_bytes.size)
     degrees = np.stack([np.broadcast_to(getattr(plans, name), head.shape) for name in DEGREES], axis=1)
@@ -80,7 +80,7 @@ def optimism_of(result: SearchResult, factor: float = 1.0) -> Optimism | None:
     competing = np.sort(np.unique(keys, return_index=True)[1])[:_MOST]
     if competing.size == 1:
         return None
-    seconds = factor * result.seconds_of(head[competing])
+    seconds = result.seconds_of(head[competing])
     share = mean_optimism(seconds, degrees[competing])
     step = float(seconds[0]) * (1 + share)
     basis = (

@@ -21,7 +21,9 @@ from podsim.answers.prediction import Band, Correction, Prediction
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
+from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
+from podsim.training.software import load_software
 from podsim.units import format_quantity, parse_quantity
 from podsim.workload.model import Model
 
@@ -50,17 +52,24 @@ def own_correction(
 ) -> Correction:
     """The correction by a measured step of a scalar plan, with whichever of the software explains it best."""
 
-    def law_seconds(name: str) -> float:
-        return float(step_cost(model, cluster, plan.having({"software": name})).seconds[0])
-
-    laws = {name: law_seconds(name) for name in software}
-    best = min(laws, key=lambda name: abs(log(seconds / laws[name])))
+    costs = {name: step_cost(model, cluster, plan.having({"software": name})) for name in software}
+    laws = {name: float(cost.seconds[0]) for name, cost in costs.items()}
+    best, asked = min(laws, key=lambda name: abs(log(seconds / laws[name]))), plan.software
+    changes = ""
+    if best != asked:
+        rooms = {name: usable_bytes(cluster.gpu, load_software(name, cluster.gpu)) for name in (best, asked)}
+        need, before = (f"{costs[name].memory[0] / 1e9:.1f} of {rooms[name] / 1e9:.1f} GB" for name in rooms)
+        changes = (
+            f"{best} is assumed in place of {asked}: its times explain your step best; the measured plan then needs "
+            f"{need} a GPU, not {before}; --software keeps one"
+        )
     return Correction(
         measured=seconds,
         law_time=laws[best],
         factor=seconds / laws[best],
         software=best,
         plan=" ".join(f"{name}={plan.describe()[name]}" for name in ("tp", "pp", "dp", "micro_batch")),
+        changes=changes,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from podsim.accuracy.bands import band_of, operand_bits, residuals
 from podsim.accuracy.measured_reach import calibrated_software, faster_than_measured, nearest_run
+from podsim.answers.answer import call
 from podsim.answers.prediction import Correction, FastestRun, OpReport, Prediction
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
@@ -60,7 +61,7 @@ def describe(
         software_range=_software_range(model, cluster, plan) if faster_than else {},
         gains=gains,
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
-        warnings=(*model.doubts, *warnings(prediction, cluster, plan)),
+        warnings=(*model.doubts, *warnings(model, prediction, cluster, plan)),
         ops=_reports(model, cluster, plan) if detail == "ops" else (),
     )
 
@@ -162,17 +163,20 @@ def _beyond(run: FastestRun) -> str:
     )
 
 
-def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
+def warnings(model: Model, prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
     """What a reader should doubt."""
     software = load_software(plan.software, cluster.gpu)
-    said = list(cluster.remarks)
+    said = [*cluster.remarks]
+    if prediction.correction and prediction.correction.changes:
+        said.append(prediction.correction.changes)
     said += [
         f"{software.title} has no {title}: predicted as if it had" for title in lacking_titles(plan, software)
     ]
     if not _has_runs(cluster.gpu.architecture, plan.precision):
-        said.append(
-            f"no measured run on {cluster.gpu.architecture} in {plan.precision} is at hand: nothing validates this"
-        )
+        family, precision = cluster.gpu.architecture, plan.precision
+        captured = call("accuracy.bands_networks:runs_of_network", model.parameters, family, precision)
+        nothing = f"no measured run on {family} in {precision} is at hand: nothing validates this"
+        said.append(captured or nothing)
     if prediction.faster_than is not None:
         said.append(_beyond(prediction.faster_than))
     most, least = (choose(stage.total for stage in prediction.stages) for choose in (max, min))

@@ -117,6 +117,8 @@ class Correction:
     """The software whose constants explain the measurement best."""
     plan: str
     """The measured plan, in words."""
+    changes: str = ""
+    """The software that is assumed in place of the user's or the default, and its memory; "" if it is the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,7 +358,7 @@ class PlanResult(
     complete: bool
     """Whether the search was completed; False if it was interrupted."""
     optimism: Optimism | None = field(default=None, metadata={"optional": True})
-    """How much the errors of the law helped the first plan; None: plans are not ranked by time, or one competes."""
+    """How much the errors of the law helped the first plan; None: the law's time does not rank them, or one competes."""
     arguments: Mapping[str, object]
     """The arguments that repeat the search."""
     notes: tuple[str, ...] = field(default=(), compare=False)

@@ -132,8 +132,7 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
     taken = time.perf_counter() - started
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, gpus)])
-    factor = case.correction.factor if case.correction else 1.0
-    seconds = result.seconds_of(result.pareto) * factor
+    seconds = result.seconds_of(result.pareto) * (case.correction.factor if case.correction else 1.0)
     return PlanResult(
         model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
         ranked=_ranking(case, result),
@@ -143,7 +142,7 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
         ),
         evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=taken,
         complete=result.complete, arguments={},
-        optimism=optimism_of(result, factor) if case.options.objective == "time" else None,
+        optimism=optimism_of(result) if case.options.objective == "time" and not case.correction else None,
     )  # fmt: skip
 
 

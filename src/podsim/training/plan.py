@@ -171,7 +171,7 @@ def _flags(options: PlanOptions | SearchOptions, fields: Mapping[str, Any], clus
     given = PlanOptions(
         model=options.model,
         on=options.on,
-        software=options.software,
+        software=fields["software"],
         virtual_stages=fields["virtual_stages"],
     )
     defaults = following(given, cluster, int(fields["dp"]))
@@ -180,7 +180,7 @@ def _flags(options: PlanOptions | SearchOptions, fields: Mapping[str, Any], clus
         value, default = fields.get(name), defaults.get(name, known.default)
         if name in ("dp", "sequence") or value is None or value == default:
             continue
-        if name == "software" and not options.software:
+        if name == "software" and not options.software and value == software_of("", cluster.gpu):
             continue
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
