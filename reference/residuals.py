@@ -19,19 +19,8 @@ from podsim.training.predict import flops_per_token
 from reference.held_out_fits import fit_held_out_collectives, fit_held_out_kernels
 
 _COLUMNS = (
-    "id",
-    "role",
-    "gpus",
-    "sequence",
-    "parameters",
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-    "global_batch",
-    "micro_batch",
-    "software",
-)
+    "id", "role", "gpus", "sequence", "parameters", "tp", "pp", "cp", "ep", "global_batch", "micro_batch", "software",
+)  # fmt: skip
 
 
 def measure_residuals() -> tuple[Residual, ...]:

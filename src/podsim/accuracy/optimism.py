@@ -61,10 +61,8 @@ def mean_optimism(seconds: Floats, degrees: Shaped[Array, "plan degree"]) -> flo
     errors = np.zeros((seconds.size, _DRAWS))
     for column in np.log2(degrees).T:
         places, at = np.unique(column, return_inverse=True)
-        steps = (
-            draws.standard_normal((places.size - 1, _DRAWS))
-            * np.sqrt(error_growth() * np.diff(places))[:, None]
-        )
+        spread = np.sqrt(error_growth() * np.diff(places))
+        steps = spread[:, None] * draws.standard_normal((spread.size, _DRAWS))
         errors += np.concatenate([np.zeros((1, _DRAWS)), np.cumsum(steps, axis=0)])[at]
     errors = np.concatenate([errors, -errors], axis=1)
     winners = (np.log(seconds)[:, None] + errors).argmin(axis=0)
@@ -76,8 +74,8 @@ def optimism_of(result: SearchResult) -> Optimism | None:
     head = result.order[:_HEAD]
     plans = result.combinations.take(head % result.memory_bytes.size)
     degrees = np.stack([np.broadcast_to(getattr(plans, name), head.shape) for name in DEGREES], axis=1)
-    keys = degrees @ (_RADIX ** np.arange(len(DEGREES)))
-    competing = np.sort(np.unique(keys, return_index=True)[1])[:_MOST]
+    first = np.unique(degrees @ _RADIX ** np.arange(len(DEGREES)), return_index=True)[1]
+    competing = np.sort(first)[:_MOST]
     if competing.size == 1:
         return None
     seconds = result.seconds_of(head[competing])

@@ -35,10 +35,7 @@ def target_run(
     benchmark: Benchmark, round: str, cluster: Cluster, batch: float, rates: BenchmarkRates,
     samples: float | None = None, framework: str = "",
 ) -> TargetRun:  # fmt: skip
-    """The run with a batch on all GPUs of the cluster; `samples` replaces those of the law. Raises PodsimError.
-
-    `framework` is that of a submission, in its words; "" is the benchmark's usual one.
-    """
+    """The run with a batch on all GPUs; `samples` replaces the law's, `framework` the usual one. Raises PodsimError."""
     _check_batch(benchmark, round, batch)
     rate = rates.rate(benchmark, round, cluster, batch, framework)
     if samples is None:
