@@ -66,8 +66,7 @@ def test_a_row_has_the_part_of_a_rack_that_predict_gives_its_gpus() -> None:
         "llama-3-8b", on="gb200-nvl72:4", gpus=256, tp=4, dp=64, batch=256, sequence=4096, sequence_parallel=True,
         software=run.plan.software,
     )  # fmt: skip
-    law = given.allowance.law_time if given.allowance else given.step_time
-    assert row_seconds(make_batches([run])).item() == pytest.approx(law, rel=1e-6)
+    assert row_seconds(make_batches([run])).item() == pytest.approx(given.step_time, rel=1e-6)
 
 
 def test_plans_that_differ_in_what_experts_take_are_priced_apart() -> None:

@@ -68,7 +68,6 @@ class Features:
     gpu: str
     """The name of the GPU's sheet."""
     precision: str
-    """The number format of the operands."""
 
 
 @dataclass(frozen=True, kw_only=True)
