@@ -55,7 +55,7 @@ def error_growth() -> float:
     return squares / doublings
 
 
-def mean_optimism(seconds: Floats, degrees: Shaped[Array, "plan degree"]) -> float:
+def mean_optimism(seconds: Floats, degrees: Shaped[Array, "plan field"]) -> float:
     """share. What the plan with the least seconds takes longer than that, in the mean over redrawn errors."""
     draws = np.random.default_rng(0)
     errors = np.zeros((seconds.size, _DRAWS))

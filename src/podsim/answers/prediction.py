@@ -312,7 +312,7 @@ class Optimism:
     """How much the errors of the law helped the plan that it ranks first."""
 
     share: float
-    """share. What the step of the first plan takes longer than the law says, as a mean over redrawn errors."""
+    """share. The time that the first plan's step takes beyond that of the law, as a mean over redrawn errors."""
     step_time: float
     """s. The time of the first plan's step with that share."""
     plans: int
@@ -358,7 +358,7 @@ class PlanResult(
     complete: bool
     """Whether the search was completed; False if it was interrupted."""
     optimism: Optimism | None = field(default=None, metadata={"optional": True})
-    """How much the errors of the law helped the first plan; None: the law's time does not rank them, or one competes."""
+    """The help of the law's errors to the first plan; None: the law's time does not rank them, or one competes."""
     arguments: Mapping[str, object]
     """The arguments that repeat the search."""
     notes: tuple[str, ...] = field(default=(), compare=False)
