@@ -116,7 +116,7 @@ def _stated_settings(cells: tuple[str, ...]) -> CollectiveSettings:
     return replace(
         CollectiveSettings(
             release=_release(row) or release or None,
-            launch=read_launch(cell_text(row, "launch")) or _launch(notes) or read_launch(notes) or launch or None,
+            launch=read_launch(cell_text(row, "launch")) or _launch(notes) or launch or None,
             algorithm=algorithm.partition("(")[0].strip() if named else None,
             protocol=protocol if protocol in ("ll", "ll128", "simple") else None,
             sharp=True if ran else False if stated.sharp is False else None,
@@ -186,9 +186,7 @@ def _cluster(row: Mapping[str, str], settings: CollectiveSettings) -> str:
 
 
 def _launch(notes: str) -> str:
-    if re.search(r"-t \d|threads?\b", notes):
-        return "thread"
-    return "process" if re.search(r"MPI|ranks? (per|x 1) GPU", notes) else ""
+    return read_launch(notes) or ("process" if re.search(r"MPI|ranks? (per|x 1) GPU", notes) else "")
 
 
 def _circumstances(row: Mapping[str, str]) -> tuple[str, str]:

@@ -161,8 +161,9 @@ def stated_row(row: Mapping[str, str]) -> Remarks:
     remarks = read_remarks(row)
     cells = dict(remarks.cells)
     cells["cluster"] = cell_text(cells, "cluster") or _cluster_settings(cells)
+    stated = {name: cell_text(cells, name).lower() for name in ("train", "mtp")}
     variant = {
-        name: cells[name].lower() for name in ("train", "mtp") if cell_text(cells, name) not in ("", "0")
+        name: re.sub(r"(?<=lora)\D+", ":", text) for name, text in stated.items() if text not in ("", "0")
     }
     cells["network"] = cell_text(cells, "network") or write_settings(model_settings(cells), variant)
     return replace(remarks, cells=cells)

@@ -152,6 +152,14 @@ def test_megatron_writes_and_reads_it(tool: str, mtp: int) -> None:
     assert not any("mtp" in said for said in (*reading.assumptions, *reading.ignored))
 
 
+def test_an_uneven_pipeline_names_the_modules_of_its_last_stage() -> None:
+    plan = Plan(pp=3, dp=8, global_batch=8, software="megatron-core")
+    text = emit(Job(model=build(having(2)), cluster=load_cluster("dgx-h100:3"), plan=plan), "megatron").text
+    assert "Et*3|t*3|t*2mmL" in text
+    reading = read(text, layers=8)
+    assert (reading.plan.pp, reading.model["mtp"]) == (3, 2)
+
+
 def test_a_tool_without_it_says_so() -> None:
     plan = Plan(dp=16, global_batch=16, zero=3, software="torchtitan-2024")
     job = Job(model=load_model("llama-3.1-8b", {"mtp": "1"}), cluster=HERE, plan=plan)

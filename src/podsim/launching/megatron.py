@@ -86,7 +86,10 @@ def _parallel(plan: Plan, job: Job) -> list[str]:
             out += [f"--{option}", str(getattr(plan, name))]
     chunks = int(plan.pp) * int(plan.virtual_stages)
     if job.model.layer_count % chunks:
-        out += ["--pipeline-model-parallel-layout", layout(job.model.layer_count, chunks)]
+        out += [
+            "--pipeline-model-parallel-layout",
+            layout(job.model.layer_count, chunks, len(job.model.later)),
+        ]
     elif plan.virtual_stages != 1:
         out += ["--num-virtual-stages-per-pipeline-rank", str(plan.virtual_stages)]
     if plan.sequence_parallel:
@@ -102,11 +105,11 @@ def _parallel(plan: Plan, job: Job) -> list[str]:
     return out
 
 
-def layout(layers: int, chunks: int) -> str:
-    """Layers of each model chunk as --pipeline-model-parallel-layout takes them: "Et*3|t*4|t*3L"."""
+def layout(layers: int, chunks: int, later: int = 0) -> str:
+    """Layers of each model chunk as --pipeline-model-parallel-layout takes them: "Et*3|t*4|t*3L"; m is a `later` one."""
     sizes = chunk_sizes(layers, chunks)
     parts = [f"t*{size}" if size > 1 else "t" * size for size in sizes]
-    return "|".join(["E" + parts[0], *parts[1:]]) + "L"
+    return "|".join(["E" + parts[0], *parts[1:]]) + "m" * later + "L"
 
 
 def _memory(plan: Plan) -> list[str]:

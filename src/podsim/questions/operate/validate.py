@@ -90,15 +90,6 @@ class Validation(Answer, view=View(report="report.comparisons:summary_report")):
         """Whether every bar on these tables is met."""
         return all(verdict.met for verdict in self.verdicts)
 
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The rows that have no prediction for want of an extra, as a sentence for each table."""
-        return tuple(
-            f"{comparison.table}: {count} rows are not predicted; pip install 'podsim[{extra}]'"
-            for comparison in self.comparisons
-            for extra, count in comparison.missing_extras.items()
-        )
-
 
 _WIDTH = 140
 """columns that the tables need"""
@@ -118,7 +109,10 @@ def _text(answer: Validation, output: ValidateOutput, options: Mapping[str, Any]
     width = max(shutil.get_terminal_size((170, 40)).columns, _WIDTH)
     detail = bool(options["tables"] or options["rows"])
     text = call("report.comparisons:render", answer.comparisons, answer.verdicts, width=width, detail=detail)
-    ends = [f"Worse than recorded: {figure}" for figure in answer.worsened] + list(answer.missing)
+    ends = [f"Worse than recorded: {figure}" for figure in answer.worsened]
+    for comparison in answer.comparisons:
+        for extra, count in comparison.missing_extras.items():
+            ends.append(f"{comparison.table}: {count} rows are not predicted; pip install 'podsim[{extra}]'")
     return str(text) + "".join(f"{end}\n" for end in ends)
 
 
