@@ -132,3 +132,26 @@ def test_power_of_a_gpu_with_all_its_parts_against_another_model(on: str) -> Non
     )
     limit = make_node(cluster).maximum * cluster.nodes + load_power(cluster, "peak", pue=1.0).switch_power
     assert limit / cluster.gpus == pytest.approx(published, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "on", ["selene", "selene-2020-11", "superpod-2020-11", "hipergator-ai", "selene-2020-06"]
+)
+def test_linpack_published_and_predicted_stand_side_by_side(on: str) -> None:
+    page, report = podsim.show(on), podsim.power(on)
+    run = report.benchmark
+    assert run is not None
+    assert page.row("HPL, predicted").value == run.rate
+    assert page.row("power in HPL, predicted").value == run.power
+    assert page.row("HPL").value == run.published_rate
+    assert run.published_rate is not None
+    assert abs(run.rate / run.published_rate - 1) < 0.22
+    assert any(text.startswith("published: ") for text in run.remarks)
+    assert "+2% to +21% off 5 published ones" in page.row("HPL, predicted").how
+    assert any(page.row("HPL, predicted").how in text for text in report.sources)
+
+
+def test_watts_of_a_node_are_one_number() -> None:
+    for on in names("system"):
+        page, cluster = podsim.show(on), load_cluster(on)
+        assert page.row("power, maximum").value == pytest.approx(make_node(cluster).maximum), on

@@ -74,13 +74,13 @@ class LoadPower:
 class Benchmark:
     """High-Performance Linpack on a cluster."""
 
-    rate: float
+    rate: float = shown("predicted rate")
     """FLOP/s. The rate of the whole cluster."""
     size: int = shown("rows")
     """The number of rows of the matrix."""
     busy: float = shown(format=":.0%")
     """share. The share of the time in which GPUs multiply."""
-    power: float
+    power: float = shown("predicted power")
     """W. The power while it runs, without the building."""
     efficiency: float = shown("rate per watt")
     """FLOP/s. The rate per watt."""

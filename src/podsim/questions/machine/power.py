@@ -16,7 +16,7 @@ from podsim.fleet.power import (
     power_sources,
     read_cap,
 )
-from podsim.fleet.power_hpl import hpl
+from podsim.fleet.power_hpl import hpl, law_words
 from podsim.fleet.site import read_site
 from podsim.hardware.cluster import load_cluster
 from podsim.options.fleet_options import PoweredCluster
@@ -77,10 +77,9 @@ def power(options: PowerOptions) -> PowerReport:
     loads = [load_power(part, load, pue=site.pue, cap=cap) for load in LOADS]
     if benchmark is not None:
         loads.append(load_power(part, "HPL", pue=site.pue, cap=cap, busy=benchmark.busy))
+    linpack = [] if benchmark is None else [f"Linpack: {law_words()}"]
     return PowerReport(
         cluster=part.name, nodes=part.nodes, gpus=part.gpus, cap=node.limit, speed=capped_speed(part, cap),
         limit=node.maximum, pue=site.pue, switches=count_switches(part), loads=tuple(loads), benchmark=benchmark,
-        sources=(
-            *power_sources(part, cap), *(text for text in site.assumptions if text.startswith("pue"))
-        ),
+        sources=(*power_sources(part, cap), *linpack, *(text for text in site.assumptions if text.startswith("pue"))),
     )  # fmt: skip

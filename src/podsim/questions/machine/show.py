@@ -9,8 +9,10 @@ from typing import Any
 
 from podsim.answers.answer import call
 from podsim.errors import CatalogError, ModelError, PodsimError, unknown_name
+from podsim.fleet.power_hpl import with_prediction
 from podsim.graphs.network_sheets import all_networks_sheet, network_sheet
 from podsim.graphs.networks import networks
+from podsim.hardware.cluster import load_cluster
 from podsim.hardware.cluster_names import is_slice
 from podsim.hardware.fabrics.describe import Drawing
 from podsim.hardware.sheet import sheet, sheet_names
@@ -99,7 +101,8 @@ def show(options: ShowOptions) -> Sheet | Drawing:
     if is_cluster or name.lower().partition("/")[0] in sheet_names():
         if for_model:
             raise CatalogError(f"{name} is no model: {', '.join(for_model)} cannot be set")
-        return sheet(name, for_hardware)
+        page = sheet(name, for_hardware)
+        return with_prediction(page, load_cluster(name, for_hardware)) if page.kind == "cluster" else page
     try:
         model = load_model(name, for_model)
     except ModelError as error:
