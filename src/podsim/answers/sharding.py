@@ -25,19 +25,6 @@ class ShardedOp:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HandMade:
-    """A hand-made plan by the same cost."""
-
-    name: str
-    mesh: str
-    step_time: float
-    """s. The time of a step."""
-    memory: float
-    """B. The bytes on one GPU."""
-    fits: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class Sharded(Answer, view=View(report="report.shard_tables:shard_report", rows="ops", has_detail=True)):
     """A graph divided over a mesh."""
 
@@ -65,22 +52,26 @@ class Sharded(Answer, view=View(report="report.shard_tables:shard_report", rows=
     exposed: float
     """s. The collectives that compute does not hide."""
     hidden: float
-    """s. The collectives that compute hides."""
+    """s. The collectives that compute hides, by the law of graphs."""
     update: float
     """s. The optimizer."""
     memory: float
     """B. The bytes on one GPU."""
     capacity: float
     """B. The usable memory of a GPU."""
-    recomputes: bool
-    """Whether layers run again in the backward pass, since memory needs it."""
+    zero: int
+    """The ZeRO stage, which its memory counts: 1 for a network, whose replicas divide the optimizer's states."""
+    plan: Mapping[str, object]
+    """The plan that divides the same or nearly the same; empty for a network."""
+    beyond: float
+    """s. The time that divisions beyond the plan add to its step; 0 where the plan says all."""
+    command: str
+    """The command that predicts the plan; empty for a network."""
     collectives: Mapping[str, float]
     """B. The bytes of all collectives of a step, by name and axes."""
     weights: Mapping[str, str]
     """The division of each weight."""
     ops: tuple[ShardedOp, ...]
-    hand_made: tuple[HandMade, ...]
-    """The best hand-made plans, the fastest first."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -17,22 +17,13 @@ _OPS = Table(
         Column("exchanges", lambda op: "; ".join(op.exchanges) or "-", wrap=True),
     )
 )
-_HAND = Table(
-    columns=(
-        Column("hand-made plan", "name"),
-        Column("mesh"),
-        Column("step", "step_time", "s"),
-        Column("memory", "memory", "B"),
-        Column("", lambda plan: "" if plan.fits else "does not fit"),
-    )
-)
 _SENT = Table(columns=(Column("collective", "0"), Column("bytes of a step", "1", "B")))
 _WEIGHTS = Table(columns=(Column("weight", "0"), Column("divided", "1")))
 _SHOWN = 12
 
 
 def shard_report(answer: Sharded, *, detail: str = "") -> Iterator[Block]:
-    """The mesh and annotations, the step with its parts, what every op exchanges, and hand-made plans."""
+    """The mesh and annotations, the step with its parts and its plan, and what every op exchanges."""
     step, compute, exposed, hidden, update = (
         format_quantity(seconds, "s")
         for seconds in (answer.step_time, answer.compute, answer.exposed, answer.hidden, answer.update)
@@ -44,9 +35,12 @@ def shard_report(answer: Sharded, *, detail: str = "") -> Iterator[Block]:
     yield from (f"  --annotate '{text}'" for text in answer.annotations)
     yield bold(f"{step} a step of {answer.batch:,} samples: {answer.samples_per_second:,.5g} samples/s")
     yield f"Compute {compute}, collectives {exposed} exposed and {hidden} hidden, {answer.optimizer} update {update}"
-    again = "; layers run again in the backward pass" if answer.recomputes else ""
+    again = "; layers run again in the backward pass" if answer.plan.get("recompute") == "full" else ""
     remedy = "" if answer.fits else "; take more GPUs, a smaller --batch or a shorter --sequence"
-    yield f"Memory: {memory} of {room}{'' if answer.fits else ': does not fit'}{again}{remedy}"
+    yield f"Memory: {memory} of {room}{'' if answer.fits else ': does not fit'} with ZeRO {answer.zero}{again}{remedy}"
+    if answer.command:
+        other = f"; other divisions take {format_quantity(answer.beyond, 's')} more" if answer.beyond else ""
+        yield Paragraph(f"As a plan: {answer.command}{other}", indent="  ", first="")
     yield ""
     divided = [(name, text) for name, text in answer.weights.items() if text.strip(", ")]
     if divided:
@@ -60,10 +54,4 @@ def shard_report(answer: Sharded, *, detail: str = "") -> Iterator[Block]:
         yield from ("", Rows(_OPS, ops))
     else:
         yield f"  {len(ops)} of {len(answer.ops)} ops exchange something; --detail ops lists them"
-    if answer.hand_made:
-        best = answer.hand_made[0]
-        gain = answer.step_time / best.step_time - 1
-        yield from ("", Rows(_HAND, list(answer.hand_made)))
-        if best.fits or not answer.fits:
-            yield f"This plan takes {gain:+.1%} against the best hand-made one, by the same cost"
     yield from (Paragraph(note, "dim", indent="  ", first="Note: ") for note in answer.notes)

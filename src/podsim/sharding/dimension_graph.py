@@ -117,6 +117,16 @@ class DimensionGraph:
         )
 
     @cached_property
+    def expert_dims(self) -> frozenset[tuple[int, int]]:
+        """(tensor, dimension) of the experts of weights, which axes of samples divide and not only store divided."""
+        return frozenset(
+            (end.tensor, end.d)
+            for ends in self.ends
+            for end in ends
+            if self.tensors[end.tensor].role == "weight" and not end.is_stored
+        )
+
+    @cached_property
     def uses(self) -> tuple[tuple[int, ...], ...]:
         """The ops that read or write each tensor."""
         uses: list[list[int]] = [[] for _ in self.tensors]

@@ -8,7 +8,7 @@ layers.*.up=data+expert,?    data and expert divide the first; propagation decid
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -21,6 +21,10 @@ from podsim.sharding.dimension_graph import DimensionGraph, Tensor
 Axes = tuple[str, ...]
 Division = tuple[Axes, ...]
 """the axes that divide each dimension of a tensor"""
+Given = Mapping[int, Division]
+"""annotations: the divisions of some tensors, by their positions"""
+REPLICA, DATA, EXPERT, CONTEXT, TENSOR = "replica", "data", "expert", "context", "tensor"
+"""the axes that podsim names; weights are not stored divided over replica and tensor"""
 OPEN: Axes = ("?",)
 """a dimension that propagation may divide"""
 _AXIS = re.compile(r"[A-Za-z_]\w{0,20}")

@@ -56,7 +56,7 @@ class _Spread:
         )
 
     def run(self) -> None:
-        weights_first = sorted(self.given, key=lambda t: self.graph.tensors[t].role != "weight")
+        weights_first = sorted(self.given, key=lambda t: (self.graph.tensors[t].role != "weight", t))
         queue = deque(number for tensor in weights_first for number in self.graph.uses[tensor])
         queued = set(queue)
         while queue:

@@ -1,8 +1,8 @@
 """The search for annotations: the mesh, and the tensors whose division shortens a step most, one after the other.
 
-For each mesh, samples are divided first. Then every weight, the inputs and the residual stream are tried dimension by
-dimension over each axis; what helps most is annotated, until nothing helps. Plans that fit come before those that do not.
-It knows no recipe: hand-made ones (podsim.sharding.hand_made) are only compared.
+A transformer's search begins with the best plans, as `podsim plan` finds them without pipelines. That of a network begins
+with samples divided over each mesh, and knows no recipe. Then every weight, the inputs and the residual stream are tried
+dimension by dimension over each axis; what helps most is annotated, until nothing helps. What fits comes first.
 """
 
 from __future__ import annotations
@@ -13,19 +13,24 @@ from itertools import groupby
 from math import prod
 from typing import NamedTuple
 
+from podsim.errors import PlanError
 from podsim.sharding.dimension_graph import DimensionGraph
-from podsim.sharding.mesh import OPEN, Axes, Division, Mesh
-from podsim.sharding.propagation import ContradictionError, Sharding, propagate, sample_annotations
-from podsim.sharding.sharded_step import ShardCase, ShardedStep, sharded_step
+from podsim.sharding.mesh import DATA, EXPERT, OPEN, TENSOR, Axes, Division, Given, Mesh
+from podsim.sharding.plan_annotations import stored_apart
+from podsim.sharding.planned_step import PlannedCase
+from podsim.sharding.propagation import ContradictionError, Sharding, sample_annotations
+from podsim.sharding.sharded_step import ShardCase, ShardedStep
 
-Given = Mapping[int, Division]
-DATA, EXPERT, TENSOR = "data", "expert", "tensor"
 _WORSE = 2
 """numbers of tensor ranks, each worse than the last, that end the search"""
+_STARTS = 3
+"""the number of plans that a transformer's search begins with"""
 _LEAST = 3e-4
 """share of a network's weights below which a weight is divided by propagation alone"""
 _GAIN = 1e-3
 """share of a step that another annotation must save"""
+_BEYOND = 0.05
+"""share of a step that divisions must save which no plan has: the law of graphs alone says so"""
 
 
 class Candidate(NamedTuple):
@@ -42,12 +47,15 @@ class Candidate(NamedTuple):
 
 
 def candidate(case: ShardCase, mesh: Mesh, given: Given) -> Candidate | None:
-    """Annotations with their cost; None if they contradict each other."""
+    """Annotations with their cost; None if they contradict each other, divide unevenly, or no plan is near."""
+    for tensor, division in given.items():
+        sizes = zip(case.graph.tensors[tensor].shape, division, strict=True)
+        if any(axes != OPEN and size % mesh.ranks(axes) for size, axes in sizes):
+            return None
     try:
-        sharding = propagate(case.graph, mesh, given)
-    except ContradictionError:
+        return Candidate(mesh, given, *case.step(mesh, given))
+    except (ContradictionError, PlanError):
         return None
-    return Candidate(mesh, given, sharding, sharded_step(case, sharding, mesh))
 
 
 def meshes(gpus: int, batch: int, experts: int) -> list[Mesh]:
@@ -68,12 +76,27 @@ def _divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if number % n == 0]
 
 
-def search(case: ShardCase, batch: int, experts: int, gpus: int) -> tuple[Candidate, int]:
-    """(the best annotations over any mesh, the number of candidates tried)."""
+def search_plans(case: PlannedCase) -> tuple[Candidate, int]:
+    """(the best annotations of a transformer, the number of candidates tried): those of a plan, or far better ones."""
+    planned, reached, tried = [], [], 0
+    for shape in case.best_plans(_STARTS):
+        start = Candidate(shape.mesh, shape.given, *case.step(shape.mesh, shape.given))
+        moves = list(_moves(case.graph, start.mesh))
+        planned.append(start)
+        reached.append(_climb(case, start, moves))
+        tried += 1 + len(moves)
+    best, other = (min(group, key=lambda each: each.order(case.room)) for group in (planned, reached))
+    if _is_better(other, best, case.room, _BEYOND):
+        best = other
+    return best, tried
+
+
+def search(case: ShardCase, batch: int, gpus: int) -> tuple[Candidate, int]:
+    """(the best annotations of a network over any mesh, the number of candidates tried)."""
     best: list[Candidate] = []
     """the best of each number of tensor ranks, which rise"""
     tried = 0
-    for _, own in groupby(meshes(gpus, batch, experts), key=lambda mesh: mesh.sizes.get(TENSOR, 1)):
+    for _, own in groupby(meshes(gpus, batch, 0), key=lambda mesh: mesh.sizes.get(TENSOR, 1)):
         reached = [climb for mesh in own for climb in _climbs(case, mesh)]
         tried += sum(count for _, count in reached)
         best += sorted((each for each, _ in reached), key=lambda each: each.order(case.room))[:1]
@@ -85,14 +108,11 @@ def search(case: ShardCase, batch: int, experts: int, gpus: int) -> tuple[Candid
     apart = candidate(case, chosen.mesh, {**chosen.given, **stored_apart(case.graph, chosen.mesh, divided)})
     if apart is not None and _is_better(apart, chosen, case.room):
         chosen = apart
-    return _without_idle(case, chosen), tried
+    return chosen, tried
 
 
 def _climbs(case: ShardCase, mesh: Mesh) -> Iterator[tuple[Candidate, int]]:
-    """What is reached with weights stored whole, and, where memory needs it, with weights divided over the samples' axes.
-
-    A division that spreads over most of the graph may hide many that help more together, so local ones also go first.
-    """
+    """What is reached with weights stored whole; where memory needs it, also with weights divided over samples' axes."""
     samples = [axis for axis in mesh.sizes if axis != TENSOR]
     plain = sample_annotations(case.graph, samples, mesh)
     moves = list(_moves(case.graph, mesh))
@@ -100,38 +120,16 @@ def _climbs(case: ShardCase, mesh: Mesh) -> Iterator[tuple[Candidate, int]]:
         start = candidate(case, mesh, given)
         if start is None:
             continue
-        nearby = _nearby(case, start, moves)
-        local = [move for move, each in nearby if each is not None and _is_local(each)]
-        reached = [_climb(case, start, nearby, moves)]
-        if len(local) < len(moves):
-            first = _climb(case, start, [pair for pair in nearby if pair[0] in local], local)
-            reached.append(_climb(case, first, _nearby(case, first, moves), moves))
-        for best in reached:
-            yield best, 2 * len(moves)
-        if any(best.step.memory <= case.room and not best.step.recomputes for best in reached):
+        best = _climb(case, start, moves)
+        yield best, len(moves)
+        if best.step.memory <= case.room:
             return
 
 
-def _is_local(each: Candidate) -> bool:
-    """Whether an axis other than those of samples divides less than half of the tensors."""
-    divided = sum(any(TENSOR in axes for axes in division) for division in each.sharding.divisions)
-    return divided < len(each.sharding.divisions) / 2
-
-
-def _nearby(
-    case: ShardCase, start: Candidate, moves: Sequence[Mapping[int, Division]]
-) -> list[tuple[Mapping[int, Division], Candidate | None]]:
-    return [(move, candidate(case, start.mesh, _joined(start.given, move))) for move in moves]
-
-
-def _climb(
-    case: ShardCase,
-    best: Candidate,
-    nearby: list[tuple[Mapping[int, Division], Candidate | None]],
-    moves: Sequence[Mapping[int, Division]],
-) -> Candidate:
+def _climb(case: ShardCase, best: Candidate, moves: Sequence[Given]) -> Candidate:
     """Annotate what helps, the most helpful first, until nothing does."""
     while True:
+        nearby = [(move, candidate(case, best.mesh, _joined(best.given, move))) for move in moves]
         better = [
             (move, each) for move, each in nearby if each is not None and _is_better(each, best, case.room)
         ]
@@ -143,30 +141,23 @@ def _climb(
             more = candidate(case, best.mesh, _joined(best.given, move))
             if more is not None and _is_better(more, best, case.room):
                 best = more
-        nearby = _nearby(case, best, moves)
 
 
-def _is_better(new: Candidate, old: Candidate, room: float) -> bool:
+def _is_better(new: Candidate, old: Candidate, room: float, gain: float = _GAIN) -> bool:
     (over, seconds), (old_over, old_seconds) = new.order(room), old.order(room)
-    return over < old_over * (1 - _GAIN) or (over <= old_over and seconds < old_seconds * (1 - _GAIN))
+    return over < old_over * (1 - gain) or (over <= old_over and seconds < old_seconds * (1 - gain))
 
 
 def _moves(graph: DimensionGraph, mesh: Mesh) -> Iterator[dict[int, Division]]:
     """Annotations of tensors that are alike, in one dimension: tensor divides weights, inputs or the stream between
     layers, and expert, which divides samples already, the experts."""
-    experts = {
-        (end.tensor, end.d)
-        for ends in graph.ends
-        for end in ends
-        if graph.tensors[end.tensor].role == "weight" and not end.is_stored
-    }
     for axis in (axis for axis in (EXPERT, TENSOR) if axis in mesh.sizes):
         for members in _alike(graph):
             tensor = graph.tensors[members[0]]
             other: Axes = OPEN if tensor.role == "activation" else ()
             for d in range(0 if tensor.role == "weight" else 1, len(tensor.shape)):
                 fits = [t for t in members if graph.tensors[t].shape[d] % mesh.sizes[axis] == 0]
-                if fits and (axis == TENSOR or (fits[0], d) in experts):
+                if fits and (axis == TENSOR or (fits[0], d) in graph.expert_dims):
                     yield {t: (*(other,) * d, (axis,), *(other,) * (len(tensor.shape) - d - 1)) for t in fits}
 
 
@@ -200,36 +191,3 @@ def _joined(given: Given, move: Mapping[int, Division]) -> dict[int, Division]:
             for own, axes in zip(division, old, strict=True)
         )
     return made
-
-
-def stored_apart(graph: DimensionGraph, mesh: Mesh, given: Given) -> dict[int, Division]:
-    """The weights, each stored divided over the samples' axes in its first dimension that they and others divide."""
-    axes = tuple(axis for axis in mesh.sizes if axis != TENSOR and mesh.sizes[axis] > 1)
-    made: dict[int, Division] = {}
-    for position, tensor in enumerate(graph.tensors):
-        if tensor.role != "weight" or len(tensor.shape) < 2:
-            continue
-        own = given.get(position, ((),) * len(tensor.shape))
-        free = tuple(axis for axis in axes if not any(axis in part for part in own))
-        for d, size in enumerate(tensor.shape):
-            if free and size % (mesh.ranks(free) * mesh.ranks(own[d]) * mesh.sizes.get(TENSOR, 1)) == 0:
-                made[position] = (*own[:d], (*own[d], *free), *own[d + 1 :])
-                break
-    return made
-
-
-def _without_idle(case: ShardCase, best: Candidate) -> Candidate:
-    """The same without annotations that propagation gives anyway."""
-    groups: dict[object, list[int]] = {}
-    for tensor, division in best.given.items():
-        if case.graph.tensors[tensor].role != "input":
-            groups.setdefault((re.sub(r"\d+", "*", case.graph.tensors[tensor].name), division), []).append(
-                tensor
-            )
-    for members in groups.values():
-        fewer = candidate(case, best.mesh, {t: d for t, d in best.given.items() if t not in members})
-        if fewer is not None and not _is_better(best, fewer, case.room) and fewer.order(case.room) <= (
-            best.order(case.room)[0], best.order(case.room)[1] * (1 + 1e-9)
-        ):  # fmt: skip
-            best = fewer
-    return best

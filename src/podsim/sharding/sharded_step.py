@@ -1,9 +1,10 @@
 """The step of a graph over a mesh: each rank's share of every op by the laws of kernels, and the collectives.
 
 The gradients of weights are reduced, and weights that are stored divided are gathered, while ops compute, as far as the
-software overlaps; all else waits. Optimizer states are divided over the replicas of a weight, which costs no more than
-an all-reduce (Xu et al. 2020, arXiv 2004.13336). Tables with sparse gradients are divided over all GPUs. Known error: 0
-to 3 % against `podsim predict` for Llama 7B on 64 A100. Limits: no pipeline; batch norms have each rank's statistics.
+software overlaps; all else waits. Optimizer states are divided over the replicas of a weight (ZeRO 1), which costs no
+more than an all-reduce (Xu et al. 2020, arXiv 2004.13336). Tables with sparse gradients are divided over all GPUs.
+Where plans can say nearly the same, only the difference from a plan counts (podsim.sharding.planned_step).
+Limits: no pipeline; batch norms have each rank's statistics.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.sharding.dimension_graph import NONE, DimensionGraph
 from podsim.sharding.exchanges import LocalOp, local_op
-from podsim.sharding.mesh import Axes, Mesh
-from podsim.sharding.propagation import Sharding
+from podsim.sharding.mesh import Axes, Given, Mesh
+from podsim.sharding.propagation import Sharding, propagate
+from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
 from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software
@@ -49,9 +51,12 @@ class ShardedStep:
     """s. The optimizer."""
     memory: float
     """B. The bytes on one GPU."""
-    recomputes: bool
-    """Whether layers run again in the backward pass."""
     ops: tuple[LocalOp, ...] = ()
+    """The ops of one micro-batch."""
+    plan: Plan | None = None
+    """The plan that divides the same or nearly the same; None for a network that no plan describes."""
+    beyond: float = 0.0
+    """s. The time that divisions beyond the plan add to its step; 0 where the plan says all."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,10 +70,14 @@ class ShardCase:
     optimizer: str
     room: float
     """B. The usable memory of a GPU."""
+    micro_batches: int = 1
+    """The number of times that a step runs the graph."""
+    recomputes: bool = False
+    """Whether layers run again in the backward pass."""
     local: dict[object, LocalOp] = field(default_factory=dict)
     kernels: dict[object, tuple[float, float]] = field(default_factory=dict)
     sent: dict[object, float] = field(default_factory=dict)
-    classes: list[int] = field(default_factory=list)
+    classes: list[int] = field(init=False, default_factory=list)
     """The class of each op: ops of one class cost the same if they are divided the same way."""
 
     def __post_init__(self) -> None:
@@ -89,30 +98,37 @@ class ShardCase:
         """B. The size of an activation's element."""
         return element_bytes(self.precision)
 
+    def step(self, mesh: Mesh, given: Given) -> tuple[Sharding, ShardedStep]:
+        """The divisions that follow from annotations, and the step. Raises ContradictionError."""
+        sharding = propagate(self.graph, mesh, given)
+        return sharding, sharded_step(self, sharding, mesh)
+
 
 _SCALED = ("flops", "flops_back", "read", "written", "read_back", "written_back")
 
 
 def sharded_step(case: ShardCase, sharding: Sharding, mesh: Mesh) -> ShardedStep:
-    """The step of a graph whose tensors are divided so; layers run again in the backward pass if memory needs it."""
+    """The step of a graph whose tensors are divided so.
+
+    seconds = micro-batches x (passes + waits) + host + exposed gathers and reductions + optimizer
+    """
     ops = [_local(case, number, sharding, mesh) for number in range(len(case.graph.ops))]
     fixed, kept, inputs = _memory(case, sharding, mesh)
-    is_full = fixed + kept > case.room and inputs < kept
     forward, backward, again = _compute_seconds(case, ops, mesh)
     waits, waits_again, gathers, reduces = _exchange_seconds(case, ops, mesh)
-    software, graph = case.software, case.graph.graph
+    software, graph, count = case.software, case.graph.graph, case.micro_batches
     if graph.table_weights:
         local = replace(graph, output=graph.output / mesh.gpus)
         waits += tables_seconds(local, case.precision, case.cluster, software, gpus=mesh.gpus)
-    if is_full:
+    if case.recomputes:
         backward, waits = backward + again, waits + waits_again
-    exposed = _exposed_seconds(gathers, reduces, (forward, backward), software)
-    hidden = gathers + reduces - exposed
-    update, memory = _update_seconds(case, sharding, mesh), fixed + (inputs if is_full else kept)
-    compute = forward + backward + software.host_step
+    gathers *= count
+    exposed = _exposed_seconds(gathers, reduces, (count * forward, count * backward), software)
+    update, memory = _update_seconds(case, sharding, mesh), fixed + (inputs if case.recomputes else kept)
+    compute = count * (forward + backward) + software.host_step
     return ShardedStep(
-        seconds=compute + waits + exposed + update, compute=compute, exposed=waits + exposed, hidden=hidden,
-        update=update, memory=memory, recomputes=is_full, ops=tuple(ops),
+        seconds=compute + count * waits + exposed + update, compute=compute, exposed=count * waits + exposed,
+        hidden=gathers + reduces - exposed, update=update, memory=memory, ops=tuple(ops),
     )  # fmt: skip
 
 

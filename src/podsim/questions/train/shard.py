@@ -9,34 +9,34 @@ from dataclasses import MISSING, dataclass
 from math import prod
 from typing import NamedTuple
 
-from podsim.answers.sharding import HandMade, Sharded, ShardedOp
+from podsim.answers.sharding import Sharded, ShardedOp
 from podsim.errors import PodsimError, unknown_name
 from podsim.graphs.graph_cost import OPTIMIZERS
 from podsim.graphs.module_capture import captured_graph
 from podsim.graphs.networks import is_captured
 from podsim.graphs.op_graph_json import check_batch
-from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.cluster import load_cluster
 from podsim.options.graph_options import CaptureOptions
-from podsim.options.plan_options import JobOptions, TrainedFields
-from podsim.options.question import like, option, overrides_option, question
+from podsim.options.plan_options import JobOptions, SearchOptions, TrainedFields
+from podsim.options.question import like, option, options_of, overrides_option, question
+from podsim.runs.search_case import read_case
 from podsim.sharding.dimension_graph import DimensionGraph
-from podsim.sharding.hand_made import hand_made
 from podsim.sharding.layer_graph import layer_graph
-from podsim.sharding.mesh import Mesh, check_divisions, read_annotations, read_mesh
+from podsim.sharding.mesh import DATA, EXPERT, TENSOR, Mesh, check_divisions, read_annotations, read_mesh
 from podsim.sharding.op_dimensions import dimension_graph
-from podsim.sharding.propagation import propagate, sample_annotations
-from podsim.sharding.shard_search import TENSOR, Candidate, meshes, search
-from podsim.sharding.sharded_step import ShardCase, sharded_step
-from podsim.training.job_inputs import cluster_notes, read_inputs, split_overrides
+from podsim.sharding.planned_step import PlannedCase
+from podsim.sharding.propagation import sample_annotations
+from podsim.sharding.shard_search import Candidate, meshes, search, search_plans
+from podsim.sharding.sharded_step import ShardCase
+from podsim.training.job_inputs import batch_of, cluster_notes, split_overrides
 from podsim.training.memory import usable_bytes
-from podsim.training.plan import default_precision, software_of
-from podsim.training.software import Software, load_software
+from podsim.training.plan import default_precision, plan_command, software_of
+from podsim.training.search_space import read_limits
+from podsim.training.software import load_software
 from podsim.units import format_quantity
-from podsim.workload.model import Model
 
 _SAMPLES = 64
 """samples of a network on each GPU where no batch is given"""
-_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +60,13 @@ class ShardOptions:
         also=("annotation", "annotations", "sharding", "spec"),
     )
     mesh: str = option("", "Axes of GPUs, outermost first, e.g. data=8,tensor=8; default the best of all.")
-    batch: int | None = option(
-        None, "Samples or sequences of a step on all GPUs; default one sequence, or 64 samples, a GPU.",
-        also=("global-batch", "batch-size", "gbs"),
+    batch: int | str | None = option(
+        None, "A step on all GPUs: sequences, tokens, e.g. 4M, or samples; default as plan, or 64 samples a GPU.",
+        kind=str, also=("global-batch", "batch-size", "gbs"),
     )  # fmt: skip
     sequence: int | str | None = like(TrainedFields, "sequence")
-    capacity_factor: float = option(
-        1.0, "Tokens that an expert takes over the mean of all; what exceeds it is dropped."
-    )
+    capacity_factor: float = like(TrainedFields, "capacity_factor")
+    limit: Mapping[str, str | Sequence[object]] | None = like(SearchOptions, "limit")
     input: Sequence[str] | None = like(CaptureOptions, "input")
     precision: str | None = option(None, "fp32, tf32, fp16, bf16; default bf16, or fp16 on GPUs without it.")
     optimizer: str = option("", "sgd, adam, lamb or none; default adam for language models, else sgd.")
@@ -77,15 +76,11 @@ class ShardOptions:
 
 
 class _Setting(NamedTuple):
-    model: Model | None
     case: ShardCase
     batch: int
     notes: tuple[str, ...]
-
-    @property
-    def experts(self) -> int:
-        """The number of experts of a mixture."""
-        return max((block.experts for block in self.model.kinds), default=0) if self.model else 0
+    search: SearchOptions | None = None
+    """The same question to `podsim plan`; None for a network."""
 
 
 @question(
@@ -100,54 +95,68 @@ def shard(options: ShardOptions) -> Sharded:
     mesh, the best mesh of their axes is taken. Raises PodsimError for annotations that contradict each other, for axes
     that do not divide, for unknown tensors, and for anything else that is unusable.
     """
-    setting = _setting(options)
+    setting = _network_setting(options) if _is_graph(options.model) else _model_setting(options)
     case, gpus = setting.case, setting.case.cluster.gpus
     if options.annotate or options.mesh:
         best, tried = _annotated(options, setting), 1
+    elif isinstance(case, PlannedCase):
+        best, tried = search_plans(case)
     else:
-        best, tried = search(case, setting.batch, setting.experts, gpus)
-    plans = hand_made(case, setting.model, setting.batch, gpus)
-    return _answer(options, setting, best, tried, plans[:_SHOWN])
+        best, tried = search(case, setting.batch, gpus)
+    return _answer(options, setting, best, tried)
 
 
-def _setting(options: ShardOptions) -> _Setting:
-    """The graph, the GPUs, and what costs them."""
-    name = options.model
+def _is_graph(name: str) -> bool:
+    """Whether a name stands for a captured network, a file of one, or a module."""
     is_file = name.endswith((".json", ".json.gz")) and not name.endswith("config.json")
-    is_graph = is_captured(name) or ".py" in name or is_file
-    for_cluster = split_overrides(options.overrides)[1]
-    if options.batch is not None:
-        check_batch(options.batch)
-    if not options.capacity_factor > 0 or options.capacity_factor > 1000:
-        raise PodsimError(f"capacity_factor={options.capacity_factor!r}: from above 0 to 1000, such as 1.25")
-    if is_graph:
-        cluster = load_cluster(options.on, for_cluster, options.gpus)
-        samples = options.batch or (_SAMPLES * cluster.gpus if is_captured(name) else None)
-        software, precision = _software(options, cluster, "dle-pytorch")
-        graph = dimension_graph(captured_graph(name, options.input or (), samples))
-        model, notes = None, cluster_notes(options.on, cluster)
-        batch = graph.graph.batch
-    else:
-        model, cluster, _, notes = read_inputs(
-            name, options.on, options.gpus, options.sequence, options.overrides
-        )
-        batch = options.batch or cluster.gpus
-        software, precision = _software(options, cluster, None)
-        graph = layer_graph(model, batch, software, capacity=options.capacity_factor)
-    optimizer = options.optimizer or ("sgd" if model is None else "adam")
-    if optimizer not in OPTIMIZERS:
-        raise PodsimError(unknown_name("optimizer", optimizer, OPTIMIZERS))
+    return is_captured(name) or ".py" in name or is_file
+
+
+def _network_setting(options: ShardOptions) -> _Setting:
+    """A network as a graph, the GPUs, and what costs them."""
+    name = options.model
+    if options.limit or options.capacity_factor:
+        raise PodsimError(f"limit and capacity_factor are for language models; {name[-60:]} is a network")
+    batch = None if options.batch is None else batch_of(options.batch, 1)[0]
+    if batch is not None:
+        check_batch(batch)
+    cluster = load_cluster(options.on, split_overrides(options.overrides)[1], options.gpus)
+    samples = batch or (_SAMPLES * cluster.gpus if is_captured(name) else None)
+    precision = options.precision or default_precision(cluster.gpu)
+    software = load_software(
+        software_of(options.software or "dle-pytorch", cluster.gpu), cluster.gpu, precision
+    )
+    graph = dimension_graph(captured_graph(name, options.input or (), samples))
     case = ShardCase(
-        graph=graph, cluster=cluster, precision=precision, software=software, optimizer=optimizer,
+        graph=graph, cluster=cluster, precision=precision, software=software, optimizer=_optimizer(options, "sgd"),
         room=usable_bytes(cluster.gpu, software),
     )  # fmt: skip
-    return _Setting(model, case, batch, notes)
+    return _Setting(case, graph.graph.batch, cluster_notes(options.on, cluster))
 
 
-def _software(options: ShardOptions, cluster: Cluster, default: str | None) -> tuple[Software, str]:
-    precision = options.precision or default_precision(cluster.gpu)
-    name = software_of(options.software or default, cluster.gpu)
-    return load_software(name, cluster.gpu, precision), precision
+def _model_setting(options: ShardOptions) -> _Setting:
+    """A transformer as a graph, its plans, the GPUs, and what costs them: what `podsim plan` searches."""
+    names = options_of(SearchOptions).keys() & options_of(ShardOptions).keys()
+    asked = SearchOptions(**{name: getattr(options, name) for name in names - {"detail"}})
+    searched, notes = read_case(asked)
+    model, cluster, fixed = searched.model, searched.cluster, searched.fixed
+    software = load_software(fixed.software, cluster.gpu, fixed.precision)
+    batch, capacity = int(fixed.global_batch), fixed.capacity_factor or 1.0
+    case = PlannedCase(
+        graph=layer_graph(model, batch, software, capacity=capacity), cluster=cluster,
+        precision=fixed.precision, software=software, optimizer=_optimizer(options, "adam"),
+        room=usable_bytes(cluster.gpu, software), model=model, fixed=fixed,
+        limits=read_limits(options.limit, cluster.gpus), capacity=capacity,
+    )  # fmt: skip
+    return _Setting(case, batch, notes, asked)
+
+
+def _optimizer(options: ShardOptions, default: str) -> str:
+    """The optimizer asked for. Raises PodsimError for one that podsim does not know."""
+    optimizer = options.optimizer or default
+    if optimizer not in OPTIMIZERS:
+        raise PodsimError(unknown_name("optimizer", optimizer, OPTIMIZERS))
+    return optimizer
 
 
 def _annotated(options: ShardOptions, setting: _Setting) -> Candidate:
@@ -159,7 +168,7 @@ def _annotated(options: ShardOptions, setting: _Setting) -> Candidate:
         axes = {
             axis for text in options.annotate for axis in re.findall(r"[A-Za-z_]\w*", text.partition("=")[2])
         }
-        known = [axis for axis in ("data", "expert", TENSOR) if axis in axes]
+        known = [axis for axis in (DATA, EXPERT, TENSOR) if axis in axes]
         if other := sorted(axes - set(known)):
             sized = f"--mesh data={gpus // 2},{other[0][:30]}=2"
             raise PodsimError(
@@ -194,14 +203,13 @@ def _candidate(case: ShardCase, mesh: Mesh, options: ShardOptions) -> Candidate:
     }
     if not any(case.graph.tensors[t].role == "input" for t in given):
         given |= sample_annotations(case.graph, [axis for axis in mesh.sizes if axis != TENSOR], mesh)
-    sharding = propagate(case.graph, mesh, given)
-    return Candidate(mesh, given, sharding, sharded_step(case, sharding, mesh))
+    return Candidate(mesh, given, *case.step(mesh, given))
 
 
-def _answer(
-    options: ShardOptions, setting: _Setting, best: Candidate, tried: int, plans: list[tuple[str, Candidate]]
-) -> Sharded:
+def _answer(options: ShardOptions, setting: _Setting, best: Candidate, tried: int) -> Sharded:
     case, step, graph = setting.case, best.step, setting.case.graph
+    plan = step.plan
+    times = {"gradients": 1 if plan is None or plan.zero < 3 else int(plan.micro_batches)}
     sent: dict[str, float] = defaultdict(float)
     ops = []
     for op, local, copies in zip(graph.ops, step.ops, graph.copies, strict=True):
@@ -209,7 +217,7 @@ def _answer(
         for each in local.exchanges:
             size = each.elements * (case.software.gradient_bytes if each.phase == "gradients" else case.width)
             what = f"{each.collective.replace('_', '-')} over {'+'.join(each.axes)}"
-            sent[what] += copies * size
+            sent[what] += copies * size * times.get(each.phase, int(plan.micro_batches) if plan else 1)
             if size * copies > 1e3:
                 texts.append(f"{what} {format_quantity(size, 'B', digits=3)} {each.phase}")
         i = op.position
@@ -226,19 +234,14 @@ def _answer(
         annotations=tuple(_annotations(graph, best)), is_searched=not (options.annotate or options.mesh), tried=tried,
         step_time=step.seconds, samples_per_second=setting.batch / step.seconds, compute=step.compute,
         exposed=step.exposed, hidden=step.hidden, update=step.update, memory=step.memory, capacity=case.room,
-        recomputes=step.recomputes, collectives=dict(sorted(sent.items(), key=lambda item: -item[1])),
+        plan={} if plan is None else plan.describe(), zero=1 if plan is None else int(plan.zero), beyond=step.beyond,
+        command=plan_command(setting.search, plan, case.cluster) if setting.search and plan else "",
+        collectives=dict(sorted(sent.items(), key=lambda item: -item[1])),
         weights={
             tensor.name: _text(best.sharding.divisions[position])
             for position, tensor in enumerate(graph.tensors) if tensor.role == "weight" and prod(tensor.shape) > 1
         },
         ops=tuple(ops), notes=setting.notes,
-        hand_made=tuple(
-            HandMade(
-                name=name, mesh=str(each.mesh), step_time=each.step.seconds, memory=each.step.memory,
-                fits=each.step.memory <= case.room,
-            )
-            for name, each in plans
-        ),
     )  # fmt: skip
 
 
