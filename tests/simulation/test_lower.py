@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from lane_seconds import lane_seconds
 
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import load_cluster
@@ -14,7 +15,6 @@ from podsim.schedules.entries import SCHEDULES
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
-from podsim.simulation.outcome import lane_seconds
 from podsim.simulation.pieces import block_pieces, merge_pieces
 from podsim.training.batch import prepare
 from podsim.training.layers import Pass

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lane_seconds import lane_seconds
 
 from podsim.simulation.events import critical_path, play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
-from podsim.simulation.outcome import lane_seconds, memory_counters, outcome
+from podsim.simulation.outcome import memory_counters, outcome
 from podsim.timeline.timelines import read_timeline, write_timeline
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan

@@ -17,8 +17,7 @@ from podsim.simulation.lower import lower
 from podsim.simulation.replayed_parts import step_parts
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
-from podsim.training.step import SPLIT
-from podsim.training.step_parts import exposed_parts
+from podsim.training.step import SPLIT, exposed_parts
 from podsim.workload.catalog import load_model
 
 PLANS = 200 if os.environ.get("PODSIM_LONG") else 15

@@ -78,7 +78,7 @@ class SimulatedStep(
     parts: Mapping[str, float]
     """s. The time by part of the step, as `podsim predict` divides it; the sum is step_time. Empty if it never ends."""
     bubble: float
-    """share. The share of the time between first and last pass in which a pipeline rank waits, as a mean over ranks."""
+    """share. The share of the bubble in the time between first and last pass; 0 for a step that never ends."""
     ranks: int
     """The number of ranks, or of classes of equal ranks, that were played."""
     ops: int

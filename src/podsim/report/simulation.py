@@ -79,7 +79,8 @@ def _times(step: SimulatedStep) -> Iterator[Block]:
         difference = signed_percent(step.step_time / step.closed_form - 1)
         first += f"; closed form {format_quantity(step.closed_form, 's')}, {difference} by simulation"
     yield bold(first if step.failure is None else _failure_time(step.failure, step.step_time))
-    yield f"Bubble: {percent(step.bubble)} of the time between first and last pass, mean over the pipeline's ranks"
+    if step.parts:
+        yield f"Bubble: {percent(step.bubble)} of the time between first and last pass"
     yield f"Played: {step.ops:,} ops on {step.ranks:,} ranks, for {step.represented:,} ops on {step.gpus:,} GPUs"
 
 

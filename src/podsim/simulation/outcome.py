@@ -6,7 +6,7 @@ Memory of each rank over a step: what it holds all the time, and what passes lea
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from podsim.answers.simulated import CriticalOps, LinkUse, SimulatedStep
 from podsim.answers.timeline import Counter, Lane, Timeline
-from podsim.axes import Floats, Ints, Shaped
+from podsim.axes import Floats, Ints
 from podsim.hardware.cluster import Cluster
 from podsim.schedules.actions import Work
 from podsim.simulation.events import Played, critical_path
@@ -50,15 +50,15 @@ def outcome(
 
     A step that is not whole never ends, so it has no parts.
     """
-    lanes = lane_seconds(lowered, played)
+    parts = step_parts(lowered, played, plan) if is_whole else {}
     memory, counters = memory_counters(lowered, played, plan)
     copies = lowered.classes.copies
     return SimulatedStep(
         model=model.name, cluster=cluster.name, plan=plan.describe(), gpus=int(plan.gpus), step_time=played.seconds,
-        closed_form=closed_form, parts=step_parts(lowered, played, plan) if is_whole else {},
-        bubble=_bubble_ratio(lowered, played, lanes), ranks=lowered.classes.count, ops=len(lowered.what),
+        closed_form=closed_form, parts=parts,
+        bubble=_bubble_ratio(parts), ranks=lowered.classes.count, ops=len(lowered.what),
         represented=int((np.diff(lowered.base) * copies).sum()),
-        make_timeline=lambda: _timeline(lowered, played, plan, _all_gaps(lowered, played), counters),
+        make_timeline=lambda: _timeline(lowered, played, plan, all_gaps(lowered, played), counters),
         links=_links(lowered, played, plan, adapter_rate(cluster)), critical=_critical(lowered, played, plan),
         memory=memory, memory_limit=usable_bytes(cluster.gpu, load_software(plan.software, cluster.gpu)),
     )  # fmt: skip
@@ -97,7 +97,7 @@ def _ops_of(lowered: Lowered, classes: slice, stream: Stream) -> tuple[Ints, Int
     return ops, lowered.ops.stream[ops] // STREAMS
 
 
-def _all_gaps(lowered: Lowered, played: Played) -> Gaps:
+def all_gaps(lowered: Lowered, played: Played) -> Gaps:
     """The gaps of all classes."""
     gaps = [_gaps(lowered, played, classes) for classes in _class_blocks(lowered)]
     return Gaps(*(np.concatenate(column) for column in zip(*map(Gaps.columns, gaps), strict=True)))
@@ -156,32 +156,10 @@ def _cause(kind: str) -> int:
     return SPLIT.index("pp" if kind == "send" else WAITS.get(kind, "bubble"))
 
 
-def lane_seconds(lowered: Lowered, played: Played) -> Floats:
-    """Seconds of each class's compute lane by what runs or is waited for, shape (classes, parts); rows are the step."""
-    mixes = np.stack(
-        [piece.parts / piece.seconds if piece.seconds else piece.parts for piece in lowered.pieces]
-    )
-    parts = np.zeros((lowered.classes.count, len(SPLIT)))
-    for classes in _class_blocks(lowered):
-        compute, owner = _ops_of(lowered, classes, Stream.COMPUTE)
-        count = classes.stop - classes.start
-        taken = np.bincount(
-            (owner - classes.start) * len(mixes) + lowered.what[compute],
-            played.end[compute] - played.start[compute],
-            count * len(mixes),
-        )
-        parts[classes] = taken.reshape(count, len(mixes)) @ mixes
-        gaps = _gaps(lowered, played, classes)
-        np.add.at(parts, (gaps.owner, gaps.part), gaps.end - gaps.start)
-    return parts
-
-
-def _bubble_ratio(lowered: Lowered, played: Played, lanes: Shaped[Floats, "class part"]) -> float:
-    """Share of the passes' time in which a rank waits for its neighbours, mean over ranks."""
-    weight = lowered.classes.copies / lowered.classes.copies.sum()
-    ends = [SPLIT.index(name) for name in ("optimizer", "host")]
-    passes = played.seconds - lanes[:, ends].sum(axis=1)
-    return float((weight * lanes[:, SPLIT.index("bubble")] / np.maximum(passes, 1e-30)).sum())
+def _bubble_ratio(parts: Mapping[str, float]) -> float:
+    """The share of the bubble in the time between first and last pass; 0 for a step that never ends."""
+    passes = sum(parts.values()) - parts.get("optimizer", 0.0) - parts.get("host", 0.0)
+    return parts.get("bubble", 0.0) / max(passes, 1e-30)
 
 
 def _process_name(lowered: Lowered, plan: Plan, c: int) -> str:

@@ -1,4 +1,4 @@
-"""The parts of a simulated step, by the rule of podsim.training.step_parts.exposed_parts.
+"""The parts of a simulated step, by the rule of podsim.training.step.exposed_parts.
 
 The step is simulated again without some of its ops: what it loses is their part.
 """
@@ -15,26 +15,25 @@ from podsim.axes import Floats
 from podsim.simulation.events import Played, play
 from podsim.simulation.lower import Lowered
 from podsim.training.plan import Plan
-from podsim.training.step import PASS_EXCHANGES, SPLIT
-from podsim.training.step_parts import exposed_parts
+from podsim.training.step import SPLIT, exposed_parts
 
-_DATA, _SENDS = ("dp",), ("send", "pp")
-_GROUPS = ("tp", "tp beside", "cp", "ep")
+_PASSES = SPLIT.index("pp")
+"""The parts of passes come before this one."""
 
 
 def step_parts(lowered: Lowered, played: Played, plan: Plan) -> Mapping[str, float]:
     """Seconds of each part of a whole step (SPLIT), which add up to it."""
-    local = _play_without(lowered, _DATA).seconds
-    alone = _play_without(lowered, (*_DATA, *_SENDS))
-    steps = [played.seconds, local, alone.seconds]
-    work, own = _work_seconds(lowered), PASS_EXCHANGES.stop
-    if np.any(plan.paired):
-        own = PASS_EXCHANGES.start
-        steps.append(_play_without(lowered, (*_DATA, *_SENDS, *_GROUPS)).seconds)
-    passes = work[work[:, :own].sum(axis=1).argmax(), : PASS_EXCHANGES.stop]
+    local = _play_without(lowered, ("dp",))
+    alone = _play_without(lowered, ("dp", "send", "pp"))
+    work = _work_seconds(lowered)
+    if np.any(plan.paired):  # what pairs exchange hides, or is bubble
+        work[:, SPLIT.index("tp") : _PASSES] = 0.0
+    busiest = work[:, :_PASSES].sum(axis=1).argmax()
     host = work[:, SPLIT.index("host")].max()
-    optimizer = np.maximum(alone.seconds - _end_of_passes(lowered, alone) - host, 0.0)
-    parts = exposed_parts([np.asarray(seconds) for seconds in steps], passes, optimizer, host)
+    passes_end = float(alone.end[lowered.micro >= 0].max(initial=0.0))
+    optimizer = np.maximum(alone.seconds - passes_end - host, 0.0)
+    steps = [np.asarray(some.seconds) for some in (played, local, alone)]
+    parts = exposed_parts(steps, work[busiest, :_PASSES], optimizer, host)
     return dict(zip(SPLIT, parts.tolist(), strict=True))
 
 
@@ -60,8 +59,3 @@ def _work_seconds(lowered: Lowered) -> Floats:
 def _part_shares(lowered: Lowered) -> Floats:
     """The share of each part of the step in each piece, shape (pieces, parts)."""
     return np.stack([piece.parts / (piece.seconds or 1.0) for piece in lowered.pieces])
-
-
-def _end_of_passes(lowered: Lowered, played: Played) -> float:
-    """s. The time when all passes have ended."""
-    return float(played.end[lowered.micro >= 0].max(initial=0.0))

@@ -35,8 +35,7 @@ from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software
-from podsim.training.step import charge_seconds, path_seconds, stage_seconds, step_times
-from podsim.training.step_parts import part_seconds
+from podsim.training.step import charge_seconds, part_seconds, path_seconds
 from podsim.workload.model import Model
 
 T = TypeVar("T")
@@ -336,7 +335,7 @@ def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
         far_seconds=far,
         charge_seconds=charge,
         path_seconds=path_seconds(paths, passes, sends, charge, far),
-        stage_seconds=np.where(stages.count > 0, stage_seconds(passes, plan), 0.0),
+        stage_seconds=np.where(stages.count > 0, passes.stage_parts.sum(axis=0), 0.0),
     )
 
 
@@ -383,7 +382,7 @@ def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> Step
     """Seconds and bytes of a slice of the plans, with the split into parts; with `stages` the memory of each class."""
     layout, software = layout_of(tables, part), tables.software
     assert tables.ends is not None
-    times = step_times(layout, layout.plan, software, tables.ends.of(part), tables.core_share)
+    step, parts = part_seconds(layout, tables.ends.of(part), software, tables.core_share)
     bytes_of_kinds = memory_kind_bytes(layout.plan, software, layout.held)
     kinds = np.empty((len(bytes_of_kinds), *layout.stage_seconds.shape))
     for kind, size in zip(kinds, bytes_of_kinds, strict=True):
@@ -392,8 +391,8 @@ def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> Step
     fullest = total.argmax(axis=0)
     column = np.arange(fullest.size)
     return StepCost(
-        seconds=times.step,
-        parts=part_seconds(layout, times, tables.ends.of(part), software, tables.core_share),
+        seconds=step,
+        parts=parts,
         memory=total[fullest, column],
         kinds=kinds[:, fullest, column],
         stages=kinds if stages or fullest.size == 1 else kinds[:, :0],

@@ -21,7 +21,7 @@ from podsim.training.memory import memory_kind_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
 from podsim.training.software import Software
-from podsim.training.step import step_times
+from podsim.training.step import step_seconds
 from podsim.workload.model import Model
 
 _DIVIDED = ("zero", "shard")
@@ -104,7 +104,7 @@ def division_seconds(
     divided = {"zero": division.zero, "shard": division.shard}
     overlaps = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
     plan = layout.plan.having({**divided, **overlaps})
-    return step_times(layout, plan, tables.software, end, tables.core_share).step
+    return step_seconds(layout, plan, tables.software, end, tables.core_share)
 
 
 def division_bytes(layout: Layout, division: Division, software: Software) -> Shaped[Array, "plan"]:

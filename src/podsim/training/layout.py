@@ -100,7 +100,7 @@ class Passes:
     """Seconds of one micro-batch through blocks and stages."""
 
     stage_parts: Shaped[Array, "part stage plan"]
-    """s. The time of the forward and backward pass through a stage, with what pairs of passes may hide."""
+    """s. The time of the forward and backward pass through a stage, without what pairs of passes may hide."""
     layers: Shaped[Array, "stage plan"]
     """The number of layers of a stage."""
     forward: Shaped[Array, "block plan"]

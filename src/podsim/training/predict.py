@@ -14,7 +14,7 @@ from podsim.training.memory import KINDS, usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute
 from podsim.training.software import load_software
-from podsim.training.step import SPLIT, step_times
+from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
 
 RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
@@ -81,8 +81,8 @@ def law_seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
         tables = prepare(model, cluster, plan)
         layout = layout_of(tables, slice(0, 1))
         assert tables.ends is not None
-        times = step_times(layout, layout.plan, tables.software, tables.ends.table, tables.core_share)
-        return float(times.step[0])
+        end, share = tables.ends.table, tables.core_share
+        return float(step_seconds(layout, layout.plan, tables.software, end, share)[0])
 
     values = tuple(getattr(plan, field.name) for field in fields(plan))
     return _SECONDS.of((model, cluster, values), of_law)

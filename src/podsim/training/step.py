@@ -10,12 +10,13 @@ what several plans share once and gathers it for each. `podsim.training.waits` h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.training.layout import Layout, Passes, Paths, Sends, StepEnd
+from podsim.training.layout import Groups, Layout, Passes, Paths, Sends, StepEnd
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Schedule
 from podsim.training.software import Software
@@ -23,31 +24,13 @@ from podsim.training.waits import ByOverlap, Waits, of_longest, pair_saving_seco
 
 SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 """The parts of a step, in the order of exposed_parts."""
-PASS_EXCHANGES = slice(SPLIT.index("tp"), SPLIT.index("ep") + 1)
-"""The parts that passes exchange within tensor-, context- and expert-parallel groups."""
+_FREE = ("reduce", "gather", "layer_gather", "layer_reduce", "embedding")
+"""The exchanges of data-parallel ranks, as fields of Groups."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepTimes:
-    """Seconds of a step and of its parts, for plans or for the flags that are tried on them."""
-
-    step: Shaped[Array, "plan"]
-    """s. The whole step."""
-    through: Shaped[Array, "plan"]
-    """s. The time from the first pass to the last."""
-    work: Shaped[Array, "plan"]
-    """s. The work of the busiest rank, without its sends; where ranks share cores, the mean of all."""
-    sends: Shaped[Array, "plan"]
-    """s. The compute-stream time of sends on a rank."""
-    ends: Shaped[Array, "plan"]
-    """s. The waits of the step's start and end."""
-    optimizer: Shaped[Array, "plan"]
-    """s. The optimizer's update."""
-    stages: ByOverlap
-    """s. One micro-batch on each class of stages."""
-
-
-def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, core_share: float) -> StepTimes:
+def step_seconds(
+    layout: Layout, plan: Plan, software: Software, end: StepEnd, core_share: float
+) -> Shaped[Array, "plan"]:
     """Seconds of the step of plans of a layout; `core_share`: the cores of a rank, 1 where it has one to itself."""
     waits = Waits(plan=plan, software=software, layout=layout, groups=end.last)
     closing = _closing_seconds(layout, waits)
@@ -64,7 +47,7 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
     busiest = work = layout.micro_batches * stages.of_plan(lambda stage: stage.max(axis=0))
     sends = 2 * layout.micro_batches * layout.chunks * layout.charge_seconds
     if core_share < 1:
-        work = layout.micro_batches * stages.of_plan(lambda stage: mean_of_ranks(layout, stage))
+        work = layout.micro_batches * stages.of_plan(lambda stage: _mean_of_ranks(layout, stage))
         through = shared_through_seconds(core_share, plan.pp, longest, busiest, work, sends)
     else:
         through = through_seconds(longest, busiest, sends)
@@ -77,20 +60,7 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
         through = np.where(through + ends < first + first_ends, np.maximum(first, least), through)
         ends = total - through
     through = np.maximum(through, wire_seconds(layout) - ends)
-    return StepTimes(
-        step=step_seconds(through, ends, end.last.optimizer, software.host_step),
-        through=through,
-        work=work,
-        sends=sends,
-        ends=ends,
-        optimizer=end.last.optimizer,
-        stages=stages,
-    )
-
-
-def step_seconds(through: Array, ends: Array, optimizer: Array, host: float) -> Shaped[Array, "plan"]:
-    """step = through + waits at both ends + optimizer + host."""
-    return np.asarray(through + ends + optimizer + host)
+    return np.asarray(through + ends + end.last.optimizer + software.host_step)
 
 
 def through_seconds(longest: Array, busiest: Array, sends: Array) -> Shaped[Array, "plan"]:
@@ -131,14 +101,6 @@ def shared_through_seconds(
 def charge_seconds(sends: Sends, software: Software) -> Shaped[Array, "plan"]:
     """charge = host_send + pipeline_exposed x send: what a send or receive takes of the compute stream."""
     return np.asarray(sends.mean_seconds * software.pipeline_exposed + software.host_send)
-
-
-def stage_seconds(passes: Passes, plan: Plan) -> Shaped[Array, "stage plan"]:
-    """Seconds of one micro-batch on each class of stages, without what pairs of passes may hide."""
-    seconds = passes.stage_parts.sum(axis=0)
-    if passes.exchanges is None:
-        return np.asarray(seconds)
-    return np.asarray(seconds - plan.paired * passes.stage_parts[PASS_EXCHANGES].sum(axis=0))
 
 
 def path_seconds(
@@ -220,7 +182,49 @@ def _stage_exchange_seconds(
     return np.asarray(waits.paying_share * (forward + backward) * ~layout.plan.paired)
 
 
-def mean_of_ranks(layout: Layout, stages: Shaped[Array, "... stage plan"]) -> Shaped[Array, "... plan"]:
+def _mean_of_ranks(layout: Layout, stages: Shaped[Array, "... stage plan"]) -> Shaped[Array, "... plan"]:
     """mean = sum over classes of stages (value x stages in the class) / stages."""
     count = layout.stages.count
     return np.asarray(np.where(count > 0, stages * count, 0.0).sum(axis=-2) / count.sum(axis=0))
+
+
+def part_seconds(
+    layout: Layout, end: StepEnd, software: Software, core_share: float
+) -> tuple[Shaped[Array, "plan"], Shaped[Array, "part plan"]]:
+    """(s of the step, s of its parts): exposed_parts of the step, and of the rank whose passes take longest."""
+    no_time = np.zeros_like(end.last.optimizer)
+    kept = {f.name: getattr(end.last, f.name) for f in fields(Groups) if f.name not in _FREE}
+    local_end = StepEnd(last=Groups(**kept, **dict.fromkeys(_FREE, no_time)), first=None)
+    ways = ((layout, end), (layout, local_end), (_without_sends(layout), local_end))
+    steps = [step_seconds(some, layout.plan, software, at, core_share) for some, at in ways]
+    parts, busiest = layout.passes.stage_parts, layout.stage_seconds.argmax(axis=0)
+    own = parts[..., busiest, np.arange(busiest.size)] if core_share == 1 else _mean_of_ranks(layout, parts)
+    host = np.full_like(layout.micro_batches, software.host_step)
+    return steps[0], exposed_parts(steps, layout.micro_batches * own, end.last.optimizer, host)
+
+
+def exposed_parts(
+    steps: Sequence[Array], passes: Shaped[Array, "part plan"], optimizer: Array, host: Array
+) -> Shaped[Array, "part plan"]:
+    """Seconds of each part of a step (SPLIT), by one rule for the closed form and the simulation.
+
+        dp     = step - step without data-parallel exchanges
+        pp     = step without these - step without sends, either
+        bubble = step without either - passes of the busiest rank - optimizer - host
+
+    `steps`: the seconds of these three; `passes`: those of the rank whose passes take longest, by part.
+    """
+    step, local, alone = np.minimum.accumulate(steps)
+    bubble = np.maximum(alone - passes.sum(axis=0) - optimizer - host, 0.0)  # rounding
+    return np.stack([*passes, local - alone, step - local, bubble, optimizer, host])
+
+
+def _without_sends(layout: Layout) -> Layout:
+    """The layout of pipelines whose sends take no time."""
+    paths, free = layout.paths, np.zeros_like(layout.charge_seconds)
+    sent = paths.sends * layout.sends.near_seconds + paths.charges * layout.charge_seconds
+    if layout.far_seconds is not None:
+        sent = sent + layout.far_seconds
+    alone = layout.sends.stages_per_node
+    sends = Sends(near_seconds=free, further_seconds=free, stages_per_node=alone, mean_seconds=free)
+    return replace(layout, path_seconds=layout.path_seconds - sent, charge_seconds=free, sends=sends)
