@@ -136,18 +136,17 @@ def test_ring_by_hand() -> None:
 def test_nccl_simulated_reaches_the_ceiling_of_its_law() -> None:
     law = _sweep("all-reduce", on="dgx-a100-80gb:4", sizes="16G").rows[0]
     played = _sweep("all-reduce", on="dgx-a100-80gb:4", sizes="16G", simulate=True).rows[0]
-    assert played.bus_bandwidth == pytest.approx(law.bus_bandwidth, rel=0.05)
-    assert played.bus_bandwidth > law.bus_bandwidth
+    assert played.bus_bandwidth == pytest.approx(law.bus_bandwidth, rel=0.02)
 
 
 def test_a_cluster_with_a_broken_adapter() -> None:
-    # the rings of two rails share the adapter next to the broken one, so that all of them take twice as long
+    # the rings of two rails share the adapter next to the broken one, so that their bytes take twice as long
     whole = library.load_cluster("dgx-a100-80gb:4")
     broken = whole.without("node0/nic2")
     asked = {"sizes": "4G", "simulate": True}
     before, after = (_sweep("all-reduce", on=cluster, **asked) for cluster in (whole, broken))
     assert before.rows == _sweep("all-reduce", on="dgx-a100-80gb:4", **asked).rows
-    assert after.rows[0].seconds == pytest.approx(2 * before.rows[0].seconds, rel=0.01)
+    assert after.rows[0].seconds == pytest.approx(2 * before.rows[0].seconds, rel=0.02)
     assert after.machine == "dgx-a100-80gb:4; node0/nic2 broken"
     tables = [
         _sweep("all-reduce", on=one, sizes="4G", algo="hierarchical").rows[0] for one in (whole, broken)

@@ -39,6 +39,13 @@ class FatTree:
     """The number of cables from spines to cores."""
 
     @property
+    def tiers(self) -> tuple[int, ...]:
+        """The nodes of a rail below a leaf, and below a group of spines, as far as switches stand above them."""
+        unit = self.leaf_cables // self.leaves
+        pods = self.groups // self.rails if self.cores else 1
+        return (unit, ceil(self.units / pods) * unit)[: (self.units > 1) + (pods > 1)]
+
+    @property
     def switches(self) -> int:
         """The number of switches of all layers."""
         return self.leaves + self.spines + self.cores

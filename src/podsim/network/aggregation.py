@@ -31,7 +31,7 @@ from podsim.network.play_links import Links
 
 _MOST_SENT = 2_000_000
 """The most transfers of a table; pieces become fewer until it has no more."""
-_PIECES = 64
+_PIECES = 256
 """The pieces of a share that follow one another through the tree."""
 
 

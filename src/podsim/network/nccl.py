@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from podsim.axes import Shaped
 from podsim.errors import ClusterError, PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.fattree import fat_tree
 from podsim.hardware.nvlink import ring_shares, slot_link
 from podsim.network.bus import bus_factor
 from podsim.network.collective_settings import CollectiveSettings
@@ -55,6 +56,13 @@ class Choice:
     """s. The time on the GPU whatever the size."""
     floor: float
     """s. The time of the same call with no bytes, by whatever NCCL picks then, with the launch."""
+    candidate: Candidate
+    """What the law says of this choice."""
+
+    def over_wires(self, size: float, transfer: float) -> float:
+        """s. The law's time where the bytes take `transfer` seconds on the wires, as simulated, in place of its own."""
+        option = self.candidate._replace(until=math.inf, since=0.0, per_byte=transfer / size)
+        return float(candidate_seconds(candidate_fields((option,)), np.array([size]))[0, 0])
 
 
 def bus_bandwidth(collective: str, size: ArrayLike, seconds: ArrayLike, ranks: ArrayLike) -> Array:
@@ -188,6 +196,7 @@ def choice(
         ceiling=factor / best.per_byte if best.per_byte else math.inf,
         latency=best.latency,
         floor=floor,
+        candidate=best,
     )
 
 
@@ -210,11 +219,21 @@ def wires_of(cluster: Cluster, settings: CollectiveSettings | None = None) -> Wi
         socket=counted_socket_rate(cpu) if switched else math.inf,
         slot=slot_link(system).bandwidth if cluster.nics else math.inf, torus=system.torus,
         algorithms=_names(filled.algorithm), protocols=_names(filled.protocol), sharp=bool(filled.sharp),
+        tiers=_tiers(cluster) if filled.sharp else (), hop=system.switch.latency if system.switch else 0.0,
     )  # fmt: skip
 
 
 def _names(text: str | None) -> tuple[str, ...]:
     return () if text in (None, "auto") else tuple(str(text).split(","))
+
+
+def _tiers(cluster: Cluster) -> tuple[int, ...]:
+    """The nodes below a leaf, and below a group of spines, as far as switches stand above them."""
+    switch, unit = cluster.system.switch, cluster.system.unit
+    if switch is None or not unit:
+        return ()
+    unit = min(unit, switch.ports // 2)
+    return fat_tree(nodes=cluster.nodes, rails=cluster.rails, unit=unit, ports=switch.ports).tiers
 
 
 def _adapter_seconds(cluster: Cluster, fabric: str) -> float:

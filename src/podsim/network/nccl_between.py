@@ -129,8 +129,12 @@ def _switches(
 def _network_reductions(wires: Wires, group: Group, fabric: Fabric, network: Network) -> list[Candidate]:
     """Reductions in the switches between nodes: by short trees of low latency, and by streams once these are faster.
 
-    Every byte leaves a node once and comes back once, whatever the number of nodes; SHARP's trees add no step that NCCL
-    would wait for between them.
+    Every byte leaves a node once and comes back once, whatever the number of nodes.
+
+        latency = start + 2 (levels - 1) hop
+
+    Each level of switches above the leaves is passed once up and once down; `start`, fitted to trees of one level, has
+    the leaf, the adapters and NCCL's own work. Source of the hop: the switch's latency from port to port.
     """
     between = network.between
     rate = between.sharp_share * node_rate(wires, group, wires.network, wires.slot)
@@ -140,7 +144,8 @@ def _network_reductions(wires: Wires, group: Group, fabric: Fabric, network: Net
         else 0.5
     )
     stream = 1.0 / min(rate, inside * wires.nvlink)
-    start, stream_start = between.sharp_base, between.sharp_stream
+    above = 2 * wires.hop * sum(group.nodes > most for most in wires.tiers)
+    start, stream_start = between.sharp_base + above, between.sharp_stream + above
     short = max(1.0 / between.sharp_rate, stream)
     # the size at which both take as long, without their ramps
     until = (stream_start - start) / (short - stream) if short > stream else 0.0

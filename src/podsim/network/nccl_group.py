@@ -65,6 +65,10 @@ class Wires:
     """The protocols that NCCL may pick, in lower case; () for all."""
     sharp: bool = False
     """Whether NCCL may reduce in the switches between nodes."""
+    tiers: tuple[int, ...] = ()
+    """The most nodes that one level of switches joins, and two; () if one level joins all, or where nothing asks."""
+    hop: float = 0.0
+    """s. The latency of a switch between nodes, from port to port."""
     torus: TorusLinks | None = None
     """The torus of a node's chips, whose collectives are no NCCL's."""
     slot: float = math.inf

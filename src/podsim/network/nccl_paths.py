@@ -210,7 +210,10 @@ def wire_rates(
     fabric, p = load_fabric(fabric_name(wires)), PROTOCOLS.index(protocol)
     outside = math.inf
     if group.nodes > 1:
-        outside = out_rate(wires, group, load_network(wires.fabric)) * (0.5, LINE_SHARE, 1.0)[p]
+        network = load_network(wires.fabric)
+        outside = out_rate(wires, group, network) * (network.between.share_ll, LINE_SHARE, 1.0)[p]
+        if collective == "all_to_all":
+            outside *= network.pairs_share / network.share
     if algorithm == "nvls":
         return fabric.nvls_share * wires.nvlink, outside
     if algorithm == "pairs":

@@ -134,11 +134,18 @@ def nccl_fabric(
     return replace(fabric, capacity=capacity)
 
 
-def reduction_shares(cluster: Cluster, *, ranks: int, ranks_per_node: int) -> tuple[float, float]:
-    """(share of a GPU's NVLinks, share of an adapter's rate) that reductions in the network reach."""
+def reduction_shares(
+    cluster: Cluster, node_rate: float, *, ranks: int, ranks_per_node: int
+) -> tuple[float, float]:
+    """(share of a GPU's NVLinks, share of an adapter's rate) of a reduction in the network at `node_rate`, B/s."""
     wires, group = wires_of(cluster), Group(ranks, ranks_per_node, 1.0)
-    inside = pairs_rate(wires, group, load_fabric(fabric_name(wires)))
-    return inside / wires.nvlink, load_network(wires.fabric).between.sharp_share
+    inside = pairs_rate(wires, group, load_fabric(fabric_name(wires))) / wires.nvlink
+    if wires.architecture in (
+        "hopper",
+        "blackwell",
+    ):  # whose NVSwitches carry each byte once, not to every GPU
+        inside = 1.0
+    return inside, node_rate / cluster.node_bandwidth
 
 
 def switch_tree_rates(cluster: Cluster, *, ranks: int, ranks_per_node: int) -> tuple[float, float]:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from podsim.answers.sweep import AlgorithmRow, Timed
 from podsim.errors import ClusterError, PodsimError
@@ -136,7 +139,7 @@ def nccl_rows(
     rows = []
     for size in sizes:
         picked = _nccl_choice(name, size, setting, settings)
-        seconds = play_choice(picked.algorithm, picked.protocol, size) if simulate else picked.seconds
+        seconds = play_choice(picked, size) if simulate else picked.seconds
         row = _timed_row(setting, name, size, seconds, picked.algorithm, picked.protocol, picked.channels)
         rows.append(row if simulate or cluster.host else _with_range(row, name, setting, settings))
     sends = ", every rank sending to the next" if name == "send-recv" else ""
@@ -144,7 +147,7 @@ def nccl_rows(
         links = "played on its links" if simulate else "the closed form of its links"
         how = f"rings along the axes of the torus, exchanges pair by pair, {links}{sends}"
     elif simulate:
-        how = f"the tables that NCCL {version} would choose, simulated on the links at its wire efficiency{sends}"
+        how = f"what NCCL {version} would run, its transfers simulated on the links at its wire efficiency{sends}"
     elif cluster.host is not None:
         how = "what its ranks were measured to take"
     else:
@@ -182,24 +185,27 @@ class _Player:
 
     def __init__(self, setting: SweepSetting, name: str) -> None:
         self.setting, self.name = setting, name
-        self.players: dict[tuple[str, str], Callable[[int], float]] = {}
+        self.players: dict[tuple[str, str, float], Callable[[int], float]] = {}
 
-    def __call__(self, algorithm: str, protocol: str, size: int) -> float:
-        if algorithm == "none" or self.setting.cluster is None:
+    def __call__(self, picked: Choice, size: int) -> float:
+        if picked.algorithm == "none" or self.setting.cluster is None:
             return 0.0
-        if (algorithm, protocol) not in self.players:
-            self.players[algorithm, protocol] = _table_player(*self._table_and_links(algorithm, protocol))
-        return self.players[algorithm, protocol](size)
+        key = picked.algorithm, picked.protocol, picked.ceiling
+        if key not in self.players:
+            table, links = self._table_and_links(picked)
+            self.players[key] = _table_player(table, links if self.setting.axes else _without_latency(links))
+        played = self.players[key](size)
+        return played if self.setting.axes else picked.over_wires(size, played)
 
-    def _table_and_links(self, algorithm: str, protocol: str) -> tuple[Table, PlayedFabric]:
+    def _table_and_links(self, picked: Choice) -> tuple[Table, PlayedFabric]:
         """The table of NCCL's choice, and the links at its wire efficiency."""
-        setting = self.setting
+        setting, algorithm, protocol = self.setting, picked.algorithm, picked.protocol
         assert setting.cluster is not None
         rates = {"ranks": setting.ranks, "ranks_per_node": setting.local}
         if algorithm == "collnet":
             tree = aggregation_tree(setting.fabric, setting.cluster)
             return aggregation_table(tree), aggregation_links(
-                tree, *reduction_shares(setting.cluster, **rates)
+                tree, *reduction_shares(setting.cluster, 1 / picked.candidate.per_byte, **rates)
             )
         if algorithm == "nvlstree":
             return switch_trees(setting.cluster, *switch_tree_rates(setting.cluster, **rates))
@@ -216,6 +222,12 @@ class _Player:
             setting.fabric, setting.cluster, NCCL_NAMES[self.name], algorithm, protocol, **rates
         )
         return table, _with_switch(table, links, setting)
+
+
+def _without_latency(links: Any) -> PlayedFabric:
+    """The links without latency, which the law of NCCL's choice counts."""
+    free: PlayedFabric = replace(links, latency=np.zeros_like(links.latency))
+    return free
 
 
 def _with_switch(table: Table, fabric: Fabric, setting: SweepSetting) -> Fabric:
