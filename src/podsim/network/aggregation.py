@@ -29,7 +29,7 @@ from podsim.network.collectives import Table, make_table
 from podsim.network.collectives.bricks import Columns, brick, stack
 from podsim.network.play_links import Links
 
-_MOST_SENT = 2_000_000
+_MOST_SENT = 20_000_000
 """The most transfers of a table; pieces become fewer until it has no more."""
 _PIECES = 256
 """The pieces of a share that follow one another through the tree."""

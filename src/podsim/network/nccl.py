@@ -52,12 +52,8 @@ class Choice:
     """B/s. The bus bandwidth reached at this size, as nccl-tests counts it."""
     ceiling: float
     """B/s. The bus bandwidth that this choice approaches."""
-    latency: float
-    """s. The time on the GPU whatever the size."""
-    floor: float
-    """s. The time of the same call with no bytes, by whatever NCCL picks then, with the launch."""
     candidate: Candidate
-    """What the law says of this choice."""
+    """The law's figures of this choice."""
 
     def over_wires(self, size: float, transfer: float) -> float:
         """s. The law's time where the bytes take `transfer` seconds on the wires, as simulated, in place of its own."""
@@ -182,20 +178,17 @@ def choice(
         raise PodsimError("choice looks at one call; give single numbers")
     (group,), _ = _groups(ranks_, members_, sharing_, layout_numbers(wires, members_, 1, None))
     options = table(wires, collective, group, str(filled.launch), release)
-    sizes = np.array([float(size_), 0.0])
-    cost = candidate_seconds(candidate_fields(options), sizes)
-    best = options[int(np.argmin(cost[:, 0]))]
-    seconds, floor = (float(t) for t in cost.min(axis=0))
+    given = float(size_)
+    cost = candidate_seconds(candidate_fields(options), np.array([given]))[:, 0]
+    best, seconds = options[int(np.argmin(cost))], float(cost.min())
     factor = float(bus_factor(collective, group.ranks))
     return Choice(
         algorithm=best.algorithm,
         protocol=best.protocol,
-        channels=int(min(best.channels, max(1, math.ceil(sizes[0] / best.window)))),
+        channels=int(min(best.channels, max(1, math.ceil(given / best.window)))),
         seconds=seconds,
-        bus_bandwidth=float(sizes[0]) * factor / seconds if seconds else 0.0,
+        bus_bandwidth=given * factor / seconds if seconds else 0.0,
         ceiling=factor / best.per_byte if best.per_byte else math.inf,
-        latency=best.latency,
-        floor=floor,
         candidate=best,
     )
 
@@ -232,8 +225,10 @@ def _tiers(cluster: Cluster) -> tuple[int, ...]:
     switch, unit = cluster.system.switch, cluster.system.unit
     if switch is None or not unit:
         return ()
-    unit = min(unit, switch.ports // 2)
-    return fat_tree(nodes=cluster.nodes, rails=cluster.rails, unit=unit, ports=switch.ports).tiers
+    tree = fat_tree(
+        nodes=cluster.nodes, rails=cluster.rails, unit=min(unit, switch.ports // 2), ports=switch.ports
+    )
+    return tree.tiers
 
 
 def _adapter_seconds(cluster: Cluster, fabric: str) -> float:

@@ -364,8 +364,7 @@ def passes_of(
         least = share.min(axis=0)
         chosen = least * chosen + (1 - least) * plain
     stage_parts = _stage_seconds(stages.blocks, layers[Pass.FORWARD]) + stage_backward
-    if stretch is not None:
-        stage_parts[_EXCHANGES] *= ~plan.paired
+    stage_parts[_EXCHANGES] *= ~plan.paired
     forward, backward = layers[Pass.FORWARD].sum(axis=0), chosen.sum(axis=0)
     weight = layers[Pass.WEIGHT].sum(axis=0)
     closing = np.where(plan.loose_end, weight, backward) if plan.loose_end.any() else backward
