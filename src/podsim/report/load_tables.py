@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from podsim.answers.served_load import LatencyRow, ServedLoad
 from podsim.report.columns import FACTS, Column, Table, quantity_text
+from podsim.report.expenses import money_text
 from podsim.report.screen import Block, Rows, bold, items, warnings
 from podsim.units import duration, short_seconds
 
@@ -67,7 +68,7 @@ def _facts(served: ServedLoad) -> Iterator[tuple[str, str]]:
     )
     yield "scheduler", served.scheduler
     power = f"{served.watts / 1e3:,.3g} kW, {served.token_energy:,.3g} J a token"
-    prices = f"{served.price_low:,.3g} to {served.price_high:,.3g} USD a million tokens, "
+    prices = f"{money_text(served.price_low, served.price_high)} USD a million tokens at {served.price}, "
     yield "cost", f"{prices if served.price else ''}{power}"
 
 
