@@ -22,6 +22,8 @@ _LEAST_SIZE = 16
 """The least whole number that sizes a tensor whatever its key is called."""
 _WRONG, _DOUBTFUL = 1.35, 1.1
 """factors. A count this far from that in the name stops, or is said."""
+EXACT = 0.01
+"""share. How far a model's parameters may be off"""
 _MOST_NAMED = 12
 
 _TOTAL = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:[._]\d+)?)([BMT])(?![A-Za-z0-9])", re.IGNORECASE)
@@ -91,7 +93,7 @@ def _may_size(path: str, value: Any, layers: int, assumed: Mapping[str, object])
     has_size_name = bool(_pattern("sizing").search(name))
     if isinstance(value, bool):
         other = any(taken is not value for taken in assumed.values() if isinstance(taken, bool))
-        return other or (value and bool(_pattern("flags").search(name)))
+        return (other or value) and bool(_pattern("flags").search(name))
     if isinstance(value, (int, float)):
         is_open = any(not isinstance(taken, bool) for taken in assumed.values())
         least = 1 if has_size_name else 2 if is_open else _LEAST_SIZE
@@ -138,6 +140,13 @@ def audit_name(model: Model, names: tuple[str, ...]) -> Findings:
         elif _ratio(count, figure) > _DOUBTFUL:
             remarks.append(said)
     return Findings(stops=tuple(stops), remarks=tuple(remarks))
+
+
+def audit_class(model: Model, counted: int) -> tuple[str, ...]:
+    """What forbids to trust a model whose class in transformers counts other parameters; 0 is no count."""
+    if not counted or _ratio(model.parameters, counted) <= 1 + EXACT:
+        return ()
+    return (f"{model.parameters:,} parameters by its keys, {counted:,} by its class in transformers",)
 
 
 def _ratio(count: float, figure: float) -> float:

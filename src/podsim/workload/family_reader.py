@@ -31,7 +31,9 @@ _ESSENTIAL = (
 """The keys that state an ordinary transformer: one of each row."""
 
 
-_LISTED = re.compile(r"intermediate_size|moe_topk|num_shared_expert|moe_num_experts|^num_experts$")
+_LISTED = re.compile(
+    r"intermediate_size|moe_topk|num_shared_expert|moe_num_experts|^num_experts$|_per_layer$"
+)
 """The keys whose lists have a number for each layer."""
 _READ_TOO = ("lfm2", "bitnet", "gpt_neox_japanese")
 """Odd families whose layers are read as others' are."""
@@ -84,8 +86,8 @@ def with_defaults(c: Config, kind: str) -> Config:
 def _first_widths(c: Config) -> Config:
     """The config with sizes that it states in groups or layer by layer as one number each.
 
-    Groups are `attn_config` and `ffn_config` (DBRX); of a list with a number a layer (Hunyuan) the first counts. Images
-    have `patch_elements` numbers a patch, and a class token besides their patches.
+    Groups are `attn_config` and `ffn_config` (DBRX); a list with one number for all layers (Hunyuan) is that number.
+    Images have `patch_elements` numbers a patch, and a class token besides their patches.
     """
     nested = [c.raw[key] for key in ("attn_config", "ffn_config") if isinstance(c.raw.get(key), dict)]
     flat = {key: value for group in nested for key, value in group.items() if key not in c.raw}
@@ -93,7 +95,7 @@ def _first_widths(c: Config) -> Config:
     firsts = {
         key: value[0]
         for key, value in {**c.defaults, **c.raw}.items()
-        if isinstance(value, list) and value and _LISTED.search(key) and type(value[0]) is int
+        if isinstance(value, list) and _LISTED.search(key) and value == value[:1] * len(value) != []
     }
     return c.having(flat | firsts) if flat or firsts else c
 
@@ -140,22 +142,26 @@ def _layers(c: Config, family: Family, fields: Fields, pattern: list[tuple[str, 
     kinds = [mixer for mixer, _ in pattern] if pattern else mixer_kinds(c, layers)
     if "all" in family.fields:
         kinds = [family.fields["all"]] * layers
+    if kinds is None and family.state and "otherwise" not in family.fields:
+        c.complain("no key says which layers are scans")
     if kinds is None:
         kinds = [family.fields.get("otherwise", "sliding" if window else "full")] * layers
     fields = fields | _shared_width(c, fields)
     dense = set(dense_layers(c, layers)) if fields["experts"] else set(range(layers))
-    if fields["experts"] and not dense and not pattern:
+    if fields["experts"] and not dense and not pattern and not c.defaults:
         c.assumed.setdefault("experts in every layer", "")
     feeds = (
         [feed for _, feed in pattern]
         if pattern
         else ["dense" if i in dense else "sparse" for i in range(layers)]
     )
-    states = (
-        STATES[family.state](c, fields["hidden"]) if set(kinds) & {"linear", "both"} and family.state else {}
-    )
-    if set(kinds) & {"linear", "both"} and not family.state:
-        c.complain(UNREAD)
+    states: Fields = {}
+    if set(kinds) & {"linear", "both"}:
+        states = STATES[family.state](c, fields["hidden"]) if family.state else {}
+        if not family.state:
+            c.complain(UNREAD)
+    elif family.state:  # its keys are known, though no layer needs them
+        STATES[family.state](replace(c, problems=[], assumed={}), fields["hidden"])
     memo: dict[tuple[str, str], Changes] = {}
     for pair in dict.fromkeys(zip(kinds, feeds, strict=True)):
         memo[pair] = _changes(c, family, fields, pair, states, single=bool(pattern))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import ModelError, unknown_name
-from podsim.workload.config_audit import assumed_sizes, audit_keys, audit_name, names_of
+from podsim.workload.config_audit import EXACT, assumed_sizes, audit_class, audit_keys, audit_name, names_of
 from podsim.workload.config_json import Config, load_json
 from podsim.workload.families import MODERN, Fields
 from podsim.workload.families_classic import CLASSIC, ENCODERS
@@ -23,7 +23,7 @@ from podsim.workload.layer_kinds import UNREAD
 from podsim.workload.model import Model
 from podsim.workload.specification import LIMITS, Transformer, resolve, shown
 from podsim.workload.transformer import build
-from podsim.workload.transformers_class import has_class, is_installed, read_by_class
+from podsim.workload.transformers_class import class_parameters, has_class, is_installed, read_by_class
 from podsim.workload.vision_keys import read_vision
 
 FAMILIES: dict[str, Callable[[Config], Fields]] = {**MODERN, **CLASSIC}
@@ -39,8 +39,6 @@ _OPEN = ("num_key_value_heads", "head_dim")
 """keys whose omission leaves a size to the family's class"""
 _GATES = ("silu", "swish", "swiglu", "geglu", "gelu_pytorch_tanh", "gelu_tanh")
 """activations of MLPs with a gate, in networks since 2023"""
-_EXACT = 0.01
-"""share. How far a model's parameters may be off"""
 _SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
 _RENAMED = {
     "gemma3": "gemma3_text",
@@ -85,8 +83,9 @@ def read_specification(source: str | Path | Mapping[str, Any], *, forced: bool =
             f"cannot read a model from {shown(source)}: give a path or the content of a config.json"
         )
     spec, stops = _read_any(raw, name)
-    by_name = audit_name(build(spec), names_of(path, raw))
-    stops += by_name.stops
+    model = build(spec)
+    by_name = audit_name(model, names_of(path, raw))
+    stops += (*by_name.stops, *audit_class(model, class_parameters(raw) if spec.captured is None else 0))
     if stops and not forced:
         raise ModelError(
             f"{spec.family} config of {spec.name!r}: " + "; ".join(stops) + ". --force goes on without it; "
@@ -139,7 +138,7 @@ def _read_table(
     name = _printable(name or c.text("_name_or_path")) or family
     if c.problems:
         raise ModelError(f"{family} config of {name!r}: " + "; ".join(c.problems))
-    if part:
+    if isinstance(raw.get("vision_config"), dict):
         vision, unknown = read_vision(outer, fields["hidden"])
         lacks, doubts = _doubted_vision(fields, vision, unknown, doubts)
         if vision is not None:
@@ -255,7 +254,8 @@ def _head(c: Config, family: str, *, encoder: bool) -> Fields:
     if architecture.endswith(_OTHER_HEADS):
         known = ", ".join(_LANGUAGE)
         c.complain(f"architecture {shown(architecture)}: its head is not supported; {known} or Model are")
-    if not architecture or architecture.endswith(_LANGUAGE) or not architecture.endswith("Model"):
+    has_head = family in families() and families()[family].fields.get("lm_head", False)
+    if not architecture.endswith("Model") or architecture.endswith(_LANGUAGE) or has_head:
         return {}
     return {"lm_head": False, "head_bias": False, "tied": True}
 
@@ -289,7 +289,7 @@ def _doubted_vision(
         return (unknown,), doubts
     plain = resolve(Transformer(name="text", **fields))
     share = 1 - build(plain).parameters / build(replace(plain, vision=vision)).parameters
-    return ((unknown,), doubts) if share > 3 * _EXACT else ((), (*doubts, unknown))
+    return ((unknown,), doubts) if share > 3 * EXACT else ((), (*doubts, unknown))
 
 
 def _unknown_layers(family: str, spec: Transformer) -> tuple[str, ...]:

@@ -64,7 +64,9 @@ def _kinds_from_indices(c: Config, layers: int, key: str, first: int = 0) -> Kin
 
 
 def _kimi(c: Config, layers: int) -> Kinds:
-    return _kinds_from_indices(c.table("linear_attn_config"), layers, "full_attn_layers", first=1)
+    own = c.table("linear_attn_config")
+    own.indices("kda_layers")  # all others
+    return _kinds_from_indices(own, layers, "full_attn_layers", first=1)
 
 
 def _window_pattern(c: Config, layers: int) -> Kinds:
@@ -137,7 +139,7 @@ def _sparse_from(c: Config, layers: int, key: str) -> set[int]:
     if isinstance(value, list):
         return _dense_flags(c, layers)
     period = c.integer("layers", "moe_layer_freq", "moe_layer_interval", "moe_layer_period", default=1)
-    last = c.integer("layers", "moe_layer_end_index", default=layers, least=0)
+    last = c.integer("layers", "moe_layer_end_index", default=0, least=0) or layers
     return {i for i in range(layers) if i < first or i > last or i % period}
 
 

@@ -8,8 +8,10 @@ sequence (of images, of low-rank adapters between steps) count as if they were. 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -36,6 +38,24 @@ def has_class(kind: object) -> bool:
     """Whether transformers has a config class for a model_type."""
     known = import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING_NAMES
     return isinstance(kind, str) and kind in known
+
+
+def class_parameters(raw: Mapping[str, Any]) -> int:
+    """The parameters that a config's class in transformers counts; 0 without it, or where it is of more parts."""
+    if not is_installed() or not has_class(raw.get("model_type")):
+        return 0
+    try:
+        return _counted(json.dumps(raw, sort_keys=True))
+    except (ModelError, TypeError, ValueError):
+        return 0
+
+
+@lru_cache(maxsize=64)
+def _counted(text: str) -> int:
+    raw = json.loads(text)
+    module = _module(raw, "model")
+    is_whole = "vision_config" in raw or not hasattr(module.config, "vision_config")
+    return sum(int(weight.numel()) for weight in module.parameters()) if is_whole else 0
 
 
 def read_by_class(raw: Mapping[str, Any], name: str) -> Transformer:

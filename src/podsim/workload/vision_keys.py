@@ -22,7 +22,7 @@ def read_vision(c: Config, text_hidden: int) -> tuple[Transformer | None, str]:
     raw = c.value("vision_config")
     if not isinstance(raw, dict) or not raw:
         return None, ""
-    kind = str(raw.get("model_type", ""))[:60]
+    kind = str(raw.get("model_type") or c.value("model_type") or "")[:60]
     rows = read_table("vision.toml")
     family = rows.get(kind) or rows["ordinary"]
     known = class_defaults().get(kind) or class_defaults().get(f"{kind}_vision", {})
@@ -34,8 +34,9 @@ def read_vision(c: Config, text_hidden: int) -> tuple[Transformer | None, str]:
     fields = read_fields(v, family.fields)
     merge = read_value(v, "extras", family.fields["merge"])
     plain = read_value(v, "head_plain", family.fields["merge_plain"])
+    widths = (text_hidden, fields["hidden"])
     for part in (c, v):
-        part.read.update(f"{part.prefix}{key}" for key, value in part.raw.items() if value == text_hidden)
+        part.read.update(f"{part.prefix}{key}" for key, value in part.raw.items() if value in widths)
     tables = read_value(v, "positions", family.fields["positions"])
     patches = fields.get("extras", ())
     outside = int(fields.pop("plain", 0)) + plain + tables * fields["hidden"]
@@ -56,7 +57,7 @@ def read_vision(c: Config, text_hidden: int) -> tuple[Transformer | None, str]:
 
 def _derived_sizes(v: Config, text_hidden: int) -> dict[str, int]:
     """The sizes that configs state together, or not at all."""
-    hidden = v.integer("hidden", "embed_dim", "hidden_size", "width")
+    hidden = v.integer("hidden", "embed_dim", "hidden_size", "width", "vt_hidden_size")
     patch = _side(v, "patch_size", 16)
     side = max(1, _side(v, "image_size", 0) // max(patch, 1))
     merge = _side(v, "spatial_merge_size", 0) or _side(v, "merge_kernel_size", 1)
