@@ -25,8 +25,8 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
 from podsim.training.predict import predict_plan
 from podsim.training.search import SearchResult, search
+from podsim.training.search_limits import Space
 from podsim.training.search_order import fastest_plans
-from podsim.training.search_space import Space
 from podsim.workload.model import Model
 
 _SAME = 1e-9

@@ -31,7 +31,7 @@ from podsim.sharding.sharded_step import ShardCase
 from podsim.training.job_inputs import batch_of, cluster_notes, split_overrides
 from podsim.training.memory import usable_bytes
 from podsim.training.plan import default_precision, plan_command, software_of
-from podsim.training.search_space import read_limits
+from podsim.training.search_limits import read_limits
 from podsim.training.software import load_software
 from podsim.units import format_quantity
 
