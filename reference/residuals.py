@@ -5,64 +5,67 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 
-from podsim.accuracy.bands import Residual, run_features
+from podsim.accuracy.bands import LeftOut, Residual, run_features
 from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual
+from podsim.accuracy.measured_reach import step_utilisation
 from podsim.accuracy.measured_runs import TrainingRun
 from podsim.accuracy.price_collectives import CROSS_VALIDATED
 from podsim.accuracy.price_llm import make_batches, row_costs, training_runs
 from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.accuracy.tables import TABLES, load, measurement, training_rows
-from podsim.hardware.parts import PRECISIONS
-from podsim.training.predict import flops_per_token
 from reference.held_out_fits import fit_held_out_collectives, fit_held_out_kernels
+from reference.left_out_fits import measure_left_out
 
-_COLUMNS = (
-    "id", "role", "gpus", "sequence", "parameters", "tp", "pp", "cp", "ep", "global_batch", "micro_batch", "software",
-)  # fmt: skip
+_COUNTS = ("gpus", "sequence", "tp", "pp", "cp", "ep", "global_batch", "micro_batch")
+_SOURCES = {
+    "VTM": "VT", "VTS": "VT", "SC21F": "SC21", "SC21T2": "SC21", "MXV4": "MX", "MXV5E": "MX", "MXV5P": "MX", "TRC": "MX",
+}  # fmt: skip
+"""Letters of rows -> the source that they share with others."""
+_LAW = LeftOut(0.0, 0.0, False)
+"""what stands where nothing was left out yet"""
 
 
-def measure_residuals() -> tuple[Residual, ...]:
-    """Residuals of every row of the training table that measured the seconds of a step and can be expressed as it stands.
+def measure_residuals(*, left_out: bool = True) -> tuple[Residual, ...]:
+    """Residuals of every row of the training tables with measured seconds of a step that can be expressed as it stands.
 
-    Rows for which podsim chose settings are left out: they are no evidence for a plan that is stated in full.
+    Rows for which podsim chose settings are left out: they are no evidence for a plan that is stated in full. Constants
+    are fitted again without them only if `left_out`, which takes minutes.
     """
-    valid = {row.id for row in load("llm") if row.validates}
+    valid = {row.id for name in ("llm", "tpu") for row in load(name) if row.validates}
     rows = [row for row in training_rows() if row.get("step_time_s") and row["id"] in valid]
-    runs, _ = training_runs(rows)
-    kept = [(position, run) for position, run in runs if not (run.layer_only or run.chosen)]
-    costs = row_costs(make_batches([run for _, run in kept]))
-    out = []
-    for index, (position, run) in enumerate(kept):
-        row = rows[position]
-        out.append(
-            Residual(
-                id=row["id"],
-                role=row["role"],
-                features=run_features(run.model, run.cluster, run.plan, float(costs.host[index])),
-                gpus=int(run.plan.gpus),
-                sequence=run.plan.length(run.model),
-                parameters=run.model.active_parameters,
-                tp=int(run.plan.tp),
-                pp=int(run.plan.pp),
-                cp=int(run.plan.cp),
-                ep=int(run.plan.ep),
-                global_batch=int(run.plan.global_batch),
-                micro_batch=int(run.plan.micro_batch),
-                software=run.plan.software,
-                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds[index])),
-                utilisation=_utilisation(run, float(row["step_time_s"])),
-            )
-        )
-    return tuple(out)
+    runs = [(rows[at], run) for at, run in training_runs(rows)[0] if not (run.layer_only or run.chosen)]
+    seconds = row_costs(make_batches([run for _, run in runs])).seconds.tolist()
+    out = [_residual(row, run, step) for (row, run), step in zip(runs, seconds, strict=True)]
+    return measure_left_out(rows, runs, out) if left_out else tuple(out)
 
 
-def _utilisation(run: TrainingRun, seconds: float) -> float:
-    """Model FLOPs utilisation of a measured step, by 6 x parameters per token."""
-    plan, cluster = run.plan, run.cluster
-    work = flops_per_token(run.model, plan)["6PD"] * float(plan.global_batch) * plan.length(run.model)
-    return work / seconds / (cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * float(plan.gpus))
+def _residual(row: Mapping[str, str], run: TrainingRun, seconds: float) -> Residual:
+    """The residual of a row that the law predicts to take some seconds."""
+    plan, measured = run.plan, float(row["step_time_s"])
+    letters = row["id"].rsplit("-", maxsplit=1)[0]
+    return Residual(
+        id=row["id"],
+        role=row["role"],
+        source=_SOURCES.get(letters, letters),
+        features=run_features(run.model, run.cluster, plan),
+        gpus=int(plan.gpus),
+        sequence=plan.length(run.model),
+        parameters=run.model.active_parameters,
+        tp=int(plan.tp),
+        pp=int(plan.pp),
+        cp=int(plan.cp),
+        ep=int(plan.ep),
+        global_batch=int(plan.global_batch),
+        micro_batch=int(plan.micro_batch),
+        software=plan.software,
+        log_ratio=math.log(measured / seconds),
+        utilisation=step_utilisation(run.model, run.cluster, plan, measured),
+        without_model=_LAW,
+        without_source=_LAW,
+    )
 
 
 def measure_held_out() -> dict[str, float]:
@@ -79,13 +82,15 @@ def residuals_text(rows: tuple[Residual, ...]) -> str:
     out = io.StringIO()
     names = list(asdict(rows[0].features))
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*_COLUMNS, *names, "log_ratio", "utilisation"])
+    left_out = [f"{group}_{field}" for group in ("model", "source") for field in LeftOut._fields]
+    head = ("id", "role", "source", "software", "parameters", *_COUNTS, *names)
+    writer.writerow([*head, "log_ratio", "utilisation", *left_out])
     for row in rows:
-        start = [row.id, row.role, row.gpus, row.sequence, f"{row.parameters:.6g}"]
-        start += [row.tp, row.pp, row.cp, row.ep, row.global_batch, row.micro_batch, row.software]
-        writer.writerow(
-            [*start, *asdict(row.features).values(), f"{row.log_ratio:.9g}", f"{row.utilisation:.9g}"]
-        )
+        counts = [getattr(row, name) for name in _COUNTS]
+        figures = [f"{value:.9g}" for value in (row.log_ratio, row.utilisation)]
+        figures += [f"{float(value):.4g}" for value in (*row.without_model, *row.without_source)]
+        start = [row.id, row.role, row.source, row.software, f"{row.parameters:.6g}", *counts]
+        writer.writerow([*start, *asdict(row.features).values(), *figures])
     return out.getvalue()
 
 

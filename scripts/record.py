@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from podsim.accuracy import bands, bands_networks, bars, held_out
-from podsim.questions.operate.validate import UNKNOWN, validate
-from podsim.report import accuracy_page
+from podsim.questions.operate.validate import accuracy_markdown, validate
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -33,33 +33,39 @@ def main() -> int:
         "--check", action="store_true", help="write nothing; exit status 1 if anything differs"
     )
     check = parser.parse_args().check
-    held = residuals.measure_held_out()
-    packed = BANDS / held_out.FILE
-    if not packed.is_file() or held_out.packed_held_out(held) != packed.read_bytes():
-        print(f"{'differs' if check else 'written'}: {packed.relative_to(ROOT)}")
-        if check:
-            return 1
-        packed.write_bytes(held_out.packed_held_out(held))
-        held_out.held_out_seconds.cache_clear()
+    first = {
+        BANDS / held_out.FILE: held_out.packed_held_out(residuals.measure_held_out()),
+        BANDS / bands.FILE: residuals.residuals_text(residuals.measure_residuals()).encode(),
+    }
+    changed = [path for path, content in first.items() if path.read_bytes() != content]
+    _write({path: first[path] for path in changed}, check=check)
+    if check and changed:
+        return 1
+    for cached in (held_out.held_out_seconds, bands.residuals):
+        cached.cache_clear()
     found = validate()
     predictions, accuracy = golden.recorded_predictions(), golden.recorded_accuracy(found.comparisons)
     _say("predictions moved", golden.differences(_old("predictions.json"), predictions))
     _say("accuracy lost", golden.losses(_old("accuracy.json"), accuracy))
     texts = {
-        BANDS / bands.FILE: residuals.residuals_text(residuals.measure_residuals()),
         BANDS / bands_networks.FILE: residuals.network_residuals_text(residuals.measure_network_residuals()),
         BANDS / bars.RECORD: bars.accuracy_text(accuracy),
         GOLDEN / "predictions.json": json.dumps(predictions, indent=0) + "\n",
         GOLDEN / "accuracy.json": json.dumps(accuracy, indent=1) + "\n",
-        ROOT / "docs" / "accuracy.md": accuracy_page(found.comparisons, found.verdicts, unknown=UNKNOWN),
+        ROOT / "docs" / "accuracy.md": accuracy_markdown(found),
     }
     changed = [path for path, text in texts.items() if not path.is_file() or path.read_text("utf-8") != text]
-    for path in changed:
+    _write({path: texts[path].encode() for path in changed}, check=check)
+    return 1 if check and changed else 0
+
+
+def _write(contents: Mapping[Path, bytes], *, check: bool) -> None:
+    """Write files, or only say which differ."""
+    for path, content in contents.items():
         print(f"{'differs' if check else 'written'}: {path.relative_to(ROOT)}")
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(texts[path], "utf-8")
-    return 1 if check and changed else 0
+            path.write_bytes(content)
 
 
 def _old(name: str) -> dict[str, dict[str, object]]:

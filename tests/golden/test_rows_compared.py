@@ -129,12 +129,11 @@ def test_what_is_said_of_a_plan(index: int) -> None:
 def test_bands() -> None:
     rows, found = bands.residuals(), []
     for row in rows[::40]:
-        limits = bands.run_band(row.features, [other for other in rows if other.source != row.source])
-        weights = bands.run_weights(row.features, rows)
-        found.append(
-            [limits, weights[::15], bands.band_limits(rows, weights), bands.band_limits(rows, weights, 0.2)]
-        )
-    few = [bands.run_band(rows[0].features, rows[:count]) for count in (bands.ENOUGH, bands.ENOUGH + 1, 40)]
+        fitted = bands.FittedRuns([other for other in rows if other.source != row.source])
+        found.append(bands.left_out_band(row.features, row.software, row.without_source.distance, fitted))
+    alike = [
+        bands.run_distances(row.features, row.sizes, bands.run_columns(rows[::40])) for row in rows[::200]
+    ]
     networks = bands_networks.network_residuals()
     graphs = [
         told(bands_networks.band_of_graph, replace(row.features, **change), [
@@ -145,7 +144,7 @@ def test_bands() -> None:
         told(bands.operand_bits, each)
         for each in ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4", "mxfp8")
     ]
-    check(FILE, "bands", [found, few, graphs, widths])
+    check(FILE, "bands", [found, alike, graphs, widths])
 
 
 def test_measured_steps() -> None:
@@ -260,8 +259,7 @@ def test_features_of_plans() -> None:
                 plan = Plan(
                     zero=zero, tp=tp, pp=pp, dp=1, global_batch=16, software=software, precision=precision
                 )
-                share = 0.1 * (zero + tp) / 2
-                found.append(told(bands.run_features, model, cluster, plan, share))
+                found.append(told(bands.run_features, model, cluster, plan))
     check(FILE, "features", found)
 
 

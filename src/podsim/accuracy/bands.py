@@ -1,25 +1,26 @@
-"""The error band of a prediction, from what podsim's predictions of measured runs left over.
+"""The error band of a prediction, from runs that were predicted by constants fitted without them.
 
-Every measured run counts, with a weight that falls with each feature in which it differs from the plan: GPU family,
-width of the operands, kind of plan, framework, one or several nodes, size of the model, dense or a mixture of experts,
-and whether the GPU waits for the host. The runs of one source share one weight, however many they are: what a new
-machine leaves over is best seen between sources. The band lies between two weighted quantiles of measured / predicted.
-They are set so that four of five test runs of a source that is left out fall inside. scripts/record.py writes the
-packaged residuals (`residuals.csv`).
+Constants were fitted again with a group of rows left out: the runs of one model, or all runs of one source. What such a
+row leaves over is what a plan leaves over that was never measured. Its logarithm is divided by a scale that grows with
+the distance to the nearest run that was still fitted. A plan takes two quantiles of these, times the scale of its own
+distance. Where its software was fitted on its GPU family, they are of rows whose software still was, without them; else
+of all rows whose source was left out. Sources share one weight. Only rows marked `calibrate` count: rows marked `test`
+shape no band. scripts/record.py writes the packaged residuals (`residuals.csv`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from math import exp, expm1
+from math import expm1, log2
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from podsim.answers.prediction import Band, Prediction
+from podsim.answers.prediction import Band
+from podsim.axes import Floats, Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.packaged import packaged_csv
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 FILE = "residuals.csv"
 ENOUGH = 10
 """The least number of rows for percentiles."""
-_TAIL = 0.05
-"""share of the weight below a band, and above it: four of five runs of a new source fall inside"""
-_SIZES = (1.5e9, 12e9, 60e9)
-"""The numbers of parameters at the borders of the classes of size."""
-_HOST_BOUND = 0.15
-"""The share of a step above which a GPU counts as waiting for the host."""
-_FAR = 4.0
-"""There is no band beyond this multiple of the longest sequence, or of the most GPUs, that were measured."""
+_BEYOND = 0.1
+"""share of the weight below a band, and above it: four of five runs of new sources fall inside"""
+_DOUBLE = 8.0
+"""doublings of distance after which a band is twice as wide as beside a fitted run"""
+_UNMEASURED = 0.4
+"""share. The least end of a band, to either side, where neither the kind of model nor the GPU family was measured."""
+_MANY = 32
+"""experts of a layer from which routing and grouped products are of another kind"""
 _FAMILIES = {"megatron": "megatron", "nemo": "megatron"}
 """First word of the name of software -> the family whose runs resemble one another."""
 _ALONE = ("megatron-deepspeed",)
@@ -52,22 +53,41 @@ class Features:
     """The features in which similar training runs agree."""
 
     architecture: str
+    """The GPU family."""
     kind: str
     """The kind: FSDP, pipeline, tensor or data parallel."""
     bits: str
     """The width of the operands: 8, 16 or 32."""
     framework: str
-    nodes: str
-    """The number of nodes: one or several."""
-    size: str
-    """The class of the number of parameters."""
-    host: str
-    """Whether the GPU waits for the host."""
     experts: str
-    """The model: dense or experts."""
+    """The feed-forward layers: dense, few experts or many."""
+    attention: str
+    """What mixes tokens: full, latent or sparse attention, or state spaces."""
+    links: str
+    """Whether NVLinks, or the like, join the GPUs of a node: yes or no."""
     gpu: str
     """The name of the GPU's sheet."""
     precision: str
+
+
+_DIFFERENCE = {
+    "architecture": 3.0, "experts": 3.0, "attention": 3.0, "bits": 2.0, "links": 2.0, "kind": 1.0, "framework": 1.0,
+    "gpu": 1.0, "precision": 0.5,
+}  # fmt: skip
+"""doublings that a difference in a feature counts for"""
+_DOUBLING = np.array([1.0, 0.5, 0.5, 0.5, 0.5])
+"""what a doubling of parameters, GPUs, sequence, tensor and pipeline parallelism counts for"""
+
+
+class LeftOut(NamedTuple):
+    """What a row leaves over by constants fitted without some rows, itself among them."""
+
+    log_ratio: float
+    """factor. The logarithm of measured / predicted."""
+    distance: float
+    """count. The doublings between the row and the nearest run that was still fitted."""
+    is_known: bool
+    """Whether its software was still fitted to other runs on its GPU family."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +96,8 @@ class Residual:
 
     id: str
     role: str
+    source: str
+    """The source of the run, in letters."""
     features: Features
     gpus: int
     sequence: int
@@ -93,34 +115,47 @@ class Residual:
     """factor. The logarithm of measured / predicted."""
     utilisation: float
     """share. The measured model FLOPs utilisation by 6 x parameters per token, without attention."""
+    without_model: LeftOut
+    """The same where the runs of its model were left out."""
+    without_source: LeftOut
+    """The same where the runs of its source were left out."""
 
     @property
-    def source(self) -> str:
-        """The source of the run, as the letters of its row."""
-        return self.id.rsplit("-", maxsplit=1)[0]
+    def sizes(self) -> tuple[float, ...]:
+        """Parameters, GPUs, sequence, tensor and pipeline parallelism."""
+        return (self.parameters, self.gpus, self.sequence, self.tp, self.pp)
 
 
-_DIFFERENCE = {
-    "architecture": 1.5, "bits": 1.1, "kind": 0.75, "framework": 0.75, "nodes": 0.5, "size": 0.4, "host": 0.5,
-    "experts": 1.1,
-}  # fmt: skip
-"""What a difference in a feature takes off the logarithm of a run's weight."""
-
-
-def run_features(model: Model, cluster: Cluster, plan: Plan, host_share: float) -> Features:
-    """Features of a scalar plan; `host_share` is the share of the step in which the GPU waits for the host."""
+def run_features(model: Model, cluster: Cluster, plan: Plan) -> Features:
+    """Features of a scalar plan."""
+    gpu = cluster.gpu
+    experts = max((block.experts for block in model.layers), default=0)
     return Features(
-        architecture=cluster.gpu.architecture.lower(),
+        architecture=gpu.architecture.lower(),
         kind=_kind(plan),
         bits=operand_bits(plan.precision),
         framework=_family(plan.software),
-        nodes="one" if int(plan.gpus) <= cluster.gpus_per_node else "several",
-        size=_size(model.parameters),
-        host="yes" if host_share > _HOST_BOUND else "no",
-        experts="experts" if model.has_experts else "dense",
-        gpu=cluster.gpu.name,
+        experts="many experts" if experts >= _MANY else "few experts" if experts else "dense",
+        attention=_attention(model),
+        links="no" if gpu.bridge or not gpu.nvlink else "yes",
+        gpu=gpu.name,
         precision=plan.precision,
     )
+
+
+def run_sizes(model: Model, plan: Plan) -> tuple[float, ...]:
+    """The `sizes` of a scalar plan, as those of a residual."""
+    return (model.active_parameters, int(plan.gpus), plan.length(model), int(plan.tp), int(plan.pp))
+
+
+def _attention(model: Model) -> str:
+    """The kind of attention, by its ops."""
+    names = {op.name for block in model.layers for op in block.ops}
+    if any(name.startswith("state.") for name in names):
+        return "state spaces"
+    if "index.scores" in names:
+        return "sparse"
+    return "latent" if "attention.kv_down" in names else "full"
 
 
 def _family(software: str) -> str:
@@ -143,142 +178,133 @@ def operand_bits(precision: str) -> str:
     return "8" if PRECISIONS[precision].is_cast else "16" if precision in ("bf16", "fp16") else "32"
 
 
-def _size(parameters: float) -> str:
-    """Class of size, as "up to 1.5 B" parameters."""
-    for limit in _SIZES:
-        if parameters <= limit:
-            return f"up to {limit / 1e9:g} B"
-    return f"over {_SIZES[-1] / 1e9:g} B"
-
-
 @lru_cache(maxsize=1)
 def residuals() -> tuple[Residual, ...]:
     """The packaged residuals."""
     names = [field.name for field in fields(Features)]
+    counts = ("gpus", "sequence", "tp", "pp", "cp", "ep", "global_batch", "micro_batch")
     return tuple(
         Residual(
             id=row["id"],
             role=row["role"],
+            source=row["source"],
             features=Features(**{name: row[name] for name in names}),
-            gpus=int(row["gpus"]),
-            sequence=int(row["sequence"]),
             parameters=float(row["parameters"]),
-            tp=int(row["tp"]),
-            pp=int(row["pp"]),
-            cp=int(row["cp"]),
-            ep=int(row["ep"]),
-            global_batch=int(row["global_batch"]),
-            micro_batch=int(row["micro_batch"]),
             software=row["software"],
             log_ratio=float(row["log_ratio"]),
             utilisation=float(row["utilisation"]),
+            without_model=_read_left_out(row, "model"),
+            without_source=_read_left_out(row, "source"),
+            **{name: int(row[name]) for name in counts},
         )
         for row in packaged_csv(f"accuracy/{FILE}")
     )
 
 
-def band_of(model: Model, cluster: Cluster, plan: Plan, prediction: Prediction) -> tuple[Band | None, str]:
-    """(band, "") of the prediction of a scalar plan, or (None, why there is none)."""
-    waits = sum(prediction.parts.get(part, 0.0) for part in ("launch", "host")) / prediction.step_time
-    return band_of_step(model, cluster, plan, waits)
+def _read_left_out(row: Mapping[str, str], group: str) -> LeftOut:
+    log_ratio, distance, is_known = (row[f"{group}_{name}"] for name in LeftOut._fields)
+    return LeftOut(float(log_ratio), float(distance), is_known == "1")
 
 
-def band_of_step(model: Model, cluster: Cluster, plan: Plan, host_share: float) -> tuple[Band | None, str]:
-    """The same of a step in which the GPU waits for the host for `host_share` of the time."""
-    wanted = run_features(model, cluster, plan, host_share)
-    outside = _uncovered_reason(model, cluster, plan, wanted)
-    return (None, outside) if outside else (_packaged_band(wanted), "")
+class RunColumns(NamedTuple):
+    """Runs, as columns."""
+
+    sizes: Shaped[NDArray[np.float64], "run size"]
+    """doublings. The logarithms of their sizes."""
+    features: dict[str, NDArray[np.str_]]
 
 
-class _Extent(NamedTuple):
-    """The largest values of measured runs."""
-
-    sequence: int
-    """The tokens of a sequence on a GPU family; 0 if no run on it was measured."""
-    gpus: int
-    """The number of GPUs of that family."""
-    cp: int
-    ep: int
-    has_experts: bool
-    """Whether some run trains a mixture of experts."""
+def run_columns(rows: Sequence[Residual]) -> RunColumns:
+    """The columns of runs."""
+    names = {name: np.array([getattr(row.features, name) for row in rows]) for name in _DIFFERENCE}
+    return RunColumns(np.log2(np.array([row.sizes for row in rows], dtype=float)), names)
 
 
-@lru_cache(maxsize=64)
-def _extent(architecture: str) -> _Extent:
-    """The extent of the packaged runs, of sequences and GPUs on a family."""
-    rows = residuals()
-    family = [row for row in rows if row.features.architecture == architecture]
-    return _Extent(
-        sequence=max((row.sequence for row in family), default=0),
-        gpus=max((row.gpus for row in family), default=0),
-        cp=max(row.cp for row in rows),
-        ep=max(row.ep for row in rows),
-        has_experts=any(row.features.experts == "experts" for row in rows),
+def run_distances(features: Features, sizes: Sequence[float], runs: RunColumns) -> Floats:
+    """Doublings between a run and others: of parameters, and half of those of GPUs, sequence, tensor and pipeline
+    parallelism. Each feature that differs adds its own (GPU family, kind of model, width of operands and others).
+    """
+    distances = np.abs(runs.sizes - np.log2(np.array(sizes, dtype=float))) @ _DOUBLING
+    for name, weight in _DIFFERENCE.items():
+        distances += weight * (runs.features[name] != getattr(features, name))
+    return np.asarray(distances)
+
+
+class FittedRuns:
+    """Runs that constants were fitted to, and the limits of what they left over where they were left out."""
+
+    def __init__(self, rows: Sequence[Residual]) -> None:
+        """Of the rows marked `calibrate`."""
+        self.rows = [row for row in rows if row.role == "calibrate"]
+        self.columns = run_columns(self.rows)
+        self.software = {(row.software, row.features.architecture) for row in self.rows}
+        without_source = [(row.source, row.without_source) for row in self.rows]
+        without_model = [(row.source, row.without_model) for row in self.rows]
+        self.known_limits = scaled_limits(
+            [pair for pair in without_model + without_source if pair[1].is_known]
+        )
+        self.new_limits = scaled_limits(without_source)
+
+    def missing(self, features: Features) -> list[str]:
+        """The features that no run has."""
+        return [
+            name for name in _DIFFERENCE if not (self.columns.features[name] == getattr(features, name)).any()
+        ]
+
+
+@lru_cache(maxsize=1)
+def fitted_runs() -> FittedRuns:
+    """The packaged runs that constants were fitted to."""
+    return FittedRuns(residuals())
+
+
+def band_of(model: Model, cluster: Cluster, plan: Plan, *, beyond: float = 1.0) -> Band:
+    """The band of the prediction of a scalar plan, whose utilisation is `beyond` times that of the best like it."""
+    features, fitted = run_features(model, cluster, plan), fitted_runs()
+    nearest = float(run_distances(features, run_sizes(model, plan), fitted.columns).min())
+    return left_out_band(features, plan.software, nearest + _DOUBLE * log2(max(beyond, 1.0)), fitted)
+
+
+def left_out_band(features: Features, software: str, distance: float, fitted: FittedRuns) -> Band:
+    """The band of a plan, `distance` doublings from the nearest of the fitted runs."""
+    is_known = (software, features.architecture) in fitted.software
+    scale, missing = distance_scale(distance), fitted.missing(features)
+    low, high = (expm1(limit * scale) for limit in (fitted.known_limits if is_known else fitted.new_limits))
+    basis = f"{len(fitted.rows)} fitted runs, by constants fitted without their {'group' if is_known else 'source'}"
+    if not is_known:
+        basis += f", as none is of {software} on {features.architecture}"
+    basis += f"; {scale:.1f} times as wide as beside a fitted run, for {distance:.1f} doublings between"
+    if missing:
+        basis += f"; no fitted run has {', '.join(f'{name} {getattr(features, name)!r}' for name in missing)}"
+    band = Band(low=low, high=high, rows=len(fitted.rows), basis=basis)
+    is_unknown = "architecture" in missing and bool({"experts", "attention"} & set(missing))
+    return unmeasured_band(band) if is_unknown else band
+
+
+def unmeasured_band(band: Band) -> Band:
+    """The band at its least width where neither the kind of model nor the GPU family was measured."""
+    low, high = min(band.low, -_UNMEASURED), max(band.high, _UNMEASURED)
+    basis = (
+        f"{band.basis}; at least {_UNMEASURED:.0%} to either side, as no run on this GPU family was measured"
     )
+    return Band(low=low, high=high, rows=0, basis=basis)
 
 
-def _uncovered_reason(model: Model, cluster: Cluster, plan: Plan, wanted: Features) -> str:
-    """The reason why no measurement covers a plan; "" if some may."""
-    name = wanted.architecture
-    reach = _extent(name)
-    if not reach.sequence:
-        return f"no run on a GPU of the family {name} was measured"
-    length, longest = plan.length(model), reach.sequence
-    gpus, most = int(plan.gpus), reach.gpus
-    rules = (
-        (
-            wanted.experts == "experts" and not reach.has_experts,
-            "no measured run trains a mixture of experts",
-        ),
-        (int(plan.cp) > reach.cp, "no run with so much context parallelism was measured"),
-        (int(plan.ep) > reach.ep, "no run with so much expert parallelism was measured"),
-        (bool(cluster.gpu.bridge) or not cluster.gpu.nvlink, "no measured run is on GPUs without NVLink"),
-        (
-            length > _FAR * longest,
-            f"the longest measured sequence on {name} has {longest} tokens, not {length}",
-        ),
-        (gpus > _FAR * most, f"the largest measured run on {name} has {most} GPUs, not {gpus}"),
-    )
-    return next((reason for broken, reason in rules if broken), "")
+def distance_scale(distance: float) -> float:
+    """factor. The width of a band at some doublings from the nearest fitted run, over that beside it."""
+    return 1.0 + distance / _DOUBLE
 
 
-@lru_cache(maxsize=256)
-def _packaged_band(wanted: Features) -> Band:
-    return run_band(wanted, residuals())
+def scaled_limits(left_out: Sequence[tuple[str, LeftOut]]) -> tuple[float, float]:
+    """(low, high) of log(measured / predicted) over the scale of the distance, for (source, what a row leaves over)."""
+    count = Counter(source for source, _ in left_out)
+    scaled = np.array([row.log_ratio / distance_scale(row.distance) for _, row in left_out])
+    return weighted_limits(scaled, np.array([1.0 / count[source] for source, _ in left_out]), _BEYOND)
 
 
-def run_band(wanted: Features, rows: Sequence[Residual]) -> Band:
-    """The band of a plan with these features, from measured runs."""
-    weights = run_weights(wanted, rows)
-    low, high = band_limits(rows, weights)
-    return Band(low=low, high=high, rows=len(rows), basis=_basis(rows, weights))
-
-
-def run_weights(wanted: Features, rows: Sequence[Residual]) -> NDArray[np.float64]:
-    """The weight of each run for a plan with these features; the runs of a source share one weight."""
-    sources = Counter(row.source for row in rows)
-    return np.array([
-        exp(-sum(cost for name, cost in _DIFFERENCE.items() if getattr(row.features, name) != getattr(wanted, name)))
-        / sources[row.source]
-        for row in rows
-    ])  # fmt: skip
-
-
-def band_limits(
-    rows: Sequence[Residual], weights: NDArray[np.float64], tail: float = _TAIL
-) -> tuple[float, float]:
-    """(low, high) of a band: shares below and above the predicted time, with `tail` of the weight beyond each."""
-    ratios = np.array([row.log_ratio for row in rows])
-    order = np.argsort(ratios)
+def weighted_limits(values: Floats, weights: Floats, tail: float) -> tuple[float, float]:
+    """(low, high) of values with `tail` of the weight beyond each; low is at most 0, high at least 0."""
+    order = np.argsort(values)
     below = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
-    low, high = np.interp((tail, 1 - tail), below, ratios[order])
-    return expm1(min(low, 0.0)), expm1(max(high, 0.0))
-
-
-def _basis(rows: Sequence[Residual], weights: NDArray[np.float64]) -> str:
-    """A text that names the sources with most of the weight."""
-    shares: Counter[str] = Counter()
-    for row, weight in zip(rows, (weights / weights.sum()).tolist(), strict=True):
-        shares[row.source] += weight
-    most = ", ".join(f"{name} {share:.0%}" for name, share in shares.most_common(4))
-    return f"{len(rows)} measured runs of {len(shares)} sources, the more alike the more weight: {most}"
+    low, high = np.interp((tail, 1 - tail), below, values[order])
+    return min(float(low), 0.0), max(float(high), 0.0)

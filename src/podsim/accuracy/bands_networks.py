@@ -1,9 +1,8 @@
-"""The error band of a captured graph's step, from the residuals of similar published runs.
+"""The error band of a captured graph's step, from published runs that no constant was fitted to: rows marked `test`.
 
-A run resembles a graph if the GPU's architecture and the precision agree. As far as enough rows remain, four more
-features agree: the network, the kind of kernels with most of the time, the framework, and the size (one GPU, one node
-or several). Percentiles and roles are as in podsim.accuracy.bands. scripts/record.py writes the packaged residuals
-(`residuals_networks.csv`).
+So no error or coverage of these bands on such rows is a test. Runs of the same network on the same GPU family in the same
+precision count; with too few of them, runs with the same kind of kernels; then all. Each network has one weight.
+scripts/record.py writes the packaged residuals (`residuals_networks.csv`).
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from math import expm1
 
 import numpy as np
-from numpy.typing import NDArray
 
-from podsim.accuracy.bands import ENOUGH
+from podsim.accuracy.bands import ENOUGH, unmeasured_band, weighted_limits
 from podsim.answers.prediction import Band
-from podsim.answers.quantiles import quantile
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.networks import networks
 from podsim.graphs.op_graph import OpGraph
@@ -55,13 +53,11 @@ class NetworkResidual:
     """factor. The logarithm of measured / predicted time."""
 
 
-_LOW, _HIGH = 0.1, 0.9
+_TAIL = 0.1
+"""share of the weight below a band, and above it"""
 _ALWAYS = ("architecture", "precision")
-_STEPS = (
-    ("network", "gpus"), ("network",), ("work", "software", "gpus"), ("work", "gpus"), ("software", "gpus"), ("gpus",),
-    ("work",), (),
-)  # fmt: skip
-"""The features that must agree besides architecture and precision, from the closest match to the loosest."""
+_STEPS = ((*_ALWAYS, "network"), (*_ALWAYS, "work"), _ALWAYS, ())
+"""The features that agree, from the closest match to the loosest."""
 
 
 def features_of_graph(
@@ -126,64 +122,31 @@ def network_residuals() -> tuple[NetworkResidual, ...]:
     )  # fmt: skip
 
 
-def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ()) -> tuple[Band | None, str]:
-    """(band, "") of a step like this, or (None, why there is none); `rows` replace the packaged residuals."""
+def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ()) -> Band:
+    """The band of a step like this; `rows` replace the packaged residuals."""
     return _band_from(wanted, tuple(rows)) if rows else _packaged_band(wanted)
 
 
 @lru_cache(maxsize=1024)
-def _packaged_band(wanted: NetworkFeatures) -> tuple[Band | None, str]:
+def _packaged_band(wanted: NetworkFeatures) -> Band:
     return _band_from(wanted, network_residuals())
 
 
-def _band_from(wanted: NetworkFeatures, rows: Sequence[NetworkResidual]) -> tuple[Band | None, str]:
-    similar, agreeing = closest_rows(wanted, rows, [_ALWAYS + names for names in _STEPS])
-    if not similar:
-        return None, (
-            f"fewer than {ENOUGH} published runs of captured networks are in {wanted.precision} on GPUs of the "
-            f"family {wanted.architecture}"
-        )
-    low, high = band_limits(similar)
-    networks = Counter(row.features.network for row in similar).most_common()
-    counts = ", ".join(f"{count} {name}" for name, count in networks[:4])
-    more = f", {sum(count for _, count in networks[4:])} others" if len(networks) > 4 else ""
-    words = [
-        f"{wanted.architecture} GPUs",
-        *(getattr(wanted, name) for name in agreeing if name != "architecture"),
-    ]
-    fitted = sum(row.role == "calibrate" for row in similar)
-    seen = f"constants were fitted to {fitted} of them" if fitted else "none was fitted to"
-    return Band(
-        low=low, high=high, rows=len(similar),
-        basis=f"{len(similar)} published runs ({counts}{more}): {', '.join(dict.fromkeys(words))}; {seen}",
-    ), ""  # fmt: skip
-
-
-def closest_rows(
-    wanted: NetworkFeatures, rows: Sequence[NetworkResidual], steps: Sequence[tuple[str, ...]]
-) -> tuple[list[NetworkResidual], tuple[str, ...]]:
-    """(rows that agree in the features of the first step with enough rows, these features); [] if there are none.
-
-    Rows marked `test` count alone where there are enough of them.
-    """
-    for agree in steps:
+def _band_from(wanted: NetworkFeatures, rows: Sequence[NetworkResidual]) -> Band:
+    unfitted = [row for row in rows if row.role == "test"]
+    for agree in _STEPS:
         key = [getattr(wanted, name) for name in agree]
-        alike = [row for row in rows if [getattr(row.features, name) for name in agree] == key]
-        tests = [row for row in alike if row.role == "test"]
-        for chosen in (tests, alike):
-            if len(chosen) >= ENOUGH:
-                return chosen, agree
-    return [], ()
-
-
-def band_limits(rows: Sequence[NetworkResidual]) -> tuple[float, float]:
-    """(low, high) of a band: shares below and above the predicted time."""
-    ratios = np.exp([row.log_ratio for row in rows]) - 1.0
-    return _quantile(ratios, _LOW), _quantile(ratios, _HIGH)
-
-
-def _quantile(ratios: NDArray[np.float64], level: float) -> float:
-    """The level's quantile of a new row, from n known ones: rank level x (n + 1), within the range seen."""
-    count = ratios.size
-    rank = (level * (count + 1) - 1) / (count - 1)
-    return quantile(ratios, min(max(rank, 0.0), 1.0))
+        similar = [row for row in unfitted if [getattr(row.features, name) for name in agree] == key]
+        if len(similar) >= ENOUGH:
+            break
+    known = Counter(row.features.network for row in similar)
+    weights = np.array([1.0 / known[row.features.network] for row in similar])
+    low, high = weighted_limits(np.array([row.log_ratio for row in similar]), weights, _TAIL)
+    words = dict.fromkeys(key) or [f"any, as too few are of {wanted.architecture} GPUs in {wanted.precision}"]
+    most = known.most_common()
+    counts = ", ".join(f"{count} {name}" for name, count in most[:4])
+    more = f", {sum(count for _, count in most[4:])} others" if len(most) > 4 else ""
+    basis = f"{len(similar)} published runs ({counts}{more}): {', '.join(words)}; none was fitted to"
+    band = Band(low=expm1(low), high=expm1(high), rows=len(similar), basis=basis)
+    has_family = any(row.features.architecture == wanted.architecture for row in rows)
+    return band if has_family else unmeasured_band(band)

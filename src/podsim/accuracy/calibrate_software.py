@@ -154,12 +154,12 @@ def _transformer_logs(
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         own: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
-        return np.asarray(np.log(row_seconds(_on_systems(batches, values), replace(base, **own)) / measured))
+        return np.asarray(np.log(row_seconds(on_systems(batches, values), replace(base, **own)) / measured))
 
     return logs, tuple(used[position]["id"] for position, _ in mine)
 
 
-def _on_systems(batches: Sequence[Batch], values: Mapping[str, float]) -> list[Batch]:
+def on_systems(batches: Sequence[Batch], values: Mapping[str, float]) -> list[Batch]:
     """The batches with the constants of their systems, of all that `values` has as "SYSTEM.NAME"."""
     changed = []
     for batch in batches:

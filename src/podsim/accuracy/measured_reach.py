@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import expm1
 
-import numpy as np
-from numpy.typing import NDArray
-
-from podsim.accuracy.bands import residuals, run_features
-from podsim.answers.prediction import FastestRun, NearestRun
-from podsim.axes import Shaped
+from podsim.accuracy.bands import (
+    RunColumns,
+    band_of,
+    residuals,
+    run_columns,
+    run_distances,
+    run_features,
+    run_sizes,
+)
+from podsim.answers.prediction import Band, FastestRun, NearestRun
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import PRECISIONS
 from podsim.training.plan import Plan
+from podsim.training.predict import flops_per_token
 from podsim.workload.model import Model
 
 _LIKE = 3.0
@@ -23,13 +30,31 @@ _SHARED = ("gpu", "precision", "framework", "experts")
 """the features in which comparable runs agree"""
 
 
+def stated_band(model: Model, cluster: Cluster, plan: Plan, seconds: float) -> tuple[Band, FastestRun | None]:
+    """(error band of the predicted seconds of a scalar plan, the measured run that it would beat or None).
+
+    A plan that is faster than any comparable run gets a wider band, in which it may be as slow as that run.
+    """
+    best = faster_than_measured(model, cluster, plan, step_utilisation(model, cluster, plan, seconds))
+    if best is None:
+        return band_of(model, cluster, plan), None
+    band = band_of(model, cluster, plan, beyond=best.ratio)
+    return replace(band, high=max(band.high, best.ratio - 1)), best
+
+
+def step_utilisation(model: Model, cluster: Cluster, plan: Plan, seconds: float) -> float:
+    """share. The model FLOPs utilisation of a step of some seconds, by 6 x parameters per token."""
+    work = flops_per_token(model, plan)["6PD"] * float(plan.global_batch) * plan.length(model)
+    return work / seconds / (cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * float(plan.gpus))
+
+
 def faster_than_measured(model: Model, cluster: Cluster, plan: Plan, utilisation: float) -> FastestRun | None:
     """The fastest measured run comparable with a scalar plan, if the plan's utilisation is higher; else None.
 
     Comparable runs share the GPU, the number format, the framework and the kind of model, dense or experts, and have
     a third to three times the active parameters. None too where fewer than three such runs were measured.
     """
-    features = run_features(model, cluster, plan, 0.0)
+    features = run_features(model, cluster, plan)
     shared = tuple(getattr(features, name) for name in _SHARED)
     least, most = model.active_parameters / _LIKE, model.active_parameters * _LIKE
     rows = [
@@ -49,36 +74,21 @@ def faster_than_measured(model: Model, cluster: Cluster, plan: Plan, utilisation
     )  # fmt: skip
 
 
-_DIFFERENT = {"architecture": 3.0, "experts": 3.0, "bits": 2.0, "kind": 1.0, "framework": 1.0}
-"""doublings that a difference in a feature counts for"""
-_DOUBLING = np.array([1.0, 0.5, 0.5, 0.5, 0.5])
-"""what a doubling of parameters, GPUs, sequence, tensor and pipeline parallelism counts for"""
-
-
 @lru_cache(maxsize=1)
-def _run_columns() -> tuple[Shaped[NDArray[np.float64], "run size"], dict[str, NDArray[np.str_]]]:
-    """(logarithms of the sizes of every measured run, its features)."""
-    rows = residuals()
-    sizes = np.array([(row.parameters, row.gpus, row.sequence, row.tp, row.pp) for row in rows], dtype=float)
-    names = {name: np.array([getattr(row.features, name) for row in rows]) for name in _DIFFERENT}
-    return np.log2(sizes), names
+def _measured_columns() -> RunColumns:
+    return run_columns(residuals())
 
 
 def nearest_run(model: Model, cluster: Cluster, plan: Plan) -> NearestRun | None:
     """The measured run that resembles a scalar plan most; None if no run was measured at all.
 
-    The distance counts doublings of parameters, and half of those of GPUs, sequence, tensor and pipeline parallelism.
-    Each of GPU family, precision, experts, kind of plan and framework that differs adds its weight.
+    Their distance is that of `run_distances`.
     """
     rows = residuals()
     if not rows:
         return None
-    features = run_features(model, cluster, plan, 0.0)
-    sizes = (model.active_parameters, plan.gpus, plan.length(model), plan.tp, plan.pp)
-    measured_sizes, measured_features = _run_columns()
-    distances = np.abs(measured_sizes - np.log2(np.array(sizes, dtype=float))) @ _DOUBLING
-    for name, weight in _DIFFERENT.items():
-        distances += weight * (measured_features[name] != getattr(features, name))
+    features = run_features(model, cluster, plan)
+    distances = run_distances(features, run_sizes(model, plan), _measured_columns())
     nearest = int(distances.argmin())
     row = rows[nearest]
     return NearestRun(

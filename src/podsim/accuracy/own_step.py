@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import replace
 from functools import lru_cache
-from math import log
+from math import expm1, log
 from statistics import median
 
 import numpy as np
 
-from podsim.accuracy.bands import ENOUGH, band_limits, residuals
+from podsim.accuracy.bands import ENOUGH, residuals, weighted_limits
 from podsim.answers.prediction import Band, Correction, Prediction
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
@@ -96,7 +96,6 @@ def corrected(prediction: Prediction, correction: Correction, architecture: str)
         hfu=prediction.hfu / factor,
         correction=replace(correction, law_time=prediction.step_time),
         band=scatter_band(architecture.lower()),
-        band_reason="",
     )
 
 
@@ -108,13 +107,13 @@ def scatter_band(architecture: str) -> Band:
     by_source: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
         by_source[row.source, row.software].append(index)
-    centred = []
+    centred: list[float] = []
     for members in by_source.values():
         if len(members) >= _LEAST_ROWS:
             middle = median(rows[i].log_ratio for i in members)
-            centred += [replace(rows[i], log_ratio=rows[i].log_ratio - middle) for i in members]
-    low, high = band_limits(centred, np.ones(len(centred)), tail=0.1)
+            centred += [rows[i].log_ratio - middle for i in members]
+    low, high = weighted_limits(np.array(centred), np.ones(len(centred)), tail=0.1)
     basis = (
         f"scatter of {len(centred)} measured runs around the median of their source, after one measured step"
     )
-    return Band(low=low, high=high, rows=len(centred), basis=basis)
+    return Band(low=expm1(low), high=expm1(high), rows=len(centred), basis=basis)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy.bands import band_of_step
+from podsim.accuracy.measured_reach import stated_band
 from podsim.accuracy.measured_runs import (
     NotExpressible,
     TrainingRun,
@@ -32,7 +32,6 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS
 from podsim.training.predict import flops_per_token
 from podsim.training.software import Software, load_software
-from podsim.training.step import SPLIT
 from podsim.units import format_quantity
 from podsim.workload.model import Model
 
@@ -40,8 +39,6 @@ FIRST_STAGE = "first stage"
 """The scope of a row that counts the layers of the first stage only."""
 _SHARED = tuple(field.name for field in fields(Plan) if field.name not in ARRAY_FIELDS)
 """The fields that all plans of an array have alike."""
-HOST_PARTS = ("launch", "host")
-"""The parts of a step in which the GPU waits for the host."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +63,6 @@ class RowCosts:
     """s. The time of a step, or of one layer forward and backward where only that was measured."""
     memory: Floats
     """B. The memory of a GPU on the fullest stage."""
-    host: Floats
-    """share. The part of a step in which the GPU waits for the host."""
 
 
 def training_run(row: Mapping[str, str]) -> TrainingRun:
@@ -119,14 +114,12 @@ def make_batches(runs: Sequence[TrainingRun]) -> list[Batch]:
 def row_costs(batches: Sequence[Batch], software: Software | None = None) -> RowCosts:
     """Seconds and bytes of every row; `software` replaces the catalog entry of every plan."""
     count = sum(batch.index.size for batch in batches)
-    seconds, memory, host = np.empty(count), np.empty(count), np.empty(count)
-    waiting = [SPLIT.index(part) for part in HOST_PARTS]
+    seconds, memory = np.empty(count), np.empty(count)
     for batch in batches:
         cost = step_cost(batch.model, batch.cluster, batch.plan, software=software)
         seconds[batch.index] = _layer_seconds(batch, software) if batch.layer_only else cost.seconds
         memory[batch.index] = cost.memory
-        host[batch.index] = cost.parts[waiting].sum(axis=0) / cost.seconds
-    return RowCosts(seconds=seconds, memory=memory, host=host)
+    return RowCosts(seconds=seconds, memory=memory)
 
 
 def row_seconds(batches: Sequence[Batch], software: Software | None = None) -> Floats:
@@ -161,7 +154,7 @@ def price_llm(rows: Rows) -> Priced:
             _note(run, texts[position], memory)
             for (position, run), memory in zip(runs, costs.memory.tolist(), strict=True)
         ]
-        bands = _bands(rows.what, ids, [run for _, run in runs], values, costs.host)
+        bands = _bands(rows.what, ids, [run for _, run in runs], values, costs.seconds)
     return Priced(
         predictions=dict(zip(ids, values.tolist(), strict=True)),
         reasons={rows.rows[position].id: reason for position, reason in reasons.items()},
@@ -172,13 +165,13 @@ def price_llm(rows: Rows) -> Priced:
 
 
 def _bands(
-    what: str, ids: Sequence[str], runs: Sequence[TrainingRun], values: Floats, host: Floats
+    what: str, ids: Sequence[str], runs: Sequence[TrainingRun], values: Floats, seconds: Floats
 ) -> dict[str, tuple[float, float]]:
-    """(low, high) of the error band of each run's quantity, by id; a layer, and what no run covers, has none."""
+    """(low, high) of the error band of each run's quantity, by id; a layer has none."""
     bands = {}
-    for id, run, value, share in zip(ids, runs, values.tolist(), host.tolist(), strict=True):
-        band = None if run.layer_only else band_of_step(run.model, run.cluster, run.plan, share)[0]
-        if band is not None:
+    for id, run, value, step in zip(ids, runs, values.tolist(), seconds.tolist(), strict=True):
+        if not run.layer_only:
+            band, _ = stated_band(run.model, run.cluster, run.plan, step)
             low, high = 1 + band.low, 1 + band.high
             is_time = what == "seconds per step"
             bands[id] = (value * low, value * high) if is_time else (value / high, value / low)

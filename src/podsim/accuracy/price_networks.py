@@ -65,8 +65,8 @@ def price_networks(rows: Rows) -> Priced:
         except PodsimError as error:
             reasons[id] = str(error)
             continue
-        if band := band_of_graph(costs.features(run))[0]:
-            bands[id] = (predictions[id] / (1 + band.high), predictions[id] / (1 + band.low))
+        band = band_of_graph(costs.features(run))
+        bands[id] = (predictions[id] / (1 + band.high), predictions[id] / (1 + band.low))
     return Priced(predictions=predictions, reasons=reasons, ideals=ideals, bands=bands)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from podsim.accuracy.bands import band_of, operand_bits, residuals
-from podsim.accuracy.measured_reach import calibrated_software, faster_than_measured, nearest_run
+from podsim.accuracy.bands import operand_bits, residuals, unmeasured_band
+from podsim.accuracy.measured_reach import calibrated_software, nearest_run, stated_band
 from podsim.answers.answer import call
 from podsim.answers.prediction import Correction, FastestRun, OpReport, Prediction
 from podsim.errors import PodsimError
@@ -37,15 +37,13 @@ def describe(
         from podsim.training.weight_streaming import streamed_prediction  # wafers
 
         streamed = streamed_prediction(model, cluster, plan)
-        return replace(streamed, warnings=(*model.doubts, *streamed.warnings))
+        band = streamed.band and unmeasured_band(streamed.band)
+        return replace(streamed, band=band, warnings=(*model.doubts, *streamed.warnings))
     prediction, gains = predict_with_gains(model, cluster, plan)
     faster_than = None
     if correction is None:
-        band, no_band = band_of(model, cluster, plan, prediction)
-        faster_than = faster_than_measured(model, cluster, plan, prediction.mfu_6pd)
-        if band and faster_than:  # the step may take as long as that of the fastest run
-            band = replace(band, high=max(band.high, faster_than.ratio - 1))
-        prediction = replace(prediction, faster_than=faster_than, band=band, band_reason=no_band)
+        band, faster_than = stated_band(model, cluster, plan, prediction.step_time)
+        prediction = replace(prediction, faster_than=faster_than, band=band)
     else:
         from podsim.accuracy.own_step import corrected  # by a step that the user measured
 

@@ -109,6 +109,23 @@ class ComparedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BandCoverage:
+    """How the error bands of one source's runs hold, where the source is in no fit and in no band."""
+
+    source: str
+    role: str
+    rows: int
+    coverage: float
+    """share. The runs inside their 80 % band."""
+    width: float
+    """share. The median width of the bands, of the predicted time."""
+    score: float
+    """share. The mean interval score of the bands: their width, and ten times each miss."""
+    constant_score: float
+    """share. The same of one constant band for all runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassScore:
     """Errors of one class of rows."""
 

@@ -284,8 +284,6 @@ class GraphCost(Answer, view=View(report="report.graph_tables:graph_report", row
     """s. The time of the simulated step on all GPUs, or on all devices of the cut; None if not requested."""
     band: Band | None = None
     """The error band of similar published runs, for the step on all GPUs."""
-    band_reason: str = ""
-    """The reason why there is no band."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -245,9 +245,7 @@ class Prediction(
     gains: Mapping[str, float] = field(default_factory=dict)
     """share. The share of throughput gained by 10 % more of each resource."""
     band: Band | None = None
-    """The error band; None: no measurement resembles this plan."""
-    band_reason: str = ""
-    """The reason why there is no band."""
+    """The error band; None: the law alone was asked."""
     faster_than: FastestRun | None = None
     """The fastest comparable run, if the plan would be faster; None: it would not, or too few runs were measured."""
     nearest: NearestRun | None = None

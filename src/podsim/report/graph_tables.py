@@ -136,7 +136,7 @@ def _simulation(cost: GraphCost) -> Iterator[Block]:
 def _band(cost: GraphCost) -> str:
     band = cost.band
     if band is None:
-        return f"No error band: {cost.band_reason}"
+        return "No error band"
     low, high = (format_quantity(_step_seconds(cost) * (1 + share), "s") for share in (band.low, band.high))
     gpus = "" if cost.data_parallel is None else f" on {cost.data_parallel.gpus} GPUs"
     return f"Error band of the step{gpus} {low} to {high} ({band.low:+.0%} to {band.high:+.0%}): {band.basis}"

@@ -145,8 +145,6 @@ def _rates(prediction: Prediction) -> Iterator[Block]:
     if band is not None:
         low, high = (seconds(prediction.step_time * (1 + share)) for share in (band.low, band.high))
         yield f"Error band {low} to {high} ({band.low:+.0%} to {band.high:+.0%}): {band.basis}"
-    elif prediction.band_reason:
-        yield f"No error band: {prediction.band_reason}"
     yield (
         f"MFU {prediction.mfu_6pd:.1%} (6 x parameters x tokens), {prediction.mfu:.1%} (attention counted); "
         f"HFU {prediction.hfu:.1%} (recomputation counted)"

@@ -14,6 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from podsim.accuracy.band_coverage import band_coverage, coverage_text
+from podsim.accuracy.bands import residuals
 from podsim.accuracy.bars import verdicts, worse_figures
 from podsim.accuracy.measured_rows import read_measured
 from podsim.accuracy.pricing import compare_rows
@@ -21,7 +23,7 @@ from podsim.accuracy.reading import ALL, read_raw_kernels
 from podsim.accuracy.score import assess
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.answers.answer import Answer, View, call
-from podsim.answers.comparison import Comparison, Verdict
+from podsim.answers.comparison import BandCoverage, Comparison, Verdict
 from podsim.errors import PodsimError
 from podsim.foreign_files import read_start
 from podsim.options.output_options import JsonOutput
@@ -84,6 +86,8 @@ class Validation(Answer, view=View(report="report.comparisons:summary_report")):
     verdicts: tuple[Verdict, ...] = ()
     worsened: tuple[str, ...] = ()
     """The figures that are worse than those recorded with this version."""
+    bands: tuple[BandCoverage, ...] = ()
+    """How error bands of training runs hold, by source left out; where all packaged tables are compared."""
 
     @property
     def met(self) -> bool:
@@ -95,13 +99,18 @@ _WIDTH = 140
 """columns that the tables need"""
 
 
+def accuracy_markdown(answer: Validation) -> str:
+    """The page docs/accuracy.md."""
+    unknown = f"{coverage_text(answer.bands)}\n{UNKNOWN}" if answer.bands else UNKNOWN
+    return str(call("report.pages:accuracy_page", answer.comparisons, answer.verdicts, unknown=unknown))
+
+
 def _write_pages(answer: Validation, output: ValidateOutput, options: Mapping[str, Any]) -> None:
     """Write the pages."""
     if output.html is not None:
         write_whole(output.html, call("report.pages:page", answer.comparisons, answer.verdicts))
     if output.markdown is not None:
-        text = call("report.pages:accuracy_page", answer.comparisons, answer.verdicts, unknown=UNKNOWN)
-        write_whole(output.markdown, text)
+        write_whole(output.markdown, accuracy_markdown(answer))
 
 
 def _text(answer: Validation, output: ValidateOutput, options: Mapping[str, Any]) -> str:
@@ -113,7 +122,8 @@ def _text(answer: Validation, output: ValidateOutput, options: Mapping[str, Any]
     for comparison in answer.comparisons:
         for extra, count in comparison.missing_extras.items():
             ends.append(f"{comparison.table}: {count} rows are not predicted; pip install 'podsim[{extra}]'")
-    return str(text) + "".join(f"{end}\n" for end in ends)
+    bands = f"\n{coverage_text(answer.bands)}" if answer.bands else ""
+    return f"{text}{bands}" + "".join(f"{end}\n" for end in ends)
 
 
 @question(
@@ -156,7 +166,10 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
         comparisons = [comparison.only(options.role) for comparison in comparisons]
         judged = tuple(verdict for verdict in judged if verdict.role == options.role)
     judged = () if options.rows is not None else judged
-    return Validation(comparisons=tuple(comparisons), verdicts=judged, worsened=worsened)
+    bands = () if tables or options.rows is not None else band_coverage(residuals())
+    if options.role:
+        bands = tuple(line for line in bands if line.role == options.role)
+    return Validation(comparisons=tuple(comparisons), verdicts=judged, worsened=worsened, bands=bands)
 
 
 def _own_comparisons(path: Path, on: str) -> list[Comparison]:

@@ -166,8 +166,7 @@ def _with_band(cost: GraphCost, case: GraphCase, file: str) -> GraphCost:
         network=file if file in networks() else "", software=cost.software, gpus=case.gpus,
         node=1 if case.cluster is None else case.cluster.gpus_per_node,
     )  # fmt: skip
-    band, reason = band_of_graph(features)
-    return replace(cost, band=band, band_reason=reason)
+    return replace(cost, band=band_of_graph(features))
 
 
 def _write_traces(

@@ -31,7 +31,7 @@ function draw(answer, values, page) {
     h("dl", { class: "facts" },
       fact("A step", number(answer.step_time, seconds, "step_time"),
         band ? [number(answer.step_time * (1 + band.low), seconds), " to ", number(answer.step_time * (1 + band.high), seconds),
-          " by what was measured"] : answer.band_reason),
+          " by what was measured"] : null),
       training ? fact("Training", number(training.expected, seconds, "training.expected"),
         [`${amount(training.tokens)} tokens with failures; `, number(training.seconds, seconds, "training.seconds"), " without"])
         : fact("Training", "–", "give the tokens on Ask"),
@@ -57,11 +57,11 @@ const fact = (title, value, small) => h("div", {}, h("dt", {}, title), h("dd", {
   small ? h("dd", { class: "small" }, small) : null);
 
 // A mark where no measured run stands behind the answer.
-function outside({ faster_than: run, band, band_reason: reason }) {
-  if (!run && band) return null;
+function outside({ faster_than: run, band }) {
+  if (!run && band?.rows) return null;
   return h("div", { class: "mark-out" }, h("p", {}, h("strong", { class: "bad" }, "Outside what was measured. "),
     run ? [`Faster than any of ${count(run.rows)} measured runs (${run.basis}); the best of them, `, h("code", {}, run.id), `, used ${percent(run.utilisation)} of the peak.`]
-      : reason || "No measured run resembles this plan."));
+      : band?.basis || "No measured run resembles this plan."));
 }
 
 function nearest({ nearest: run }) {
