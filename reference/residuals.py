@@ -51,20 +51,14 @@ def _residual(row: Mapping[str, str], run: TrainingRun, seconds: float) -> Resid
         role=row["role"],
         source=_SOURCES.get(letters, letters),
         features=run_features(run.model, run.cluster, plan),
-        gpus=int(plan.gpus),
         sequence=plan.length(run.model),
         parameters=run.model.active_parameters,
-        tp=int(plan.tp),
-        pp=int(plan.pp),
-        cp=int(plan.cp),
-        ep=int(plan.ep),
-        global_batch=int(plan.global_batch),
-        micro_batch=int(plan.micro_batch),
         software=plan.software,
         log_ratio=math.log(measured / seconds),
         utilisation=step_utilisation(run.model, run.cluster, plan, measured),
         without_model=_LAW,
         without_source=_LAW,
+        **{name: int(getattr(plan, name)) for name in _COUNTS if name != "sequence"},
     )
 
 

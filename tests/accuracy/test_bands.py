@@ -184,8 +184,8 @@ def test_software_without_a_fitted_run_takes_what_sources_left_over() -> None:
     model, cluster = load_model("gpt3-175b"), load_cluster("dgx-a100-80gb:8")
     known = band_of(model, cluster, PLAN)
     unknown = band_of(model, cluster, replace(PLAN, software="megatron-core"))
-    assert "without their group" in known.basis
-    assert "without their source, as none is of megatron-core on ampere" in unknown.basis
+    assert "without its source or model" in known.basis
+    assert "without its source, as none is of megatron-core on ampere" in unknown.basis
     assert (known.low, known.high) != (unknown.low, unknown.high)
 
 

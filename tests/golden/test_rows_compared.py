@@ -138,7 +138,7 @@ def test_bands() -> None:
     graphs = [
         told(bands_networks.band_of_graph, replace(row.features, **change), [
             each for each in networks if each.id != row.id])
-        for row in networks[::80] for change in ({}, {"gpus": 4096}, {"network": "another"}, {"precision": "fp8"})
+        for row in networks[::80] for change in ({}, {"work": "another"}, {"network": "another"}, {"precision": "fp8"})
     ]  # fmt: skip
     widths = [
         told(bands.operand_bits, each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import mean, median
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,49 +28,38 @@ def interval_scores(low: ArrayLike, high: ArrayLike, actual: Floats) -> Floats:
 def band_coverage(rows: Sequence[Residual]) -> tuple[BandCoverage, ...]:
     """What bands hold of each source and role, without the source in any fit or band; then the means over sources.
 
-    Sources are as a new one would be: rows of both roles are predicted by constants fitted to other sources.
+    Rows of both roles are predicted by constants fitted to other sources, as those of a new source would be.
     """
     out: list[BandCoverage] = []
     for source in dict.fromkeys(row.source for row in rows):
         fitted = FittedRuns([row for row in rows if row.source != source])
-        own = [row for row in rows if row.source == source]
-        out += [
-            _coverage(members, fitted)
-            for role in ROLES
-            if (members := [row for row in own if row.role == role])
-        ]
-    return (*out, *(_mean(held) for role in ROLES if (held := [line for line in out if line.role == role])))
+        for role in ROLES:
+            if own := [row for row in rows if (row.source, row.role) == (source, role)]:
+                out.append(_coverage(own, fitted))
+    means = [_mean(lines) for role in ROLES if (lines := [line for line in out if line.role == role])]
+    return (*out, *means)
 
 
 def _coverage(rows: Sequence[Residual], fitted: FittedRuns) -> BandCoverage:
     """What bands from the fitted runs hold of rows of one source and role."""
     bands = [left_out_band(row.features, row.software, row.without_source.distance, fitted) for row in rows]
-    low, high = np.array([band.low for band in bands]), np.array([band.high for band in bands])
+    low, high = np.array([(band.low, band.high) for band in bands]).T
     actual = np.expm1([row.without_source.log_ratio for row in rows])
     return BandCoverage(
-        source=rows[0].source,
-        role=rows[0].role,
-        rows=len(rows),
-        coverage=float(np.mean((low <= actual) & (actual <= high))),
-        width=float(np.median(high - low)),
+        source=rows[0].source, role=rows[0].role, rows=len(rows),
+        coverage=float(np.mean((low <= actual) & (actual <= high))), width=float(np.median(high - low)),
         score=float(interval_scores(low, high, actual).mean()),
         constant_score=float(interval_scores(CONSTANT[0], CONSTANT[1], actual).mean()),
-    )
+    )  # fmt: skip
 
 
 def _mean(lines: Sequence[BandCoverage]) -> BandCoverage:
     """The mean of sources of one role, each with the same weight; of widths the median."""
-    means = {
-        name: float(np.mean([getattr(line, name) for line in lines]))
-        for name in ("coverage", "score", "constant_score")
-    }
     return BandCoverage(
-        source=f"mean of {len(lines)}",
-        role=lines[0].role,
-        rows=sum(line.rows for line in lines),
-        width=float(np.median([line.width for line in lines])),
-        **means,
-    )
+        source=f"mean of {len(lines)}", role=lines[0].role, rows=sum(line.rows for line in lines),
+        coverage=mean(line.coverage for line in lines), width=median(line.width for line in lines),
+        score=mean(line.score for line in lines), constant_score=mean(line.constant_score for line in lines),
+    )  # fmt: skip
 
 
 def coverage_text(lines: Sequence[BandCoverage]) -> str:

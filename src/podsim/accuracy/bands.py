@@ -270,9 +270,8 @@ def left_out_band(features: Features, software: str, distance: float, fitted: Fi
     is_known = (software, features.architecture) in fitted.software
     scale, missing = distance_scale(distance), fitted.missing(features)
     low, high = (expm1(limit * scale) for limit in (fitted.known_limits if is_known else fitted.new_limits))
-    basis = f"{len(fitted.rows)} fitted runs, by constants fitted without their {'group' if is_known else 'source'}"
-    if not is_known:
-        basis += f", as none is of {software} on {features.architecture}"
+    basis = f"{len(fitted.rows)} runs, each predicted by constants fitted without its source"
+    basis += " or model" if is_known else f", as none is of {software} on {features.architecture}"
     basis += f"; {scale:.1f} times as wide as beside a fitted run, for {distance:.1f} doublings between"
     if missing:
         basis += f"; no fitted run has {', '.join(f'{name} {getattr(features, name)!r}' for name in missing)}"
@@ -284,9 +283,7 @@ def left_out_band(features: Features, software: str, distance: float, fitted: Fi
 def unmeasured_band(band: Band) -> Band:
     """The band at its least width where neither the kind of model nor the GPU family was measured."""
     low, high = min(band.low, -_UNMEASURED), max(band.high, _UNMEASURED)
-    basis = (
-        f"{band.basis}; at least {_UNMEASURED:.0%} to either side, as no run on this GPU family was measured"
-    )
+    basis = f"{band.basis}; at least {_UNMEASURED:.0%} to either side, as nothing like it was measured"
     return Band(low=low, high=high, rows=0, basis=basis)
 
 

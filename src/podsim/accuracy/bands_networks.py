@@ -36,10 +36,6 @@ class NetworkFeatures:
     """The network of the catalog; empty for a user's module."""
     work: str
     """The kind with most of the kernels' time: convolutions, products, recurrent layers or bytes."""
-    software: str
-    """The software entry."""
-    gpus: str
-    """The size: one GPU, one node or several nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +57,9 @@ _STEPS = ((*_ALWAYS, "network"), (*_ALWAYS, "work"), _ALWAYS, ())
 
 
 def features_of_graph(
-    graph: OpGraph, costs: OpCosts, *, architecture: str, precision: str, network: str, software: str, gpus: int,
-    node: int,
-) -> NetworkFeatures:  # fmt: skip
-    """Features of a step; `node` is the GPUs of a node."""
+    graph: OpGraph, costs: OpCosts, *, architecture: str, precision: str, network: str
+) -> NetworkFeatures:
+    """Features of a step."""
     spent: dict[str, float] = {}
     kinds = {
         "conv": "convolutions",
@@ -79,8 +74,7 @@ def features_of_graph(
         spent[name] = spent.get(name, 0.0) + there + back
     return NetworkFeatures(
         architecture=architecture.lower(), precision=_width(precision), network=network,
-        work=max(spent, key=lambda name: spent[name]), software=software,
-        gpus="one GPU" if gpus == 1 else "one node" if gpus <= node else "several nodes",
+        work=max(spent, key=lambda name: spent[name]),
     )  # fmt: skip
 
 

@@ -152,9 +152,8 @@ class NetworkCosts:
         software, graph, gpu = self.software(run), self.graph(run), run.cluster.gpu
         costs = scaled_costs(graph, self.plain(run, software.flash), software)
         return features_of_graph(
-            graph, costs, architecture=gpu.architecture, precision=run.precision, network=run.network,
-            software=software.name, gpus=run.gpus, node=run.cluster.gpus_per_node,
-        )  # fmt: skip
+            graph, costs, architecture=gpu.architecture, precision=run.precision, network=run.network
+        )
 
     def without_costs(self) -> NetworkCosts:
         """A copy with the graphs and without their costs, for changed constants."""

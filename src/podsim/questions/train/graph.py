@@ -163,8 +163,7 @@ def _with_band(cost: GraphCost, case: GraphCase, file: str) -> GraphCost:
     """The cost with the error band of its step on all GPUs."""
     features = features_of_graph(
         case.graph, case.costs, architecture=case.gpu.architecture, precision=cost.precision,
-        network=file if file in networks() else "", software=cost.software, gpus=case.gpus,
-        node=1 if case.cluster is None else case.cluster.gpus_per_node,
+        network=file if file in networks() else "",
     )  # fmt: skip
     return replace(cost, band=band_of_graph(features))
 
