@@ -62,7 +62,7 @@ class Features:
     experts: str
     """The feed-forward layers: dense, few experts or many."""
     attention: str
-    """What mixes tokens: full, latent or sparse attention, or state spaces."""
+    """The kind of layer that mixes tokens: full, latent or sparse attention, or state spaces."""
     links: str
     """Whether NVLinks, or the like, join the GPUs of a node: yes or no."""
     gpu: str

@@ -87,7 +87,7 @@ class Validation(Answer, view=View(report="report.comparisons:summary_report")):
     worsened: tuple[str, ...] = ()
     """The figures that are worse than those recorded with this version."""
     bands: tuple[BandCoverage, ...] = ()
-    """How error bands of training runs hold, by source left out; where all packaged tables are compared."""
+    """The coverage of error bands of training runs, by source left out; where all packaged tables are compared."""
 
     @property
     def met(self) -> bool:
