@@ -356,7 +356,7 @@ def _fastest_plan(
         given["recompute_layers"] = (0,)
     overlap = load_software(known.software, cluster.gpu).overlaps_tp
     wanted = {"flash": (bool(known.flash),), "overlap_tp": (overlap,), **given}
-    plans = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
+    plans = search(model, cluster.subset(int(known.gpus)), known, wanted=wanted)
     if plans.order.size == 0:
         usable = usable_bytes(cluster.gpu, load_software(known.software, cluster.gpu))
         least, room = (format_quantity(float(b), "B") for b in (plans.memory_bytes.min(), usable))

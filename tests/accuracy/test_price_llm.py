@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import comb
 
 import pytest
 from reference.curate_training import training_run
 from reference.machine_words import model_settings
 
+from podsim.accuracy.measured_runs import MEMORY_ERROR
 from podsim.accuracy.price_llm import make_batches, price_llm, row_seconds
+from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.tables import load, measurement
 
 KORTHIKANTI = load("korthikanti")
@@ -78,3 +81,15 @@ def test_plans_that_differ_in_what_experts_take_are_priced_apart() -> None:
     alone = [row_seconds(make_batches([run])).item() for run in runs]
     assert row_seconds(make_batches(runs)).tolist() == alone
     assert len(set(alone)) == 3
+
+
+def test_the_granted_error_of_memory_follows_from_calibrate_rows() -> None:
+    """Of 33 measured runs the 31st: with 95 % confidence at least four runs in five need no more (Wilks 1941)."""
+    compared = [
+        row for name in ("memory-bloom", "memory-torchtitan") for row in compare_rows(load(name)).rows
+    ]
+    more = sorted(row.measured / row.predicted - 1 for row in compared if row.role == "calibrate")
+    below = [comb(len(more), k) * 0.8**k * 0.2 ** (len(more) - k) for k in range(len(more) + 1)]
+    rank = next(k for k in range(1, len(more) + 1) if sum(below[:k]) >= 0.95)
+    assert (len(more), rank) == (33, 31)
+    assert round(more[rank - 1], 2) == MEMORY_ERROR

@@ -44,6 +44,25 @@ def test_the_ranking_is_by_step_time_with_one_plan_a_layout() -> None:
     assert result.evaluated > result.fitting > 0
 
 
+def test_tight_plans_are_listed_after_the_others() -> None:
+    job = {"on": "dgx-a100-80gb:1", "batch": 64, "top": 4}
+    free, roomy, wide = (library.plan("gpt-22b", headroom=room, **job) for room in (0, None, 0.3))
+    assert not any(one.is_tight for one in free.ranked)
+    for result, room in ((roomy, 0.08), (wide, 0.3)):
+        tight = [one.prediction.memory * (1 + room) > one.prediction.memory_limit for one in result.ranked]
+        assert tight == sorted(tight) == [one.is_tight for one in result.ranked]
+        assert all(one.prediction.fits for one in result.ranked)
+        assert all(one.reason.startswith("tight") == one.is_tight for one in result.ranked)
+        assert result.ranked[-1].is_tight  # the fastest of all, which is listed last
+        assert result.ranked[-1].prediction.step_time == pytest.approx(free.ranked[0].prediction.step_time)
+        assert result.ranked[0].prediction.step_time > free.ranked[0].prediction.step_time
+
+
+def test_headroom_is_a_share() -> None:
+    with pytest.raises(library.PodsimError, match=r"headroom=-0.1: a share .* from 0 to below 1"):
+        library.plan("gpt-3.6b", on="dgx-a100-80gb:1", batch=64, headroom=-0.1)
+
+
 def test_by_memory() -> None:
     result = library.plan(
         "gpt-3.6b", on="dgx-a100-80gb:2", batch=64, objective="memory", limit={"flash": [True]}

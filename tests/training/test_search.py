@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import predict_plan
-from podsim.training.search import search
+from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import Space
 from podsim.training.search_order import fastest_plans, first_of_each_layout
 from podsim.workload.catalog import load_model
@@ -61,7 +62,7 @@ def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
 
 
 def test_every_plan_found_is_legal_and_costs_what_predict_says(gpt3: Model, selene: Cluster) -> None:
-    found = search(gpt3, selene, Plan(global_batch=96), gpus=64)
+    found = search(gpt3, selene.subset(64), Plan(global_batch=96))
     generator = np.random.default_rng(0)
     for position in generator.choice(found.order, 40):
         plan = found.plan(position)
@@ -73,7 +74,7 @@ def test_every_plan_found_is_legal_and_costs_what_predict_says(gpt3: Model, sele
 
 
 def test_the_front_is_a_front(gpt3: Model, selene: Cluster) -> None:
-    found = search(gpt3, selene, Plan(global_batch=96), gpus=64)
+    found = search(gpt3, selene.subset(64), Plan(global_batch=96))
     seconds = [found.seconds(i) for i in found.pareto]
     memory = [found.memory(i) for i in found.pareto]
     assert seconds == sorted(seconds)
@@ -83,8 +84,8 @@ def test_the_front_is_a_front(gpt3: Model, selene: Cluster) -> None:
 
 
 def test_nothing_legal_says_why(gpt3: Model, selene: Cluster) -> None:
-    with pytest.raises(PlanError, match=r"no plan on 101 GPUs.* cut by rule: \w.* \([\d,]+\)\. A number"):
-        search(gpt3, selene, Plan(global_batch=1), gpus=101)
+    with pytest.raises(PlanError, match=r"no plan on 808 GPUs.* cut by rule: \w.* \([\d,]+\)\. A number"):
+        search(gpt3, selene.subset(808), Plan(global_batch=1))
 
 
 def test_interruption_gives_the_best_so_far(gpt3: Model, selene: Cluster) -> None:
@@ -92,7 +93,7 @@ def test_interruption_gives_the_best_so_far(gpt3: Model, selene: Cluster) -> Non
         if done > whole // 2:
             raise KeyboardInterrupt
 
-    found = search(gpt3, selene, Plan(global_batch=96), gpus=64, progress=stop)
+    found = search(gpt3, selene.subset(64), Plan(global_batch=96), progress=stop)
     assert not found.complete
     assert found.order.size > 0
     assert np.isfinite(found.seconds(found.order[0]))
@@ -145,7 +146,14 @@ def test_what_gets_no_time_can_win_nothing(
     """Over the whole space: the front, the counts, and the fastest of all degrees are those of timing every plan."""
     model, part = load_model(name), selene.subset(gpus)
     fixed = Plan(global_batch=batch, software=software)
-    some, every = (search(model, part, fixed, wanted=wanted, every=timed) for timed in (False, True))
+    every = search(model, part, fixed, wanted=wanted, every=True)
+    for headroom in (0.0, 0.08, 0.5):
+        some = search(model, part, fixed, wanted=wanted, headroom=headroom)
+        _check_contenders(some, replace(every, roomy_bytes=some.roomy_bytes))
+
+
+def _check_contenders(some: SearchResult, every: SearchResult) -> None:
+    """The front, the counts, and the fastest of all degrees are those of a search that times every plan."""
     assert some.pareto.tolist() == every.pareto.tolist()
     assert (some.evaluated, some.fitting) == (every.evaluated, every.fitting)
     assert every.fitting == every.order.size > 0
@@ -155,3 +163,21 @@ def test_what_gets_no_time_can_win_nothing(
     )
     assert some_best[: len(every_best)] == every_best  # of all plans, the fastest 100,000 are looked at
     assert some.seconds_of(some.order).tolist() == every.seconds_of(some.order).tolist()
+
+
+def test_plans_with_headroom_come_first(gpt22: Model, node: Cluster) -> None:
+    free = search(gpt22, node, FIXED)
+    middle = float(np.median([free.memory(position) for position in free.order]))
+    roomy = search(gpt22, node, FIXED, headroom=free.roomy_bytes / middle - 1)
+    order = fastest_plans(roomy)
+    memory, seconds = np.array([roomy.memory(position) for position in order]), roomy.seconds_of(order)
+    is_tight = memory > roomy.roomy_bytes
+    first = int(is_tight.argmax())
+    assert 0 < first < is_tight.size
+    assert is_tight[first:].all()
+    assert (np.diff(seconds[:first]) >= -1e-9).all()
+    assert (np.diff(seconds[first:]) >= -1e-9).all()
+    assert (free.fitting, free.evaluated) == (roomy.fitting, roomy.evaluated)
+    assert free.pareto.tolist() == roomy.pareto.tolist()
+    assert roomy.roomy_bytes == pytest.approx(middle)
+    assert roomy.memory(order[0]) <= middle < free.memory(fastest_plans(free)[0])

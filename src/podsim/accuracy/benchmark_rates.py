@@ -129,7 +129,7 @@ def _searched(model: Mapping[str, Any], cluster: Cluster, batch: int) -> tuple[f
         global_batch=batch, precision=precision, software=software_of(None, gpu), sequence=network.sequence,
         flash=gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
-    result = search(network, cluster, fixed, gpus=cluster.gpus, wanted=read_limits(None, cluster.gpus))
+    result = search(network, cluster, fixed, wanted=read_limits(None, cluster.gpus))
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
     best = int(fastest_plans(result)[0])

@@ -23,7 +23,11 @@ _TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(P
 DESCRIBED = ("network", "cluster", "plan")
 """The columns that state what was run."""
 MEMORY_ERROR = 0.08
-"""share. The error of the law of memory that a row is granted before its plan is said not to fit."""
+"""share. The memory beyond the law's that at most one run in five needs, with 95 % confidence.
+
+Of measured over predicted bytes of 33 calibrate rows the 31st (Wilks): binomial(33, 0.8) is below 31 in 97 % of draws. A
+plan that leaves less is tight; a row is granted as much before its plan is said not to fit.
+"""
 _WORDS = ("recompute", "schedule")
 
 

@@ -70,8 +70,9 @@ def mean_optimism(seconds: Floats, degrees: Shaped[Array, "plan field"]) -> floa
 
 
 def optimism_of(result: SearchResult) -> Optimism | None:
-    """The optimism of a search's fastest plan; None if it is alone."""
-    head = result.order[:_HEAD]
+    """The optimism of a search's first plan; None if it is alone."""
+    positions, roomy = result.roomy_first()
+    head = positions[: min(roomy or _HEAD, _HEAD)]
     plans = result.combinations.take(head % result.memory_bytes.size)
     degrees = np.stack([np.broadcast_to(getattr(plans, name), head.shape) for name in DEGREES], axis=1)
     first = np.unique(degrees @ _RADIX ** np.arange(len(DEGREES)), return_index=True)[1]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from podsim.accuracy.bands import operand_bits, residuals, unmeasured_band
 from podsim.accuracy.measured_reach import calibrated_software, nearest_run, stated_band
+from podsim.accuracy.measured_runs import MEMORY_ERROR
 from podsim.answers.answer import call
 from podsim.answers.prediction import Correction, FastestRun, OpReport, Prediction
 from podsim.errors import PodsimError
@@ -183,6 +184,9 @@ def warnings(model: Model, prediction: Prediction, cluster: Cluster, plan: Plan)
             f"the fullest stage needs {most / least:.0f} times the memory of the emptiest: "
             f"{format_quantity(most, 'B')} and {format_quantity(least, 'B')}"
         )
-    if prediction.fits and prediction.memory > 0.95 * prediction.memory_limit:
-        said.append("within 5 % of the GPU's memory: fragmentation may make it fail")
+    if prediction.fits and prediction.memory * (1 + MEMORY_ERROR) > prediction.memory_limit:
+        left = prediction.memory_limit / prediction.memory - 1
+        said.append(
+            f"tight: it may fail, as one run in five needs {MEMORY_ERROR:.0%} more memory; {left:.1%} is left"
+        )
     return tuple(said)

@@ -291,6 +291,8 @@ class Ranked:
     """The reason for its rank."""
     simulated: float | None = field(default=None, metadata={"optional": True})
     """s. The simulated time of the step; None: it was not simulated."""
+    is_tight: bool = False
+    """Whether its memory leaves less than the headroom: it stands after the plans that leave more."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,8 @@ class PlanLot:
     seconds: Shaped[Array, "plan"]
     energy: Shaped[Array, "plan"]
     """J. The energy of a step at the meter."""
+    is_tight: Shaped[Array, "plan"]
+    """Whether the memory of each leaves less than the headroom."""
 
 
 def gpu_counts(cluster: Cluster, gpus: int) -> list[int]:
@@ -48,7 +50,8 @@ def make_lot(model: Model, cluster: Cluster, result: SearchResult, pue: float) -
     draw can fall draws more energy."""
     least, most = (cluster_power(cluster, busy) for busy in (0.0, 1.0))
     seconds = result.seconds_of(result.order)
-    near = result.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
+    fastest = float(result.seconds_of(result.roomy_first()[0][:1])[0])
+    near = result.order[: int(np.searchsorted(seconds, fastest * most / least, side="right"))]
     flag, combination = np.divmod(near, result.memory_bytes.size)
     plans = result.combinations.take(combination).having(
         {"overlap_grad": result.flags[flag, 0], "overlap_param": result.flags[flag, 1]}
@@ -56,7 +59,10 @@ def make_lot(model: Model, cluster: Cluster, result: SearchResult, pue: float) -
     cost = step_cost(model, cluster, plans)
     busy_seconds = sum(cost.parts[SPLIT.index(name)] for name in BUSY_PARTS)
     energy = pue * (least * cost.seconds + (most - least) * busy_seconds)
-    return PlanLot(cluster=cluster, plans=plans.arrays(), seconds=cost.seconds, energy=np.asarray(energy))
+    return PlanLot(
+        cluster=cluster, plans=plans.arrays(), seconds=cost.seconds, energy=np.asarray(energy),
+        is_tight=result.memory_bytes[combination] > result.roomy_bytes,
+    )  # fmt: skip
 
 
 def front(first: Array, second: Array) -> Array:

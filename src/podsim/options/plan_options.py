@@ -250,13 +250,14 @@ class SearchOptions(TrainedFields, FixedLayout, JobOptions):
         "time", "time, memory, cost or energy.", choices=("time", "memory", "cost", "energy")
     )
     top: int = option(5, "Layouts to show.")
+    headroom: float | None = option(
+        None, "Share of its memory that a plan leaves, or it is listed after those that do; default 0.08."
+    )
     jobs: int = option(1, "Threads of the search; 0 for one a processor.")
     limit: Mapping[str, str | Sequence[object]] | None = option(
         None, "Restrict a field, e.g. tp=4,8 or zero=1. Repeatable.", read=pairs("tp=4,8")
     )
-    save: str | Path | None = option(
-        None, "Directory for the plans, the Pareto front, a replay file and launch files.", kind=Path
-    )
+    save: str | Path | None = option(None, "Directory for plans, front, replay and launch files.", kind=Path)
     launch: Sequence[str] = option(
         (), "Launch file to write with --save: slurm, torchrun, kubernetes (default all three), megatron, …"
     )

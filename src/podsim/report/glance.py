@@ -60,7 +60,7 @@ class _Other:
     def __init__(self, best: Ranked, ranked: Ranked, has_sizes: bool) -> None:
         self.ranked, self.prediction = ranked, ranked.prediction
         self.slower = ranked.prediction.step_time / best.prediction.step_time - 1.0
-        self.layout = short_layout(ranked.prediction.plan)
+        self.layout = short_layout(ranked.prediction.plan) + ", tight" * ranked.is_tight
         expense = ranked.prediction.expense
         self.cost = expense.low if expense is not None and expense.offer is not None else None
         self.days = ranked.prediction.training.expected if ranked.prediction.training else None

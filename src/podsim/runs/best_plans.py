@@ -24,7 +24,13 @@ from podsim.training.plan import Plan, plan_command
 from podsim.training.plan_values import FACTOR_FIELDS
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import limit_words, read_limits
-from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
+from podsim.training.search_order import (
+    fastest_plans,
+    first_of_each_layout,
+    no_plan_fits,
+    ranking_reason,
+    tight_words,
+)
 from podsim.training.weight_streaming import streamed_plans
 
 _ORDERS: dict[str, Callable[[Prediction], tuple[float, float]]] = {
@@ -75,7 +81,7 @@ def _corrected_case(case: Case, progress: Progress | None) -> Case:
         case.model,
         cluster,
         case.fixed,
-        gpus=cluster.gpus,
+        headroom=case.headroom,
         wanted=wanted,
         progress=progress,
         jobs=options.jobs,
@@ -104,7 +110,7 @@ def _arguments(case: Case) -> dict[str, Any]:
             ("days", options.days),
         )
         if value
-    } | ({} if options.pue is None else {"pue": options.pue})
+    } | {name: value for name in ("pue", "headroom") if (value := getattr(options, name)) is not None}
     return {
         "model": str(options.model), "on": str(options.on), "gpus": case.cluster.gpus,
         "batch": int(fixed.global_batch), "sequence": case.model.sequence, "precision": fixed.precision,
@@ -124,7 +130,7 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
         model,
         cluster,
         fixed,
-        gpus=gpus,
+        headroom=case.headroom,
         wanted=read_limits(case.options.limit, gpus),
         progress=progress,
         jobs=case.options.jobs,
@@ -180,11 +186,21 @@ def _streamed(case: Case) -> PlanResult:
 
 
 def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
-    """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
+    """The best plan of each layout, in order, predicted in full; the prediction must say what the search said.
+
+    A tight plan that is faster than the first is the last of the ranking.
+    """
     model, cluster, options = case.model, case.cluster, case.options
     order = fastest_plans(result) if options.objective == "time" else result.pareto[::-1]
     predictions: list[Prediction] = []
     positions = first_of_each_layout(result, order.tolist(), options.top)
+    fastest = int(result.order[0])
+    if (
+        options.objective == "time"
+        and result.memory(fastest) > result.roomy_bytes
+        and fastest != positions[0]
+    ):
+        positions = [*positions[: max(options.top - 1, 1)], fastest][: options.top]
     for position in positions:
         prediction = describe(
             model, cluster, result.plan(position), detail="" if predictions else options.detail,
@@ -201,7 +217,10 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
         predictions.append(prediction)
     ranked = tuple(
         Ranked(
-            rank=index + 1, prediction=prediction, reason=ranking_reason(prediction, predictions[0], index)
+            rank=index + 1,
+            prediction=prediction,
+            reason=tight_words(prediction, result) + ranking_reason(prediction, predictions[0], index),
+            is_tight=prediction.memory > result.roomy_bytes,
         )
         for index, prediction in enumerate(predictions)
     )

@@ -40,7 +40,7 @@ def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:
                 model,
                 part,
                 case.fixed,
-                gpus=count,
+                headroom=case.headroom,
                 wanted=read_limits(options.limit, gpus),
                 progress=progress,
                 jobs=options.jobs,
@@ -81,7 +81,8 @@ def _ranked(case: Case, lots: list[PlanLot], offer: Offer | None) -> tuple[Ranke
     seconds, energy, cost, which, position = lot_table(lots, offer)
     wanted = cost if options.objective == "cost" else energy
     seen: dict[tuple[int, ...], int] = {}
-    for i in np.lexsort((seconds, wanted)).tolist():
+    tight = np.concatenate([lot.is_tight for lot in lots])
+    for i in np.lexsort((seconds, wanted, tight)).tolist():
         plan = lots[which[i]].plans.take(int(position[i]))
         seen.setdefault(tuple(int(getattr(plan, name)) for name in ("tp", "pp", "cp", "ep", "dp")), i)
         if len(seen) == options.top:
@@ -100,7 +101,9 @@ def _ranked(case: Case, lots: list[PlanLot], offer: Offer | None) -> tuple[Ranke
             Ranked(
                 rank=len(ranked) + 1,
                 prediction=prediction,
-                reason=_reason(prediction, ranked[0].prediction if ranked else None),
+                reason="tight: " * bool(tight[i])
+                + _reason(prediction, ranked[0].prediction if ranked else None),
+                is_tight=bool(tight[i]),
             )
         )
     return tuple(ranked)

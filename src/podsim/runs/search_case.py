@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from podsim.accuracy.measured_runs import MEMORY_ERROR
 from podsim.answers.prediction import Correction
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
@@ -32,6 +33,11 @@ class Case:
     default_batch: bool
     correction: Correction | None = None
     """The correction by a measured step of the user."""
+
+    @property
+    def headroom(self) -> float:
+        """share. The memory beyond the law's that plans leave which are ranked first."""
+        return MEMORY_ERROR if self.options.headroom is None else float(self.options.headroom)
 
 
 TRADES = ("cost", "energy")
@@ -65,6 +71,9 @@ def _check(options: SearchOptions) -> None:
         problems.append(f"top={top}: between 1 and 1000 plans can be shown")
     if not isinstance(options.jobs, int) or not 0 <= options.jobs <= 1024:
         problems.append(f"jobs={options.jobs}: a search has 1 to 1024 threads, or 0 for one a processor")
+    room = options.headroom or 0.0
+    if not isinstance(room, (int, float)) or not 0 <= room < 1:
+        problems.append(f"headroom={options.headroom}: a share of a plan's memory, from 0 to below 1")
     if objective in TRADES and (options.simulate or options.measured):
         problems.append(f"simulate and measured go with objective time or memory, not with {objective}")
     if problems:

@@ -16,7 +16,7 @@ AGREES = 0.03
 def refine_ranking(
     model: Model, cluster: Cluster, ranked: tuple[Ranked, ...], plans: list[Plan]
 ) -> tuple[Ranked, ...]:
-    """The ranking with the simulated step time of each plan, in the order of the simulation.
+    """The ranking with the simulated step time of each plan, in the order of the simulation; tight ones after the others.
 
     `plans` are those of `ranked`, place by place. A plan that stands elsewhere than its closed form would put it, or
     whose two times differ by more than AGREES, says so in its reason.
@@ -25,7 +25,7 @@ def refine_ranking(
     from podsim.simulation.lower import lower
 
     played = [play(lower(model, cluster, plan, kernels=False).ops).seconds for plan in plans]
-    order = sorted(range(len(ranked)), key=lambda position: played[position])
+    order = sorted(range(len(ranked)), key=lambda position: (ranked[position].is_tight, played[position]))
     return tuple(
         replace(
             ranked[i],

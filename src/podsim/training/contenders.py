@@ -47,6 +47,12 @@ class Contenders:
     least_seconds: Shaped[Array, "plan"]
     """s. The least time of each; infinite where a plan does not fit."""
     memory_bytes: Shaped[Array, "plan"]
+    roomy_bytes: float = np.inf
+    """B. The memory up to which a plan has headroom: the fastest of these, too, gets a time."""
+
+    @cached_property
+    def _is_roomy(self) -> Shaped[Array, "plan"]:
+        return np.asarray(self.memory_bytes <= self.roomy_bytes)
 
     @cached_property
     def _starts(self) -> Shaped[Array, "run"]:
@@ -68,13 +74,12 @@ class Contenders:
         return np.repeat(values, np.diff(np.append(self._starts, self.least_seconds.size)))
 
     def first(self) -> Shaped[Array, "position"]:
-        """Plans to time first: of each run the one with the lowest bound, and the one with the least memory."""
+        """Plans to time first: of each run those with the lowest bound, with headroom too, and with the least memory."""
         fits = np.isfinite(self.least_seconds)
-        seeds = [
-            self._least_of_runs(values)
-            for values in (self.least_seconds, np.where(fits, self.memory_bytes, np.inf))
-        ]
-        return np.unique(np.concatenate(seeds))
+        bounds = [self.least_seconds, np.where(fits, self.memory_bytes, np.inf)]
+        if not self._is_roomy.all():
+            bounds.append(np.where(self._is_roomy, self.least_seconds, np.inf))
+        return np.unique(np.concatenate([self._least_of_runs(values) for values in bounds]))
 
     def _least_of_runs(self, values: Shaped[Array, "plan"]) -> Shaped[Array, "position"]:
         least = np.minimum.reduceat(values, self._starts)
@@ -82,12 +87,19 @@ class Contenders:
         run = np.searchsorted(self._starts, equal, side="right")
         return equal[np.flatnonzero(np.diff(run, prepend=-1))]
 
-    def after(self, timed: Shaped[Array, "position"], seconds: Shaped[Array, "position"]) -> Array:
-        """Positions that the times of some plans do not exclude, those plans among them."""
+    def _best_of_degrees(self, timed: Array, seconds: Shaped[Array, "position"]) -> Shaped[Array, "plan"]:
+        """The time within which a plan may be the fastest of its degrees."""
         best = np.full(int(self._degrees.max()) + 1, np.inf)
         run = np.searchsorted(self._starts, timed, side="right") - 1
         np.minimum.at(best, self._degrees[run], seconds)
-        near = self.least_seconds <= self._of_runs(best[self._degrees] * _TIED)
+        return self._of_runs(best[self._degrees] * _TIED)
+
+    def after(self, timed: Shaped[Array, "position"], seconds: Shaped[Array, "position"]) -> Array:
+        """Positions that the times of some plans do not exclude, those plans among them."""
+        near = self.least_seconds <= self._best_of_degrees(timed, seconds)
+        if not self._is_roomy.all():
+            roomy = np.where(self._is_roomy[timed], seconds, np.inf)
+            near |= self._is_roomy & (self.least_seconds <= self._best_of_degrees(timed, roomy))
         order = np.lexsort((seconds, self.memory_bytes[timed]))
         memory, fastest = self.memory_bytes[timed][order], np.minimum.accumulate(seconds[order])
         # every plan has at least the memory of the first: only those below its time can be on the front

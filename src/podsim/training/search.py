@@ -63,6 +63,14 @@ class SearchResult:
     """The number of combinations never evaluated, by the rule that they break."""
     complete: bool = True
     """Whether the search was completed; False if it was interrupted, with the best so far."""
+    roomy_bytes: float = np.inf
+    """B. The memory up to which a plan has headroom."""
+
+    def roomy_first(self) -> tuple[Array, int]:
+        """The positions of `order`, those of plans with headroom first, and the number of these."""
+        is_roomy = self.memory_bytes[self.order % self.memory_bytes.size] <= self.roomy_bytes
+        positions = np.concatenate([self.order[is_roomy], self.order[~is_roomy]])
+        return positions, int(is_roomy.sum())
 
     def plan(self, position: int) -> Plan:
         """The plan at a position, scalar."""
@@ -170,10 +178,12 @@ class _Bounds:
         return np.concatenate(list(_map_all(self.part_seconds, parts, jobs)), axis=1)
 
     def contenders(
-        self, plans: Plan, jobs: int
+        self, plans: Plan, jobs: int, roomy: float
     ) -> tuple[Shaped[Array, "timed"], Shaped[Array, "flags timed"]]:
         """(positions of all plans that may be the fastest of their degrees or on the front, their step seconds)."""
-        known = Contenders(plans=plans, least_seconds=self.least_seconds, memory_bytes=self.memory_bytes)
+        known = Contenders(
+            plans=plans, least_seconds=self.least_seconds, memory_bytes=self.memory_bytes, roomy_bytes=roomy
+        )  # fmt: skip
         first = known.first()
         seconds = self.seconds_at(first, jobs)
         if first.size == 0:
@@ -226,22 +236,23 @@ def search(
     cluster: Cluster,
     fixed: Plan,
     *,
-    gpus: int | None = None,
+    headroom: float = 0.0,
     wanted: Space | None = None,
     progress: Callable[[int, int], None] | None = None,
     jobs: int = 1,
     every: bool = False,
 ) -> SearchResult:
-    """Weigh every legal plan on exactly `gpus` GPUs (default: the whole cluster).
+    """Weigh every legal plan on all GPUs of a cluster.
 
-    Plans get a time that may be the fastest of their degrees (tp, pp, cp, ep, dp) or on the front of memory against
-    time, by `podsim.training.contenders`; with `every`, of all.
+    Plans get a time that may be the fastest of their degrees (tp, pp, cp, ep, dp), of all or of those whose memory
+    leaves the share `headroom` of itself, or on the front of memory against time, by `podsim.training.contenders`;
+    with `every`, of all.
 
     `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `progress` is called with
     (evaluated, all) combinations; a KeyboardInterrupt gives the best so far.  `jobs` threads share the work; 0: one a
     processor.  PlanError when no combination is legal, saying what cut them.
     """
-    count = gpus or cluster.gpus
+    count = cluster.gpus
     wanted = wanted or {}
     software = load_software(fixed.software, cluster.gpu)
     plans, layouts, cut = space(model, cluster, fixed, count, wanted, software)
@@ -260,8 +271,9 @@ def search(
     except KeyboardInterrupt:
         if done == 0:
             raise
+    roomy = bounds.room / (1 + headroom)
     if bounds.step_seconds is None:
-        timed, step_seconds = bounds.contenders(plans, jobs)
+        timed, step_seconds = bounds.contenders(plans, jobs, roomy)
     else:
         timed, step_seconds = np.arange(total), bounds.step_seconds
     order = _rank(step_seconds, bounds.memory_bytes[timed] <= bounds.room)
@@ -279,6 +291,7 @@ def search(
         fitting=fitting,
         cut=cut,
         complete=done == total,
+        roomy_bytes=roomy,
     )
 
 

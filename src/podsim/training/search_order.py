@@ -38,10 +38,14 @@ _TIED = 1e-9
 
 
 def fastest_plans(result: SearchResult) -> NDArray[np.int64]:
-    """Positions of the fastest plans; of equally fast ones first those with less memory, then plain 1F1B."""
-    head = result.order[:100_000]
+    """Positions of the fastest plans, those with headroom first; of equally fast ones first those with less memory.
+
+    Then plain 1F1B.
+    """
+    head = result.roomy_first()[0][:100_000]
     seconds = result.seconds_of(head)
-    jumps = np.concatenate([[False], seconds[1:] > seconds[:-1] * (1 + _TIED)])
+    is_other = (seconds[1:] > seconds[:-1] * (1 + _TIED)) | (seconds[1:] < seconds[:-1])
+    jumps = np.concatenate([[False], is_other])
     combination = head % result.memory_bytes.size
     plain = (
         np.broadcast_to(result.combinations.schedule, result.memory_bytes.shape)[combination]
@@ -80,3 +84,11 @@ def ranking_reason(prediction: Prediction, best: Prediction, index: int) -> str:
     return (
         f"{time_} and {memory} as the first" if not changes else f"{time_} ({', '.join(changes)}), {memory}"
     )
+
+
+def tight_words(prediction: Prediction, result: SearchResult) -> str:
+    """The beginning of the reason of a plan whose memory has no headroom."""
+    if prediction.memory <= result.roomy_bytes:
+        return ""
+    left = prediction.memory_limit / prediction.memory - 1
+    return f"tight: {left:.1%} of its memory is left, of {prediction.memory_limit / result.roomy_bytes - 1:.0%}; "

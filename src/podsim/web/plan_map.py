@@ -53,9 +53,7 @@ def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[s
     case, _ = read_case(options)
     gpus = case.cluster.gpus
     limits = read_limits(options.limit, gpus)
-    result = search(
-        case.model, case.cluster, case.fixed, gpus=gpus, wanted=limits, progress=progress, every=True
-    )
+    result = search(case.model, case.cluster, case.fixed, wanted=limits, progress=progress, every=True)
     shown = _shown(result, fitting=options.fitting)
     x, y = (_column(result, case, shown, axis) for axis in (options.x, options.y))
     inside = (x >= (-np.inf if options.low is None else options.low)) & (
