@@ -277,9 +277,8 @@ def test_numbers_of_gpus() -> None:
 
 def test_plans_by_cost_and_energy(run: Run) -> None:
     limit = {"micro_batch": "1", "recompute": "none,full", "flash": "true", "pp": "1,2"}
-    found = podsim.plan(
-        "llama-3.1-8b", on="dgx-a100-80gb:4", batch=64, objective="energy", price="2.00", limit=limit, pue=1.1
-    )
+    job = {"on": "dgx-a100-80gb:4", "batch": 64, "limit": limit, "headroom": 0}
+    found = podsim.plan("llama-3.1-8b", objective="energy", price="2.00", pue=1.1, **job)
     assert found.trade is not None
     assert found.trade.tried[:2] == (32, 16)
     for points in (found.trade.time_cost, found.trade.time_energy):
@@ -288,11 +287,9 @@ def test_plans_by_cost_and_energy(run: Run) -> None:
     energies = [ranked.prediction.expense.energy for ranked in found.ranked if ranked.prediction.expense]
     assert energies == sorted(energies)
     assert energies[0] == pytest.approx(found.trade.time_energy[-1].energy, rel=1e-6)
-    fastest = podsim.plan("llama-3.1-8b", on="dgx-a100-80gb:4", batch=64, limit=limit).ranked[0].prediction
+    fastest = podsim.plan("llama-3.1-8b", **job).ranked[0].prediction
     assert found.trade.time_energy[0].step_time == pytest.approx(fastest.step_time)
-    cheap = podsim.plan(
-        "llama-3.1-8b", on="dgx-a100-80gb:4", batch=64, objective="cost", price="2", limit=limit
-    )
+    cheap = podsim.plan("llama-3.1-8b", objective="cost", price="2", **job)
     assert cheap.ranked[0].prediction.expense is not None
     assert cheap.trade is not None
     assert cheap.ranked[0].prediction.expense.low == pytest.approx(cheap.trade.time_cost[-1].cost)
