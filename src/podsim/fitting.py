@@ -19,6 +19,7 @@ import numpy as np
 
 from podsim.axes import Bools, Floats, Ints
 from podsim.errors import PodsimError
+from podsim.packaged import install_hint
 
 Values: TypeAlias = Mapping[str, float]
 """Name of a parameter -> its value."""
@@ -83,7 +84,7 @@ def load_optimizer() -> Any:
     try:
         from scipy import optimize
     except ImportError:
-        raise PodsimError("fits need scipy: pip install 'podsim[calibrate]'") from None
+        raise PodsimError(f"fits need scipy: {install_hint('calibrate')}") from None
     return optimize
 
 

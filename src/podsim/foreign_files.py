@@ -22,6 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from podsim.packaged import install_hint
+
 MEBIBYTE = 1 << 20
 Failure = Callable[[str], Exception]
 """what makes the reader's error of a message"""
@@ -171,7 +173,7 @@ def read_parquet(
     try:
         pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise error(f"{name}: Parquet needs pyarrow: pip install 'podsim[study]', or {otherwise}") from None
+        raise error(f"{name}: Parquet needs pyarrow: {install_hint('study')}, or {otherwise}") from None
     try:
         file = parquet.ParquetFile(io.BytesIO(data))
         groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import tomllib
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 
@@ -22,3 +24,22 @@ def packaged_csv(place: str) -> list[dict[str, str]]:
     packed = files("podsim").joinpath(place).read_bytes()
     text = (gzip.decompress(packed) if place.endswith(".gz") else packed).decode("utf-8")
     return list(csv.DictReader(io.StringIO(text)))
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs an extra: in a checkout, or from a package index."""
+    return f"pip install '{'.' if _is_checkout() else 'podsim'}[{extra}]'"
+
+
+@cache
+def _is_checkout() -> bool:
+    """Whether podsim runs in its repository, or was installed from a folder that has it."""
+    if (Path(__file__).parents[2] / "pyproject.toml").is_file():
+        return True
+    from importlib.metadata import PackageNotFoundError, distribution  # which takes time to load
+
+    try:
+        origin = json.loads(distribution("podsim").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        return False
+    return "dir_info" in origin

@@ -28,7 +28,7 @@ def test_validate_ends_and_names_what_its_rows_need() -> None:
     assert done.returncode == 0, done.stderr
     assert (
         done.stdout.splitlines()[-1]
-        == "losses-step-law: 17 rows are not predicted; pip install 'podsim[calibrate]'"
+        == "losses-step-law: 17 rows are not predicted; pip install '.[calibrate]'"
     )
     assert "KORT-0009" in done.stdout
     assert not done.stderr
@@ -37,5 +37,5 @@ def test_validate_ends_and_names_what_its_rows_need() -> None:
 def test_every_row_that_needs_an_extra_says_so() -> None:
     comparison = json.loads(validate("--table", "losses-step-law", "--json").stdout)["comparisons"][0]
     reasons = [row["reason"] for row in comparison["rows"]]
-    assert sum("pip install 'podsim[calibrate]'" in reason for reason in reasons) == 17
+    assert sum("pip install '.[calibrate]'" in reason for reason in reasons) == 17
     assert all(reasons)

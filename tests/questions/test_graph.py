@@ -113,7 +113,7 @@ def test_chakra_refuses(podsim: Run, tmp_path: Path) -> None:
 
 def test_capture_without_torch(podsim: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    refused(podsim("capture", f"{MODULES / 'resnet50.py'}:training"), "pip install podsim[lab]")
+    refused(podsim("capture", f"{MODULES / 'resnet50.py'}:training"), "pip install '.[lab]'")
 
 
 @pytest.mark.torch

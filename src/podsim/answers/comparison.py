@@ -242,7 +242,7 @@ class Comparison(
     @property
     def missing_extras(self) -> Mapping[str, int]:
         """The extras without which rows have no prediction, with the number of these rows."""
-        needs = (re.search(r"pip install 'podsim\[(\w+)\]'", reason) for _, reason in self.not_expressed)
+        needs = (re.search(r"pip install '[.\w]+\[(\w+)\]'", reason) for _, reason in self.not_expressed)
         return Counter(need[1] for need in needs if need)
 
     @property

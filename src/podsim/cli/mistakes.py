@@ -202,13 +202,11 @@ def _meant_flag(flag: str, options: Mapping[str, Option], arguments: Sequence[st
     """The flag that was probably meant: one with that other name, or the closest one; "" if none."""
     name = flag.lstrip("-").replace("_", "-").lower()
     also = {word: known for known in options.values() for word in known.also}
-    flags = {option_flag(known): known for known in options.values()}
-    known = also.get(name)
-    if known is None:
-        close = get_close_matches(f"--{name}", [*flags, *(f"--{word}" for word in also)], n=1, cutoff=0.6)
-        known = (flags.get(close[0]) or also.get(close[0].lstrip("-"))) if close else None
-    if known is None:
+    flags = {option_flag(known).lstrip("-"): known for known in options.values()}
+    close = [name] if name in also else get_close_matches(name, [*flags, *also], n=1, cutoff=0.6)
+    if not close:
         return ""
+    known = flags.get(close[0]) or also[close[0]]
     value = _value_after(flag, arguments)
     if known.name == "gpus" and value and not value[0].isdecimal() and "on" in options:
         known = options["on"]

@@ -17,6 +17,7 @@ from typing import Any
 from podsim.errors import ModelError, PodsimError
 from podsim.graphs.capture_walk import Walk, element_bytes
 from podsim.graphs.op_graph import OpGraph
+from podsim.packaged import install_hint
 
 
 def load_torch() -> Any:
@@ -25,7 +26,7 @@ def load_torch() -> Any:
         return import_module("torch")
     except ImportError as error:
         raise PodsimError(
-            "capturing a module needs PyTorch, which is not installed: pip install podsim[lab]; "
+            f"capturing a module needs PyTorch, which is not installed: {install_hint('lab')}; "
             "a graph captured elsewhere (podsim capture … --out graph.json) works without it"
         ) from error
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import LabError
 from podsim.lab.places import first_line
+from podsim.packaged import install_hint
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
 
@@ -21,7 +22,7 @@ def load_pillow() -> Any:
     try:
         return import_module("PIL.Image")
     except ImportError as error:
-        raise LabError("pictures need Pillow, which is not installed: pip install podsim[lab]") from error
+        raise LabError(f"pictures need Pillow, which is not installed: {install_hint('lab')}") from error
 
 
 def is_picture(name: str) -> bool:

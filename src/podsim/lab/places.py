@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import LabError
+from podsim.packaged import install_hint
 
 _opened: set[int] = set()
 """processes that have opened a URL: this one, and those that it is a fork of"""
@@ -107,7 +108,7 @@ def fsspec_of(url: str) -> tuple[Any, str]:
     try:
         core = import_module("fsspec.core")
     except ImportError:
-        raise LabError(f"{url}: URLs need fsspec, which is not installed: pip install podsim[lab]") from None
+        raise LabError(f"{url}: URLs need fsspec, which is not installed: {install_hint('lab')}") from None
     if _opened and os.getpid() not in _opened:  # a fork: the thread that fsspec waits for is its parent's
         import_module("fsspec.asyn").reset_lock()
     _opened.add(os.getpid())

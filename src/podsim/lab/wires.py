@@ -17,6 +17,7 @@ from typing import Any
 
 from podsim.errors import LabError
 from podsim.lab.processes import fork
+from podsim.packaged import install_hint
 
 BACKENDS = ("auto", "gloo", "nccl")
 
@@ -27,7 +28,7 @@ def load_torch() -> Any:
         return import_module("torch")
     except ImportError as error:
         raise LabError(
-            "running collectives needs PyTorch, which is not installed: pip install podsim[lab]"
+            f"running collectives needs PyTorch, which is not installed: {install_hint('lab')}"
         ) from error
 
 

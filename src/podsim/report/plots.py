@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.answers.comparison import ROLES, ComparedRow, Comparison
 from podsim.errors import PodsimError, TableError
+from podsim.packaged import install_hint
 from podsim.quoting import visible, visible_lines
 from podsim.report.columns import percent, quantity_text
 
@@ -90,7 +91,7 @@ def load_matplotlib() -> Any:
     try:
         import matplotlib as module
     except ImportError:
-        raise PodsimError("plots need matplotlib: pip install 'podsim[report]'") from None
+        raise PodsimError(f"plots need matplotlib: {install_hint('report')}") from None
     return module
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from podsim.answers.study import StudyResult
 from podsim.errors import PodsimError
+from podsim.packaged import install_hint
 from podsim.quoting import cell_text, visible, whole
 from podsim.report.study_tables import UNITS, flat_rows
 from podsim.whole_files import write_whole
@@ -64,6 +65,4 @@ def _package(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise PodsimError(
-            f"this file needs {module.partition('.')[0]}: pip install 'podsim[study]'"
-        ) from None
+        raise PodsimError(f"this file needs {module.partition('.')[0]}: {install_hint('study')}") from None

@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
 from podsim.errors import PodsimError
+from podsim.packaged import install_hint
 
 _WAIT = 5
 """s to connect to a Dask scheduler"""
@@ -149,7 +150,7 @@ def _package(module: str, extra: str) -> Any:
         return import_module(module)
     except (ImportError, RuntimeError) as error:
         raise PodsimError(
-            f"executor={extra} needs more: pip install 'podsim[{extra}]' ({str(error)[:120]})"
+            f"executor={extra} needs more: {install_hint(extra)} ({str(error)[:120]})"
         ) from None
 
 

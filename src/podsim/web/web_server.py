@@ -16,6 +16,7 @@ from podsim.errors import PodsimError
 from podsim.options.output_options import NoOutput
 from podsim.options.question import question
 from podsim.options.web_options import WebOptions
+from podsim.packaged import install_hint
 from podsim.whole_files import scratch_folder
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -29,7 +30,7 @@ def web(options: WebOptions) -> None:
         uvicorn = import_module("uvicorn")
         application = import_module("podsim.web.web_application")  # which needs starlette
     except ImportError as error:
-        raise PodsimError(f"podsim web needs {error.name}: pip install 'podsim[web]'") from None
+        raise PodsimError(f"podsim web needs {error.name}: {install_hint('web')}") from None
     listening = listen(options.host, options.port)
     with scratch_folder() as folder:
         site = application.open_site(options.workers or os.cpu_count() or 1, options.limit, folder)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import ModelError, unknown_name
+from podsim.packaged import install_hint
 from podsim.workload.config_audit import EXACT, assumed_sizes, audit_class, audit_keys, audit_name, names_of
 from podsim.workload.config_json import Config, load_json
 from podsim.workload.families import MODERN, Fields
@@ -62,7 +63,7 @@ class _UnreadFamily(ModelError):
     """A family of which no table says enough; its own class may."""
 
 
-_EXTRA = "pip install 'podsim[hf]' reads it by its class in transformers"
+_EXTRA = f"{install_hint('hf')} reads it by its class in transformers"
 
 
 def read_specification(source: str | Path | Mapping[str, Any], *, forced: bool = False) -> Transformer:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import CheckpointError, LabError
+from podsim.packaged import install_hint
 
 FORMAT = "podsim-shards"
 _PATTERN = "rank-*.safetensors"
@@ -44,7 +45,7 @@ def load_safetensors(part: str = "safetensors") -> Any:
         return import_module(part)
     except ImportError as error:
         raise LabError(
-            "checkpoints need safetensors, which is not installed: pip install podsim[lab]"
+            f"checkpoints need safetensors, which is not installed: {install_hint('lab')}"
         ) from error
 
 

@@ -28,6 +28,7 @@ from podsim.errors import PodsimError
 from podsim.foreign_files import read_start
 from podsim.options.output_options import JsonOutput
 from podsim.options.question import option, question
+from podsim.packaged import install_hint
 from podsim.whole_files import write_whole
 
 SERVING = "serving"
@@ -121,7 +122,7 @@ def _text(answer: Validation, output: ValidateOutput, options: Mapping[str, Any]
     ends = [f"Worse than recorded: {figure}" for figure in answer.worsened]
     for comparison in answer.comparisons:
         for extra, count in comparison.missing_extras.items():
-            ends.append(f"{comparison.table}: {count} rows are not predicted; pip install 'podsim[{extra}]'")
+            ends.append(f"{comparison.table}: {count} rows are not predicted; {install_hint(extra)}")
     bands = f"\n{coverage_text(answer.bands)}" if answer.bands else ""
     return f"{text}{bands}" + "".join(f"{end}\n" for end in ends)
 
