@@ -96,7 +96,7 @@ def _may_size(path: str, value: Any, layers: int, assumed: Mapping[str, object])
         return (other or value) and bool(_pattern("flags").search(name))
     if isinstance(value, (int, float)):
         is_open = any(not isinstance(taken, bool) for taken in assumed.values())
-        least = 1 if has_size_name else 2 if is_open else _LEAST_SIZE
+        least = 1 if has_size_name or is_open else _LEAST_SIZE
         return value >= least and (isinstance(value, int) or has_size_name)
     if isinstance(value, str):
         return len(value) == layers > 3 or ("pattern" in name and len(value) > 3)

@@ -59,30 +59,10 @@ def _gated_fields(c: Config, *, bias: bool = False) -> Fields:
     }
 
 
-def llama(c: Config) -> Fields:
-    """LLaMA 1 to 3, and those that took its code: Yi, Vicuna, DeepSeek LLM, SmolLM."""
-    fields = _gated_fields(c, bias=c.flag("attention_bias", default=False))
-    return fields | {"mlp_bias": c.flag("mlp_bias", default=False)}
-
-
 def _window(c: Config, *, default: int = 0) -> tuple[int, ...]:
     """One window for all layers; a null one is none."""
     window = c.integer("sequence", "sliding_window", default=0 if c.has_key("sliding_window") else default)
     return (window,) if window else ()
-
-
-def mistral(c: Config) -> Fields:
-    """Mistral: LLaMA with a sliding window."""
-    return _gated_fields(c) | {"windows": _window(c, default=4096)}
-
-
-def mixtral(c: Config) -> Fields:
-    """Mixtral: Mistral with a mixture in every layer."""
-    return _gated_fields(c) | {
-        "windows": _window(c),
-        "experts": c.integer("experts", "num_local_experts"),
-        "top_k": c.integer("top_k", "num_experts_per_tok"),
-    }
 
 
 def _typed_windows(c: Config, layers: int, window: int) -> tuple[int, ...] | None:
@@ -183,65 +163,7 @@ def gemma3(c: Config) -> Fields:
     }
 
 
-def phi3(c: Config) -> Fields:
-    """Phi-3, Phi-4: LLaMA with a window in some."""
-    return _gated_fields(c) | {
-        "windows": _window(c),
-        "dropout": has_dropout(c, "resid_pdrop", "embd_pdrop"),
-    }
-
-
-def _stated(c: Config, limit: str, name: str) -> int:
-    """A size that a file must state; null is none."""
-    return c.integer(limit, name, default=0 if c.has_key(name) else -1, least=0)
-
-
-def _deepseek(c: Config) -> Fields:
-    """The mixture of all DeepSeek models: shared experts, the first layers dense."""
-    if c.flag("mlp_bias", default=False):
-        c.complain("mlp_bias=True is not supported for DeepSeek: its experts have no biases")
-    fields = _gated_fields(c, bias=c.flag("attention_bias", default=False))
-    first = _stated(c, "layers", "first_k_dense_replace")
-    period = c.integer("layers", "moe_layer_freq", default=1)
-    width = c.integer("expert_ffn", "moe_intermediate_size")
-    shared = _stated(c, "shared_experts", "n_shared_experts")
-    return fields | {
-        "experts": c.integer("experts", "n_routed_experts"),
-        "top_k": c.integer("top_k", "num_experts_per_tok"),
-        "expert_ffn": width,
-        "shared_ffn": shared * width,
-        "shared_experts": shared,
-        "dense_layers": tuple(i for i in range(fields["layers"]) if i < first or i % period),
-    }
-
-
-def deepseek_v2(c: Config) -> Fields:
-    """DeepSeek-V2: latent attention; a null q_lora_rank leaves queries uncompressed (V2-Lite)."""
-    q_rank = _stated(c, "q_rank", "q_lora_rank")
-    fields = _deepseek(c)
-    return fields | {
-        "kv_heads": fields["heads"],
-        "head_dim": 0,
-        "value_dim": c.integer("value_dim", "v_head_dim"),
-        "kv_rank": c.integer("kv_rank", "kv_lora_rank"),
-        "q_rank": q_rank,
-        "nope_dim": c.integer("nope_dim", "qk_nope_head_dim"),
-        "rope_dim": c.integer("rope_dim", "qk_rope_head_dim"),
-    }
-
-
-def deepseek_v3(c: Config) -> Fields:
-    """DeepSeek-V3, R1, Kimi K2: V2 with a correction per expert in the router.
-
-    The heads for multi-token prediction (`num_nextn_predict_layers`) are not part of the main model.
-    """
-    return deepseek_v2(c) | {"router_bias": True}
-
-
 MODERN = {
-    "llama": llama,
-    "mistral": mistral,
-    "mixtral": mixtral,
     "qwen2": qwen2,
     "qwen2_moe": qwen2_moe,
     "qwen3": qwen3,
@@ -249,8 +171,4 @@ MODERN = {
     "gemma": gemma,
     "gemma2": gemma2,
     "gemma3_text": gemma3,
-    "phi3": phi3,
-    "deepseek": _deepseek,
-    "deepseek_v2": deepseek_v2,
-    "deepseek_v3": deepseek_v3,
 }

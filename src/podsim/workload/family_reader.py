@@ -35,6 +35,7 @@ _LISTED = re.compile(
     r"intermediate_size|moe_topk|num_shared_expert|moe_num_experts|^num_experts$|_per_layer$"
 )
 """The keys whose lists have a number for each layer."""
+_NO_WIDTH = "intermediate_size is missing: no key says how wide the MLP is"
 _READ_TOO = ("lfm2", "bitnet", "gpt_neox_japanese")
 """Odd families whose layers are read as others' are."""
 
@@ -53,10 +54,13 @@ def read_family(c: Config, kind: str) -> Fields:
         c = c.having({"num_hidden_layers": len(pattern)})
     c = _first_widths(c)
     fields = read_fields(c, family.fields) | {"sequence": trained_length(c, default=8192)}
-    if fields["top_k"] and not fields["experts"] and "experts" not in _stated(c, family):
+    open_fields = {name for name, value in fields.items() if value == 0} - _stated(c, family)
+    if fields["top_k"] and "experts" in open_fields:
         c.complain(f"top_k={fields['top_k']}, but no key says how many experts there are")
-    if fields["experts"] and not fields["expert_ffn"] and "expert_ffn" not in _stated(c, family):
+    if fields["experts"] and "expert_ffn" in open_fields:
         c.complain(f"experts={fields['experts']}, but no key says how wide they are")
+    if "ffn" in open_fields and not fields["experts"] and fields.get("feed", True) and not pattern:
+        c.complain(_NO_WIDTH)
     if c.problems:
         return fields
     pass_over(c, family)
@@ -79,7 +83,7 @@ def with_defaults(c: Config, kind: str) -> Config:
     """The config with what its class in transformers takes for keys that the file leaves out."""
     known = class_defaults().get(kind, {})
     nested = c.prefix != ""
-    given = {key for row in _ESSENTIAL for key in row} if not nested else set()
+    given = {"intermediate_size", *(key for row in _ESSENTIAL for key in row)} if not nested else set()
     return replace(c, defaults={key: value for key, value in known.items() if key not in given})
 
 
@@ -114,7 +118,7 @@ def _heads(fields: Fields) -> Fields:
     """Latent attention has as many key heads as query heads, and its own widths of heads."""
     if fields.get("kv_rank"):
         return fields | {"kv_heads": fields["heads"], "head_dim": 0}
-    if not fields["head_dim"]:
+    if not fields["head_dim"] and fields["hidden"] % fields["heads"] == 0:
         fields = fields | {"head_dim": max(1, fields["hidden"] // fields["heads"])}
     return fields | {"nope_dim": 0, "rope_dim": 0}
 
@@ -166,13 +170,8 @@ def _layers(c: Config, family: Family, fields: Fields, pattern: list[tuple[str, 
     for pair in dict.fromkeys(zip(kinds, feeds, strict=True)):
         memo[pair] = _changes(c, family, fields, pair, states, single=bool(pattern))
     variations = tuple(memo[pair] for pair in zip(kinds, feeds, strict=True))
-    if (
-        "dense" in feeds
-        and not fields["ffn"]
-        and fields.get("feed", True)
-        and "ffn" not in _stated(c, family)
-    ):
-        c.complain("no key says how wide the MLP is")
+    if "dense" in feeds and fields["experts"] and not fields["ffn"] and "ffn" not in _stated(c, family):
+        c.complain(_NO_WIDTH)
     if fields["experts"]:
         fields = fields | {"dense_layers": tuple(i for i, feed in enumerate(feeds) if feed != "sparse")}
     if window and "sliding" in kinds:

@@ -222,7 +222,7 @@ def _family(c: Config, guess: bool) -> str:
         return spoken
     ends = (*_LANGUAGE, *_OTHER_HEADS, "Model")
     stem = next((architecture.removesuffix(end) for end in ends if architecture.endswith(end)), "").lower()
-    classes = {family.replace("_", ""): family for family in FAMILIES}
+    classes = {family.replace("_", ""): family for family in (*families(), *FAMILIES)}
     if stem in classes:
         return classes[stem]
     if (spoken or architecture) and is_ordinary(c.raw):
@@ -232,7 +232,7 @@ def _family(c: Config, guess: bool) -> str:
     if not spoken and not architecture:
         raise ModelError(
             "no model_type and no architectures: not a Hugging Face config.json of a supported architecture; "
-            f"supported: {', '.join(sorted(FAMILIES))}"
+            f"supported: llama, {', '.join(sorted(FAMILIES))} and more"
         )
     unknown = unknown_name("architecture", spoken or architecture, sorted({*FAMILIES, *families()}))
     raise _UnreadFamily(unknown if is_installed() else f"{unknown}; {_EXTRA}")
