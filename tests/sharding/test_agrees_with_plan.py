@@ -13,7 +13,8 @@ from podsim.questions.train.predict import predict
 from podsim.questions.train.shard import shard
 from podsim.sharding.plan_annotations import plan_mesh
 from podsim.training.plan import Plan
-from podsim.training.search_space import SEARCHED, space
+from podsim.training.search_limits import SEARCHED
+from podsim.training.search_space import space
 from podsim.training.software import default_software, load_software
 from podsim.workload.catalog import load_model
 
@@ -57,7 +58,7 @@ def test_random_plans_have_one_price(model: str, on: str, gpus: int) -> None:
     for one_plan in [each for each in drawn if plan_mesh(each) is not None][:_PLANS]:
         words = _words(one_plan.describe())
         said = predict(model, **options, **words)
-        limit = {name: [words[name]] for name in words if name in SEARCHED and name not in _BESIDE}
+        limit = {name: [words[name]] for name in words if name in SEARCHED and name not in (*_BESIDE, "dp")}
         searched = shard(model, **options, limit=limit)
         given = shard(model, **options, limit=limit, mesh=searched.mesh, annotate=searched.annotations)
         assert given.step_time == pytest.approx(searched.step_time, rel=1e-9), words
@@ -72,4 +73,4 @@ def test_random_plans_have_one_price(model: str, on: str, gpus: int) -> None:
 
 def _words(values: dict[str, object]) -> dict[str, object]:
     """The fields of a plan that users give."""
-    return {name: values[name] for name in [*SEARCHED, "dp"] if name in values}
+    return {name: values[name] for name in SEARCHED if name in values}

@@ -73,6 +73,6 @@ def with_prediction(page: Sheet, cluster: Cluster) -> Sheet:
         derived_row("HPL, predicted", run.rate, "FLOP/s", law_words()),
         derived_row("power in HPL, predicted", run.power, "W", "as `podsim power` says"),
     )
-    place = [section.title for section in page.sections].index("Published") + 1
+    position = [section.title for section in page.sections].index("Published") + 1
     own = Section(title="High-Performance Linpack, predicted", rows=rows)
-    return replace(page, sections=(*page.sections[:place], own, *page.sections[place:]))
+    return replace(page, sections=(*page.sections[:position], own, *page.sections[position:]))

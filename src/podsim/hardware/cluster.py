@@ -354,8 +354,8 @@ def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
     published = {figure: float(value) for figure, value in entry.published if value and nodes == entry.nodes}
     cluster = _make_cluster(label, system, nodes, "; ".join(entry.source))
     usual = tuple((dict(cluster.collectives) | entry.collectives).items())
-    whole = None if entry.units or nodes == entry.nodes else _named_cluster(key, None, False)
-    return replace(cluster, published=published, notes=dict(entry.notes), collectives=usual, whole=whole)
+    machine = None if entry.units or nodes == entry.nodes else _named_cluster(key, None, False)
+    return replace(cluster, published=published, notes=dict(entry.notes), collectives=usual, whole=machine)
 
 
 def _make_cluster(name: str, system: System, nodes: int, source: str) -> Cluster:

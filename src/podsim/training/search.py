@@ -244,10 +244,8 @@ def search(
 ) -> SearchResult:
     """Weigh every legal plan on all GPUs of a cluster.
 
-    Plans get a time that may be the fastest of their degrees (tp, pp, cp, ep, dp), of all or of those whose memory
-    leaves the share `headroom` of itself, or on the front of memory against time, by `podsim.training.contenders`;
-    with `every`, of all.
-
+    `podsim.training.contenders` says which plans get a time: those that may be the fastest of their degrees, with or
+    without the share `headroom` of their memory, or on the front of memory against time; with `every`, all.
     `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `progress` is called with
     (evaluated, all) combinations; a KeyboardInterrupt gives the best so far.  `jobs` threads share the work; 0: one a
     processor.  PlanError when no combination is legal, saying what cut them.
