@@ -13,7 +13,17 @@ import podsim.report
 JUDGES = ("table_columns", "score", "rankings", "tables/__init__", "bars")
 ALLOWED = {
     "accuracy": ("errors", "units", "answers", "axes", "packaged", "accuracy"),
-    "report": ("errors", "quoting", "units", "whole_files", "answers", "axes", "hardware", "report"),
+    "report": (
+        "errors",
+        "quoting",
+        "units",
+        "whole_files",
+        "answers",
+        "axes",
+        "packaged",
+        "hardware",
+        "report",
+    ),
 }
 FILES = [
     *(("accuracy", Path(podsim.accuracy.__path__[0]) / f"{name}.py") for name in JUDGES),

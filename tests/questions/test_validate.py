@@ -18,8 +18,7 @@ from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import TABLES, Rows, load
 from podsim.answers.comparison import ComparedRow, Comparison
 from podsim.errors import PodsimError, TableError
-from podsim.questions.operate.validate import UNKNOWN, Validation, compare_rows, validate
-from podsim.report import accuracy_page
+from podsim.questions.operate.validate import Validation, accuracy_markdown, compare_rows, validate
 from reference import golden
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,7 +83,7 @@ def test_no_accuracy_is_lost(whole: Validation) -> None:
 
 
 def test_the_page_on_accuracy_is_current(whole: Validation) -> None:
-    page = accuracy_page(whole.comparisons, whole.verdicts, unknown=UNKNOWN)
+    page = accuracy_markdown(whole)
     assert (ROOT / "docs" / "accuracy.md").read_text("utf-8") == page, AGAIN
 
 
