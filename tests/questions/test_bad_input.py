@@ -66,7 +66,7 @@ def test_configs_that_are_no_configs(podsim: Run, tmp_path: Path, verb: str) -> 
         ({"num_hidden_layers": 10**12}, ["num_hidden_layers=1000000000000"]),
         ({"vocab_size": 1e400}, ["vocab_size"]),
         ({"num_attention_heads": 7, "num_key_value_heads": 7}, ["7", "512"]),
-        ({"num_hidden_layers": None}, ["num_hidden_layers", "missing"]),
+        ({"intermediate_size": None}, ["intermediate_size", "missing"]),
     ],
 )
 def test_absurd_configs(podsim: Run, tmp_path: Path, changes: dict[str, object], words: list[str]) -> None:
