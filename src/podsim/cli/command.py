@@ -17,7 +17,13 @@ from click.core import ParameterSource
 
 from podsim import __version__
 from podsim.answers.answer import View, call, load
-from podsim.cli.mistakes import kept_arguments, mistake_lines, option_flag, question_mistake
+from podsim.cli.mistakes import (
+    kept_arguments,
+    mistake_lines,
+    option_flag,
+    question_mistake,
+    with_known_flags,
+)
 from podsim.errors import LabError, NoFitError, PodsimError
 from podsim.options.output_options import NoOutput, Output
 from podsim.options.question import Manner, Option, options_of
@@ -58,7 +64,7 @@ class Command(click.Command):
             args = [f" {word}" if word[:1] == "-" and word[1:2].isdecimal() else word for word in args]
         if "overrides" in self.options and "force" not in self.options:
             args = ["--set=model.force=true" if word == "--force" else word for word in args]
-        args = load("cli.mistakes:with_known_flags")(args, self.options)
+        args = with_known_flags(args, self.options)
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             raise load("cli.guesses:stray_words")(ctx, self.options)
@@ -99,15 +105,15 @@ class Command(click.Command):
 
     def check(self, given: Mapping[str, Any]) -> None:
         """Read the names that the options give, without asking; raises what the question would of them."""
-        options = _values(options_of(self._group), given)
+        asked = options_of(self._group)
+        options = _values(asked, given)
         if options.get("plan"):
             return
-        named = [name for name, known in options_of(self._group).items() if known.complete == "models"]
-        is_network = any(load("graphs.networks:is_captured")(options[name]) for name in named)
-        is_named = "on" in options and options_of(self._group)["on"].complete == "clusters"
-        for cluster in clusters_of(options["on"] if is_named else None) or [""]:
+        is_network = load("graphs.networks:is_captured")(options.get("model"))
+        is_cluster = "on" in asked and asked["on"].complete == "clusters"
+        for cluster in (clusters_of(options["on"]) if is_cluster else []) or [""]:
             if self._manner.reads and not is_network:
-                call(self._manner.reads, self._group(**{**options, **({"on": cluster} if is_named else {})}))
+                call(self._manner.reads, self._group(**{**options, "on": cluster}))
             elif cluster:
                 load("hardware.cluster:load_cluster")(cluster, None, options.get("gpus"))
 
