@@ -271,5 +271,5 @@ def test_what_cannot_be_captured_says_why_and_what_to_change(
 
 def test_without_torch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(PodsimError, match=r"pip install podsim\[lab\]"):
+    with pytest.raises(PodsimError, match=r"pip install '\.\[lab\]'"):
         load_torch()

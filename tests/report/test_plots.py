@@ -124,5 +124,5 @@ def test_what_cannot_be_plotted(
     with pytest.raises(TableError, match="no rows to plot"):
         plot(nothing)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PodsimError, match=r"pip install 'podsim\[report\]'"):
+    with pytest.raises(PodsimError, match=r"pip install '\.\[report\]'"):
         plot(steps)

@@ -166,7 +166,7 @@ def test_what_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TimelineError, match="takes time"):
         gantt_figure(instant)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PodsimError, match=r"pip install 'podsim\[report\]'"):
+    with pytest.raises(PodsimError, match=r"pip install '\.\[report\]'"):
         gantt_figure(pipeline())
 
 
