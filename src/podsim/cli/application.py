@@ -75,7 +75,7 @@ class Application(Commands):
             command = error.ctx.command if error.ctx else None
             options: Mapping[str, Option] = command.options if isinstance(command, Command) else {}
             mistake = usage_mistake(error, options, typed)
-            sys.stderr.write(visible_lines(mistake_lines(*load("cli.repairs:repaired")(self, mistake))))
+            sys.stderr.write(visible_lines(load("cli.repairs:mistake_text")(self, mistake)))
             raise SystemExit(2) from None
         except click.Abort:
             sys.stderr.write("podsim: interrupted\n")

@@ -17,13 +17,7 @@ from click.core import ParameterSource
 
 from podsim import __version__
 from podsim.answers.answer import View, call, load
-from podsim.cli.mistakes import (
-    kept_arguments,
-    mistake_lines,
-    option_flag,
-    question_mistake,
-    with_known_flags,
-)
+from podsim.cli.mistakes import kept_arguments, option_flag, question_mistake, with_known_flags
 from podsim.errors import LabError, NoFitError, PodsimError
 from podsim.options.output_options import NoOutput, Output
 from podsim.options.question import Manner, Option, options_of
@@ -101,7 +95,7 @@ class Command(click.Command):
         """What is printed of a question's error, with the command that would work."""
         mistake = question_mistake(error, self.options, given, kept_arguments())
         application = click.get_current_context().find_root().command
-        return mistake_lines(*load("cli.repairs:repaired")(application, mistake))
+        return str(load("cli.repairs:mistake_text")(application, mistake))
 
     def check(self, given: Mapping[str, Any]) -> None:
         """Read the names that the options give, without asking; raises what the question would of them."""

@@ -12,20 +12,8 @@ from podsim.options.question import Option
 MOST_OPTIONS = 25
 """options of a question that its help shows without --all"""
 _OFTEN = (
-    "on",
-    "gpus",
-    "batch",
-    "tokens",
-    "days",
-    "sequence",
-    "precision",
-    "tp",
-    "pp",
-    "zero",
-    "plan",
-    "price",
-    "overrides",
-)
+    "on", "gpus", "batch", "tokens", "days", "sequence", "precision", "tp", "pp", "zero", "plan", "price", "overrides",
+)  # fmt: skip
 """options that users type most, in that order"""
 _SHOWN = 14
 

@@ -8,12 +8,17 @@ from typing import Any
 import click
 
 from podsim.cli.command import Command
-from podsim.cli.mistakes import Mistake, keep_arguments, question_mistake, usage_mistake
+from podsim.cli.mistakes import Mistake, keep_arguments, mistake_lines, question_mistake, usage_mistake
 from podsim.errors import PodsimError
 from podsim.options.question import Option
 
 _MOST = 40
 """command lines that are tried before none is shown"""
+
+
+def mistake_text(application: click.Group, mistake: Mistake) -> str:
+    """What is printed of a mistake, with the command that works."""
+    return mistake_lines(*repaired(application, mistake))
 
 
 def repaired(application: click.Group, mistake: Mistake) -> tuple[list[str], list[str] | None]:

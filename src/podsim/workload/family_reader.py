@@ -29,8 +29,6 @@ _ESSENTIAL = (
     ("vocab_size", "padded_vocab_size"),
 )
 """The keys that state an ordinary transformer: one of each row."""
-
-
 _GIVEN = frozenset(["intermediate_size", *(key for row in _ESSENTIAL for key in row)])
 """The keys that a file states itself: no default of its class stands for them, and null says nothing."""
 _LISTED = re.compile(
@@ -78,19 +76,15 @@ def _stated(c: Config, family: Family) -> set[str]:
     """The fields that the file, its class or the family's row state, as 0 or, but for the given keys, null, too."""
     rules = {name: rule for name, rule in family.fields.items() if isinstance(rule, str) and rule[:1] == "$"}
     keys = {name: rule[1:].partition("=")[0].split("|") for name, rule in rules.items()}
-    stating = {
-        key
-        for key in set().union(*keys.values())
-        if c.has_key(key) and (key not in _GIVEN or c.value(key) is not None)
-    }
+    stating = {key for names in keys.values() for key in names if c.has_key(key)}
+    stating -= {key for key in stating & _GIVEN if c.value(key) is None}
     return {name for name in family.fields if name not in keys or stating & set(keys[name])}
 
 
 def with_defaults(c: Config, kind: str) -> Config:
     """The config with what its class in transformers takes for keys that the file leaves out."""
     known = class_defaults().get(kind, {})
-    given = set() if c.prefix else _GIVEN
-    return replace(c, defaults={key: value for key, value in known.items() if key not in given})
+    return replace(c, defaults={key: value for key, value in known.items() if c.prefix or key not in _GIVEN})
 
 
 def _first_widths(c: Config) -> Config:
