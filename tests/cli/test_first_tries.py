@@ -47,7 +47,7 @@ LED = {
     "predict gpt2 --on 8xh100 --tp 8 --dp 2": "which has 8",
     "predict gpt2 --on h100 --set network=200Gb/s": "network.bandwidth",
     "estimate gpt2": "did you mean predict",
-    "why gpt2 --on h100": "does not ask about gpt2",
+    "why gpt2 --on h100": "does not take gpt2",
     "compare h100 b200": "options begin with --",
     "how long does it take": "ask a question",
     "plan gpt2 --on h100 --gpus 12": "8 or 16 would work",

@@ -83,7 +83,7 @@ def optimism_of(result: SearchResult) -> Optimism | None:
     share = mean_optimism(seconds, degrees[competing])
     step = float(seconds[0]) * (1 + share)
     basis = (
-        f"The law's errors help the first of {competing.size} near plans: {format_quantity(step, 's')} "
-        f"({share:+.1%}) without that, if it errs as within measured sweeps"
+        f"The fastest of {competing.size} similar plans is likely predicted too fast: {format_quantity(step, 's')} "
+        f"({share:+.1%}) if the law errs as it does within measured sweeps"
     )
     return Optimism(share=share, step_time=step, plans=competing.size, basis=basis)

@@ -90,7 +90,7 @@ def unknown_command(word: str, commands: Sequence[str], path: Sequence[str] = ()
     if not path and (likely := _question(word, after)):
         return LikelyError(f"{message}; a command comes first", [likely])
     if not path and word.lower() in _ASKING:
-        return LikelyError(f"{message}: a command, a model and a cluster ask a question", [_EXAMPLE])
+        return LikelyError(f"{message}: name a command, a model and a cluster to ask a question", [_EXAMPLE])
     short = {name.rpartition(" ")[2]: name for name in reversed(commands)}
     meant = _MEANT.get(word.lower(), "") if not path else ""
     close = [meant] if meant else get_close_matches(word.lower(), [*commands, *short], n=1, cutoff=0.6)

@@ -160,7 +160,7 @@ def usage_mistake(
         message = f"no option {flag}; did you mean {close}?" if close else plain
         lines = load("cli.guesses:other_questions")(arguments)
         if lines:
-            message = f"podsim {path} does not ask about {arguments[1]}; podsim {lines[0][0]} does"
+            message = f"podsim {path} does not take {arguments[1]}; podsim {lines[0][0]} does"
         lines = [*lines, *_renamed(arguments, flag, close, options)]
     elif isinstance(error, click.MissingParameter) and known:
         is_word = known.argument and not known.flag
