@@ -215,7 +215,7 @@ def exposed_parts(
     `steps`: the seconds of these three; `passes`: those of the rank whose passes take longest, by part.
     """
     step, local, alone = np.minimum.accumulate(steps)
-    bubble = np.maximum(alone - passes.sum(axis=0) - optimizer - host, 0.0)  # rounding
+    bubble = np.maximum((1 - 1e-12) * alone - passes.sum(axis=0) - optimizer - host, 0.0)  # rounding
     return np.stack([*passes, local - alone, step - local, bubble, optimizer, host])
 
 
