@@ -211,11 +211,11 @@ def exposed_parts(
         dp     = step - step without data-parallel exchanges
         pp     = step without these - step without sends, either
         bubble = step without either - passes of the busiest rank - optimizer - host
-
     `steps`: the seconds of these three; `passes`: those of the rank whose passes take longest, by part.
     """
     step, local, alone = np.minimum.accumulate(steps)
-    bubble = np.maximum((1 - 1e-12) * alone - passes.sum(axis=0) - optimizer - host, 0.0)  # rounding
+    rest = alone - passes.sum(axis=0) - optimizer - host
+    bubble = np.where(rest > 1e-12 * alone, rest, 0.0)  # less is rounding
     return np.stack([*passes, local - alone, step - local, bubble, optimizer, host])
 
 
