@@ -153,7 +153,8 @@ def similar_names(name: str, known: Iterable[str]) -> list[str]:
     close = [
         other for other in get_close_matches(name, known, n=20, cutoff=0.5) if _is_same_number(name, other)
     ]
-    return sorted(close, key=lambda other: not other.startswith(name))[:3]
+    letters = re.sub(r"\W", "", name.lower())
+    return sorted(close, key=lambda other: not re.sub(r"\W", "", other).startswith(letters))[:3]
 
 
 def _is_same_number(name: str, other: str) -> bool:

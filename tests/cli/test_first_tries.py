@@ -57,6 +57,7 @@ LED = {
     "predict gpt2 --on h100 --tp 7": "tp=7",
     "predict gpt2 --on h100 --precission bf16": "did you mean --precision",
     "predict gpt2 --on selene --gpus 5000": "has 4480",
+    "show gpt-4": "did you mean gpt4-1.8t",
     "predict gpt2": "give MODEL and --on CLUSTER",
     "pln gpt2 --on h100": "did you mean plan",
     "gpt2 --on h100": "a command comes first",

@@ -105,3 +105,19 @@ def test_wrong_names_and_overrides(podsim: Run, arguments: list[str], words: lis
     assert len(result.stderr) < 2000
     for word in words:
         assert word in result.stderr
+
+
+@pytest.mark.parametrize("text", ["qwen", "Qwen3"])
+def test_a_word_keeps_the_models_that_hold_it(text: str) -> None:
+    names = [row["name"] for row in library.models(text)]
+    assert "qwen3-8b" in names
+    assert all("qwen" in str(name) for name in names)
+
+
+def test_the_gpu_of_a_cluster_finds_it() -> None:
+    assert "selene" in [row["name"] for row in library.clusters("a100")]
+
+
+def test_a_word_that_nothing_holds_is_an_unknown_name() -> None:
+    with pytest.raises(library.PodsimError, match="unknown name 'nothing-like-it'"):
+        library.models("nothing-like-it")

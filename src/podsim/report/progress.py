@@ -44,6 +44,7 @@ class _Bar:
 
     def __init__(self, title: str) -> None:
         self.title, self.done, self.total = title, 0, 0
+        self.started = self.said = time.monotonic()
         self.draw: Callable[[], None] = lambda: None
         self.close: Callable[[], None] = lambda: None
 
@@ -55,8 +56,8 @@ class _Bar:
     def show(self) -> None:
         """Draw the bar on a terminal, or say once what podsim does."""
         if not sys.stderr.isatty():
-            amount = f": {self.done:,} of {self.total:,}" if self.total else ""
-            print(f"podsim: {self.title}{amount} …", file=sys.stderr, flush=True)
+            self._say()
+            self.draw = self._say_again
             return
         from rich.console import Console
         from rich.progress import Progress
@@ -68,8 +69,22 @@ class _Bar:
         self.draw()
         progress.start()
 
+    def _say(self) -> None:
+        """Write a line with the parts that are done, and the time left where a part took long enough to tell."""
+        self.said = time.monotonic()
+        amount = f": {self.done:,} of {self.total:,}" if self.total else ""
+        took = self.said - self.started
+        is_long = 0 < self.done < self.total and took > _PAUSE
+        left = f", {took / self.done * (self.total - self.done):,.0f} s left" if is_long else ""
+        print(f"podsim: {self.title}{amount}{left} …", file=sys.stderr, flush=True)
 
-_PAUSE = 10.0
+    def _say_again(self) -> None:
+        """Write another line now and then."""
+        if time.monotonic() - self.said > _PAUSE:
+            self._say()
+
+
+_PAUSE = 5.0
 """s between two lines where no terminal shows the current activity"""
 _said = [0.0]
 

@@ -88,6 +88,15 @@ def find(name: str) -> tuple[str, str] | None:
     return None
 
 
+def named_rows(rows: list[dict[str, object]], text: str) -> list[dict[str, object]]:
+    """The rows of which a name, family or GPU holds a text. Raises CatalogError where none does."""
+    wanted = text.lower()
+    kept = [row for row in rows if any(wanted in str(row.get(key)) for key in ("name", "family", "gpu"))]
+    if not kept:
+        raise CatalogError(unknown_name("name", text, (str(row["name"]) for row in rows)))
+    return kept
+
+
 def load_gpu(name: str, overrides: Mapping[str, object] | None = None) -> Gpu:
     """The accelerator of that name, with overrides such as {"peaks.bf16": "400 TFLOP/s"}.
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from podsim.answers.answer import View
+from podsim.hardware.catalog import named_rows
 from podsim.hardware.cluster import cluster_names, load_cluster
-from podsim.options.question import NoOptions, question
+from podsim.options.machine_options import CatalogFilter
+from podsim.options.question import question
 
 
-@question(NoOptions, view=View(report="report.sheets:clusters_report"))
-def clusters(options: NoOptions) -> list[dict[str, object]]:
-    """Every system and cluster of the catalog: name, GPU, GPUs, memory, network, source."""
+@question(CatalogFilter, view=View(report="report.sheets:clusters_report"))
+def clusters(options: CatalogFilter) -> list[dict[str, object]]:
+    """Every system and cluster of the catalog: name, GPU, GPUs, memory, network, source.
+
+    `text` keeps those whose name or GPU holds it. Raises CatalogError where none does.
+    """
     rows: list[dict[str, object]] = []
     for name in cluster_names():
         cluster = load_cluster(name)
@@ -18,4 +23,4 @@ def clusters(options: NoOptions) -> list[dict[str, object]]:
             "memory": cluster.gpu.memory * cluster.gpus, "nvlink": cluster.nvlink.bandwidth,
             "network": cluster.node_bandwidth, "fabric": cluster.fabric, "source": cluster.source,
         })  # fmt: skip
-    return rows
+    return named_rows(rows, options.text)

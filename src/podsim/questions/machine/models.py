@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from podsim.answers.answer import View
 from podsim.graphs.networks import networks
-from podsim.options.question import NoOptions, question
+from podsim.hardware.catalog import named_rows
+from podsim.options.machine_options import CatalogFilter
+from podsim.options.question import question
 from podsim.workload.catalog import load_model, model_names
 
 
-@question(NoOptions, view=View(report="report.sheets:models_report"))
-def models(options: NoOptions) -> list[dict[str, object]]:
-    """Every model of the catalog: name, family, layers, hidden, parameters, sequence, source; then captured networks."""
+@question(CatalogFilter, view=View(report="report.sheets:models_report"))
+def models(options: CatalogFilter) -> list[dict[str, object]]:
+    """Every model of the catalog: name, family, layers, hidden, parameters, sequence, source; then captured networks.
+
+    `text` keeps those whose name or family holds it. Raises CatalogError where none does.
+    """
     rows: list[dict[str, object]] = []
     for name in model_names():
         model = load_model(name)
@@ -25,4 +30,4 @@ def models(options: NoOptions) -> list[dict[str, object]]:
             "parameters": network.all_parameters, "active_parameters": network.all_parameters, "sequence": None,
             "source": network.source,
         })  # fmt: skip
-    return rows
+    return named_rows(rows, options.text)
