@@ -171,3 +171,26 @@ def test_progress_bar(
     assert ("25%" in out.getvalue()) == drawn
     assert out.getvalue().startswith("podsim: searching") == (stream is io.StringIO)
     assert out.getvalue().endswith("\033[2K") or not drawn, "the bar is not erased"
+
+
+def test_days_and_tokens_without_gpus_take_the_fewest_that_make_it() -> None:
+    job = {"on": "h100", "tokens": "20G", "days": "1", "limit": {"pp": [1], "recompute": ["none"]}}
+    best = library.plan("llama-3.1-8b", **job)
+    fewer = best.gpus - (8 if best.gpus > 8 else best.gpus // 2)
+    run, slower = (
+        result.ranked[0].prediction.training
+        for result in (best, library.plan("llama-3.1-8b", **job, gpus=fewer))
+    )
+    assert run is not None
+    assert slower is not None
+    assert run.expected <= 86400 < slower.expected
+    assert f"{best.gpus} GPUs are the fewest" in " ".join(best.notes)
+
+
+def test_where_no_plan_fits_the_command_has_the_fewest_gpus_on_which_some_do(podsim: Run) -> None:
+    said = podsim("plan", "llama-3.1-70b", "--on", "h100", "--gpus", "8").stderr
+    least = int(said.split()[-1])
+    assert said.splitlines()[-1] == f"try: podsim plan llama-3.1-70b --on h100 --gpus {least}"
+    assert library.plan("llama-3.1-70b", on="h100", gpus=least, top=1).fitting > 0
+    with pytest.raises(NoFitError):
+        library.plan("llama-3.1-70b", on="h100", gpus=least - 8)

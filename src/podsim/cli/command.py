@@ -93,6 +93,8 @@ class Command(click.Command):
 
     def _said(self, given: Mapping[str, Any], error: PodsimError) -> str:
         """What is printed of a question's error, with the command that would work."""
+        if self._manner.enough and isinstance(error, NoFitError):
+            error = call(self._manner.enough, error, self._group(**_values(options_of(self._group), given)))
         mistake = question_mistake(error, self.options, given, kept_arguments())
         application = click.get_current_context().find_root().command
         return str(load("cli.repairs:mistake_text")(application, mistake))

@@ -87,7 +87,7 @@ def question_mistake(
     elif not isinstance(error, NoFitError):
         lines += [*load("cli.guesses:other_questions")(arguments), *_closer(problems, arguments)]
     if isinstance(error, PlanError) and {"tp", "model", "on", "micro_batch"} <= set(options):
-        lines += _search(options, given)
+        lines += [line for line in _search(options, given) if line[0] != arguments[0]]
     text = problems[0] if problems else str(error)
     return Mistake(text=text, plain=text, lines=lines, more=problems[1:])
 

@@ -247,6 +247,8 @@ class Manner:
     """The function that answers for a captured network, given the options."""
     compared: Hook = None
     """The function that answers for several clusters, given (question, options that the user gave, clusters)."""
+    enough: Hook = None
+    """The function that gives an error that nothing fits with what would, given (error, options)."""
     ask: Hook = None
     """The function that asks instead, given (options, output)."""
     check: Hook = None

@@ -96,6 +96,7 @@ def _answer(prediction: Prediction, notes: Sequence[str] = ()) -> Iterator[Block
     yield _line("Layout", layout_words(prediction.plan))
     if prediction.command:
         yield _Typed(prediction.command)
+    yield from (_line("GPUs", note) for note in notes if " days" in note)
     yield _line("Step", _step(prediction), "bold")
     yield _line("Batch", _batch(prediction, (*notes, *prediction.notes)))
     yield _line(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeAlias
 
-from podsim.answers.study import NO_ANSWER, TOO_SLOW, StudyRow
+from podsim.answers.study import FITS, NO_ANSWER, TOO_SLOW, StudyRow
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
+from podsim.options.plan_options import SearchOptions
+from podsim.options.question import options_of
 from podsim.studies.study_rows import Ask, options_of_settings, study_row
 from podsim.training.job_inputs import split_overrides
 
@@ -25,6 +28,24 @@ _MOST_GPUS = 16_384
 
 _SLACK = 0.06
 """share of GPUs below a bisection's answer that are tried one by one: time need not fall with every GPU"""
+
+
+def settings_of(options: SearchOptions) -> dict[str, Any]:
+    """The settings of a design that a search's options give."""
+    given = {
+        name: getattr(options, name) for name in options_of(type(options)) if name not in ("top", "save")
+    }
+    settings = {key: value for key, value in given.items() if value not in (None, "", ())}
+    for table, name in (("set", "overrides"), ("limit", "limit")):
+        settings |= {f"{table}.{key}": value for key, value in (settings.pop(name, None) or {}).items()}
+    return settings
+
+
+def gpus_that_fit(options: SearchOptions, ask: Ask) -> int:
+    """The fewest GPUs on which a plan fits the memory, found by trying; 0 if none does."""
+    settings = settings_of(replace(options, gpus=None))
+    fits = cache(lambda count: study_row("plan", {**settings, "gpus": count}, ask).status == FITS)
+    return _least([count for count in _counts(settings) if count > (options.gpus or 0)], fits, fits)
 
 
 def fewest_row(settings: Mapping[str, Any], ask: Ask) -> StudyRow:

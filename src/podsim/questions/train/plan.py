@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from podsim.answers.answer import call
 from podsim.answers.minutes import TargetPlan
 from podsim.answers.prediction import PlanResult
-from podsim.errors import PodsimError
+from podsim.answers.study import NO_FIT
+from podsim.errors import NoFitError, PodsimError
 from podsim.options.output_options import GlanceOutput, PlotOutput
 from podsim.options.plan_options import SearchOptions, TargetOptions
 from podsim.options.question import like, option, question, values_of
 from podsim.questions.registry import ask
 from podsim.runs.best_plans import find_plans, with_whole_runs
-from podsim.runs.search_case import Progress, read_case
+from podsim.runs.search_case import TRADES, Progress, read_case
+from podsim.storage.long_runs import read_days
+from podsim.studies.fewest import fewest_row, gpus_that_fit, settings_of
 from podsim.training.job_inputs import refuse_tables
 
 if TYPE_CHECKING:
@@ -41,6 +44,38 @@ def _search_of(options: TargetOptions) -> SearchOptions:
     return SearchOptions(**values_of(options, TargetOptions, SearchOptions))
 
 
+def _with_fewest(options: SearchOptions) -> tuple[SearchOptions, tuple[str, ...]]:
+    """The search on the fewest GPUs that train given tokens in given days, where no number of GPUs is given.
+
+    A cluster of several nodes is taken as it is.
+    """
+    if (
+        options.gpus is not None
+        or options.tokens is None
+        or options.days is None
+        or options.objective in TRADES
+    ):
+        return options, ()
+    case, _ = read_case(options)
+    if case.cluster.nodes > 1:
+        return options, ()
+    days = read_days(options.days) / 86400.0
+    row = fewest_row({**settings_of(options), "days": days}, ask)
+    if row.status == NO_FIT:
+        raise NoFitError([row.reason])
+    said = (
+        row.reason or f"{row.gpus:,} GPUs are the fewest of {len(row.tried)} numbers tried for {days:g} days"
+    )
+    return replace(options, gpus=row.gpus), (said,)
+
+
+def suggested(error: PodsimError, options: TargetOptions) -> PodsimError:
+    """The error that no plan fits, with the fewest GPUs on which one does."""
+    gpus = gpus_that_fit(_search_of(options), ask)
+    more = f"more GPUs, as {gpus:,}," if gpus else "no number of GPUs is enough;"
+    return NoFitError([str(error).replace("more GPUs,", more)]).offer(**({"gpus": gpus} if gpus else {}))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GlancePlot(GlanceOutput, PlotOutput):
     """The answer at a glance, and a picture."""
@@ -52,6 +87,7 @@ class GlancePlot(GlanceOutput, PlotOutput):
     reads=lambda options: options.to_target or read_case(_search_of(options)),
     compared="questions.train.study:compare_clusters",
     network="questions.train.plan:planned_network",
+    enough="questions.train.plan:suggested",
     progress=_SEARCHING,
 )
 def plan(options: TargetOptions, *, progress: Progress | None = None) -> PlanResult | TargetPlan:
@@ -59,7 +95,8 @@ def plan(options: TargetOptions, *, progress: Progress | None = None) -> PlanRes
 
     The ranking shows one plan for each layout (tp, pp, cp, ep, dp): the fastest, or with objective="memory" the one
     that needs least memory. By cost (of a step, at a price) and by energy, `gpus` and its halves are searched, and
-    the fronts of time against both are given. A limit may be a list of values: {"tp": (4, 8)}; all other fields are
+    the fronts of time against both are given. With `tokens` and `days`, and no `gpus`, the fewest GPUs of a system that
+    make it are searched first, and a note says so. A limit may be a list of values: {"tp": (4, 8)}; all other fields are
     searched. With `simulate`, the result also says where simulation and closed form disagree. With `to_target`, the
     answer is the best batch and GPUs of a benchmark of MLPerf Training. `progress` is called with (evaluated, all)
     combinations; Ctrl-C gives the best so far. Raises NoFitError when no plan fits, saying by how much, PlanError when
@@ -74,8 +111,9 @@ def plan(options: TargetOptions, *, progress: Progress | None = None) -> PlanRes
         raise PodsimError("round: a round of MLPerf Training goes with --to-target")
     if options.save is not None or options.launch:
         call("launching.experiment_file:check_saving", options.save, options.launch)
-    case, result = find_plans(_search_of(options), progress)
-    result = with_whole_runs(case, result)
+    search, notes = _with_fewest(_search_of(options))
+    case, result = find_plans(search, progress)
+    result = with_whole_runs(case, replace(result, notes=(*notes, *result.notes)))
     if options.save is not None:
         texts = call(
             "launching.experiment_file:texts_of_tools", case.model, case.cluster, case.options, result
