@@ -10,11 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from podsim.errors import PodsimError
 from podsim.launching import megatron
 from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import GIVE_GPUS, Context, Job, Reading
+from podsim.launching.key_table import flat_keys
 from podsim.launching.megatron_model import model_notes, read_model
 from podsim.launching.python_recipe import Expression, call_text, read_paths
+from podsim.safe_yaml import YamlError, read_documents
 
 LIMITS = replace(megatron.LIMITS, title="Megatron-Bridge")
 _CLASSES = {
@@ -69,6 +72,14 @@ _RENAMED = {
 }
 """options whose fields have other names, and the kind of the value"""
 _TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "uint8"}
+_OLDER = {
+    "model.micro_batch_size": "train.micro_batch_size", "model.global_batch_size": "train.global_batch_size",
+    "model.encoder_seq_length": "model.seq_length", "dataset.sequence_length": "model.seq_length",
+    "model.activations_checkpoint_granularity": "model.recompute_granularity",
+    "model.activations_checkpoint_method": "model.recompute_method",
+    "model.activations_checkpoint_num_layers": "model.recompute_num_layers",
+}  # fmt: skip
+"""fields of the YAML of NeMo before Megatron-Bridge, and what they are called now"""
 ELSEWHERE = ("mock-data", "tokenizer-type", "log-throughput", "group-query-attention", "multi-latent-attention", "bf16",
          "fp16", "fp8-format", "fp8-recipe", "fp4-format", "fp4-recipe")  # fmt: skip
 """options that stand elsewhere: in the data, in `mixed_precision`, in the class of the model"""
@@ -169,9 +180,10 @@ def notes(job: Job) -> list[str]:
 
 
 def read_recipe(text: str, context: Context) -> Reading | None:
-    """The plan of a recipe; None where nothing can be built. PodsimError if it is no Python."""
-    paths = read_paths(text)
+    """The plan of a recipe in Python, or of its YAML; None where nothing can be built. PodsimError if it is neither."""
+    paths = _yaml_paths(text) if text_is_yaml(text) else read_paths(text)
     flags = _flags(paths, context)
+    context = context.on(_trainer_gpus(paths))
     if context.gpus is None:
         context.problems.append(f"a recipe does not say how many GPUs it runs on; {GIVE_GPUS}")
     if context.problems or context.gpus is None:
@@ -180,7 +192,7 @@ def read_recipe(text: str, context: Context) -> Reading | None:
     shape = read_model(flags, assumed)
     plan, more = megatron.read_plan(flags, context.gpus, context.layers or int(str(shape.get("layers", 0))))
     context.problems.extend(f"as options of Megatron-LM: {problem}" for problem in flags.problems)
-    known = {"peft.dim", "peft.alpha", *(path for path, _, _ in ROWS)}
+    known = {"peft.dim", "peft.alpha", "trainer.devices", "trainer.num_nodes", *(path for path, _, _ in ROWS)}
     unread = tuple(
         f"{path} = {str(value)[:60]}" for path, value in paths.items() if "." in path and path not in known
     )
@@ -193,6 +205,48 @@ def read_recipe(text: str, context: Context) -> Reading | None:
         model=shape,
         ignored=unread,
         assumptions=tuple(assumed + more),
+    )
+
+
+def text_is_yaml(text: str) -> bool:
+    """Whether a text is YAML with the tables of a recipe: `model:` and one that stands beside it."""
+    tables = {line.partition(":")[0] for line in text.splitlines() if line[:1].isalpha() and ":" in line}
+    return "model" in tables and bool(tables & {"train", "trainer", "ddp", "comm_overlap", "mixed_precision"})
+
+
+def _yaml_keys(text: str) -> dict[str, Any]:
+    """The values of a YAML by path."""
+    try:
+        documents = read_documents(text)
+    except YamlError as error:
+        raise PodsimError(f"not YAML: {error}") from None
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise PodsimError("expected one table of keys of Megatron-Bridge")
+    return flat_keys(documents[0])
+
+
+def _yaml_paths(text: str) -> dict[str, Any]:
+    """The fields of a recipe's YAML by path, NeMo's older names turned into those of today."""
+    flat = {_OLDER.get(path, path): value for path, value in _yaml_keys(text).items()}
+    precision = str(flat.pop("trainer.precision", "")).removesuffix("-mixed")
+    if precision in ("bf16", "16"):
+        flat.setdefault("mixed_precision", "bf16_mixed" if precision == "bf16" else "fp16_mixed")
+    return flat
+
+
+def older_names(text: str) -> dict[str, str]:
+    """The names of older releases that a YAML uses, by those of today."""
+    keys = _yaml_keys(text) if text_is_yaml(text) else {}
+    return {new: old for old, new in _OLDER.items() if old in keys}
+
+
+def _trainer_gpus(paths: Mapping[str, Any]) -> int | None:
+    """GPUs that the trainer of a YAML states; None where it does not."""
+    nodes, devices = paths.get("trainer.num_nodes"), paths.get("trainer.devices")
+    return (
+        nodes * devices
+        if isinstance(nodes, int) and isinstance(devices, int) and nodes * devices > 0
+        else None
     )
 
 

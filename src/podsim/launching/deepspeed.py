@@ -122,6 +122,10 @@ def read_json(source: str, context: Context) -> Reading | None:
         sequence=context.sequence,
     )  # fmt: skip
     assumed = ["the file names no sequence and no attention kernel: the model's sequence, fused attention"]
+    if not any(_whole(raw.get(key)) for key in _BATCH_KEYS):
+        assumed.append(
+            "no batch is given: 8 sequences of each rank without accumulation, as Hugging Face's Trainer"
+        )
     if "activation_checkpointing" in raw:
         assumed.append("activation_checkpointing: every layer is recomputed")
     rest = [str(key) for key in raw if key not in _MODELLED]
@@ -149,15 +153,20 @@ def _whole(value: object) -> bool:
     return type(value) is int and 0 < value < 1 << 40
 
 
+_BATCH_KEYS = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
+
+
 def _batches(raw: dict[str, Any], problems: list[str], ranks: int | None) -> tuple[int, int, int, int]:
     """(micro-batch, accumulation steps, batch, data-parallel ranks) by batch = micro x steps x ranks; 0 is unknown."""
     values: list[int] = []
-    for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"):
+    for key in _BATCH_KEYS:
         value = raw.get(key, "auto")
         if value != "auto" and not _whole(value):
             problems.append(f"{key} = {shown(value)} must be a whole number from 1, or auto")
         values.append(value if _whole(value) else 0)
     micro, steps, batch = values
+    if ranks and not any(values):
+        micro, steps = 8, 1  # what Hugging Face's Trainer fills in for "auto" by default
     if micro and not steps and not batch:
         steps = 1  # DeepSpeed's own default
     if batch and not micro and not steps and ranks:

@@ -69,21 +69,23 @@ class KeyedTool:
     """The parts of a run that the file leaves to a script, as assumptions."""
 
 
-def keys_of(job: Job, tool: KeyedTool) -> dict[str, Any]:
-    """The content of the file: its values by path."""
+def keys_of(job: Job, tool: KeyedTool, *, plan_only: bool = False) -> dict[str, Any]:
+    """The content of the file: its values by path, or only those that state the plan."""
     adapter, rank = job.adapter
     values = run_values(effective(job.plan, job.model), job.model.layer_count) | {
         "adapter": adapter,
         "rank": rank,
     }
     values |= slice_values(values, job.cluster.nodes if job.cluster.system.torus else 1)
-    flat = dict(tool.always(job))
+    flat = {} if plan_only else dict(tool.always(job))
     for key in tool.keys:
         name, allowed = key.when
+        if plan_only and not key.value:
+            continue
         if not key.only_read and (not name or values[name] in allowed):
             word = key.written(job) if callable(key.written) else key.written
             flat[key.path] = key.word(values[key.value]) if word is None else word
-    return flat | dict(tool.machine(job))
+    return flat if plan_only else flat | dict(tool.machine(job))
 
 
 def table_of(job: Job, tool: KeyedTool) -> dict[str, Any]:

@@ -190,6 +190,12 @@ def read_toml(text: str, context: Context) -> Reading | None:
     return _read_keys(flat_keys(raw), context)
 
 
+def older_names(text: str) -> dict[str, str]:
+    """The names of 2024 that a TOML file uses, by those of today."""
+    flat = flat_keys(foreign.read_toml(text, name="the file", error=PodsimError, longest=_LONGEST))
+    return {new: old for old, new in _OLD.items() if old in flat}
+
+
 def read_overrides(words: Sequence[str], context: Context) -> Reading | None:
     """The plan of torchtitan's command-line options; what its TOML file may say besides is not seen."""
     values: dict[str, Any] = {}

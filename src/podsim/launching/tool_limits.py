@@ -28,8 +28,8 @@ class Limits:
         """Whether it starts a software entry."""
         return any(fnmatchcase(software, pattern) for pattern in self.software)
 
-    def refuse(self, job: Job) -> None:
-        """Raise PlanError with everything of a legal plan that it cannot run, if there is anything."""
+    def problems(self, job: Job) -> list[str]:
+        """Everything of a legal plan that it cannot run."""
         plan = effective(job.plan, job.model)
         fields = plan.describe()
         problems = [
@@ -46,7 +46,11 @@ class Limits:
             problems.append(
                 f"software={plan.software!r} is not what {self.title} starts; software may be {', '.join(self.software)}"
             )
-        if problems:
+        return problems
+
+    def refuse(self, job: Job) -> None:
+        """Raise PlanError with everything of a legal plan that it cannot run, if there is anything."""
+        if problems := self.problems(job):
             raise PlanError([f"{self.title}: {problem}" for problem in problems])
 
 

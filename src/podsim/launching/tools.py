@@ -223,7 +223,7 @@ def guess(text: str) -> str:
         "deepspeed": start.startswith(("{", "[{")) or (start[:1] == '"' and start[:3] != '"""'),
         "slurm": any(line.startswith("#SBATCH") for line in lines),
         "kubernetes": any(line.replace(" ", "").replace('"', "") == "kind:PyTorchJob" for line in lines),
-        "nemo": _imports(text, "megatron.bridge"),
+        "nemo": _imports(text, "megatron.bridge") or bridge.text_is_yaml(text),
         **{tool: len(keys & marks) > 1 for tool, marks in _MARKS.items()},
         "torchtitan": any(line in ("[parallelism]", "[training]", "[model]", "[job]") for line in lines),
         "torchrun": "torchrun" in text or "torch.distributed" in text or ".py" in text,

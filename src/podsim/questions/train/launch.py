@@ -183,7 +183,7 @@ def _predicted(options: LaunchOptions, text: str) -> PlanRead:
     _agree(reading, network)
     network = network or (_named(reading.named, options) if reading.named else _built(reading, options.read))
     plan = _plan(reading, network, options.software)
-    part = cluster.subset(reading.gpus)
+    part = load_cluster(options.on, split_overrides(options.overrides)[1], reading.gpus)
     problems = plan.problems(network, part)
     if problems:
         raise PlanError(problems)

@@ -1,0 +1,106 @@
+"""`podsim advise` reads files as users have them, and proposes changes that a prediction of its own confirms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import podsim
+from podsim.errors import PodsimError
+from podsim.launching.titan import older_names
+
+JOBS = Path(__file__).parent / "jobs"
+FILES: dict[str, dict[str, Any]] = {
+    "megatron-175b.sh": {"on": "selene"},
+    "llama3.sh": {"on": "h200"},
+    "job.sbatch": {"on": "dgx-a100:4"},
+    "args.txt": {"on": "selene", "gpus": 64},
+    "bridge.yaml": {"on": "dgx-h100:8", "model": "llama-3-8b", "gpus": 32},
+    "nemo.yaml": {"on": "dgx-a100:4"},
+    "titan-2024.toml": {"on": "h100", "gpus": 8},
+    "titan.toml": {"on": "h100", "gpus": 128},
+    "zero3-auto.json": {"on": "h100", "gpus": 16, "model": "llama-3-8b"},
+    "zero2.json": {"on": "h100", "gpus": 64, "model": "llama-3-8b"},
+}
+"""files as users have them, and what each leaves unsaid"""
+
+
+def _advise(name: str, **more: Any) -> Any:
+    return podsim.advise(str(JOBS / f"advise-{name}"), **(FILES[name] | more))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_read_without_retyping(name: str) -> None:
+    advice = _advise(name)
+    assert advice.low < advice.step_time < advice.high
+    assert advice.memory > 1e9
+    assert len(advice.changes) <= 3
+    for change in advice.changes:
+        assert change.memory < advice.memory_limit
+        assert all(line[:2] in ("- ", "+ ") for line in change.diff)
+
+
+def test_a_file_with_a_change_of_the_diff_takes_the_step_that_was_promised(tmp_path: Path) -> None:
+    """The diff is applied to the text by hand, and the changed file is read again."""
+    text = (JOBS / "advise-job.sbatch").read_text()
+    change = next(c for c in _advise("job.sbatch").changes if c.subject.startswith("recompute"))
+    for line in change.diff:
+        assert line.startswith("- ")
+        assert line[2:] in text
+        text = text.replace(line[2:], "")
+    (tmp_path / "changed.sbatch").write_text(text)
+    changed = podsim.advise(str(tmp_path / "changed.sbatch"), **FILES["job.sbatch"])
+    assert changed.step_time == pytest.approx(change.step_time, rel=1e-12)
+    assert changed.memory == pytest.approx(change.memory, rel=1e-12)
+
+
+def test_the_keys_of_an_old_torchtitan_file_are_known() -> None:
+    names = older_names((JOBS / "advise-titan-2024.toml").read_text())
+    assert names["training.local_batch_size"] == "training.batch_size"
+    assert names["parallelism.pipeline_parallel_degree"] == "experimental.pipeline_parallel_degree"
+    assert not older_names((JOBS / "advise-titan.toml").read_text())
+
+
+def test_the_precision_and_the_gpus_of_an_old_nemo_file_are_read() -> None:
+    advice = _advise("nemo.yaml")
+    assert advice.gpus == 4 * 8
+    assert not [text for text in advice.assumptions if "fp32" in text]
+    assert not [key for key in advice.unread if "trainer.devices" in key or "trainer.num_nodes" in key]
+    assert "- model.activations_checkpoint_granularity = full" in advice.changes[0].diff
+
+
+def test_every_key_that_is_not_read_is_named() -> None:
+    unread = " ".join(_advise("llama3.sh").unread)
+    assert "--train-samples" in unread
+    assert "--manual-gc" in unread
+
+
+def test_a_batch_left_to_the_trainer_is_said_to_be_assumed() -> None:
+    assert [text for text in _advise("zero3-auto.json").assumptions if "8 sequences" in text]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "no such file"),
+        ("", "empty"),
+        ("hello world\n", "starts no training that is known"),
+        (
+            "--num-layers 8 --tensor-model-paralel-size 2 --micro-batch-size x --hidden-size 64",
+            "micro-batch-size",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_said(text: str | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.txt"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(PodsimError, match=words):
+        podsim.advise(str(path), on="h100")
+
+
+def test_a_file_without_a_cluster_asks_for_one() -> None:
+    with pytest.raises(PodsimError, match="--on"):
+        podsim.advise(str(JOBS / "advise-job.sbatch"))
