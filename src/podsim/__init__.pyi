@@ -68,6 +68,7 @@ from podsim.questions.operate.validate import validate as validate
 from podsim.questions.operate.verify import verify_machine as verify_machine
 from podsim.questions.operate.why import why as why
 from podsim.questions.serve.serve import serve as serve
+from podsim.questions.train.advise import advise as advise
 from podsim.questions.train.capture import capture as capture
 from podsim.questions.train.chakra import chakra as chakra
 from podsim.questions.train.checkpoint import checkpoint as checkpoint
