@@ -41,7 +41,7 @@ class Slurm:
         path = [home / "bin", root / "usr/sbin", root / "usr/bin"]
         self.environment = {
             "PATH": ":".join([*map(str, path), os.environ["PATH"]]),
-            "SLURM_CONF": str(home / "slurm.conf"), "HOME": str(home),
+            "SLURM_CONF": str(home / "slurm.conf"), "HOME": str(home), "MEGATRON": str(home), "DATA": "mock",
             **({"LD_LIBRARY_PATH": ":".join(map(str, libraries))} if root != Path("/") else {}),
         }  # fmt: skip
 

@@ -20,7 +20,7 @@ PLAN = ("gpt3-175b", "--on", "dgx-a100-80gb:4", "--tp", "8", "--pp", "4", "--seq
 
 # stands in for torchrun: as many ranks as it is told to start, each with its place in the job
 TORCHRUN = """#!/bin/bash
-while [ $# -gt 0 ] && [ "$1" != pretrain_gpt.py ]; do
+while [ $# -gt 0 ] && [ "${1##*/}" != pretrain_gpt.py ]; do
   [ "$1" = --nproc-per-node ] && each=$2
   [ "$1" = --nnodes ] && nodes=$2
   [ "$1" = --rdzv-endpoint ] && meet=$2
@@ -64,8 +64,8 @@ def test_slurm_takes_and_runs_the_script(slurm: Slurm, podsim: Callable[..., Res
     assert all("--tensor-model-parallel-size 8" in line for line in lines)
     assert (slurm.home / "pyxis").read_text().splitlines()[:3] == [
         "--container-image=nvcr.io#nvidia/pytorch:25.04-py3",
-        "--container-mounts=/tmp:/data",
-        "--no-container-mount-home",
+        f"--container-mounts={slurm.home}:{slurm.home},/tmp:/data",
+        f"--container-workdir={slurm.home}",
     ]
 
     shown = slurm.run("scontrol", "show", "job", number).stdout

@@ -109,7 +109,8 @@ def _words_run(script: Path, folder: Path) -> list[str]:
         (bin_ / name).chmod(0o755)
     noted.write_bytes(b"")
     around = {"PATH": f"{bin_}:/usr/bin:/bin", "NOTED": str(noted), "NODE_RANK": "0", "HEAD_NODE_IP": "::1",
-              "SLURM_JOB_NODELIST": "a", "SLURM_JOB_ID": "1"}  # fmt: skip
+              "SLURM_JOB_NODELIST": "a", "SLURM_JOB_ID": "1", "MEGATRON": "/usr", "DATA": "mock",
+              "TORCHTITAN": "/usr"}  # fmt: skip
     done = subprocess.run(["bash", str(script)], env=around, cwd=folder, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     marks = [*folder.rglob(MARK)]
@@ -139,7 +140,7 @@ def _sbatch(text: str, folder: Path) -> None:
     script = emit(_job(text, "slurm", image=text, mounts=(f"{text}:/data",)), "slurm").text
     (folder / "job.sh").write_text(script, "utf-8", "surrogateescape")
     words = _words_run(folder / "job.sh", folder)
-    assert {f"--container-image={text}", f"--container-mounts={text}:/data"} <= {*words}
+    assert {f"--container-image={text}", f"--container-mounts=/usr:/usr,{text}:/data"} <= {*words}
 
 
 def _torchrun(text: str, folder: Path) -> None:

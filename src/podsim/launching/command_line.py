@@ -15,6 +15,9 @@ from podsim.quoting import shell_word
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "deepspeed")
 _MARKS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "--parallelism.")
 PORT = 29500
+_PRETRAIN, _DATA = '"$MEGATRON/pretrain_gpt.py"', '"${data[@]}"'
+SHELL_WORDS = (_PRETRAIN, _DATA, '"$DATA"')
+"""words of the command that a shell fills in, by the variables of `script_head`"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,19 +32,46 @@ class Command:
     arguments: tuple[str, ...]
 
 
+def script_head(job: Job) -> list[str]:
+    """Lines of a shell script that stop it, with a sentence, while it is not said where code and data are.
+
+    MEGATRON or TORCHTITAN is a clone of the framework, DATA what it trains on, WORKDIR where it runs (the clone).
+    """
+    if titan.LIMITS.starts(job.plan.software):
+        return [
+            "# 100 steps: set the number in --training.steps",
+            ': "${TORCHTITAN:?set TORCHTITAN to the folder of a clone of torchtitan, release 0.2.2 or older}"',
+            ': "${DATA:?set DATA to a data set that torchtitan names, such as c4_test for a trial}"',
+            'WORKDIR="${WORKDIR:-$TORCHTITAN}"',
+        ]
+    return [
+        "# 100 iterations with a tokenizer that reads no text: set yours in the last line of options",
+        ': "${MEGATRON:?set MEGATRON to the folder of a clone of Megatron-LM, where pretrain_gpt.py is}"',
+        ': "${DATA:?set DATA to mock for mock data, or to the prefix of a data set (PREFIX.bin, PREFIX.idx)}"',
+        'WORKDIR="${WORKDIR:-$MEGATRON}"',
+        'data=(--data-path "$DATA")',
+        'if [ "$DATA" = mock ]; then data=(--mock-data); fi',
+    ]
+
+
 def framework_command(job: Job) -> tuple[list[str], list[list[str]]]:
     """(script, options in groups) of the framework that the plan's software names."""
     if titan.LIMITS.starts(job.plan.software):
-        return ["-m", "torchtitan.train"], [titan.overrides(job)]
-    return ["pretrain_gpt.py"], megatron.options(job)
+        words = titan.overrides(job)
+        words[words.index("--training.dataset") + 1] = '"$DATA"'
+        return ["-m", "torchtitan.train"], [words]
+    *groups, last = megatron.options(job)
+    return [_PRETRAIN], [*groups, [_DATA if word == "--mock-data" else word for word in last]]
 
 
 def framework_notes(job: Job) -> list[str]:
     """What a user has to look over before the command is run."""
     if titan.LIMITS.starts(job.plan.software):
-        return titan.notes(job)
+        return ["set TORCHTITAN (a clone of it) and DATA; it stops if one is missing", *titan.notes(job)]
     return [
-        "trains on mock data for 100 iterations: replace --mock-data, --tokenizer-type, --train-iters and --lr by yours",
+        "set MEGATRON (a clone of Megatron-LM) and DATA (mock, or the prefix of a data set); it stops if one is missing",
+        "trains for 100 iterations: replace --tokenizer-type, --train-iters and --lr by yours",
+        *megatron.position_notes(job),
         *model_notes(job.model),
     ]
 
@@ -63,10 +93,13 @@ def shell_command(groups: Sequence[Sequence[str]], *, indent: str = "    ", raw:
 
 def torchrun_script(job: Job) -> str:
     """The torchrun line, for each node alike; HEAD_NODE names the first."""
-    meet = "${HEAD_NODE:-localhost}:" + str(PORT)
+    meet = f'"${{HEAD_NODE:-localhost}}:{PORT}"'
     several = ["--rdzv-backend", "c10d", "--rdzv-id", job.name, "--rdzv-endpoint", meet]
     groups = torchrun_words(job, rendezvous=several if job.nodes > 1 else ["--standalone"])
-    return shell_command(groups, raw=[meet]) + "\n"
+    command = shell_command(groups, raw=[meet, *SHELL_WORDS])
+    return "\n".join(
+        ["#!/bin/bash", "set -euo pipefail", *script_head(job), "", 'cd "$WORKDIR"', command, ""]
+    )
 
 
 def start_of_script(text: str, known: Mapping[str, str] | None = None) -> Command | None:

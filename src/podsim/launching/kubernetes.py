@@ -8,7 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from podsim.errors import PodsimError
-from podsim.launching.command_line import read_start, start_of_script, start_of_words, torchrun_words
+from podsim.launching import titan
+from podsim.launching.command_line import (
+    SHELL_WORDS,
+    read_start,
+    script_head,
+    shell_command,
+    start_of_script,
+    start_of_words,
+    torchrun_words,
+)
 from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
 from podsim.safe_yaml import YamlError, read_documents, yaml_text
@@ -47,12 +56,15 @@ def _replica(job: Job, count: int) -> dict[str, Any]:
         source, _, target = mount.partition(":")
         volumes.append({"name": f"data-{number}", "hostPath": {"path": source}})
         mounts.append({"name": f"data-{number}", "mountPath": target.partition(":")[0] or source})
-    endpoint = "$(MASTER_ADDR):$(MASTER_PORT)"
+    endpoint = '"$MASTER_ADDR:$MASTER_PORT"'
     meet = ["--rdzv-backend", "c10d", "--rdzv-id", job.name, "--rdzv-endpoint", endpoint]
-    words = [word for group in torchrun_words(job, rendezvous=meet) for word in group]
+    command = shell_command(torchrun_words(job, rendezvous=meet), raw=[endpoint, *SHELL_WORDS])
+    lines = ["set -eu", *script_head(job), 'cd "$WORKDIR"', command]
+    code = "TORCHTITAN" if titan.LIMITS.starts(job.plan.software) else "MEGATRON"
+    variables = {code: "", "DATA": "", **settings(job)}
     container = {
-        "name": "pytorch", "image": (job.image or "pytorch/pytorch").replace("#", "/"), "command": words[:1],
-        "args": words[1:], "env": [{"name": name, "value": value} for name, value in settings(job).items()],
+        "name": "pytorch", "image": (job.image or "pytorch/pytorch").replace("#", "/"), "command": ["bash", "-c"],
+        "args": ["\n".join(lines) + "\n"], "env": [{"name": name, "value": value} for name, value in variables.items()],
         "resources": {"limits": limits, "requests": dict(limits)}, "volumeMounts": mounts,
         "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
     }  # fmt: skip
@@ -63,8 +75,9 @@ def _replica(job: Job, count: int) -> dict[str, Any]:
 
 
 def notes(job: Job) -> list[str]:
-    """What the cluster must have for a job on a MIG instance."""
-    return ["the device plugin runs with MIG_STRATEGY=mixed"] if job.instance else []
+    """What to fill in, and what the cluster must have for a job on a MIG instance."""
+    given = ["give the variables their values in env of each replica, and mount their folders with --mount"]
+    return [*given, *(["the device plugin runs with MIG_STRATEGY=mixed"] if job.instance else [])]
 
 
 def text(job: Job) -> str:

@@ -79,6 +79,15 @@ def options(job: Job) -> list[list[str]]:
     ]  # fmt: skip
 
 
+def position_notes(job: Job) -> list[str]:
+    """What the options leave unsaid of rotary positions: no law depends on their scaling."""
+    if job.model.attributes["position"] != "rope":
+        return []
+    return [
+        "rope scaling is not written: a model that has it also needs --use-rope-scaling --rope-scaling-factor N"
+    ]
+
+
 def _parallel(plan: Plan, job: Job) -> list[str]:
     out = []
     for name, option in _DEGREES.items():

@@ -10,12 +10,24 @@ import shlex
 from math import ceil
 
 from podsim.errors import PodsimError
-from podsim.launching.command_line import PORT, read_start, shell_command, start_of_script, torchrun_words
+from podsim.launching import titan
+from podsim.launching.command_line import (
+    PORT,
+    SHELL_WORDS,
+    read_start,
+    script_head,
+    shell_command,
+    start_of_script,
+    torchrun_words,
+)
 from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
 from podsim.quoting import shell_word
 
+_CHDIR, _MOUNTS, _CONTAINER_WORKDIR = _SHELL_WORDS = (
+    '--chdir="$WORKDIR"', '--container-mounts="$MOUNTS"', '--container-workdir="$WORKDIR"',
+)  # fmt: skip
 _VALUE = re.compile(r"[A-Za-z0-9.,:=_+-]*")
 """a value that sbatch reads as it stands: no space, quote, # or line break"""
 _LONGEST_LINE = 10_000
@@ -39,13 +51,17 @@ def script(job: Job) -> str:
         f"--time={duration(job.limit)}", "--output=%x-%j.out", "--open-mode=append",
     ]  # fmt: skip
     exports = [f"export {name}={shell_word(value)}" for name, value in settings(job).items()]
-    meet = f"$head:{PORT}"
+    meet = f'"$head:{PORT}"'
+    number = '"$SLURM_JOB_ID"'
     groups = torchrun_words(
-        job, rendezvous=["--rdzv-backend", "c10d", "--rdzv-id", "$SLURM_JOB_ID", "--rdzv-endpoint", meet]
+        job, rendezvous=["--rdzv-backend", "c10d", "--rdzv-id", number, "--rdzv-endpoint", meet]
     )
-    command = shell_command([["srun", *_container(job)], *groups], raw=[meet, "$SLURM_JOB_ID"])
+    command = shell_command(
+        [["srun", *_container(job)], *groups], raw=[meet, number, *SHELL_WORDS, *_SHELL_WORDS]
+    )
     return "\n".join([
-        "#!/bin/bash", *(f"#SBATCH {line}" for line in directives), "", "set -euo pipefail", *exports,
+        "#!/bin/bash", *(f"#SBATCH {line}" for line in directives), "", "set -euo pipefail", *script_head(job),
+        *_mounts(job), *exports,
         'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)', "", command, "",
     ])  # fmt: skip
 
@@ -81,10 +97,27 @@ def _gpus(job: Job) -> str:
 def _container(job: Job) -> list[str]:
     """pyxis options of srun: which image, what it sees, and the environment it keeps."""
     if not job.image:
-        return []
-    mounts = [f"--container-mounts={','.join(job.mounts)}"] if job.mounts else []
+        return [_CHDIR]
     kept = ",".join(settings(job))
-    return [f"--container-image={job.image}", *mounts, "--no-container-mount-home", f"--container-env={kept}"]
+    return [
+        f"--container-image={job.image}",
+        _MOUNTS,
+        _CONTAINER_WORKDIR,
+        "--no-container-mount-home",
+        f"--container-env={kept}",
+    ]
+
+
+def _mounts(job: Job) -> list[str]:
+    """Lines that say what the container sees: the clone, the data, and the user's mounts."""
+    if not job.image:
+        return []
+    code = "TORCHTITAN" if titan.LIMITS.starts(job.plan.software) else "MEGATRON"
+    data = 'if [ "$DATA" != mock ]; then MOUNTS+=",$(dirname "$DATA"):$(dirname "$DATA")"; fi'
+    return [
+        f'MOUNTS="${{MOUNTS:-${code}:${code}}}"', *([data] if code == "MEGATRON" else []),
+        *([f"MOUNTS+={shell_word(',' + ','.join(job.mounts))}"] if job.mounts else []),
+    ]  # fmt: skip
 
 
 def read_slurm(text: str, context: Context) -> Reading | None:

@@ -91,8 +91,8 @@ TOOLS: dict[str, Tool] = {
     for tool in (
         Tool(name="megatron", file="arguments.txt", limits=(megatron.LIMITS,),
              write=lambda job: command_line.shell_command(megatron.options(job), indent="") + "\n",
-             notes=lambda job: [*_started(job), *model_notes(job.model)], read=_read_command,
-             unsaid=("software", "gpus")),
+             notes=lambda job: [*_started(job), *megatron.position_notes(job), *model_notes(job.model)],
+             read=_read_command, unsaid=("software", "gpus")),
         Tool(name="torchtitan", file="train.toml", limits=(titan.LIMITS,), write=titan.toml,
              notes=lambda job: [*_started(job), *titan.notes(job)], read=titan.read_toml),
         Tool(name="nemo", file="recipe.py", limits=(bridge.LIMITS,), write=bridge.recipe, notes=bridge.notes,
