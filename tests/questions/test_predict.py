@@ -173,3 +173,14 @@ def test_all_violations_at_once(podsim: Run) -> None:
     with pytest.raises(PlanError) as error:
         library.predict("gpt3-175b", on="selene", gpus=512, tp=5, zero=7, ep=3)
     assert len(error.value.problems) >= 4
+
+
+def test_a_change_is_compared_with_the_same_plan_without_it(podsim: Run) -> None:
+    job = {"on": "h100", "gpus": 64, "tp": 2, "zero": 1}
+    base = library.predict("llama-3.1-8b", **job)
+    slow = library.predict("llama-3.1-8b", **job, overrides={"network.bandwidth": "50Gb/s"})
+    assert base.unchanged_time is None
+    assert slow.unchanged_time == pytest.approx(base.step_time)
+    line = "predict llama-3.1-8b --on h100 --gpus 64 --tp 2 --zero 1 --set network.bandwidth=50Gb/s"
+    change = slow.step_time / base.step_time - 1
+    assert f"{change:.1%} slower than the {base.step_time:.4g} s" in podsim(*line.split()).stdout

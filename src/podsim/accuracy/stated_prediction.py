@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from podsim.accuracy.bands import operand_bits, residuals, unmeasured_band
@@ -12,8 +11,10 @@ from podsim.answers.answer import call
 from podsim.answers.prediction import Correction, FastestRun, OpReport, Prediction
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.options.plan_options import PredictOptions, SearchOptions
 from podsim.schedules.entries import SCHEDULES
 from podsim.training.expert_load import dropped_share
+from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan
 from podsim.training.predict import law_seconds, predict_with_gains
 from podsim.training.rules import ABILITIES, lacking_titles
@@ -113,12 +114,22 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
     return tuple(said)
 
 
-def changed(prediction: Prediction, overrides: Mapping[str, str] | None) -> Prediction:
-    """The prediction with what the user changed of the model and the cluster that it names, said before all else."""
-    if not overrides:
+def changed(prediction: Prediction, options: PredictOptions | SearchOptions, plan: Plan) -> Prediction:
+    """The prediction with what the user changed of model and cluster, and the step of the plan without that."""
+    if not options.overrides:
         return prediction
-    said = "changed: " + ", ".join(f"{key} = {value}" for key, value in overrides.items())
-    return replace(prediction, assumptions=(said, *prediction.assumptions))
+    said = "changed: " + ", ".join(f"{key} = {value}" for key, value in options.overrides.items())
+    try:
+        model, cluster, _, _ = read_inputs(
+            options.model, options.on, prediction.gpus, options.sequence, None, options.train
+        )
+        has_law = not cluster.gpu.streams_weights
+        base = law_seconds(model, cluster, plan.check(model, cluster)) if has_law else None
+    except PodsimError:  # the plan needs the change
+        base = None
+    if base is not None:
+        base *= prediction.step_time / prediction.law_time
+    return replace(prediction, unchanged_time=base, assumptions=(said, *prediction.assumptions))
 
 
 def _lacking(software: Software) -> str:

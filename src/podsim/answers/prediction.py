@@ -258,6 +258,8 @@ class Prediction(
     """The gain of weights pruned 2:4; None: they are dense."""
     dropped: float | None = field(default=None, metadata={"optional": True})
     """share. The share of tokens that find no room at their experts; None: experts have no capacity."""
+    unchanged_time: float | None = field(default=None, metadata={"optional": True})
+    """s. The time of the plan's step without the user's changes of model and cluster; None: nothing was changed."""
     command: str = field(default="", compare=False)
     """The command that predicts the plan again."""
     notes: tuple[str, ...] = field(default=(), compare=False)

@@ -98,6 +98,10 @@ def _answer(prediction: Prediction, notes: Sequence[str] = ()) -> Iterator[Block
         yield _Typed(prediction.command)
     yield from (_line("GPUs", note) for note in notes if " days" in note)
     yield _line("Step", _step(prediction), "bold")
+    if prediction.unchanged_time is not None:
+        change = prediction.step_time / prediction.unchanged_time - 1.0
+        words = f"{abs(change):.1%} {'slower' if change > 0 else 'faster'} than" if change else "the same as"
+        yield _line("Change", f"{words} the {prediction.unchanged_time:.4g} s of this plan without --set")
     yield _line("Batch", _batch(prediction, (*notes, *prediction.notes)))
     yield _line(
         "Speed",

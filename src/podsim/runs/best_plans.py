@@ -59,8 +59,8 @@ def with_whole_runs(case: Case, result: PlanResult) -> PlanResult:
     options, length = case.options, read_length(case.options, case.model)
     full = []
     for each in result.ranked:
-        prediction = changed(each.prediction, options.overrides)
-        laid = Plan(**dict(prediction.plan))  # type: ignore[arg-type]
+        laid = Plan(**dict(each.prediction.plan))  # type: ignore[arg-type]
+        prediction = changed(each.prediction, options, laid)
         prediction = replace(prediction, command=plan_command(options, laid, case.cluster))
         part = case.cluster.subset(prediction.gpus)
         prediction = with_run(prediction, case.model, part, laid, length)

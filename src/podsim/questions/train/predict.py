@@ -69,7 +69,7 @@ def predict(options: PredictOptions) -> Prediction:
 
         prediction = with_sparsity(prediction, setting.model, setting.cluster, setting.plan)
     prediction = replace(
-        changed(prediction, options.overrides), notes=setting.notes,
+        changed(prediction, options, setting.plan), notes=setting.notes,
         command=plan_command(options, setting.plan, setting.cluster),
     )  # fmt: skip
     prediction = with_run(prediction, setting.model, setting.cluster, setting.plan, length)
