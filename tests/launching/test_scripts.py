@@ -75,3 +75,18 @@ def test_shellcheck_has_no_remark(
     script.write_text(_script(podsim, code, tool, image))
     done = subprocess.run(["shellcheck", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("tool", ["torchtitan", "accelerate", "axolotl"])
+def test_a_refused_plan_leads_to_a_command_that_writes_the_file(
+    podsim: Callable[..., Result], tool: str
+) -> None:
+    refused = podsim(
+        "launch", "llama-3.1-8b", "--on", "h100", "--gpus", "64", "--tp", "2", "--zero", "1", "--for", tool
+    )
+    assert refused.exit_code != 0
+    proposed = refused.stderr.partition("try: podsim ")[2].split()
+    assert proposed[0] == "launch"
+    written = podsim(*proposed)
+    assert written.exit_code == 0, written.stderr
+    assert written.stdout

@@ -122,7 +122,7 @@ def corrected(
         elif equals := [k for k, word in enumerate(words) if word.startswith(f"{flag}=")]:
             words[equals[0]] = f"{flag}={text}"
         else:
-            words += [flag, text]
+            words += [flag] if value is True else [flag, text]
     return words
 
 

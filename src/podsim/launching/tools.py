@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 from typing import Any
 
 from podsim.answers.launched import Recipe
@@ -29,6 +30,7 @@ from podsim.launching.plan_comment import add_comment, comment_of
 from podsim.launching.tool_limits import Limits
 from podsim.safe_yaml import yaml_text
 from podsim.training.plan import Plan
+from podsim.training.predict import predict_plan
 
 LARGEST = 1 << 20
 """characters of the longest file read"""
@@ -170,6 +172,30 @@ def emit(job: Job, tool: str) -> Recipe:
         tool=tool, file=made.file, text=add_comment(text, {**job.names, **unsaid}),
         plan=job.plan.describe(), notes=(*forced, *tuning_notes(job, tool), *made.notes(job)),
     )  # fmt: skip
+
+
+_CHANGES: dict[str, tuple[object, ...]] = {
+    "zero": (2, 3, 1, 0), "sequence_parallel": (True,), "schedule": ("1f1b",), "overlap_grad": (True,),
+    "overlap_param": (True,), "precision": ("bf16",),
+}  # fmt: skip
+"""fields of a plan that may differ between tools, with the values to try"""
+
+
+def closest_options(job: Job, tool: str) -> dict[str, object]:
+    """The fewest options to change so that a tool runs the plan and it fits the memory; empty if three are too few."""
+    for count in range(1, 4):
+        for names in combinations(_CHANGES, count):
+            for values in product(*(_CHANGES[name] for name in names)):
+                changes = dict(zip(names, values, strict=True))
+                plan = job.plan.having(changes)
+                try:
+                    TOOLS[tool].limits_of(job).refuse(replace(job, plan=plan))
+                except PlanError:
+                    continue
+                legal = not plan.problems(job.model, job.cluster)
+                if legal and predict_plan(job.model, job.cluster, plan).fits:
+                    return changes
+    return {}
 
 
 def _other_training(job: Job, made: Tool) -> str:

@@ -15,7 +15,7 @@ from podsim.foreign_files import read_text, shown
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.launching.fine_tuning import default_tool
 from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading
-from podsim.launching.tools import LARGEST, TOOLS, emit, read
+from podsim.launching.tools import LARGEST, TOOLS, closest_options, emit, read
 from podsim.options.output_options import Output
 from podsim.options.plan_options import FiledPlanOptions, JobOptions, TrainedFields
 from podsim.options.question import PLAN_FILE, like, option, options_of, question
@@ -121,7 +121,10 @@ def _write(options: LaunchOptions) -> Recipe:
         names={name: str(value) if name != "overrides" else value for name, value in named.items() if value},
         forced=forced,
     )  # fmt: skip
-    return emit(job, tool)
+    try:
+        return emit(job, tool)
+    except PlanError as error:
+        raise error.offer(**closest_options(job, tool)) from None
 
 
 def _too_large(model: Model, cluster: Cluster, plan: Plan, options: LaunchOptions) -> tuple[str, ...]:
