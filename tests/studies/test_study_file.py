@@ -65,3 +65,11 @@ def test_a_wrong_file_is_refused_with_the_rule(text: str, said: str, tmp_path: P
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(PodsimError, match="no such file"):
         read_study(tmp_path / "none.toml")
+
+
+def test_a_layout_of_the_command_is_that_of_every_design_and_searches_the_rest() -> None:
+    designs = [{"on": "h100", "gpus": 8}, {"on": "b200", "gpus": 8}]
+    study = read_study({"common": {"model": "gpt2"}, "design": designs}, fixed={"tp": 2})
+    assert [(point.question, point.settings["tp"]) for point in study.points] == [("plan", 2), ("plan", 2)]
+    with pytest.raises(PodsimError, match="tp"):
+        read_study({"question": "scale", "common": {"on": "h100", "days": 3}}, fixed={"tp": 2})

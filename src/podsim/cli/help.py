@@ -32,7 +32,7 @@ def write_options(
         if record is not None and not isinstance(parameters[name], click.Argument):
             title = known.section if known and not is_brief else "Options" if known else "Output"
             sections.setdefault(title, []).append(record)
-    for title, records in sections.items():
+    for title, records in sorted(sections.items(), key=lambda section: section[0] != "Options"):
         with formatter.section(title):
             _write_records(formatter, records, is_brief)
     if is_brief:

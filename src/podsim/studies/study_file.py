@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
@@ -76,16 +77,21 @@ class Study:
     """Whether each design is a job that starts when the one before it has ended."""
 
 
-def read_study(study: str | Path | Mapping[str, Any], days: float | None = None) -> Study:
+def read_study(
+    study: str | Path | Mapping[str, Any],
+    days: float | None = None,
+    fixed: Mapping[str, Any] = MappingProxyType({}),
+) -> Study:
     """The questions of a study file, or of a mapping of the same shape; `days` asks for the fewest GPUs.
 
+    `fixed` are fields of the layout that every design has instead of its own.
     Raises PodsimError, with everything wrong, for a file that is no study.
     """
     if isinstance(study, Mapping):
-        return _study(study, "study", "study", days)
+        return _study(study, "study", "study", days, fixed)
     path = Path(study)
     try:
-        return _study(_read(path), path.stem, str(path)[-200:], days)
+        return _study(_read(path), path.stem, str(path)[-200:], days, fixed)
     except OSError as error:
         raise PodsimError(f"{str(path)[-200:]}: {error.strerror or error}") from None
 
@@ -98,7 +104,9 @@ def _read(path: Path) -> dict[str, Any]:
     return read_toml(text, name=shown, error=PodsimError)
 
 
-def _study(raw: Mapping[str, Any], title: str, shown: str, days: float | None) -> Study:
+def _study(
+    raw: Mapping[str, Any], title: str, shown: str, days: float | None, fixed: Mapping[str, Any]
+) -> Study:
     """The study of a table; every problem at once."""
     problems = [unknown_name("key", key, _KEYS) for key in raw if key not in _KEYS]
     problems += [
@@ -124,7 +132,7 @@ def _study(raw: Mapping[str, Any], title: str, shown: str, days: float | None) -
     size = len(flat) * prod(len(values) for values in grid.values())
     if not 1 <= size <= MOST_POINTS:
         raise PodsimError(f"{shown}: {size:,} designs; a study has 1 to {MOST_POINTS:,}")
-    given = {"question": question, **({} if days is None else {"days": days})}
+    given = {"question": question, "fixed": fixed, **({} if days is None else {"days": days})}
     points = tuple(_points(common, grid, flat, given))
     if "equal" in raw or "amount" in raw:
         points = _of_equal_size(points, str(raw.get("equal", "")), raw.get("amount"))
@@ -194,7 +202,7 @@ def _points(
                 settings.setdefault("days", given["days"])
             is_laid_out = any(key in _LAYOUT for key in settings)
             default = "fewest" if "days" in settings else "predict" if is_laid_out else "plan"
-            yield Point(name=name, question=str(asked or default), settings=settings)
+            yield Point(name=name, question=str(asked or default), settings={**settings, **given["fixed"]})
 
 
 def _of_equal_size(points: Sequence[Point], equal: str, amount: object) -> tuple[Point, ...]:

@@ -13,7 +13,8 @@ from podsim.answers.answer import call
 from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
 from podsim.errors import PodsimError
 from podsim.options.output_options import PICTURES, Output
-from podsim.options.question import option, question, wrong_choices
+from podsim.options.plan_options import FixedLayout
+from podsim.options.question import option, options_of, question, wrong_choices
 from podsim.options.study_options import FIGURES
 from podsim.questions.registry import ask
 from podsim.report.plain_data import plain_value
@@ -31,7 +32,7 @@ CHARTS = ("overview", "days", "money", "energy", "scaling", "pareto")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyOptions:
+class StudyOptions(FixedLayout):
     """A study and where it runs."""
 
     study: Any = option(
@@ -105,7 +106,9 @@ def study(
     with (answered, all), `each` with (number, row) in the order of the answers; Ctrl-C gives the rows so far. Raises
     PodsimError for a file that is no study, and if no design has an answer.
     """
-    asked = read_study(options.study, options.days)
+    layout = {name: getattr(options, name) for name in options_of(FixedLayout)}
+    fixed = {name: value for name, value in layout.items() if value is not None}
+    asked = read_study(options.study, options.days, fixed)
     store = _store_path(options)
     started = time.perf_counter()
     rows: dict[int, StudyRow] = {}
