@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podsim.errors import CatalogError, ModelError
-from podsim.workload.catalog import entries, load_model, model_names, read_catalog
+from podsim.workload.catalog import entries, load_model, load_specification, model_names, read_catalog
 
 TABLE: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "configs.json").read_text())
 
@@ -75,6 +75,41 @@ def test_reported_shape_of_gpt4() -> None:
     assert mixture.active_parameters == pytest.approx(280e9, rel=0.05)
     experts = sum(op.weight * b.count for b in mixture.layers for op in b.ops if op.expert) / 16
     assert experts == pytest.approx(111e9, rel=0.03)
+
+
+# by hand: embedding and head, attention, MLPs and experts, from the published widths; norms are below 0.1 %
+@pytest.mark.parametrize(
+    ("name", "by_hand"),
+    [
+        ("moonshotai/Kimi-K2-Instruct", 1026.4e9),  # 60 layers of 385 experts of 3 x 7168 x 2048 are 1017.4e9
+        ("moonshotai/Kimi-K2.5", 1026.4e9),
+        (
+            "zai-org/GLM-4.5",
+            352.8e9,
+        ),  # 338.1e9 experts, 12.5e9 attention, 1.6e9 embedding and head, 0.6e9 dense
+        ("zai-org/GLM-4.5-Air", 106.9e9),  # 100.4e9 experts, 5.0e9 attention, 1.2e9 embedding and head
+        ("MiniMaxAI/MiniMax-M2", 228.7e9),  # 224.7e9 experts, 2.7e9 attention, 1.2e9 embedding and head
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 107.8e9),  # 102.7e9 experts, 3.0e9, 2.1e9
+        ("meta-llama/Llama-4-Maverick-17B-128E-Instruct", 400.7e9),  # 389.6e9, 6.0e9 dense, 3.0e9, 2.1e9
+        ("xai-org/grok-1", 315.7e9),  # 64 x (8 x 3 x 6144 x 32768 + 88.1e6) + 131072 x 6144
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", 480.2e9),
+        ("deepseek-ai/DeepSeek-R1", 671.0e9),
+    ],
+)
+def test_repositories_of_this_year_have_their_parameters_by_hand(name: str, by_hand: float) -> None:
+    assert load_model(name).parameters == pytest.approx(by_hand, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("Qwen/Qwen3.5-35B-A3B", {"mixer": "state"}),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", {"mixer": "state", "feed": False}),
+    ],
+)
+def test_layers_of_a_pattern_differ(name: str, config: dict[str, Any]) -> None:
+    layers = load_specification(name).variations
+    assert sum(config.items() <= dict(changes).items() for changes in layers) == {40: 30, 52: 23}[len(layers)]
 
 
 def test_aliases_and_case() -> None:

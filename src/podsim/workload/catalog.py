@@ -20,7 +20,7 @@ from podsim.workload.transformer import build
 Value = str | int | bool | tuple[int, ...]
 
 _TYPES = {field.name: str(field.type) for field in fields(Transformer)}
-_OWN_KEYS = ("published", "aliases")
+_OWN_KEYS = ("published", "aliases", "pattern", "kinds")
 _FIXED = ("family", "source", "variations", "extras", "vision", "captured", "assumptions", "doubts")
 """The fields that no override changes."""
 
@@ -217,12 +217,23 @@ def _flaws(name: str, table: Mapping[str, Any]) -> list[str]:
 
 def _entry(name: str, table: Mapping[str, Any]) -> Entry:
     own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
-    given: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in own.items()}
+    given: dict[str, Any] = {key: _frozen(x) for key, x in own.items()}
+    if "pattern" in table:  # a letter a layer, and what layers of that letter have otherwise
+        kinds = {
+            letter: tuple((key, _frozen(x)) for key, x in kind.items())
+            for letter, kind in table["kinds"].items()
+        }
+        given["variations"] = tuple(kinds[letter] for letter in table["pattern"])
     return Entry(
         specification=Transformer(name=name, **given),
         published=table["published"],
         aliases=tuple(table.get("aliases", ())),
     )
+
+
+def _frozen(value: Any) -> Any:
+    """A list of TOML as a tuple, to its depth."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def network_size(
