@@ -1,4 +1,4 @@
-"""Texts of others on their way into another language: a terminal, a spreadsheet, a page's script.
+"""Quoting of users' text in other languages: a terminal, a spreadsheet, a page's script.
 
 Other languages have a quoting of their own: `safe_yaml` for YAML, Jinja2 for HTML. A table of tests,
 tests/made/sink_table.py, sends one list of hostile texts into each.

@@ -185,7 +185,7 @@ def warnings(model: Model, prediction: Prediction, cluster: Cluster, plan: Plan)
     if not _has_runs(cluster.gpu.architecture, plan.precision):
         family, precision = cluster.gpu.architecture, plan.precision
         captured = call("accuracy.bands_networks:runs_of_network", model.parameters, family, precision)
-        nothing = f"no measured run on {family} in {precision} is at hand: nothing validates this"
+        nothing = f"not validated: no measured run on {family} in {precision}"
         said.append(captured or nothing)
     if prediction.faster_than is not None:
         said.append(_beyond(prediction.faster_than))

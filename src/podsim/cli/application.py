@@ -1,4 +1,4 @@
-"""The commands as one application: help in sections, mistakes on one glance, completion in shells."""
+"""The commands as one application: help in sections, mistakes at a glance, completion in shells."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def stray_words(ctx: click.Context, options: Mapping[str, Option]) -> LikelyErro
     text = " ".join(words)[:60]
     is_changed = bool(model) or len(likely) > len(kept)
     lines = [*other_questions(arguments), *([likely] if is_changed else [])]
-    return LikelyError(f"{text!r} has no meaning here: options begin with --", lines)
+    return LikelyError(f"unexpected argument {text!r}: options begin with --", lines)
 
 
 def words_with_flags(

@@ -1,4 +1,4 @@
-"""Mistakes of a user on one glance: at most five lines of the terminal, the last one the command to type instead."""
+"""Messages for a user's mistakes, at a glance: at most five lines, the last one the command to type instead."""
 
 from __future__ import annotations
 

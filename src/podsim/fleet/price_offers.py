@@ -1,4 +1,4 @@
-"""Prices of a GPU-hour: those of the catalog, a user's, and the default.
+"""Prices per GPU-hour: those of the catalog, a user's, and the default.
 
 The default is the middle one of the rents of the newest date (fleet/prices.toml). A GPU without a rent of the last year
 of the catalog has an estimate:

@@ -1,4 +1,4 @@
-"""What NCCL believes: the latency and bandwidth it reckons with when it picks an algorithm and a protocol.
+"""What NCCL believes: the latency and bandwidth that it assumes when it picks an algorithm and a protocol.
 
 For each algorithm and protocol NCCL takes a latency L and an algorithm bandwidth B once per communicator,
 then runs the pair with the least L + size / B. The numbers here are NCCL's own (src/graph/tuning.cc and

@@ -189,7 +189,7 @@ class TableFields:
         "Embedding tables: best (default), plain (whole), or some of TorchRec's ways, as table_wise,row_wise.",
         also=("sharding",),
     )
-    servers: int = option(0, "Parameter servers for embedding tables: nodes without their GPUs.")
+    servers: int = option(0, "CPU nodes used as parameter servers for embedding tables.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ class PredictOptions(FiledPlanOptions, TableFields):
     )  # fmt: skip
     detail: str = option(
         "",
-        "All there is to say, with each op, its share of the roofline, and its source.",
+        "Full report: every op, its share of the roofline, its source.",
         choices=("", "ops"),
         bare="ops",
     )

@@ -123,7 +123,7 @@ def _ladder(left: Axes, right: Axes, answer: ScaleLadder) -> tuple[str, str]:
     held = answer.held_out
     return (
         f"A ladder of {len(sizes)} networks: {answer.law.equation}",
-        f"the largest is foretold within {held.error:.2%}",
+        f"the largest is predicted within {held.error:.2%}",
     )
 
 

@@ -168,8 +168,8 @@ def _evidence(prediction: Prediction) -> Iterator[Block]:
         )
         yield (
             f"Nearest measured run: {near.id}, {near.framework} with {near.parameters / 1e9:.3g} B parameters on "
-            f"{near.gpus} {near.architecture} GPUs{layout}, MFU {near.utilisation:.1%}; podsim's error there "
-            f"{near.error:+.1%}, distance {near.distance:.1f}"
+            f"{near.gpus} {near.architecture} GPUs{layout}, MFU {near.utilisation:.1%}; podsim is off by "
+            f"{near.error:+.1%} on it (distance {near.distance:.1f}; 0 = same setup)"
         )
     if prediction.software_range:
         (fast, low), (slow, high) = (

@@ -20,7 +20,7 @@ _SCALE = 2.0
 
 
 def tuning_problems(training: str, layers: int, *, is_divided: bool, has_checkpoint: bool) -> list[str]:
-    """The reasons why a GPT of so many layers cannot be fine-tuned so for real, each as a sentence."""
+    """Why a GPT with this many layers cannot be fine-tuned this way: one sentence for each reason."""
     if str(training).startswith("dpo"):
         return [
             f"train={training}: preference training is predicted only; train one of full, lora:RANK, frozen:LAYERS"

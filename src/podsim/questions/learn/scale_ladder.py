@@ -1,4 +1,4 @@
-"""`podsim scale ladder`: GPTs of several sizes trained for real, a law fitted to the small ones, the largest foretold."""
+"""`podsim scale ladder`: GPTs of several sizes trained for real, a law fitted to the small, the largest predicted."""
 
 from __future__ import annotations
 

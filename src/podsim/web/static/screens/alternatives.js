@@ -49,7 +49,7 @@ export async function show(root, page) {
     const answer = await stream("map", options, signal, progress);
     return drawMap(answer, choose, values, page, map);
   });
-  fewest.empty(h("p", {}, "Half as many GPUs, and half again, until nothing fits. "),
+  fewest.empty(h("p", {}, "Halve the GPU count until the model no longer fits. "),
     h("button", { class: "quiet", onclick: () => fewest.run((signal, progress) => findFewest(values, signal, progress)) },
       "Find them"));
   await Promise.all([map(), ranking.run(async (signal, progress) => {
@@ -119,7 +119,7 @@ function drawRanking(answer, choose, page) {
     { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes },
     { title: "utilisation", key: "mfu", format: percent }, { title: "plan", key: "words", class: "words" },
     { title: "", of: (row) => h("a", { href: page.link("answer", { ...layoutOf(row.plan), batch: row.plan.global_batch }),
-      "aria-label": `Take plan ${row.rank}` }, "take") }],
+      "aria-label": `Take plan ${row.rank}` }, "Use this plan") }],
   rows, { sort: "rank", caption: "One plan a layout; choose two to compare",
     onrow: (row) => choose(row.plan, `rank ${row.rank}`) })];
 }

@@ -68,8 +68,8 @@ function nearest({ nearest: run }) {
   if (!run) return null;
   return [h("h2", {}, "The measured run that is nearest"), h("p", {}, h("code", {}, run.id),
     `: ${amount(run.parameters)} parameters on ${count(run.gpus)} ${run.architecture} GPUs with ${run.framework}, tp ${run.tp}, pp ${run.pp}; `,
-    number(run.distance, (value) => digits(value, 2), "nearest.distance"), " doublings away. podsim's error there: ",
-      number(run.error, signed, "nearest.error"), ". ", h("a", { href: "#trust" }, "All measured runs"))];
+    number(run.distance, (value) => digits(value, 2), "nearest.distance"), " doublings away. podsim is off by ",
+      number(run.error, signed, "nearest.error"), " on it. ", h("a", { href: "#trust" }, "All measured runs"))];
 }
 
 function takeaway(values, answer) {

@@ -63,7 +63,7 @@ export async function show(root, page) {
 
   async function refresh() {
     if (!values.model || !values.on) return defaults.empty(h("p", {},
-      "With a model and a cluster, this says what is taken by default."));
+      "Choose a model and a cluster to see the defaults."));
     await defaults.run(async (signal) => {
       const answer = await ask("defaults", jobOptions(values), signal);
       return [h("h2", {}, "Taken by default"), summary(answer), chips(answer.values, values, change),

@@ -40,12 +40,12 @@ async function queue(root, values, page) {
     return drawQueue(answer, values, asked, page);
   });
   root.append(h("p", { class: "lead" },
-    "Jobs wait for a machine: how long, under which policy, and what more nodes would change."),
+    "How long do jobs wait under each policy, and would more nodes help?"),
     h("div", { class: "fields" }, input("jobs", "Jobs", "philly-1 to philly-4, kalos, arrivals:NUMBER"),
       input("machine", "Machine", "NODESxGPUS, or a cluster"), input("policies", "Policies", POLICIES.join(", "))),
     h("p", { class: "drop" }, h("label", { for: "jobs-file" }, "Or a file of sacct -P: "), file, note),
       h("div", { class: "row" }, h("button", { onclick: run }, "Play the queue")), region.element);
-  region.empty(h("p", {}, "Nothing was played yet."));
+  region.empty(h("p", {}, "No results yet."));
 }
 
 function drawQueue(answer, values, asked, page) {
