@@ -104,3 +104,18 @@ def test_what_cannot_be_read_is_said(text: str | None, words: str, tmp_path: Pat
 def test_a_file_without_a_cluster_asks_for_one() -> None:
     with pytest.raises(PodsimError, match="--on"):
         podsim.advise(str(JOBS / "advise-job.sbatch"))
+
+
+def test_a_vllm_line_has_its_time_per_token_and_its_changes_as_flags(tmp_path: Path) -> None:
+    path = tmp_path / "serve.sh"
+    path.write_text(
+        "#!/bin/bash\nexport HF_HOME=/data\n"
+        "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size 8 --max-model-len 8192 --seed 1\n"
+    )
+    advice = podsim.advise(str(path), on="h100")
+    served = podsim.serve("llama-3.1-70b", on="8xh100", engine="vllm", tp=8, batch="32")
+    assert advice.step_time == served.rows[0].token
+    assert "--seed 1" in advice.unread
+    lines = [line for change in advice.changes for line in change.diff]
+    assert [line for line in lines if line.startswith("+ --quantization")]
+    assert not [line for line in lines if line.startswith("- --dtype")]

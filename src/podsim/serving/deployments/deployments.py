@@ -23,7 +23,8 @@ from podsim.options.question import options_of
 from podsim.options.serving_options import ServeOptions
 from podsim.safe_yaml import YamlError, read_documents
 from podsim.serving.deployments.deployment import Deployment, DeploymentFiles
-from podsim.serving.deployments.engine_flags import read_server
+from podsim.serving.deployments.engine_flags import TOOLS as ENGINE_TOOLS
+from podsim.serving.deployments.engine_flags import read_server, unread_options
 from podsim.serving.deployments.server_kubernetes import server_manifests
 from podsim.serving.deployments.server_scripts import server_script
 from podsim.serving.deployments.server_triton import triton_repository
@@ -197,6 +198,24 @@ def read_serving_plan(path: Path) -> dict[str, Any]:
     elif servers:
         said |= {_OPTIONS[name]: value for name, value in _changes(servers, plan).items() if name in _OPTIONS}
     return said
+
+
+def unread_of_servers(path: Path) -> tuple[str, ...] | None:
+    """The options of the servers that a file starts that no law reads; None where it starts none."""
+    unread = [names for words in _commands(_text(path)) if (names := unread_options(words)) is not None]
+    return tuple(dict.fromkeys(name for names in unread for name in names)) if unread else None
+
+
+def server_flags(options: ServeOptions) -> dict[str, str]:
+    """The lines of a server's command that state its layout and its formats, by flag."""
+    plan = read_language_setup(options).plan
+    plan = replace(plan, engine=engine_family(plan.engine))
+    deployment = Deployment(
+        model=load_model(options.model, model_keys(options.overrides)), plan=plan,
+        cluster=read_serving_cluster(options.on, options.overrides),
+    )  # fmt: skip
+    flags = ENGINE_TOOLS[plan.engine].write(deployment, plan)
+    return {name: f"--{name}" if value is True else f"--{name} {value}" for name, value in flags.items()}
 
 
 def _from_servers(servers: list[dict[str, Any]]) -> dict[str, Any]:

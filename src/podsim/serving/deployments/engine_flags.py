@@ -279,6 +279,39 @@ def read_server(words: Sequence[str]) -> dict[str, Any] | None:
     return None
 
 
+class _Options(dict[str, str]):
+    """Options that keep the names that were looked up."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self.taken = {"model", "model-path"}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.taken.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> str:
+        self.taken.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.taken.add(str(name))
+        return super().__contains__(name)
+
+
+def unread_options(words: Sequence[str]) -> tuple[str, ...] | None:
+    """The options of a server's command that no law reads; None for another command."""
+    for tool in TOOLS.values():
+        start = _start(words, tool)
+        if start >= 0:
+            options = _Options(_options(words[start:])[0])
+            tool.read(options, lambda name, options=options: _count(options, name))  # type: ignore[misc]
+            return tuple(
+                f"--{name} {value}".strip() for name, value in options.items() if name not in options.taken
+            )
+    return None
+
+
 def _start(words: Sequence[str], tool: ServerTool) -> int:
     """The position after the words of a command, -1 where they do not stand."""
     size = len(tool.command)
