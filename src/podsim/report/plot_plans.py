@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from podsim.answers.prediction import PARTS, PlanResult, Prediction
 from podsim.report.columns import quantity_text
-from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib, set_log_ticks
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
@@ -92,7 +92,6 @@ def plans_figure(result: PlanResult) -> Figure:
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
-        from matplotlib.ticker import FuncFormatter
 
         figure = Figure(figsize=(_WIDTH * 0.75, _HEIGHT), layout="constrained")
         figure.suptitle(
@@ -111,8 +110,7 @@ def plans_figure(result: PlanResult) -> Figure:
                 step, ranked.prediction.memory / 1e9, "o", color=colour, label=f"{ranked.rank}: {degrees}"
             )
         axes.set_xscale("log")
-        for formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
-            formatter(FuncFormatter(lambda value, _: quantity_text(float(f"{value:.3g}"), "s")))
+        set_log_ticks(axes.xaxis, lambda value: quantity_text(value, "s"))
         axes.set(xlabel="time of a step", ylabel="memory of the fullest stage, GB")
         axes.grid(color=MUTED, alpha=0.25, lw=0.6)
         axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -19,6 +19,7 @@ from podsim.report.columns import percent, quantity_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 INK = "#1f2328"
@@ -184,8 +185,6 @@ def _points(axes: Axes, rows: Sequence[ComparedRow]) -> str:
 
 def _axes(axes: Axes, comparison: Comparison) -> None:
     """Equal logarithmic axes around all values, with the diagonal and its band."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     values = [v for row in comparison.rows for v in (row.predicted, row.measured)]
     low, high = min(values), max(values)
     margin = max(1.12, (high / low) ** 0.06, (2.5 * low / high) ** 0.5)
@@ -198,11 +197,7 @@ def _axes(axes: Axes, comparison: Comparison) -> None:
     axes.plot(line, line, color=MUTED, lw=1.2, zorder=1)
     axes.grid(color=MUTED, alpha=0.25, lw=0.6)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(FixedLocator(_ticks(low, high)))
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(
-            FuncFormatter(lambda v, _: quantity_text(float(f"{v:.6g}"), comparison.unit))
-        )
+        set_log_ticks(axis, lambda value: quantity_text(value, comparison.unit))
     axes.tick_params(labelsize=8.5)
     axes.tick_params(axis="x", labelrotation=30)
     for label in axes.get_xticklabels():
@@ -212,16 +207,31 @@ def _axes(axes: Axes, comparison: Comparison) -> None:
     axes.set_ylabel(f"predicted ({comparison.what})")
 
 
+def set_log_ticks(axis: Axis, text: Callable[[float], str] = "{:g}".format) -> None:
+    """Name at most eight round values of a logarithmic axis, once its limits are known, and nothing between them."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.set_major_locator(FixedLocator(_ticks(*axis.get_view_interval())))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(float(f"{value:.6g}"))))
+
+
 def _ticks(low: float, high: float) -> list[float]:
-    """Round values in a range, four to eight of them."""
+    """Round values in a range, three to eight of them; steps of equal size where the range is narrow."""
     for steps in (
         (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
         (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
         (1.0, 2.0, 5.0),
     ):
         ticks = _round_values(low, high, steps)
+        if len(ticks) < 3:
+            break
         if len(ticks) <= 8:
             return ticks
+    if high < 10 * low:
+        from matplotlib.ticker import MaxNLocator
+
+        return [tick for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high]
     ticks = _round_values(low, high, (1.0,))
     return ticks[:: math.ceil(len(ticks) / 8)]
 
