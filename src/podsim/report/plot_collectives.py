@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from podsim.answers.sweep import Sweep
 from podsim.report.collectives import own_name
 from podsim.report.columns import size_text
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import COLOURS, INK, MUTED, STYLE, load_matplotlib
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
 _DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)))
 _WIDTH, _HEIGHT = 10.4, 4.9
 
@@ -84,8 +83,8 @@ def _lines(left: Axes, right: Axes, sweep: Sweep) -> None:
     mark = "o" if len(sizes) == 1 else ""
     drawn = [(row.name, row.seconds) for row in sweep.algorithms]
     for index, (name, seconds) in enumerate(drawn):
-        colour = _COLOURS[index % len(_COLOURS)]
-        dashes: Any = _DASHES[index // len(_COLOURS) % len(_DASHES)]
+        colour = COLOURS[index % len(COLOURS)]
+        dashes: Any = _DASHES[index // len(COLOURS) % len(_DASHES)]
         _line(left, right, sizes, seconds, factor, name, color=colour, ls=dashes, lw=1.6, marker=mark)
     _line(left, right, sizes, own, factor, own_name(sweep), color=INK, lw=2.4, marker=mark, zorder=4)
 

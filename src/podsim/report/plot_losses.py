@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podsim.answers.trained import MeasuredTraining
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import COLOURS, INK, MUTED, STYLE, load_matplotlib
 from podsim.report.training_tables import run_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-_COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def loss_figure(runs: MeasuredTraining | Sequence[MeasuredTraining]) -> Figure:
@@ -27,7 +24,7 @@ def loss_figure(runs: MeasuredTraining | Sequence[MeasuredTraining]) -> Figure:
         figure = Figure(figsize=(8.4, 5.2))
         loss, time = figure.add_axes((0.095, 0.4, 0.875, 0.47)), figure.add_axes((0.095, 0.11, 0.875, 0.19))
         for index, run in enumerate(runs):
-            colour = _COLOURS[index % len(_COLOURS)]
+            colour = COLOURS[index % len(COLOURS)]
             steps = [row.step for row in run.rows]
             loss.plot(
                 steps,

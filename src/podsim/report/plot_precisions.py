@@ -6,23 +6,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.trained_precisions import PrecisionCurve, TrainedPrecisions
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import COLOURS, INK, MUTED, STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLOURS = (
-    BLUE,
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#7F7F7F",
-    "#8C564B",
-    "#17BECF",
-    "#BCBD22",
-)
+_COLOURS = (*COLOURS[:6], "#7F7F7F", "#8C564B", "#17BECF", "#BCBD22")
 
 
 def precision_figure(runs: TrainedPrecisions) -> Figure:
