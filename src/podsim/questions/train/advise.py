@@ -255,5 +255,5 @@ def advice_report(advice: Advice) -> Iterator[Block]:
             f"memory {change.memory / 1e9:.1f} GB"
         )
         yield from (raw(line, indent="   ") for line in change.diff)
-    yield from items("Not read, for no law depends on them", advice.unread)
+    yield from items("Not read: no law depends on them, or they are misspelt", advice.unread)
     yield from (dim(f"Assumed: {text}") for text in advice.assumptions)
