@@ -203,7 +203,7 @@ def _meant_flag(flag: str, options: Mapping[str, Option], arguments: Sequence[st
     name = flag.lstrip("-").replace("_", "-").lower()
     also = {word: known for known in options.values() for word in known.also}
     flags = {option_flag(known).lstrip("-"): known for known in options.values()}
-    close = [name] if name in also else get_close_matches(name, [*flags, *also], n=1, cutoff=0.6)
+    close = [name] if name in also else get_close_matches(name, [*flags, *also], n=1, cutoff=0.7)
     if not close:
         return ""
     known = flags.get(close[0]) or also[close[0]]

@@ -34,14 +34,18 @@ class LayoutFields:
     SECTION: ClassVar[str] = "Layout"
 
     tp: Ints = option(
-        1,
-        "Tensor-parallel degree.",
-        also=("tensor-parallel", "tensor-parallel-size"),
-    )
-    pp: Ints = option(1, "Pipeline stages.", also=("pipeline-parallel", "pipeline-stages"))
+        1, "Tensor-parallel degree.", also=("tensor-parallel", "tensor-parallel-size", "tensor-model-parallel-size")
+    )  # fmt: skip
+    pp: Ints = option(
+        1, "Pipeline stages.",
+        also=("pipeline-parallel", "pipeline-stages", "pipeline-parallel-size", "pipeline-model-parallel-size"),
+    )  # fmt: skip
     virtual_stages: Ints = option(1, "Model chunks per pipeline stage.", most=_MOST)
     dp: Any = option(
-        None, "Data-parallel replicas; default what is left.", kind=int, also=("data-parallel", "replicas")
+        None,
+        "Data-parallel replicas; default what is left.",
+        kind=int,
+        also=("data-parallel", "data-parallel-size", "replicas"),
     )
     cp: Ints = option(1, "Context-parallel degree.", also=("context-parallel", "context-parallel-size"))
     ep: Ints = option(
