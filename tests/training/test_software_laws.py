@@ -11,7 +11,7 @@ import pytest
 from podsim.hardware.cluster import load_cluster
 from podsim.training.batch import step_cost
 from podsim.training.frameworks import framework_software
-from podsim.training.layers import straggler_factor
+from podsim.training.layers import EP, LAUNCH, Pass, layer_table, straggler_factor
 from podsim.training.plan import Plan
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model
@@ -111,3 +111,17 @@ def test_hidden_exchanges_of_experts_cost_nothing() -> None:
     )
     assert shares[0] - shares[1] == pytest.approx(shares[1] - shares[2])
     assert shares[0] > shares[2]
+
+
+def test_exchanges_of_experts_hide_behind_no_more_than_the_kernels_of_both_passes() -> None:
+    model, cluster = load_model("qwen3-30b-a3b"), load_cluster("dgx-h100:8")
+    plan = Plan(dp=64, ep=64, global_batch=64).arrays()
+    entry = load_software("nemo-2024", cluster.gpu)
+    plain, hiding = (
+        layer_table(model, cluster, plan, replace(entry, ep_overlap=share))[:, :, 1, 0] for share in (0, 1)
+    )
+    kernels = plain[Pass.FORWARD, :LAUNCH].sum() + plain[Pass.BACKWARD, :LAUNCH].sum()
+    exchanges = plain[Pass.FORWARD, EP] + plain[Pass.BACKWARD, EP]
+    assert exchanges > kernels > 0  # eight copies of each token cross the network
+    left = hiding[Pass.FORWARD, EP] + hiding[Pass.BACKWARD, EP]
+    assert left == pytest.approx(exchanges - kernels)

@@ -230,9 +230,10 @@ def _add_exchanges(
         ):
             busy[direction, TP, position] = syncs * once - np.minimum(syncs * once * share, during)
             host[direction, position] += syncs * calls * software.host_collective
-        for part, seconds in ((CP, _cp_seconds), (EP, _ep_seconds)):
-            core = np.stack([cores[:, position].sum(axis=0), cores_back[:, position].sum(axis=0)])
-            there, back = seconds(model, block, cluster, plan, software, core)
+        core = np.stack([cores[:, position].sum(axis=0), cores_back[:, position].sum(axis=0)])
+        work = busy[: Pass.BACKWARD + 1, :LAUNCH, position].sum(axis=1)
+        for part, seconds, kernels in ((CP, _cp_seconds, core), (EP, _ep_seconds, work)):
+            there, back = seconds(model, block, cluster, plan, software, kernels)
             busy[Pass.FORWARD, part, position] = there
             busy[Pass.BACKWARD, part, position] = back * block.is_reached
 
@@ -313,9 +314,13 @@ def cp_gather_seconds(
 
 
 def _ep_seconds(
-    model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software, core: Array
+    model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software, work: Array
 ) -> tuple[Shaped[Array, "plan"], Shaped[Array, "plan"]]:
-    """Exposed seconds of the two all-to-alls (dispatch, combine) of a mixture-of-experts layer."""
+    """Exposed seconds of the two all-to-alls (dispatch, combine) of a mixture-of-experts layer.
+
+    `work`: s of the layer's kernels, forward and backward. Exchanges of one micro-batch hide behind the kernels of
+    another, both passes' together, so no more of them than these kernels take.
+    """
     ep = np.asarray(plan.ep, dtype=float)
     if not block.experts or not (ep > 1).any():
         return np.zeros(1), np.zeros(1)
@@ -324,7 +329,7 @@ def _ep_seconds(
     once = group_seconds(
         "all_to_all", busiest, cluster, software, ranks=plan.ep, members=members, stride=plan.tp
     )
-    exposed = 2 * once * (1.0 - software.ep_overlap)
+    exposed = 2 * once - np.minimum(2 * once * software.ep_overlap, work.mean(axis=0))
     return exposed, exposed
 
 

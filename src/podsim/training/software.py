@@ -105,7 +105,7 @@ class Software:
     can_overlap: tuple[str, ...] = OVERLAPS
     """The overlaps of a plan that this framework has."""
     ep_overlap: float = 0.0
-    """share. The share of expert-parallel exchanges that compute hides."""
+    """share. The share of expert-parallel exchanges that compute hides, at most as long as the kernels take."""
     overlaps_tp: bool = False
     """Whether its recipes overlap tensor-parallel collectives, so runs that say nothing do."""
     collective_wait: float = 0.0
