@@ -119,3 +119,9 @@ def test_a_vllm_line_has_its_time_per_token_and_its_changes_as_flags(tmp_path: P
     lines = [line for change in advice.changes for line in change.diff]
     assert [line for line in lines if line.startswith("+ --quantization")]
     assert not [line for line in lines if line.startswith("- --dtype")]
+
+
+def test_the_short_name_of_a_degree_of_sglang_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "serve.sh"
+    path.write_text("python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct --tp 2\n")
+    assert podsim.advise(str(path), on="h100").gpus == 2

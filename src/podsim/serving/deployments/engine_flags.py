@@ -176,7 +176,8 @@ def _read_sglang(options: Mapping[str, str], count: Callable[[str], int]) -> dic
     data = count("dp-size") or count("data-parallel-size") or 1
     groups = count("attn-dp-size") or (data if "enable-dp-attention" in options else 1)
     plan: dict[str, Any] = {
-        "tensor": count("tp-size") or count("tensor-parallel-size") or 1, "pipeline": count("pp-size") or 1,
+        "tensor": count("tp-size") or count("tensor-parallel-size") or 1,
+        "pipeline": count("pp-size") or count("pipeline-parallel-size") or 1,
         "expert": count("ep-size") or count("ep") or 1, "data_attention": groups, "block_tokens": count("page-size"),
         "max_batch": count("max-running-requests"),
     }  # fmt: skip
@@ -336,7 +337,7 @@ def _options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             rest.append(word)
             continue
         name, mark, value = word.lstrip("-").partition("=")
-        name = name if word.startswith("--") else _ALSO.get(name, name)
+        name = _ALSO.get(name, name)
         if not mark and at < len(words) and (not words[at].startswith("-") or words[at][1:2].isdecimal()):
             value = words[at]
             at += 1
