@@ -37,7 +37,7 @@ LED = {
     "plan gpt2": "--on is missing",
     "plan --on h100": "MODEL is missing",
     "plan gpt2 h100 8": "--on is missing",
-    "plan gpt 2 --on h100": "has no meaning",
+    "plan gpt 2 --on h100": "unexpected argument",
     "plan gpt2 --on h10 --gpus 8": "did you mean h100",
     "plan gtp2 --on h100": "did you mean gpt2",
     "plan gpt4 --on h100 --gpus 1024 --tp 8": "did you mean gpt4-1.8t",
