@@ -227,9 +227,22 @@ def test_mistakes_are_told_as_in_the_terminal(visit):
     visit.wrong.clear()  # the browser itself says that an answer had status 400
 
 
-@pytest.mark.parametrize("screen", ["answer", "why", "alternatives", "timeline"])
-def test_a_screen_without_a_question_says_so(visit, screen):
-    assert "Nothing was asked yet" in visit.open(screen).locator("main").inner_text()
+@pytest.mark.parametrize("screen", ["answer", "why", "alternatives", "timeline", "fabric", "fleet"])
+def test_a_screen_without_a_question_answers_an_example_and_says_so(visit, screen):
+    page = visit.open(screen)
+    assert "An example: Llama 3 8B on 8 H100." in page.locator("main").inner_text()
+    assert page.locator("main data, main .drawing").count() > 0
+    assert page.locator("main .failed").count() == 0
+
+
+def test_back_undoes_a_toggle(visit):
+    page = visit.open("why", PLAN)
+    before = visit.number("step_time")
+    page.get_by_text("full", exact=True).click()
+    page.locator(f"data[data-name=step_time]:not([value='{before}'])").first.wait_for()
+    page.go_back()
+    page.locator(f"data[data-name=step_time][value='{before}']").first.wait_for()
+    assert "recompute=none" in page.url
 
 
 def test_long_work_can_be_stopped_and_asked_again(visit):

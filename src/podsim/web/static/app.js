@@ -1,11 +1,14 @@
 // The shell: which screen the address names, and the links between screens.
 
 import { h } from "./dom.js";
-import { linkTo, pick, readState, QUESTION, LAYOUT } from "./state.js";
+import { EXAMPLE, linkTo, pick, readState, QUESTION, LAYOUT } from "./state.js";
 import { Problems, ensureConfig } from "./api.js";
+import { isAsked, isExample } from "./job.js";
 
 const SCREENS = [["ask", "Ask"], ["answer", "Answer"], ["why", "Why"], ["alternatives", "Alternatives"], ["designs", "Designs"],
   ["fabric", "Fabric"], ["timeline", "Timeline"], ["fleet", "Fleet"], ["learn", "Learn"], ["trust", "Trust"]];
+// Screens of a plan: they show the example until something is asked.
+const EXAMPLED = ["answer", "why", "alternatives", "designs", "fabric", "timeline", "fleet"];
 const SHARED = [...QUESTION, ...LAYOUT, "config"];
 
 const main = document.getElementById("main"), nav = document.querySelector("nav");
@@ -20,13 +23,13 @@ function drawNav() {
 
 const page = {
   get values() { return current.values; },
-  // Change the address without showing the screen again.
-  update(changes) {
+  // Change the address without showing the screen again; what is pushed can be undone by Back.
+  update(changes, push = false) {
     const values = { ...current.values, ...changes };
     for (const name of Object.keys(values)) if (values[name] === undefined || values[name] === null ||
       values[name] === "") delete values[name];
     current = { ...current, values };
-    history.replaceState(null, "", linkTo(current.screen, values));
+    history[push ? "pushState" : "replaceState"](null, "", linkTo(current.screen, values));
     drawNav();
   },
   go(screen, values) { location.hash = linkTo(screen, values); },
@@ -39,6 +42,7 @@ async function show() {
   current = readState();
   const known = SCREENS.find(([name]) => name === current.screen) || SCREENS[0];
   current.screen = known[0];
+  if (EXAMPLED.includes(known[0]) && !isAsked(current.values)) current.values = { ...EXAMPLE, ...current.values };
   document.title = `${known[1]} · podsim`;
   drawNav();
   const root = h("div", { class: "screen", "data-screen": known[0] });
@@ -47,6 +51,8 @@ async function show() {
     await ensureConfig(current.values, mine.signal);
     if (mine.signal.aborted) return;
     main.replaceChildren(root);
+    if (EXAMPLED.includes(known[0]) && isExample(current.values)) main.prepend(h("p", { class: "muted" },
+      "An example: Llama 3 8B on 8 H100. ", h("a", { href: "#ask" }, "Ask your own question.")));
     await module.show(root, { ...page, values: current.values, signal: mine.signal });
     root.dataset.ready = "yes";
   } catch (error) {

@@ -37,3 +37,5 @@ export function money(value) {
 }
 
 export const yes = (value) => (value ? "yes" : "no");
+
+export const doublings = (value) => `${digits(value, 2)} doubling${digits(value, 2) === "1" ? "" : "s"}`;

@@ -1,13 +1,11 @@
 // What several screens share: the plan that the state names, found first if it names none.
 
-import { h } from "./dom.js";
 import { ask, stream } from "./api.js";
-import { hasLayout, jobOptions, layoutOf, planOptions } from "./state.js";
+import { EXAMPLE, hasLayout, jobOptions, layoutOf, planOptions } from "./state.js";
 
 export const isAsked = (values) => Boolean(values.model && values.on);
 
-export const nothing = (page) => h("div", { class: "state" }, h("h1", {}, "Nothing was asked yet"),
-  h("p", {}, "This screen shows a plan of a model on a cluster. ", h("a", { href: page.link("ask") }, "Ask for one.")));
+export const isExample = (values) => Object.entries(EXAMPLE).every(([name, value]) => values[name] === value);
 
 // The best plan goes into the address, unless it names one.
 export async function ensurePlan(values, page, signal, progress) {

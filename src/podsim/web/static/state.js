@@ -4,6 +4,8 @@ export const QUESTION = ["model", "on", "gpus", "batch", "sequence", "precision"
   "price", "set"];
 export const LAYOUT = ["tp", "pp", "virtual_stages", "dp", "cp", "ep", "micro_batch", "sequence_parallel", "zero", "shard",
   "recompute", "recompute_layers", "schedule", "flash", "overlap_grad", "overlap_param", "overlap_tp"];
+// What the screens show before anything is asked.
+export const EXAMPLE = { model: "llama-3-8b", on: "dgx-h100", tokens: "1T", price: "2.5" };
 const LONGEST = 8192;
 
 export function readState() {

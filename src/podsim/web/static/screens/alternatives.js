@@ -8,7 +8,7 @@ import { stream } from "../api.js";
 import { jobOptions, layoutOf } from "../state.js";
 import { Region } from "../region.js";
 import { PARTS } from "./why.js";
-import { isAsked, layoutWords, nothing, predict } from "../job.js";
+import { layoutWords, predict } from "../job.js";
 
 const AXES = { step_time: ["seconds of a step", seconds], memory: ["memory of a GPU", bytes],
   tokens_per_second: ["tokens a second", (value) => count(value)],
@@ -19,7 +19,6 @@ const FIELDS = ["tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages", "
   "recompute_layers", "sequence_parallel", "flash", "overlap_grad", "overlap_param", "overlap_tp"];
 
 export async function show(root, page) {
-  if (!isAsked(page.values)) return root.append(nothing(page));
   const values = { x: "step_time", y: "memory", ...page.values };
   const chosen = [];
   const picture = new Region("All plans", { parent: page.signal, keep: true });
@@ -29,7 +28,7 @@ export async function show(root, page) {
   const axis = (name) => field(name === "x" ? "Across" : "Upwards",
     select(Object.entries(AXES).map(([key, [title]]) => [key, title]), values[name], (value) => {
     values[name] = value;
-    page.update({ [name]: value, low: "", high: "" });
+    page.update({ [name]: value, low: "", high: "" }, true);
     delete values.low; delete values.high;
     map();
   }));
@@ -119,7 +118,7 @@ function drawRanking(answer, choose, page) {
     { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes },
     { title: "utilisation", key: "mfu", format: percent }, { title: "plan", key: "words", class: "words" },
     { title: "", of: (row) => h("a", { href: page.link("answer", { ...layoutOf(row.plan), batch: row.plan.global_batch }),
-      "aria-label": `Take plan ${row.rank}` }, "Use this plan") }],
+      "aria-label": `Use this plan, rank ${row.rank}` }, "Use this plan") }],
   rows, { sort: "rank", caption: "One plan a layout; choose two to compare",
     onrow: (row) => choose(row.plan, `rank ${row.rank}`) })];
 }

@@ -1,16 +1,15 @@
 // Answer: the plan, seconds with their band, days, money, and how far it is from what was measured.
 
 import { copyButton, h, number } from "../dom.js";
-import { amount, bytes, count, digits, energy, mass, money, percent, seconds, signed } from "../format.js";
+import { amount, bytes, count, doublings, energy, mass, money, percent, seconds, signed } from "../format.js";
 import { ask } from "../api.js";
 import { planOptions } from "../state.js";
 import { Region } from "../region.js";
-import { commandOf, ensurePlan, isAsked, layoutWords, nothing, predict, pythonOf } from "../job.js";
+import { commandOf, ensurePlan, layoutWords, predict, pythonOf } from "../job.js";
 
 const FILES = [["megatron", "Megatron"], ["torchtitan", "torchtitan"], ["slurm", "Slurm"]];
 
 export async function show(root, page) {
-  if (!isAsked(page.values)) return root.append(nothing(page));
   const region = new Region("The answer", { parent: page.signal });
   root.append(region.element);
   const values = { ...page.values };
@@ -68,7 +67,7 @@ function nearest({ nearest: run }) {
   if (!run) return null;
   return [h("h2", {}, "The measured run that is nearest"), h("p", {}, h("code", {}, run.id),
     `: ${amount(run.parameters)} parameters on ${count(run.gpus)} ${run.architecture} GPUs with ${run.framework}, tp ${run.tp}, pp ${run.pp}; `,
-    number(run.distance, (value) => digits(value, 2), "nearest.distance"), " doublings away. podsim is off by ",
+    number(run.distance, doublings, "nearest.distance"), " away. podsim is off by ",
       number(run.error, signed, "nearest.error"), " on it. ", h("a", { href: "#trust" }, "All measured runs"))];
 }
 

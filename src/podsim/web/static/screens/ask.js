@@ -3,13 +3,13 @@
 import { field, h } from "../dom.js";
 import { amount, bytes, count } from "../format.js";
 import { ask, description, sendFile, Problems } from "../api.js";
-import { jobOptions, packConfig, pick, sent, LAYOUT } from "../state.js";
+import { jobOptions, packConfig, pick, sent, EXAMPLE, LAYOUT } from "../state.js";
 import { Region } from "../region.js";
 
 const LABELS = { gpus: "GPUs", sequence: "sequence", batch: "batch", precision: "precision", software: "software",
   optimizer_precision: "optimizer" };
 const EXAMPLES = [
-  ["Llama 3 8B on 8 H100", { model: "llama-3-8b", on: "dgx-h100", tokens: "1T", price: "2.5" }],
+  ["Llama 3 8B on 8 H100", EXAMPLE],
   ["GPT-3 175B on a SuperPOD A100", { model: "gpt3-175b", on: "superpod-a100:2su", tokens: "300G", price: "1.5" }],
   ["Mixtral 8x7B on 64 B200", { model: "mixtral-8x7b", on: "dgx-b200:8", tokens: "1T", price: "4" }],
 ];

@@ -6,7 +6,7 @@ import { bars } from "../charts.js";
 import { ask } from "../api.js";
 import { hasLayout, planOptions } from "../state.js";
 import { Region } from "../region.js";
-import { ensurePlan, isAsked } from "../job.js";
+import { ensurePlan } from "../job.js";
 
 const EXAMPLES = [["dgx-h100", "DGX H100"], ["superpod-a100", "SuperPOD A100"], ["selene", "Selene"],
   ["superpod-gb200", "SuperPOD GB200"], ["tpu-v4", "TPU v4"]];
@@ -32,15 +32,13 @@ export async function show(root, page) {
         answer.nets.flatMap((net) => net.layers.map((layer) => ({ net: net.title, ...layer,
           boxes: layer.groups.reduce((sum, each) => sum + each, 0) }))), { caption: answer.title }))];
   });
-  if (!isAsked(values)) loads.empty(h("p", {}, "A plan of a model says what its step moves. ",
-    h("a", { href: page.link("ask") }, "Ask for one.")));
-  await Promise.all([draw(), isAsked(values) ? loads.run(async (signal, progress) => {
+  await Promise.all([draw(), loads.run(async (signal, progress) => {
     if (!hasLayout(values)) await ensurePlan(values, page, signal, progress);
     const { tokens, price, ...options } = planOptions(values);
     const answer = await ask("timeline", { ...options, kernels: false }, signal);
     use = answer.links.reduce((most, link) => Math.max(most, link.utilisation), 0);
     return drawLoads(answer);
-  }) : null]);
+  })]);
   if (use !== null && name.value === values.on) shade(drawing.element, use);
 }
 

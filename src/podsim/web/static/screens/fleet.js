@@ -15,7 +15,7 @@ export async function show(root, page) {
   const part = values.part || "queue";
   const body = h("div", {});
   root.append(h("h1", {}, "Fleet"), choose("Look at", [["queue", "Queue"], ["mig", "MIG"], ["goodput", "Goodput"]], part,
-    (chosen) => { page.update({ part: chosen }); body.replaceChildren(); PARTS[chosen](body, values, page); }), body);
+    (chosen) => { page.update({ part: chosen }, true); body.replaceChildren(); PARTS[chosen](body, values, page); }), body);
   await PARTS[part](body, values, page);
 }
 
@@ -45,7 +45,7 @@ async function queue(root, values, page) {
       input("machine", "Machine", "NODESxGPUS, or a cluster"), input("policies", "Policies", POLICIES.join(", "))),
     h("p", { class: "drop" }, h("label", { for: "jobs-file" }, "Or a file of sacct -P: "), file, note),
       h("div", { class: "row" }, h("button", { onclick: run }, "Play the queue")), region.element);
-  region.empty(h("p", {}, "No results yet."));
+  await run();
 }
 
 function drawQueue(answer, values, asked, page) {

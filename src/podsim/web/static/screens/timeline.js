@@ -5,10 +5,9 @@ import { count, percent, seconds, signed } from "../format.js";
 import { ask, sendFile, Problems } from "../api.js";
 import { planOptions } from "../state.js";
 import { Region } from "../region.js";
-import { ensurePlan, isAsked, nothing } from "../job.js";
+import { ensurePlan } from "../job.js";
 
 export async function show(root, page) {
-  if (!isAsked(page.values)) return root.append(nothing(page));
   const values = { ...page.values };
   const region = new Region("The step", { parent: page.signal });
   const measured = new Region("A real profile", { parent: page.signal });

@@ -1,7 +1,7 @@
 // Trust: predicted against measured, filtered; and where the present answer lies.
 
 import { field, figure, h, number, s, select, table } from "../dom.js";
-import { amount, count, digits, percent, signed } from "../format.js";
+import { amount, count, doublings, percent, signed } from "../format.js";
 import { frame, hideTip, showTip } from "../charts.js";
 import { ask } from "../api.js";
 import { hasLayout } from "../state.js";
@@ -68,7 +68,7 @@ function drawRuns(runs, present) {
     number(errors[Math.floor(errors.length / 2)], percent, "median"), "; ", number(share(0.2), percent), " within 20 %."),
     present ? h("p", {}, "The line is the present answer, at ", number(present.mfu_6pd, percent, "mfu_6pd"),
       nearest ? ["; the ring is its nearest run, ", h("code", {}, nearest.id),
-        `, ${digits(present.nearest.distance, 2)} doublings away, predicted with an error of `,
+        `, ${doublings(present.nearest.distance)} away, predicted with an error of `,
           number(nearest.error, signed, "nearest.error")] : "", ".") : null,
     figure("Model FLOPs utilisation, 6 times parameters a token. On the diagonal a prediction is right; above it, it is too fast.", [plot.svg, h("ul", { class: "legend" }, h("li", {}, h("i", { class: "dot test" }), "test"), h("li", {}, h("i", { class: "dot calibrate" }), "calibrate"))], null),
     h("h2", {}, runs.length > 100 ? "The hundred largest errors" : "The runs"),

@@ -5,7 +5,7 @@ import { bytes, percent, seconds, signed } from "../format.js";
 import { bars, legend, PALETTE, stack } from "../charts.js";
 import { Region } from "../region.js";
 import { layoutOf } from "../state.js";
-import { ensurePlan, isAsked, layoutWords, nothing, predict } from "../job.js";
+import { ensurePlan, layoutWords, predict } from "../job.js";
 
 export const PARTS = { compute: "matrix arithmetic", memory: "memory-bound kernels", launch: "waiting for the host",
   tp: "tensor-parallel", cp: "context-parallel",
@@ -15,7 +15,6 @@ const COLOUR = Object.fromEntries(Object.keys(PARTS).map((name, place) => [name,
 const KINDS = ["weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor"];
 
 export async function show(root, page) {
-  if (!isAsked(page.values)) return root.append(nothing(page));
   const values = { ...page.values };
   const first = new Region("The plan", { parent: page.signal });
   root.append(h("h1", {}, "Why"), first.element);
@@ -30,7 +29,7 @@ export async function show(root, page) {
   let timer;
   function change(changes) {
     Object.assign(values, changes);
-    page.update(changes);
+    page.update(changes, true);
     draw();
     clearTimeout(timer);
     timer = setTimeout(drawOps, 300);
@@ -87,7 +86,7 @@ function topOps({ ops }) {
   const rows = ops.map((op) => ({ ...op, all: (op.forward + op.backward) * op.copies })).sort((a, b) => b.all - a.all).slice(0,
     10);
   return [h("h2", {}, "The ops that take longest"), table([{ title: "op", of: (op) => `${op.block} ${op.name}` },
-    { title: "kind", key: "kind" }, { title: "layers", key: "copies", format: String },
+    { title: "layers", key: "copies", format: String },
     { title: "forward", key: "forward", format: seconds }, { title: "backward", key: "backward", format: seconds },
       { title: "of light", key: "light", format: percent },
     { title: "bound", key: "bound" }, { title: "speed from", key: "source" }], rows,
