@@ -47,6 +47,9 @@ LONG = [(name, width, scheme) for name in SCREENS for width in WIDTHS for scheme
 SHORT = [
     (name, (1440, 390, 1024)[place % 3], ("light", "dark")[place % 2]) for place, name in enumerate(SCREENS)
 ]
+SMALL = """[...document.querySelectorAll("a, button, input, select, summary")]
+  .filter((it) => it.checkVisibility({opacityProperty: true}) && !it.closest("main p, footer, .hidden, .skip"))
+  .filter((it) => it.getBoundingClientRect().height < 23.5).map((it) => it.outerHTML.slice(0, 150))"""
 CASES = LONG if os.environ.get("PODSIM_LONG") else SHORT
 
 
@@ -129,6 +132,9 @@ def test_a_screen_is_shown_and_can_be_read_by_all(browser, address, screen, widt
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
             "it is wider than the window"
         )
+        cut = "[...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth + 1).length"
+        assert page.evaluate(cut) == 0, "a table has to be scrolled sideways"
+        assert page.evaluate(SMALL) == [], "targets are 24 px or more in height"
         page.evaluate(AXE)
         found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
         serious = [(each["id"], [node["html"][:150] for node in each["nodes"][:3]]) for each in found

@@ -2,7 +2,8 @@
 const described = JSON.parse(document.getElementById("described").textContent);
 const canvas = document.getElementById("spans"), chart = document.getElementById("chart"), tip = document.getElementById("tip");
 const pen = canvas.getContext("2d");
-const LEFT = 280, AXIS = 26, ROW = 22, PANEL = 56, PAD = 3;
+const AXIS = 26, BAR = 22, PAD = 3;
+let LEFT = 280, LABEL = 0, ROW = BAR, PANEL = 56; // a narrow page has its labels above the bars
 const data = {};
 const rows = described.rows, kinds = described.kinds;
 let low = 0, high = 1, least = 0, most = 1; // what is shown, and all there is, s
@@ -30,6 +31,7 @@ function quantity(value, unit, digits = 5) {
 const width = () => canvas.clientWidth, height = () => canvas.clientHeight;
 const xOf = (time) => LEFT + ((time - low) / (high - low)) * (width() - LEFT);
 const timeOf = (x) => low + ((x - LEFT) / (width() - LEFT)) * (high - low);
+const margin = () => (LEFT ? 10 : 2);
 const panels = () => described.counters.length * PANEL;
 const tall = () => rows.length * ROW + panels();
 const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -60,13 +62,13 @@ function paintStrip(wide, top) {
     pixels[4 * at + 3] = 255 * Math.min(1, all);
   }
   brush.putImageData(image, 0, 0);
-  pen.drawImage(strip, 0, 0, wide, 1, LEFT, top + PAD, wide, ROW - 2 * PAD);
+  pen.drawImage(strip, 0, 0, wide, 1, LEFT, top + PAD, wide, BAR - 2 * PAD);
 }
 
 function drawRow(row, top, tint) {
   const end = data.first[row + 1], wide = Math.ceil(width() - LEFT), scale = (width() - LEFT) / (high - low);
   pen.fillStyle = tint;
-  pen.fillRect(LEFT, top + 1, wide, ROW - 2);
+  pen.fillRect(LEFT, top + 1, wide, BAR - 2);
   if (sum.length !== wide) [red, green, blue, sum] = [0, 0, 0, 0].map(() => new Float32Array(wide));
   for (const one of [red, green, blue, sum]) one.fill(0);
   const broad = [];
@@ -87,7 +89,7 @@ function drawRow(row, top, tint) {
   for (let k = 0; k < broad.length; k += 3) {
     const kind = data.kind[broad[k]], from = broad[k + 1], room = broad[k + 2] - from;
     pen.fillStyle = kinds[kind].colour;
-    pen.fillRect(LEFT + from, top + PAD, room - (room > 5 ? 1 : 0), ROW - 2 * PAD);
+    pen.fillRect(LEFT + from, top + PAD, room - (room > 5 ? 1 : 0), BAR - 2 * PAD);
     if (room > 14) write(broad[k], kind, LEFT + from, top, room);
   }
 }
@@ -101,7 +103,7 @@ function write(span, kind, left, top, room) {
   const short = micro && micro[span] >= 0 && said.length > fits ? String(micro[span]) : said;
   if (short.length > fits && (fits < 4 || short !== said)) return;
   pen.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue < 153 ? "#fff" : "#1f2328";
-  pen.fillText(short.slice(0, fits), left + 3, top + ROW / 2 + 4);
+  pen.fillText(short.slice(0, fits), left + 3, top + BAR / 2 + 4);
 }
 
 function drawAxis() {
@@ -114,7 +116,8 @@ function drawAxis() {
   for (let k = Math.ceil(low / step); k * step <= high; k++) {
     const x = xOf(k * step);
     pen.fillRect(x, AXIS - 5, 1, 5);
-    pen.fillText(quantity(+(k * step).toPrecision(12), "s", Math.min(digits, 15)), x + 3, AXIS - 10);
+    const text = quantity(+(k * step).toPrecision(12), "s", Math.min(digits, 15));
+    pen.fillText(text, Math.min(x + 3, width() - pen.measureText(text).width), AXIS - 10);
   }
 }
 
@@ -122,11 +125,11 @@ function drawCounter(place, top) {
   const time = data[`counter ${place} time`], value = data[`counter ${place} value`], one = described.counters[place];
   let peak = 0;
   for (const v of value) if (v > peak) peak = v;
-  const floor = top + PANEL - 6, scale = (PANEL - 16) / (peak || 1);
+  const floor = top + PANEL - 6, scale = 40 / (peak || 1);
   pen.fillStyle = colourOf("--ink");
-  pen.fillText(one.name.slice(0, 30), 10, top + 18);
+  pen.fillText(one.name.slice(0, 30), margin(), top + 18);
   pen.fillStyle = colourOf("--muted");
-  pen.fillText(`${one.process.slice(0, 26)}, to ${quantity(peak, one.unit)}`.slice(0, 44), 10, top + 34);
+  pen.fillText(`${one.process.slice(0, 26)}, to ${quantity(peak, one.unit)}`.slice(0, 44), margin(), top + 34);
   pen.fillRect(LEFT, floor, width() - LEFT, 1);
   pen.strokeStyle = colourOf("--accent");
   pen.beginPath();
@@ -154,6 +157,9 @@ function draw() {
   if (canvas.width !== Math.round(width() * ratio) || canvas.height !== Math.round(height() * ratio)) {
     canvas.width = Math.round(width() * ratio); canvas.height = Math.round(height() * ratio);
   }
+  [LEFT, LABEL, PANEL] = width() < 560 ? [0, 18, 92] : [280, 0, 56];
+  ROW = BAR + LABEL;
+  chart.style.setProperty("--tall", `${tall() + AXIS + 6}px`);
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width(), height());
   pen.font = "11px system-ui, sans-serif";
@@ -162,19 +168,20 @@ function draw() {
   for (let row = Math.floor(scroll / ROW); row < rows.length; row++) {
     const top = AXIS + row * ROW - scroll;
     if (top > height()) break;
-    drawRow(row, top, tint);
+    drawRow(row, top + LABEL, tint);
     const first = row === 0 || rows[row].process !== rows[row - 1].process;
     pen.clearRect(0, top, LEFT, ROW);
+    const base = top + (LABEL ? 13 : BAR / 2 + 4);
     if (first && row) { pen.fillStyle = colourOf("--line"); pen.fillRect(0, top, width(), 1); }
     if (first || (scroll > 0 && row === Math.ceil(scroll / ROW))) {
       pen.fillStyle = ink;
       pen.font = "600 11px system-ui, sans-serif";
-      pen.fillText(rows[row].process.slice(0, 26), 10, top + ROW / 2 + 4);
+      pen.fillText(rows[row].process.slice(0, 26), margin(), base);
       pen.font = "11px system-ui, sans-serif";
     }
     pen.fillStyle = muted;
     pen.textAlign = "right";
-    pen.fillText(rows[row].name.slice(0, 20), LEFT - 8, top + ROW / 2 + 4);
+    pen.fillText(rows[row].name.slice(0, 20), (LEFT || width()) - 8, base);
     pen.textAlign = "left";
   }
   for (let place = 0; place * PANEL < panels(); place++) {

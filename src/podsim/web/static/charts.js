@@ -58,7 +58,7 @@ const nice = (span, count) => {
 };
 
 export function ticks(low, high, count = 5, log = false) {
-  if (log) {
+  if (log && high >= 8 * low) {
     const found = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
       for (const step of Math.log10(high / low) < 2 ? [1, 2, 5] : [1]) {
@@ -119,7 +119,7 @@ export function lines(series, { x, y, label, marks = true, height }) {
     const path = each.points.map(([a, b], at) => `${at ? "L" : "M"}${plot.x(a).toFixed(1)} ${plot.y(b).toFixed(1)}`).join("");
     plot.layer.append(s("path", { d: path, class: "line", stroke: colour, "stroke-dasharray": DASHES[place % DASHES.length] }));
     if (marks) for (const [a, b] of each.points)
-      plot.layer.append(hover(s("circle", { cx: plot.x(a), cy: plot.y(b), r: 4, fill: colour }),
+      plot.layer.append(hover(s("circle", { cx: plot.x(a), cy: plot.y(b), r: 4, fill: colour, class: "point" }),
         `${each.name}\n${x.title}: ${x.show(a)}\n${y.title}: ${y.show(b)}`));
   });
   return h("div", {}, plot.svg, series.length > 1 ? h("ul", { class: "legend" }, series.map((each, place) =>

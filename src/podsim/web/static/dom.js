@@ -44,21 +44,21 @@ export function table(columns, rows, { caption, sort, onrow, selected } = {}) {
         const value = cell(column, row);
         const shown = value instanceof Node ? value : column.format ? number(value, column.format) : String(value ?? "–");
         const kind = { class: column.format ? "n" : column.class };
-        if (place === 0) return h("th", { scope: "row", ...kind },
+        if (place === 0) return h("th", { scope: "row", ...kind, "data-title": column.title },
           onrow ? h("button", { class: "link", onclick: () => onrow(row) }, shown) : shown);
-        return h("td", kind, shown);
+        return h("td", { ...kind, "data-title": column.title }, shown);
       }))));
     head.replaceChildren(...columns.map((column) => {
       const sorts = order && order.column === column ? (order.up ? "ascending" : "descending") : null;
       const turn = () => { order = { column, up: order.column === column ? !order.up : true }; draw(); };
-      return h("th", { scope: "col", class: column.format ? "n" : column.class, "aria-sort": sorts },
+      return h(column.title ? "th" : "td", { scope: column.title ? "col" : null, class: column.format ? "n" : column.class, "aria-sort": sorts },
         sort && column.title ? h("button", { class: "link", onclick: turn }, column.title,
           sorts ? (order.up ? " ↑" : " ↓") : "") : column.title);
     }));
   }
   draw();
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || "Table" },
-    h("table", {}, caption ? h("caption", {}, caption) : null, h("thead", {}, head), body));
+    h("table", { class: columns.length > 3 ? "stacked" : null }, caption ? h("caption", {}, caption) : null, h("thead", {}, head), body));
 }
 
 // A chart with its data as a table below.

@@ -11,7 +11,7 @@ const FILES = [["megatron", "Megatron"], ["torchtitan", "torchtitan"], ["slurm",
 
 export async function show(root, page) {
   const region = new Region("The answer", { parent: page.signal });
-  root.append(region.element);
+  root.append(h("h1", { class: "hidden" }, "Answer"), region.element);
   const values = { ...page.values };
   await region.run(async (signal, progress) => {
     await ensurePlan(values, page, signal, progress);
@@ -24,7 +24,7 @@ function draw(answer, values, page) {
   const { plan, training, expense, band } = answer;
   const headline = h("p", { class: "headline" }, `${answer.model} on ${answer.cluster}: `,
     answer.fits ? ["a step takes ", number(answer.step_time, seconds, "step_time"), "."] : "this plan does not fit.");
-  return [h("h1", { class: "hidden" }, "Answer"), headline,
+  return [headline,
     h("p", { class: "lead" }, `${count(answer.gpus)} GPUs: ${layoutWords(plan)}.`), outside(answer),
     answer.notes?.length ? h("p", { class: "muted" }, `Taken by default: ${answer.notes.join("; ")}.`) : null,
     h("dl", { class: "facts" },
