@@ -41,7 +41,7 @@ class View:
     data: Hook = None
     """The function from an answer to what becomes JSON; by default the answer itself."""
     figure: Hook = None
-    """The function from an answer to its chart, a figure of matplotlib."""
+    """The function from an answer to its chart: a sheet of `report.chart_marks`, or a figure of matplotlib."""
     image: Hook = None
     """The function from (answer, "svg" or "png") to the bytes of a picture that is no figure of matplotlib."""
     charts: Hook = None

@@ -71,7 +71,7 @@ class FrontPoint:
 @dataclass(frozen=True, kw_only=True)
 class BestServing(
     Answer,
-    view=View(report="report.best_tables:best_report", rows="ways", figure="report.plot_best:best_figure"),
+    view=View(report="report.best_tables:best_report", rows="ways", figure="report.plot_serving:best_figure"),
 ):
     """The search of the best way to serve a load within limits of latency."""
 

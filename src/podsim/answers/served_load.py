@@ -53,7 +53,7 @@ class LoadPoint:
 @dataclass(frozen=True, kw_only=True)
 class ServedLoad(
     Answer,
-    view=View(report="report.load_tables:load_report", rows="rows", figure="report.plot_load:load_figure"),
+    view=View(report="report.load_tables:load_report", rows="rows", figure="report.plot_serving:load_figure"),
 ):
     """A model on GPUs that requests arrive at."""
 

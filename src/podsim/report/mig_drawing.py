@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.mig.results import GpuState, LayoutSheet, MigPlan
-from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.chart_marks import INK, MUTED
+from podsim.report.plots import STYLE, figure_image, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.answers.answer import Answer, View, call
 from podsim.errors import PodsimError
+from podsim.report.chart_marks import Sheet
+from podsim.report.matplotlib_charts import draw
 from podsim.report.plots import figure_image
 from podsim.report.theme import titled_figure
 from podsim.report.views import view_of
@@ -46,4 +48,5 @@ def figure(answer: Answer, **options: Any) -> Any:
         raise PodsimError(
             f"{type(answer).__name__} has no chart; to_frame() gives its rows. Charts: {charts}"
         )
-    return call(view.figure, answer, **options)
+    shown = call(view.figure, answer, **options)
+    return draw(shown) if isinstance(shown, Sheet) else shown

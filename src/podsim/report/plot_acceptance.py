@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podsim.answers.acceptance import Check, Curve
+from podsim.report.chart_marks import BLUE, INK, MUTED
 from podsim.report.columns import quantity_text, size_text
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.plots import STYLE, figure_image, load_matplotlib
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.answers.batch_sizes import BatchAdvice
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.chart_marks import BLUE, INK, MUTED
+from podsim.report.plots import STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.sweep import Sweep
+from podsim.report.chart_marks import COLOURS, INK, MUTED
 from podsim.report.collectives import own_name
 from podsim.report.columns import size_text
-from podsim.report.plots import COLOURS, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import STYLE, load_matplotlib
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.number_formats import FormatRow, FormatSheet, FormatTable, FormatTrade
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.chart_marks import BLUE, INK, MUTED
+from podsim.report.plots import STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podsim.answers.trained import MeasuredTraining
-from podsim.report.plots import COLOURS, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.chart_marks import COLOURS, INK, MUTED
+from podsim.report.plots import STYLE, load_matplotlib
 from podsim.report.training_tables import run_name
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetPlan
-from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.chart_marks import BLUE, COLOURS, INK, MUTED
+from podsim.report.plots import STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

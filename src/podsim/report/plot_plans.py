@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.answers.prediction import PARTS, PlanResult, Prediction
+from podsim.report.chart_marks import BLUE, COLOURS, INK, MUTED
 from podsim.report.columns import quantity_text
-from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib, set_log_ticks
+from podsim.report.plots import STYLE, load_matplotlib, set_log_ticks
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

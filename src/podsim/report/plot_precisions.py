@@ -6,7 +6,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.trained_precisions import PrecisionCurve, TrainedPrecisions
-from podsim.report.plots import COLOURS, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.chart_marks import COLOURS, INK, MUTED
+from podsim.report.plots import STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

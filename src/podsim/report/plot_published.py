@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.answers.served import Figure as Published
-from podsim.report.plots import BLUE, COLOURS, STYLE, load_matplotlib
+from podsim.report.chart_marks import BLUE, COLOURS
+from podsim.report.plots import STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

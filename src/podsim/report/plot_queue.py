@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from podsim.answers.queued import QueueResult, QueueRun
 from podsim.answers.timeline import Timeline
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.chart_marks import INK, MUTED
+from podsim.report.plots import STYLE, load_matplotlib
 from podsim.report.queue_tables import wait_text
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.runs import Goodput
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.chart_marks import BLUE, INK, MUTED
+from podsim.report.plots import STYLE, figure_image, load_matplotlib
 from podsim.units import duration, format_quantity
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from podsim.answers.answer import Answer
 from podsim.answers.losses import count_text
 from podsim.answers.scaling_answers import ScaleBest, ScaleFit, ScaleLadder, ScaleLaws, ScaleLoss, SizePoint
-from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.chart_marks import BLUE, COLOURS, INK, MUTED
+from podsim.report.plots import STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from podsim.answers.scheduled import ScheduledAction, ScheduleSheet
 from podsim.errors import PodsimError
-from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.chart_marks import INK, MUTED
+from podsim.report.plots import STYLE, figure_image, load_matplotlib
 from podsim.report.schedules import bubble_text, groups, title
 
 if TYPE_CHECKING:

@@ -1,103 +1,100 @@
-"""Inference drawn: throughput against latency by batch. Needs podsim[report]."""
+"""Inference in charts: throughput over latency, times over the load, tokens of a GPU over those of a user."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from podsim.answers.best_serving import BestServing
 from podsim.answers.scenario_run import EnsembleRun, LoadPoint, ScenarioRun, StreamRun
 from podsim.answers.served import Served, ServedBatch
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_ORANGE, _GREEN = "#D55E00", "#009E73"
-_SIZE = (7.2, 4.6)
-_AXES = (0.115, 0.13, 0.86, 0.71)
+from podsim.answers.served_load import ServedLoad
+from podsim.report.chart_marks import INK, MUTED, Axis, Chart, Mark, Rule, Series, Sheet
 
 
-def served_figure(served: Served) -> Figure:
-    """A figure: throughput over latency, a point for each batch; the limit as a line."""
-    matplotlib = load_matplotlib()
-    with matplotlib.rc_context(STYLE):
-        figure, axes = blank_figure(f"{served.model} on {served.gpu}: {served.precision}, {served.engine}")
-        _batches(axes, served.rows)
-        if served.limit is not None:
-            axes.axvline(1e3 * served.limit / 2, color=_ORANGE, lw=1.2, label="half of the limit")
-            axes.legend(loc="lower right", fontsize=8.5)
-        return figure
+def served_figure(served: Served) -> Sheet:
+    """Throughput over latency, a point for each batch; the limit as a line."""
+    title = f"{served.model} on {served.gpu}: {served.precision}, {served.engine}"
+    limit = [Rule(1e3 * served.limit / 2, "half of the limit", 1, "-")] if served.limit is not None else []
+    return _batches(title, served.rows, limit)
 
 
-def _batches(axes: Axes, rows: Sequence[ServedBatch]) -> None:
+def _batches(title: str, rows: Sequence[ServedBatch], limit: Sequence[Mark] = ()) -> Sheet:
     """A point for each batch that fits, or for all if none does."""
     shown = [row for row in rows if row.fits] or list(rows)
-    axes.plot([1e3 * row.latency for row in shown], [row.throughput for row in shown], "o-", color=BLUE)
-    for row in shown:
-        axes.annotate(
-            f"{row.batch}", (1e3 * row.latency, row.throughput), xytext=(4, -11), textcoords="offset points",
-            fontsize=8, color=INK,
-        )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_xlabel("latency of a batch, ms")
-    axes.set_ylabel("throughput of one instance, 1/s")
-    axes.set_ylim(bottom=0.0)
+    latencies, rates = [1e3 * row.latency for row in shown], [row.throughput for row in shown]
+    points = Series(latencies, rates, mark="o", labels=[f"{row.batch}" for row in shown])
+    along = Axis("latency of a batch, ms; labels are batches", "log")
+    return Sheet(
+        title, [Chart([points, *limit], x=along, y=Axis("throughput of one instance, 1/s", low=0.0))]
+    )
 
 
-def blank_figure(title: str) -> tuple[Figure, Axes]:
-    """An empty chart of serving under a title."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=_SIZE)
-    axes = figure.add_axes(_AXES)
-    axes.grid(color=MUTED, alpha=0.3, lw=0.6)
-    figure.text(0.02, 0.94, title[:90], fontsize=11, fontweight="bold", va="center")
-    return figure, axes
+def scenario_figure(run: ScenarioRun) -> Sheet:
+    """Percentiles of the latency over the rate of requests, with the limit; without rates, the batches."""
+    title = f"{run.model} on {run.instances} x {run.gpu}: {run.scenario}, {run.precision}"
+    if not run.points:
+        return _batches(title, run.rows)
+    return _percentiles(title, [point.rate for point in run.points], f"{run.sample}/s", run.points, run.limit)
 
 
-def scenario_figure(run: ScenarioRun) -> Figure:
-    """A figure: percentiles of the latency over the rate of requests, with the limit; without rates, the batches."""
-    matplotlib = load_matplotlib()
-    with matplotlib.rc_context(STYLE):
-        title = f"{run.model} on {run.instances} x {run.gpu}: {run.scenario}, {run.precision}"
-        figure, axes = blank_figure(title)
-        if not run.points:
-            _batches(axes, run.rows)
-            return figure
-        _percentiles(axes, [point.rate for point in run.points], run.points, run.limit)
-        axes.set_xlabel(f"{run.sample}/s")
-        return figure
+def streams_figure(run: StreamRun) -> Sheet:
+    """Percentiles of the latency over the number of streams, with the limit."""
+    title = f"{run.model} on {run.instances} x {run.gpu}: {run.title}"
+    return _percentiles(
+        title, [point.share * run.most for point in run.points], "streams", run.points, run.limit
+    )
 
 
-def streams_figure(run: StreamRun) -> Figure:
-    """A figure: percentiles of the latency over the number of streams, with the limit."""
-    matplotlib = load_matplotlib()
-    with matplotlib.rc_context(STYLE):
-        figure, axes = blank_figure(f"{run.model} on {run.instances} x {run.gpu}: {run.title}")
-        _percentiles(axes, [point.share * run.most for point in run.points], run.points, run.limit)
-        axes.set_xlabel("streams")
-        return figure
-
-
-def ensemble_figure(run: EnsembleRun) -> Figure:
-    """A figure: percentiles of the latency over the rate of requests, with the limit."""
-    matplotlib = load_matplotlib()
-    with matplotlib.rc_context(STYLE):
-        figure, axes = blank_figure(f"{run.model} on {run.instances} x {run.gpu}: {len(run.steps)} steps")
-        _percentiles(axes, [point.rate for point in run.points], run.points, run.limit)
-        axes.set_xlabel("requests/s")
-        return figure
+def ensemble_figure(run: EnsembleRun) -> Sheet:
+    """Percentiles of the latency over the rate of requests, with the limit."""
+    title = f"{run.model} on {run.instances} x {run.gpu}: {len(run.steps)} steps"
+    return _percentiles(title, [point.rate for point in run.points], "requests/s", run.points, run.limit)
 
 
 def _percentiles(
-    axes: Axes, loads: Sequence[float], points: Sequence[LoadPoint], limit: float | None
-) -> None:
-    """Three percentiles of the latency over the load, and the limit."""
-    for name, colour in (("p99", _ORANGE), ("p90", _GREEN), ("p50", BLUE)):
-        axes.plot(loads, [1e3 * getattr(point, name) for point in points], "o-", color=colour, label=name)
+    title: str, loads: Sequence[float], along: str, points: Sequence[LoadPoint], limit: float | None
+) -> Sheet:
+    marks: list[Mark] = [
+        Series(loads, [1e3 * getattr(point, name) for point in points], name, colour, mark="o")
+        for name, colour in (("p99", 1), ("p90", 2), ("p50", 0))
+    ]
     if limit is not None:
-        axes.axhline(1e3 * limit, color=INK, lw=1.0, ls="--", label="limit")
-    axes.set_ylabel("latency, ms")
-    axes.set_ylim(bottom=0.0)
-    axes.legend(loc="upper left", fontsize=8.5)
+        marks.append(Rule(1e3 * limit, "limit", INK, is_level=True))
+    return Sheet(title, [Chart(marks, x=Axis(along), y=Axis("latency, ms", low=0.0))])
+
+
+def load_figure(served: ServedLoad) -> Sheet:
+    """First token, each token and end to end over the rate of arrivals, with the rate of saturation."""
+    rates = [point.rate for point in served.curve]
+    marks: list[Mark] = []
+    for colour, field in enumerate(("end_to_end", "first_token", "each_token")):
+        name = field.replace("_", " ")
+        median = [getattr(point, field) for point in served.curve]
+        marks.append(Series(rates, median, f"{name}, p50", colour, mark="o"))
+        if field != "each_token":
+            tail = [getattr(point, f"{field}_p99") for point in served.curve]
+            marks.append(Series(rates, tail, f"{name}, p99", colour, "--", width=1.1))
+    marks += [Rule(served.saturation, "saturation", line="-"), Rule(served.rate, "this load", line=":")]
+    chart = Chart(
+        marks, x=Axis("requests that arrive, 1/s", low=0.0), y=Axis("time, s", "log"), legend="right"
+    )  # fmt: skip
+    return Sheet(f"{served.model} on {served.on}: {served.workload}", [chart])
+
+
+def best_figure(answer: BestServing) -> Sheet:
+    """The front, the simulated ways at this load, and the limit of the time per token."""
+    user, gpu = [point.user for point in answer.front], [point.gpu for point in answer.front]
+    words = [point.words for point in answer.front]
+    marks: list[Mark] = [
+        Series(user, gpu, colour=MUTED, width=1.0, is_stepped=True),
+        Series(user, gpu, "Pareto front, any load, one pool", 0, "", "o", labels=words),
+    ]
+    for keeps, colour, mark, label in ((True, 2, "s", "keep the limits"), (False, 1, "x", "do not")):
+        if ways := [way for way in answer.ways if way.keeps is keeps]:
+            rates = [way.tokens_per_user for way in ways], [way.tokens_per_gpu for way in ways]
+            marks.append(Series(*rates, f"simulated at this load: {label}", colour, "", mark))
+    if answer.each_limit is not None:
+        marks.append(Rule(1 / answer.each_limit, "limit of each token", INK))
+    along = Axis("tokens/s of a user", low=0.0, high=1.18 * max(user, default=1.0))
+    chart = Chart(marks, x=along, y=Axis("output tokens/s of a GPU", low=0.0), legend="upper right")
+    return Sheet(f"{answer.model} on {answer.cluster}: {answer.rate:,.4g} requests/s", [chart])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.answers.storage import FioRun
+from podsim.report.chart_marks import BLUE, INK, MUTED
 from podsim.report.columns import size_text
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import STYLE, load_matplotlib
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

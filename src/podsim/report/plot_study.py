@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from podsim.answers.study import FITS, StudyResult, StudyRow
 from podsim.errors import PodsimError, unknown_name
-from podsim.report.plots import BLUE, COLOURS, INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.chart_marks import BLUE, COLOURS, INK, MUTED
+from podsim.report.plots import STYLE, figure_image, load_matplotlib
 from podsim.report.study_tables import FIGURES, row_name, shown_rows
 from podsim.report.theme import titled_figure
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.answers.exchanged import ExchangeRun, Tradeoff
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.chart_marks import BLUE, INK, MUTED
+from podsim.report.plots import STYLE, load_matplotlib
 from podsim.report.worker_tables import bound_name
 from podsim.units import format_quantity
 

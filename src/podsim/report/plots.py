@@ -15,6 +15,7 @@ from podsim.answers.comparison import ROLES, ComparedRow, Comparison
 from podsim.errors import PodsimError, TableError
 from podsim.packaged import install_hint
 from podsim.quoting import visible, visible_lines
+from podsim.report.chart_marks import COLOURS, INK, MUTED
 from podsim.report.columns import percent, quantity_text
 
 if TYPE_CHECKING:
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-INK = "#1f2328"
-"""text and axes; a page may replace it by its own colour"""
-MUTED = "#8c959f"
-"""grid, diagonal and band; likewise"""
-BLUE = "#0072b2"
-"""the first class; likewise, as it is dark on a dark page"""
-COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
-"""Okabe and Ito's palette for colour-blind readers, without its yellow and black, and a violet"""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _OTHER = "others"
 STYLE = {

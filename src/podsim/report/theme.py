@@ -8,9 +8,9 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from podsim.quoting import visible_lines
+from podsim.report.chart_marks import BLUE, INK, MUTED
 from podsim.report.columns import markdown_text
 from podsim.report.plot_acceptance import RED
-from podsim.report.plots import BLUE, INK, MUTED
 
 
 def render_page(template: str, *, package: str = "podsim.report", **values: Any) -> str:

@@ -15,7 +15,8 @@ import numpy as np
 
 from podsim.answers.timeline import Timeline
 from podsim.errors import TimelineError
-from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.chart_marks import INK, MUTED
+from podsim.report.plots import STYLE, figure_image, load_matplotlib
 from podsim.timeline.gantt_counters import draw_counters, make_panels
 from podsim.timeline.gantt_raster import PAPER, coverage, mix_colours
 from podsim.timeline.kind_colours import colours, ink_on

@@ -9,7 +9,7 @@ import numpy as np
 
 from podsim.answers.timeline import Counter, Timeline
 from podsim.axes import Floats
-from podsim.report.plots import BLUE, MUTED
+from podsim.report.chart_marks import BLUE, MUTED
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from podsim.report.plots import BLUE
+from podsim.report.chart_marks import BLUE
 
 _KNOWN = {
     "forward": BLUE, "backward": "#D55E00", "weight": "#E69F00", "recompute": "#CC79A7", "optimizer": "#6F5BD0",

@@ -9,7 +9,8 @@ import numpy as np
 
 from podsim.answers.simulated import LinkUse, SimulatedStep
 from podsim.errors import TimelineError
-from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
+from podsim.report.chart_marks import INK, MUTED
+from podsim.report.plots import STYLE, figure_image, load_matplotlib
 from podsim.report.simulation import (
     LEVELS,
     busiest_links,

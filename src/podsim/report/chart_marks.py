@@ -1,0 +1,150 @@
+"""What a chart shows: a sheet of charts, a chart of marks, an axis. It does not know what draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+INK = "#1f2328"
+"""text and axes; a page may replace it by its own colour"""
+MUTED = "#8c959f"
+"""grid, diagonal and band; likewise"""
+BLUE = "#0072b2"
+"""the first class; likewise, as it is dark on a dark page"""
+COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
+"""Okabe and Ito's palette for colour-blind readers, without its yellow and black, and a violet"""
+Colour = int | str
+"""A number of the palette, beyond which lines are dashed, or "#rrggbb"."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points, joined by a line unless `line` is empty."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    name: str = ""
+    colour: Colour = 0
+    line: str = "-"
+    """"-", "--", ":" or nothing"""
+    mark: str = ""
+    """a marker of matplotlib, such as o, s, x"""
+    is_hollow: bool = False
+    width: float = 1.6
+    size: float = 5.0
+    """points: the line and the mark"""
+    labels: Sequence[str] = ()
+    """a text at each point; those that would lie on another are left out"""
+    is_stepped: bool = False
+
+
+@dataclass(frozen=True)
+class Band:
+    """What lies between two curves."""
+
+    x: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    name: str = ""
+    colour: Colour = 0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A line across the chart at a value: upright, or level."""
+
+    at: float
+    name: str = ""
+    colour: Colour = MUTED
+    line: str = "--"
+    is_level: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """What lies between two values of an axis, across the chart."""
+
+    low: float
+    high: float
+    name: str = ""
+    is_level: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A bar at 0, 1, 2, …, to the right or upwards."""
+
+    values: Sequence[float]
+    name: str = ""
+    colour: Colour | Sequence[Colour] = 0
+    starts: Sequence[float] = ()
+    """where the bars begin, if not at 0"""
+    texts: Sequence[str] = ()
+    """at the end of each bar"""
+    lines: Sequence[float | None] = ()
+    """a short line across each bar"""
+    is_upright: bool = False
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes (left, right, bottom, top)."""
+
+    corners: Sequence[tuple[float, float, float, float]]
+    colour: Colour | Sequence[Colour] = 0
+    name: str = ""
+    opacity: float = 1.0
+
+
+Mark = Series | Band | Rule | Span | Bars | Boxes
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: its label, its scale, and what its ticks say."""
+
+    label: str = ""
+    scale: str = "linear"
+    """linear, log or log2"""
+    text: Callable[[float], str] | None = None
+    """from a value to its name"""
+    names: Sequence[str] = ()
+    """the names of 0, 1, 2, …"""
+    ticks: Sequence[float] = ()
+    """the values that are named; by default round ones"""
+    low: float | None = None
+    high: float | None = None
+    room: float | None = None
+    """share of the range that stays free at both ends"""
+    is_whole: bool = False
+    """whether only whole numbers are named"""
+    is_reversed: bool = False
+    is_bare: bool = False
+    """whether it is left out, as each bar says its value"""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Marks on two axes. The first of the marks lies lowest."""
+
+    marks: Sequence[Mark]
+    title: str = ""
+    x: Axis = field(default_factory=Axis)
+    y: Axis = field(default_factory=Axis)
+    legend: str = "best"
+    """a corner of the chart as matplotlib names it, "right" of it, "above" it, or "none" """
+    legend_columns: int = 1
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Charts below a title, row by row."""
+
+    title: str
+    charts: Sequence[Chart]
+    subtitle: str = ""
+    size: tuple[float, float] = (8.4, 4.6)
+    """inches"""
+    columns: int = 1
+    heights: Sequence[float] = ()
+    """the rows' shares of the height"""
