@@ -6,12 +6,14 @@ With PODSIM_SITE_STATIC=1 it shows the commands alone, which takes seconds inste
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import re
 import shlex
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
                 names = (path.name for path in (docs / folder).glob("*.md"))
                 pages = sorted(names, key=lambda name: (name != "README.md", name))
                 entry[title] = [f"{folder}/{name}" for name in pages]
+            elif title == "Accuracy":
+                folder.extend(_accuracy(docs))
     return config
 
 
@@ -50,6 +54,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the reference, and replace pages that show outputs."""
     os.environ.update(COLUMNS="88", NO_COLOR="1")
     made = {"reference/commands.md": "\n".join(_commands()), "reference/python.md": "\n".join(_functions())}
+    made |= _accuracy(Path(config.docs_dir)) | {"reference/map.md": _map(Path(config.docs_dir).parent)}
+    files.remove(next(file for file in files if file.src_uri == "accuracy.md"))
     for source in [file for file in files if file.is_documentation_page()]:
         text, head = get_data(source.content_string)
         if head.get("run") and not os.environ.get("PODSIM_SITE_STATIC"):
@@ -68,6 +74,52 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Name files of the repository outside the documents instead of linking to them."""
     return OUTSIDE.sub(r"\1", markdown)
+
+
+def _accuracy(docs: Path) -> dict[str, str]:
+    """The recorded page of accuracy as an index, a page for each section, and one for each table, by address."""
+    head, *sections = re.split(r"^#(?=# )", (docs / "accuracy.md").read_text("utf-8"), flags=re.M)
+    pages, tables = {}, []
+    for section in sections:
+        first, *classes = re.split(r"^##(?=# )", section, flags=re.M)
+        for text in classes:
+            name, title, page, errors = _table_page(text, "".join(sections).splitlines())
+            pages[f"accuracy/{name}.md"] = page
+            tables.append([f"[{title}](accuracy/{name}.md)", *errors])
+        if not classes:
+            title = first.splitlines()[0].removeprefix("# ")
+            pages[uri := f"accuracy/{re.sub('[^a-z]+', '-', title.lower()).strip('-')}.md"] = first
+            head += f"- [{title}]({uri})\n"
+    index = f"{head}\n## Tables\n\n{_table(('table', 'test rows', 'MAE', 'bias'), tables)}"
+    return {"accuracy.md": index} | pages
+
+
+def _table_page(classes: str, lines: Sequence[str]) -> tuple[str, str, str, Sequence[str]]:
+    """The name, title and page of one table of measurements, and its test rows, MAE and bias."""
+    title, _, rest = classes.removeprefix("# ").partition("\n")
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith(f"| {title} (`")]
+    heads = next(line.strip("| ").split(" | ") for line in lines if line.startswith("| table | rows | MAE"))
+    name = rows[0][0].split("(`")[1].split("`")[0]
+    source = next((line for line in lines if line.startswith(f"- `{name}`: ")), "")
+    figures = [cells for cells in zip(heads, *rows, strict=True) if set(cells[1:]) != {"-"}]
+    overall = _table(("", "test", "calibrate")[: len(rows) + 1], figures[1:])
+    page = f"# {title}\n\n{overall}\n## By class (`test` rows)\n{rest}\n{source}\n"
+    return name, title, page, [rows[0][heads.index(head)] for head in ("rows", "MAE", "bias")]
+
+
+def _map(root: Path) -> str:
+    """A page with the floors of the house from the import contract, and what each room says of itself."""
+    contracts = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    floors = next(contract["layers"] for contract in contracts if "layers" in contract)
+    rows = []
+    for floor, rooms in enumerate(reversed(floors), 1):
+        for room in rooms.split(" | "):
+            about = inspect.getdoc(importlib.import_module(f"podsim.{room}")) or ""
+            rows.append((str(floor), f"`{room}`", about.partition("\n")[0]))
+    table = _table(("floor", "room", "what it is"), reversed(rows))
+    return f"# A map of the house\n\nEach room of `src/podsim` uses only the floors below it.\n\n{table}"
 
 
 def _with_outputs(text: str, folder: Path) -> tuple[str, dict[str, bytes]]:

@@ -22,3 +22,13 @@ def test_the_site_builds_and_is_self_contained(tmp_path: Path) -> None:
     assert not [page for page in pages if "decisions" in page.parts]
     assert not [page.name for page in pages if LOADED.search(page.read_text("utf-8"))]
     assert "nvlink.bandwidth=200GB/s" in (tmp_path / "index.html").read_text("utf-8")
+    titles = re.findall(r"^### (.+)$", (ROOT / "docs" / "accuracy.md").read_text("utf-8"), flags=re.M)
+    index = (tmp_path / "accuracy.html").read_text("utf-8")
+    tables = [page.read_text("utf-8") for page in (tmp_path / "accuracy").iterdir()]
+    headings = [re.findall(r"<h1[^>]*>([^<]+)<", page) for page in tables]
+    assert sorted(title for title in titles if [title] not in headings) == []
+    assert len(titles) > 40
+    assert index.count('href="accuracy/') >= len(titles)
+    rooms = {path.name for path in (ROOT / "src" / "podsim").iterdir() if (path / "__init__.py").is_file()}
+    house = (tmp_path / "reference" / "map.html").read_text("utf-8")
+    assert not [room for room in rooms if f"<code>{room}</code>" not in house]
