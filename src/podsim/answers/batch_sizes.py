@@ -57,7 +57,7 @@ class PublishedAccuracy:
 @dataclass(frozen=True, kw_only=True)
 class BatchAdvice(
     Answer,
-    view=View(rows="rows", figure="report.plot_batches:batch_figure"),
+    view=View(rows="rows", figure="report.plot_training:batch_figure"),
 ):
     """The critical batch, and what larger and smaller batches cost."""
 

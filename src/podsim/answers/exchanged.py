@@ -109,7 +109,7 @@ class Tradeoff(
     view=View(
         report="report.worker_tables:tradeoff_report",
         rows="report.worker_tables:tradeoff_rows",
-        figure="report.plot_workers:tradeoff_figure",
+        figure="report.plot_training:tradeoff_figure",
         data="report.worker_tables:tradeoff_data",
         chart="Idle time against staleness",
     ),

@@ -87,7 +87,7 @@ class MinutesTable(
     view=View(
         report="report.minutes_tables:minutes_report",
         rows="rows",
-        figure="report.plot_minutes:minutes_figure",
+        figure="report.plot_plans:minutes_figure",
     ),
 ):
     """The benchmarks of a round on a cluster."""
@@ -123,7 +123,7 @@ class TargetPlan(
     view=View(
         report="report.minutes_tables:target_report",
         rows="choices",
-        figure="report.plot_minutes:target_figure",
+        figure="report.plot_plans:target_figure",
     ),
 ):
     """Batch and GPUs that take a benchmark to its target."""

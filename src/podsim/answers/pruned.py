@@ -31,7 +31,7 @@ class PrunedTensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pruned(Answer, view=View(rows="tensors", figure="report.plot_prune:prune_figure")):
+class Pruned(Answer, view=View(rows="tensors", figure="report.plot_training:prune_figure")):
     """A file of weights, pruned 2:4."""
 
     file: str

@@ -134,7 +134,7 @@ class FigureRow:
 class Figure(
     Answer,
     view=View(
-        report="report.serving:figure_report", rows="rows", figure="report.plot_published:published_figure"
+        report="report.serving:figure_report", rows="rows", figure="report.plot_machine:published_figure"
     ),
 ):
     """A published figure, made again."""

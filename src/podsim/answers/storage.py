@@ -113,7 +113,7 @@ class FioRun(
     view=View(
         report="report.storage_tables:fio_report",
         rows="rows",
-        figure="report.plot_storage:fio_figure",
+        figure="report.plot_machine:fio_figure",
         chart="Scaling over clients",
     ),
 ):

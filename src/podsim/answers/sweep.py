@@ -58,7 +58,7 @@ class Sweep(
     Answer,
     view=View(
         report="report.collectives:sweep_report",
-        figure="report.plot_collectives:sweep_figure",
+        figure="report.plot_machine:sweep_figure",
         rows="report.collectives:sweep_rows",
         chart="Time and bandwidth",
     ),

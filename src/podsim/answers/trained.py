@@ -55,7 +55,9 @@ class TrainedStep:
 class MeasuredTraining(
     Answer,
     view=View(
-        report="report.training_tables:training_report", rows="rows", figure="report.plot_losses:loss_figure"
+        report="report.training_tables:training_report",
+        rows="rows",
+        figure="report.plot_training:loss_figure",
     ),
 ):
     """A training run."""

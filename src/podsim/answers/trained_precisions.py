@@ -67,7 +67,7 @@ class TrainedPrecisions(
     Answer,
     view=View(
         rows="rows",
-        figure="report.plot_precisions:precision_figure",
+        figure="report.plot_training:precision_figure",
     ),
 ):
     """A network trained in several precisions."""

@@ -22,6 +22,7 @@ from podsim.report.chart_marks import (
     Span,
 )
 from podsim.report.plots import STYLE, load_matplotlib, set_log_ticks
+from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ def draw(sheet: Sheet) -> Figure:
             axes.remove()
         figure.draw_without_rendering()
         for texts in labels:
-            _thin(texts)
+            _thin(texts, 2.2)
         for axes in figure.axes:
             for axis in (axes.xaxis, axes.yaxis):
                 _thin([tick.label1 for tick in axis.get_major_ticks() if tick.label1.get_text()])
@@ -78,12 +79,12 @@ def _wrapped(text: str, size: float, inches: float) -> str:
     return "\n".join(wrap(text, max(int(inches * _LETTERS[size]), 20), max_lines=2, placeholder=" …"))
 
 
-def _thin(texts: Sequence[Any]) -> None:
-    """Hide each text that would lie on one before it."""
+def _thin(texts: Sequence[Any], spread: float = 1.0) -> None:
+    """Hide each text that would lie on one before it, or nearer than so many heights."""
     boxes: list[Any] = []
     for text in texts:
         box = text.get_window_extent()
-        if any(box.overlaps(other) for other in boxes):
+        if any(box.overlaps(other.expanded(1.02, spread)) for other in boxes):
             text.set_visible(False)
         else:
             boxes.append(box)
@@ -119,7 +120,9 @@ def _draw_axis(axes: Axes, name: str, axis: Axis) -> None:
         axes.set_xmargin(axis.room) if name == "x" else axes.set_ymargin(axis.room)
     set_limits = getattr(axes, f"set_{name}lim")
     set_limits(axis.low, axis.high)
-    text = axis.text or "{:g}".format
+    if axis.scale == "linear" and axis.low is not None and axis.high is None and not axis.names:
+        set_limits(axis.low, axis.low + 1.06 * (drawn.get_data_interval()[1] - axis.low) or 1.0)
+    text = axis.text or _number
     if axis.names:
         drawn.set_ticks(range(len(axis.names)), axis.names)
         set_limits(-0.6 if axis.low is None else None, len(axis.names) - 0.4 if axis.high is None else None)
@@ -130,8 +133,7 @@ def _draw_axis(axes: Axes, name: str, axis: Axis) -> None:
         set_log_ticks(drawn, text)
     else:
         drawn.set_major_locator(MaxNLocator(nbins=7, integer=axis.is_whole, steps=[1, 2, 2.5, 5, 10]))
-        if axis.text:
-            drawn.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+        drawn.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
     drawn.set_label_text(axis.label, fontsize=9)
     drawn.set_tick_params(labelsize=8.5)
     if axis.is_reversed:
@@ -141,6 +143,10 @@ def _draw_axis(axes: Axes, name: str, axis: Axis) -> None:
         axes.spines["bottom" if name == "x" else "left"].set_visible(False)
     if not axis.names:
         drawn.grid(color=MUTED, alpha=0.25, lw=0.6)
+
+
+def _number(value: float) -> str:
+    return format_quantity(value, "") if abs(value) >= 1e5 else f"{value:,.6g}"
 
 
 def _colour(colour: Colour) -> str:
@@ -164,7 +170,8 @@ def _series(axes: Axes, mark: Series) -> list[Any]:
         marker=mark.mark or None, ms=mark.size, mfc="none" if mark.is_hollow else None, label=mark.name or None,
         drawstyle="steps-post" if mark.is_stepped else "default", rasterized=len(mark.x) > _DENSE,
     )  # fmt: skip
-    below = -11 if len(mark.y) > 1 and mark.y[-1] > mark.y[0] else 4
+    ends = [y for _, y in sorted(zip(mark.x, mark.y, strict=True))]
+    below = -11 if ends and ends[-1] > ends[0] else 4
     return [
         axes.annotate(text, (x, y), xytext=(4, below), textcoords="offset points", fontsize=7.5, color=INK)
         for x, y, text in zip(mark.x, mark.y, mark.labels, strict=False)

@@ -1,119 +1,115 @@
-"""Predictions drawn: parts of the step, memory by stage; searches drawn: memory against time. Needs matplotlib."""
+"""Plans in charts: parts of the step, memory by stage, memory against time, minutes to a target."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from podsim.answers.minutes import MinutesTable, TargetPlan
 from podsim.answers.prediction import PARTS, PlanResult, Prediction
-from podsim.report.chart_marks import BLUE, COLOURS, INK, MUTED
+from podsim.report.chart_marks import INK, MUTED, Axis, Band, Bars, Boxes, Chart, Mark, Rule, Series, Sheet
 from podsim.report.columns import quantity_text
-from podsim.report.plots import STYLE, load_matplotlib, set_log_ticks
 from podsim.units import format_quantity
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
-_WIDTH, _HEIGHT = 10.4, 4.2
 _LEAST = 0.002
 """share of the step below which a part is left out"""
 
 
-def prediction_figure(prediction: Prediction) -> Figure:
-    """A figure: left the parts of the step, the longest first, right the memory of each stage by kind."""
-    matplotlib = load_matplotlib()
-    with matplotlib.rc_context(STYLE):
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
-        title = (
-            f"{prediction.model} on {prediction.cluster}: {format_quantity(prediction.step_time, 's')} a step"
-        )
-        figure.suptitle(title[:110], x=0.012, ha="left", fontsize=11, fontweight="bold")
-        left, right = figure.subplots(1, 2)
-        _parts(left, prediction)
-        _memory(right, prediction)
-        return figure
+def prediction_figure(prediction: Prediction) -> Sheet:
+    """Left the parts of the step, the longest first, right the memory of each stage by kind."""
+    title = f"{prediction.model} on {prediction.cluster}: {format_quantity(prediction.step_time, 's')} a step"
+    return Sheet(title, [_parts(prediction), _memory(prediction)], size=(10.4, 4.2), columns=2)
 
 
-def _parts(axes: Axes, prediction: Prediction) -> None:
+def _parts(prediction: Prediction) -> Chart:
     parts = [
         (PARTS.get(name, name).partition(" (")[0], seconds)
-        for name, seconds in sorted(prediction.parts.items(), key=lambda part: part[1])
+        for name, seconds in sorted(prediction.parts.items(), key=lambda part: -part[1])
         if seconds > _LEAST * prediction.step_time
     ]
     seconds = [part[1] for part in parts]
-    axes.barh(range(len(parts)), seconds, color=BLUE, height=0.66)
-    axes.set_yticks(range(len(parts)), [name for name, _ in parts])
-    for number, value in enumerate(seconds):
-        text = f"{format_quantity(value, 's', digits=3)}, {value / prediction.step_time:.0%}"
-        axes.annotate(
-            text, (value, number), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7.5
-        )
-    axes.margins(x=0.28)
-    axes.set_xticks([])
-    axes.spines["bottom"].set_visible(False)
-    axes.set_title("where the step goes", fontsize=9.5, loc="left")
-    axes.tick_params(labelsize=8, length=0)
+    texts = [
+        f"{format_quantity(value, 's', digits=3)}, {value / prediction.step_time:.0%}" for value in seconds
+    ]
+    names = Axis(names=[name for name, _ in parts], is_reversed=True)
+    along = Axis(low=0.0, high=1.4 * max(seconds, default=1.0), is_bare=True)
+    return Chart([Bars(seconds, texts=texts)], "where the step goes", along, names)
 
 
-def _memory(axes: Axes, prediction: Prediction) -> None:
+def _memory(prediction: Prediction) -> Chart:
     """A stacked bar for each class of stages, and the GPU's memory."""
-    stages = prediction.stages
-    names = [name for name in prediction.memory_kinds if any(stage.kinds[name] > 0 for stage in stages)]
-    below = [0.0] * len(stages)
-    for number, name in enumerate(names):
+    stages, limit = prediction.stages, prediction.memory_limit / 1e9
+    marks, below = list[Mark](), [0.0] * len(stages)
+    kinds = [name for name in prediction.memory_kinds if any(stage.kinds[name] > 0 for stage in stages)]
+    for number, name in enumerate(kinds):
         sizes = [stage.kinds[name] / 1e9 for stage in stages]
-        axes.bar(
-            range(len(stages)),
-            sizes,
-            bottom=below,
-            width=0.6,
-            color=COLOURS[number % len(COLOURS)],
-            label=name,
-        )
+        marks.append(Bars(sizes, name, number, below, is_upright=True))
         below = [low + size for low, size in zip(below, sizes, strict=True)]
-    limit = prediction.memory_limit / 1e9
-    axes.axhline(limit, color=INK, lw=1.2, ls=(0, (4, 2)), label=f"a GPU: {limit:.1f} GB")
-    labels = [
+    marks.append(Rule(limit, f"a GPU: {limit:.1f} GB", INK, is_level=True))
+    names = [
         f"{stage.first}" if stage.count == 1 else f"{stage.first} to {stage.first + stage.count - 1}"
         for stage in stages
     ]
-    axes.set_xticks(range(len(stages)), labels)
-    axes.set_xlim(-0.6, len(stages) - 0.4)
-    axes.set_xlabel("stage", fontsize=8.5)
-    axes.set_title("memory, GB", fontsize=9.5, loc="left")
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    axes.tick_params(labelsize=8)
+    return Chart(marks, "memory, GB", Axis("stage", names=names), Axis(low=0.0), legend="right")
 
 
-def plans_figure(result: PlanResult) -> Figure:
-    """A figure: the front of memory against time, and the ranked plans."""
-    matplotlib = load_matplotlib()
-    with matplotlib.rc_context(STYLE):
-        from matplotlib.figure import Figure
+def plans_figure(result: PlanResult) -> Sheet:
+    """The front of memory against time, and the ranked plans."""
+    marks = list[Mark]()
+    if result.pareto:
+        times, sizes = [p.step_time for p in result.pareto], [p.memory / 1e9 for p in result.pareto]
+        label = f"front: {len(times)} of {result.fitting:,} plans that fit"
+        marks.append(Series(times, sizes, label, MUTED, mark="o", size=3, width=1.1))
+    for ranked in result.ranked:
+        plan, point = ranked.prediction.plan, ranked.prediction
+        degrees = " ".join(f"{name}={plan[name]}" for name in ("tp", "pp", "dp"))
+        label = f"{ranked.rank}: {degrees}"
+        marks.append(Series([point.step_time], [point.memory / 1e9], label, ranked.rank - 1, "", "o", size=6))
+    along = Axis("time of a step", "log", lambda value: quantity_text(value, "s"))
+    chart = Chart(marks, x=along, y=Axis("memory of the fullest stage, GB"), legend="right")
+    return Sheet(f"{result.model} on {result.cluster}", [chart], size=(7.8, 4.2))
 
-        figure = Figure(figsize=(_WIDTH * 0.75, _HEIGHT), layout="constrained")
-        figure.suptitle(
-            f"{result.model} on {result.cluster}"[:90], x=0.012, ha="left", fontsize=11, fontweight="bold"
-        )
-        axes = figure.add_subplot()
-        if result.pareto:
-            times, sizes = [p.step_time for p in result.pareto], [p.memory / 1e9 for p in result.pareto]
-            label = f"front: {len(times)} of {result.fitting:,} plans that fit"
-            axes.plot(times, sizes, color=MUTED, lw=1.2, marker=".", ms=4, label=label)
-        for ranked in result.ranked:
-            plan, step = ranked.prediction.plan, ranked.prediction.step_time
-            degrees = " ".join(f"{name}={plan[name]}" for name in ("tp", "pp", "dp"))
-            colour = COLOURS[(ranked.rank - 1) % len(COLOURS)]
-            axes.plot(
-                step, ranked.prediction.memory / 1e9, "o", color=colour, label=f"{ranked.rank}: {degrees}"
-            )
-        axes.set_xscale("log")
-        set_log_ticks(axes.xaxis, lambda value: quantity_text(value, "s"))
-        axes.set(xlabel="time of a step", ylabel="memory of the fullest stage, GB")
-        axes.grid(color=MUTED, alpha=0.25, lw=0.6)
-        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        axes.tick_params(labelsize=8)
-        return figure
+
+def minutes_figure(table: MinutesTable) -> Sheet:
+    """Predicted and published minutes of each benchmark, from a lucky to an unlucky run."""
+    rows = [(row.title, row.run, row.published) for row in table.rows if row.run]
+    heights = range(len(rows))
+    ranges = [
+        (run.seconds_low / 60, run.seconds_high / 60, at - 0.07, at + 0.07)
+        for at, (_, run, _) in enumerate(rows)
+    ]
+    published = [(seconds / 60, at) for at, (_, _, seconds) in enumerate(rows) if seconds]
+    marks: list[Mark] = [
+        Boxes(ranges, opacity=0.3),
+        Series([run.seconds / 60 for _, run, _ in rows], heights, "predicted", 0, "", "o", size=6),
+        Series(
+            [x for x, _ in published],
+            [y for _, y in published],
+            "published",
+            1,
+            "",
+            "D",
+            is_hollow=True,
+            size=6,
+        ),
+    ]
+    names = Axis(names=[f"{title}, {run.gpus:,} GPUs" for title, run, _ in rows], is_reversed=True)
+    chart = Chart(marks, x=Axis("minutes", "log"), y=names, legend="above", legend_columns=2)
+    title = f"MLPerf Training {table.round} on {table.cluster}: minutes to the target"
+    return Sheet(title, [chart], size=(7.6, 1.6 + 0.34 * len(rows)))
+
+
+def target_figure(plan: TargetPlan) -> Sheet:
+    """Minutes against GPUs on logarithmic axes, with its band, ideal scaling, and the best choice."""
+    runs = [choice.run for choice in plan.choices]
+    gpus, minutes = [run.gpus for run in runs], [run.seconds / 60 for run in runs]
+    low, high = ([getattr(run, name) / 60 for run in runs] for name in ("seconds_low", "seconds_high"))
+    ideal = [minutes[0] * gpus[0] / count for count in gpus]
+    marks: list[Mark] = [
+        Series(gpus, ideal, "ideal", MUTED, "--", width=1.2),
+        Band(gpus, low, high, "8 of 10 runs"),
+        Series(gpus, minutes, "predicted", mark="o", size=4, labels=[f"{run.batch:,.0f}" for run in runs]),
+    ]
+    for colour, (choice, name) in enumerate(((plan.best, "best"), (plan.end, "strong scaling ends")), 1):
+        at, time, label = choice.run.gpus, choice.run.seconds / 60, f"{name}: {choice.run.gpus:,} GPUs"
+        marks.append(Series([at], [time], label, colour, "", "o", is_hollow=True, size=9))
+    along = Axis("GPUs; labels are batches", "log2", "{:,.0f}".format, ticks=gpus)
+    chart = Chart(marks, x=along, y=Axis("minutes to the target", "log"), legend="upper right")
+    return Sheet(f"{plan.title} to {plan.target} on {plan.cluster}", [chart], size=(7.6, 4.6))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from podsim.answers.comparison import ROLES, ComparedRow, Comparison
 from podsim.errors import PodsimError, TableError
 from podsim.packaged import install_hint
-from podsim.quoting import visible, visible_lines
+from podsim.quoting import visible_lines
 from podsim.report.chart_marks import COLOURS, INK, MUTED
 from podsim.report.columns import percent, quantity_text
 
@@ -102,7 +102,7 @@ def figure_image(figure: Figure, kind: str, *, dpi: int = 150, is_transparent: b
 
 
 def _visible_tick(text: Callable[[float, int | None], str], value: float, at: int | None) -> str:
-    return visible(text(value, at))
+    return visible_lines(text(value, at))
 
 
 def _show_as_they_are(figure: Figure) -> None:

@@ -63,7 +63,7 @@ def _write_files(
             call("timeline.timelines:write_timeline", timeline, path, title=run.model)
         drawn = [run, *_others(output).values()]
     if output.plot is not None:
-        figure = call(run.view.figure, drawn)
+        figure = call("report.matplotlib_charts:draw", call(run.view.figure, drawn))
         write_whole(output.plot, call("report.plots:figure_image", figure, output.plot.suffix.lower()[1:]))
 
 
