@@ -207,7 +207,7 @@ def test_a_question_is_asked_and_answered_by_the_keyboard_alone(visit):
     page.keyboard.type("dgx-h100")
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-screen=answer][data-ready]")
-    assert "gpt2 on dgx-h100" in page.locator(".headline").inner_text()
+    assert "gpt2 on dgx-h100" in page.locator("main").inner_text()
     assert "tp=" in page.url
     assert page.evaluate("document.activeElement.id") == "main"
 
@@ -239,6 +239,26 @@ def test_a_screen_without_a_question_answers_an_example_and_says_so(visit, scree
     assert "An example: Llama 3 8B on 8 H100." in page.locator("main").inner_text()
     assert page.locator("main data, main .drawing").count() > 0
     assert page.locator("main .failed").count() == 0
+
+
+def test_a_plan_that_fits_nowhere_leads_to_the_fewest_gpus_that_do(visit):
+    page = visit.open("answer", "model=llama-3-70b&on=dgx-h100&tokens=1T")
+    page.get_by_role("link", name="Take 24 GPUs").click()
+    page.get_by_text("days", exact=False).first.wait_for()
+    assert visit.number("gpus") == 24
+    assert visit.number("memory") <= visit.number("memory_limit")
+    with pytest.raises(podsim.NoFitError):
+        podsim.plan("llama-3-70b", on="dgx-h100", gpus=16)
+    visit.wrong.clear()
+
+
+def test_an_answer_begins_with_days_and_money_and_warns_once(visit):
+    page = visit.open("answer", "model=gpt3-175b&on=superpod-a100:2su&tokens=300G&price=1.5")
+    days = f"{visit.number('training.expected') / 86400:.3g} days, $"
+    assert page.locator(".headline").inner_text().startswith(days)
+    assert page.locator("main").inner_text().lower().count("faster than any") == 1
+    price = visit.number("gpus") * visit.number("training.expected") / 3600 * 1.5  # USD, without idle hours
+    assert visit.number("expense.low") == pytest.approx(price, rel=1e-6)
 
 
 def test_back_undoes_a_toggle(visit):

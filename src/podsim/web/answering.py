@@ -7,9 +7,12 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import MappingProxyType
 
+from podsim.answers.answer import call
 from podsim.bugs import bug_report
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError
 from podsim.report.views import data_of
@@ -35,9 +38,13 @@ def answer(job: Job, progress: Progress) -> Reply:
         data = data_of(question.ask(**values, **reports))
         return Reply(status=0, text=json.dumps(data, allow_nan=False, separators=(",", ":")))
     except PodsimError as error:
+        if isinstance(error, NoFitError) and question.manner.enough:
+            error = call(question.manner.enough, error, question.manner.group(**values))
         lines = error.problems if isinstance(error, (PlanError, ScheduleError)) else (str(error),)
         return problems(
-            1 if isinstance(error, NoFitError) else 2, *(_without_paths(job, line) for line in lines)
+            1 if isinstance(error, NoFitError) else 2,
+            *(_without_paths(job, line) for line in lines),
+            instead=error.instead,
         )
     except (MemoryError, RecursionError):
         return problems(2, "this takes more memory than a question may have; ask for less at once")
@@ -46,9 +53,10 @@ def answer(job: Job, progress: Progress) -> Reply:
         return problems(70, "a bug in podsim: the server's log names it")
 
 
-def problems(status: int, *lines: str) -> Reply:
-    """A reply that says what is wrong."""
-    return Reply(status=status, text=json.dumps({"status": status, "problems": list(lines)}))
+def problems(status: int, *lines: str, instead: Mapping[str, object] = MappingProxyType({})) -> Reply:
+    """A reply that says what is wrong, and the values of options that would work."""
+    told = {"status": status, "problems": lines, "instead": dict(instead)}
+    return Reply(status=status, text=json.dumps(told, default=str))
 
 
 def warm_up() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.foreign_files import refuse_constant
-from podsim.options.question import Option, options_of
+from podsim.options.question import Manner, Option, options_of
 from podsim.questions.registry import Screen, function_of, screens
 
 LONGEST_TEXT = 2000
@@ -44,6 +44,12 @@ class Question:
     screen: Screen
 
     @property
+    def manner(self) -> Manner:
+        """How it is asked and answered."""
+        manner: Manner = self.ask.manner  # type: ignore[attr-defined]
+        return manner
+
+    @property
     def has_progress(self) -> bool:
         """Whether it reports its progress."""
         return "progress" in signature(self.ask).parameters
@@ -56,7 +62,7 @@ class Question:
     @property
     def options(self) -> dict[str, Option]:
         """All its options, by name."""
-        return options_of(self.ask.manner.group)  # type: ignore[attr-defined]
+        return options_of(self.manner.group)
 
 
 @cache
@@ -206,13 +212,13 @@ def _number(known: Option, value: Any) -> Any:
         number = kind(value) if is_number and len(str(value)) <= 40 else None
     except ValueError:
         number = None
-    if number is None or not math.isfinite(number) or (kind is int and not _is_exact(value, number)):
+    if (
+        number is None
+        or not math.isfinite(number)
+        or (kind is int and not isinstance(value, str) and number != value)
+    ):
         raise PodsimError(f"{known.name}={str(value)[:40]!r}: {'a whole' if kind is int else 'a'} number")
     return number
-
-
-def _is_exact(value: Any, number: int) -> bool:
-    return isinstance(value, str) or number == value
 
 
 def _text(name: str, text: str) -> str:

@@ -3,10 +3,10 @@
 import { sent, unpackConfig } from "./state.js";
 
 export class Problems extends Error {
-  constructor(lines, status) {
+  constructor(lines, status, instead = {}) {
     super(lines.join("\n"));
     this.lines = lines;
-    this.status = status;
+    Object.assign(this, { status, instead });
   }
 }
 
@@ -23,8 +23,8 @@ async function post(path, body, signal, accept = "application/json") {
 
 async function problemsOf(response) {
   try {
-    const { problems, status } = await response.json();
-    return new Problems(problems, status);
+    const { problems, status, instead } = await response.json();
+    return new Problems(problems, status, instead);
   } catch {
     return new Problems([`the server answers ${response.status}`], response.status);
   }
@@ -61,7 +61,7 @@ export async function stream(name, options, signal, progress) {
     for (const event of events) {
       const [, kind, data] = event.match(/^event: (\w+)\ndata: (.*)$/s) || [];
       if (kind === "progress") progress?.(JSON.parse(data));
-      if (kind === "problems") { const { problems, status } = JSON.parse(data); throw new Problems(problems, status); }
+      if (kind === "problems") { const { problems, status, instead } = JSON.parse(data); throw new Problems(problems, status, instead); }
       if (kind === "answer") {
         if (kept.size > 60) kept.delete(kept.keys().next().value);
         kept.set(key, JSON.parse(data));

@@ -21,16 +21,15 @@ export async function ensurePlan(values, page, signal, progress) {
 
 export const predict = (values, more, signal) => ask("predict", { ...planOptions(values), ...more }, signal);
 
-// The plan in words: only what differs from a plain plan.
-export function layoutWords(plan) {
-  const words = [["tp", "tensor-parallel"], ["pp", "pipeline stages"], ["cp", "context-parallel"], ["ep", "expert-parallel"],
+// The plan in words, or with short names as options have them: only what differs from a plain plan.
+export function layoutWords(plan, short) {
+  const degrees = [["tp", "tensor-parallel"], ["pp", "pipeline stages"], ["cp", "context-parallel"], ["ep", "expert-parallel"],
     ["dp", "replicas"]]
-    .filter(([name]) => plan[name] > 1).map(([name, word]) => `${plan[name]} ${word}`);
-  if (!words.length) words.push("one GPU");
-  words.push(`micro-batches of ${plan.micro_batch}`);
+    .filter(([name]) => plan[name] > 1).map(([name, word]) => (short ? `${name} ${plan[name]}` : `${plan[name]} ${word}`));
+  const words = [degrees.join(short ? " " : ", ") || "one GPU", short ? `micro-batch ${plan.micro_batch}` : `micro-batches of ${plan.micro_batch}`];
   if (plan.zero) words.push(`ZeRO ${plan.zero}`);
-  if (plan.recompute !== "none") words.push(`${plan.recompute} recomputation${plan.recompute_layers ? ` of ${plan.recompute_layers} layers` : ""}`);
-  if (plan.sequence_parallel) words.push("sequence parallelism");
+  if (plan.recompute !== "none") words.push(`${plan.recompute} ${short ? "recompute" : "recomputation"}${plan.recompute_layers ? ` of ${plan.recompute_layers} layers` : ""}`);
+  if (plan.sequence_parallel) words.push(short ? "SP" : "sequence parallelism");
   if (plan.pp > 1) words.push(plan.virtual_stages > 1 ? `${plan.schedule}, ${plan.virtual_stages} chunks` : plan.schedule);
   return words.join(", ");
 }

@@ -2,6 +2,7 @@
 
 import { h, say } from "./dom.js";
 import { Problems } from "./api.js";
+import { linkTo, readState } from "./state.js";
 
 const QUIET = 150;
 
@@ -61,9 +62,11 @@ export class Region {
   failed(error) {
     const lines = error instanceof Problems ? error.lines : [`${error.name}: ${error.message}`];
     if (!(error instanceof Problems)) console.error(error);
-    const title = error.status === 1 ? "The answer is no" : error.status === 503 ? "Not answered" : "This cannot be asked";
+    const current = readState(), title = error.status === 1 ? "The answer is no" : error.status === 503 ? "Not answered" : "This cannot be asked";
     this.element.replaceChildren(h("div", { class: "state failed", role: "alert" }, h("h2", {}, title),
-      lines.map((line) => h("p", { class: "terminal" }, `podsim: ${line}`)), h("p", {}, this.again("Try again"))));
+      lines.map((line) => h("p", { class: "terminal" }, `podsim: ${line}`)), h("p", { class: "row" },
+        error.instead?.gpus ? h("a", { class: "button", href: linkTo(current.screen, { ...current.values, ...error.instead }) },
+          `Take ${error.instead.gpus} GPUs`) : null, this.again("Try again"))));
   }
 
   again(label) {

@@ -80,7 +80,7 @@ function drawMap(answer, choose, values, page, again) {
   const cells = h("div", {});
   answer.cells.forEach(([column, row, many, best], place) => {
     const [left, right] = at(x, answer.x_edges, column).map(plot.x), [low, high] = at(y, answer.y_edges, row).map(plot.y);
-    const text = `${count(many)} plans\nthe fastest: ${seconds(best)}\n${layoutWords(answer.best[place])}`;
+    const text = `${count(many)} plans\nthe fastest: ${seconds(best)}\n${layoutWords(answer.best[place], true)}`;
     const cell = s("rect", { x: left, y: high, width: Math.max(right - left - 0.6, 1), height: Math.max(low - high - 0.6, 1),
       class: "cell", "fill-opacity": 0.18 + 0.82 * (Math.log(many + 1) / most) });
     cell.addEventListener("pointermove", (event) => showTip(event, text));
@@ -92,7 +92,7 @@ function drawMap(answer, choose, values, page, again) {
     ["step_time", "memory"].includes(answer.y);
   if (pareto) for (const point of answer.front) {
     const mark = s("circle", { cx: plot.x(point.x), cy: plot.y(point.y), r: 4, class: "front" });
-    const text = `nothing beats it in both\n${seconds(point.step_time)}, ${bytes(point.memory)}\n${layoutWords(point.plan)}`;
+    const text = `nothing beats it in both\n${seconds(point.step_time)}, ${bytes(point.memory)}\n${layoutWords(point.plan, true)}`;
     mark.addEventListener("pointermove", (event) => showTip(event, text));
     mark.addEventListener("pointerleave", hideTip);
     mark.addEventListener("click", () => choose(point.plan, "of the front"));
@@ -107,13 +107,13 @@ function drawMap(answer, choose, values, page, again) {
   } }, "Only the fastest quarter")) : "");
   const columns = [{ title: x.title, key: "x", format: show(answer.x) }, { title: y.title, key: "y", format: show(answer.y) },
     { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes },
-      { title: "plan", of: (row) => layoutWords(row.plan), class: "words" }];
+      { title: "plan", of: (row) => layoutWords(row.plan, true), class: "words" }];
   return [summary, figure(pareto ? "Orange: nothing beats these in both time and memory." : "The time of a cell is that of its fastest plan.", cells, columns, answer.front)];
 }
 
 function drawRanking(answer, choose, page) {
   const rows = answer.ranked.map(({ rank, prediction, reason }) => ({ rank, reason, ...prediction,
-    words: layoutWords(prediction.plan) }));
+    words: layoutWords(prediction.plan, true) }));
   return [h("h2", {}, "The best layouts"), table([{ title: "rank", key: "rank", format: String },
     { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes },
     { title: "utilisation", key: "mfu", format: percent }, { title: "plan", key: "words", class: "words" },
@@ -157,7 +157,7 @@ async function findFewest(values, signal, progress) {
     try {
       const answer = await stream("plan", { ...options, ...(gpus ? { gpus } : {}), top: 1 }, signal, progress);
       gpus = answer.gpus;
-      rows.push({ gpus, ...answer.ranked[0].prediction, words: layoutWords(answer.ranked[0].prediction.plan) });
+      rows.push({ gpus, ...answer.ranked[0].prediction, words: layoutWords(answer.ranked[0].prediction.plan, true) });
     } catch (error) {
       if (!rows.length || error.name === "AbortError" || !error.lines) throw error;
       break;

@@ -1,10 +1,12 @@
 // Answer: the plan, seconds with their band, days, money, and how far it is from what was measured.
 
-import { copyButton, h, number } from "../dom.js";
+import { copyButton, figure, h, number } from "../dom.js";
 import { amount, bytes, count, doublings, energy, mass, money, percent, seconds, signed } from "../format.js";
 import { ask } from "../api.js";
 import { planOptions } from "../state.js";
+import { legend, PALETTE, stack } from "../charts.js";
 import { Region } from "../region.js";
+import { partsOf } from "./why.js";
 import { commandOf, ensurePlan, layoutWords, predict, pythonOf } from "../job.js";
 
 const FILES = [["megatron", "Megatron"], ["torchtitan", "torchtitan"], ["slurm", "Slurm"]];
@@ -22,32 +24,39 @@ export async function show(root, page) {
 
 function draw(answer, values, page) {
   const { plan, training, expense, band } = answer;
-  const headline = h("p", { class: "headline" }, `${answer.model} on ${answer.cluster}: `,
-    answer.fits ? ["a step takes ", number(answer.step_time, seconds, "step_time"), "."] : "this plan does not fit.");
-  return [headline,
-    h("p", { class: "lead" }, `${count(answer.gpus)} GPUs: ${layoutWords(plan)}.`), outside(answer),
+  const warnings = answer.warnings.filter((line) => !answer.faster_than || !line.includes(answer.faster_than.id));
+  const parts = partsOf(answer), kinds = Object.entries(answer.memory_kinds).map(([kind, value], place) => [kind, value, PALETTE[place]]);
+  return [h("p", { class: "headline" }, !answer.fits ? "This plan does not fit." : [
+    training ? [number(training.expected, seconds), expense ? [", ", number(expense.low, money)] : "", " on "] : [
+      "A step takes ", number(answer.step_time, seconds), " on "], number(answer.gpus, count, "gpus"), " GPUs."]),
+    h("p", { class: "lead" }, `${answer.model} on ${answer.cluster}: ${layoutWords(plan)}.`), outside(answer),
     answer.notes?.length ? h("p", { class: "muted" }, `Taken by default: ${answer.notes.join("; ")}.`) : null,
     h("dl", { class: "facts" },
-      fact("A step", number(answer.step_time, seconds, "step_time"),
-        band ? [number(answer.step_time * (1 + band.low), seconds), " to ", number(answer.step_time * (1 + band.high), seconds),
-          " by what was measured"] : null),
       training ? fact("Training", number(training.expected, seconds, "training.expected"),
         [`${amount(training.tokens)} tokens with failures; `, number(training.seconds, seconds, "training.seconds"), " without"])
         : fact("Training", "–", "give the tokens on Ask"),
       expense ? fact(expense.tokens ? "Money" : "Money a step",
         [number(expense.low, money, "expense.low"), expense.high > expense.low ? [" to ",
           number(expense.high, money, "expense.high")] : ""],
-        [`${expense.offer.name}; `, number(expense.energy, energy, "expense.energy"), ", ", number(expense.carbon, mass, "expense.carbon"),
+        [expense.offer.source === "the user" ? `${expense.offer.name} a GPU-hour; ` : `${expense.offer.name}; `,
+          number(expense.energy, energy, "expense.energy"), ", ", number(expense.carbon, mass, "expense.carbon"),
           " CO₂"]) : fact("Money", "–", "give a price on Ask"),
-      fact("Memory", h("span", { class: answer.fits ? "good" : "bad" }, answer.fits ? "fits" : "does not fit"),
-        [number(answer.memory, bytes, "memory"), " of ", number(answer.memory_limit, bytes, "memory_limit")]),
+      fact("A step", number(answer.step_time, seconds, "step_time"),
+        band ? [number(answer.step_time * (1 + band.low), seconds), " to ", number(answer.step_time * (1 + band.high), seconds),
+          " by what was measured"] : null),
+      fact("Memory of a GPU", h("span", { class: answer.fits ? "good" : "bad" }, answer.fits ? "fits" : "does not fit"),
+        [stack(kinds, { show: bytes, label: "Memory of a GPU", limit: answer.memory_limit,
+          total: Math.max(answer.memory, answer.memory_limit) * 1.02 }),
+          number(answer.memory, bytes, "memory"), " of ", number(answer.memory_limit, bytes, "memory_limit")]),
       fact("Utilisation", number(answer.mfu, percent, "mfu"), "model FLOPs, attention counted"),
       fact("Rate", number(answer.tokens_per_second, (value) => `${amount(value)}/s`, "tokens_per_second"),
         "tokens of the whole job")),
-    h("p", {}, answer.bottleneck, ". ", h("a", { href: page.link("why") }, "Why?"), " ",
-      h("a", { href: page.link("alternatives") }, "What else?")),
-    answer.warnings.length ? [h("h2", {}, "Warnings"), h("ul", { class: "notes" },
-      answer.warnings.map((line) => h("li", {}, line)))] : null,
+    h("h2", {}, "Where the step goes"), figure(`${answer.bottleneck}.`, [stack(parts, { show: seconds, label: "Parts of the step" }),
+      legend(parts, seconds)]),
+    h("p", {}, h("a", { href: page.link("why") }, "Why, and what changes it"), " · ",
+      h("a", { href: page.link("alternatives") }, "All other plans")),
+    warnings.length ? [h("h2", {}, "Warnings"), h("ul", { class: "notes" },
+      warnings.map((line) => h("li", {}, line)))] : null,
     h("h2", {}, "Take it with you"), takeaway(values, answer), nearest(answer),
     h("h2", {}, "What this assumes"), h("ul", { class: "notes muted" }, answer.assumptions.map((line) => h("li", {}, line)))];
 }
@@ -73,7 +82,8 @@ function nearest({ nearest: run }) {
 
 function takeaway(values, answer) {
   const options = planOptions(values);
-  const command = values.config || !answer.command ? commandOf("predict", options, values.config) : answer.command;
+  const command = values.config || !answer.command ? commandOf("predict", options, values.config)
+    : [answer.command, ...["tokens", "price"].filter((name) => values[name]).map((name) => `--${name} ${values[name]}`)].join(" ");
   const { tokens, price, ...job } = options;
   const file = (tool) => async () => {
     try {

@@ -122,7 +122,7 @@ function drawTable(answers, designs, values, page) {
     answer.error.lines?.[0] || answer.error.message) : h("a",
       { class: "wrap", href: page.link("answer", { ...layoutOf(answer.plan), on: answer.options.on,
         batch: answer.plan.global_batch, software: "", precision: "", gpus: answer.options.gpus || "",
-          set: (answer.options.overrides || []).join("\n") }) }, layoutWords(answer.plan)))) };
+          set: (answer.options.overrides || []).join("\n") }) }, layoutWords(answer.plan, true)))) };
   const data = designs.map((design, place) => ({ design: NAMES[place], on: design.on, ...design.factors, price: design.price,
     ...(answers[place].error ? { error: answers[place].error.message } : answers[place]) }));
   const csv = () => [["quantity", ...designs.map((design) => design.on)],

@@ -52,9 +52,11 @@ function controls(values, change) {
     choose("Fused attention", [["true", "on"], ["false", "off"]], values.flash, (flash) => change({ flash })));
 }
 
+export const partsOf = ({ parts }) => Object.entries(parts).filter(([, value]) => value > 0).map(([name, value]) =>
+  [PARTS[name] || name, value, COLOUR[name], `parts.${name}`]);
+
 function drawAnswer(answer) {
-  const parts = Object.entries(answer.parts).filter(([, value]) => value > 0).map(([name, value]) => [PARTS[name] || name, value,
-    COLOUR[name], `parts.${name}`]);
+  const parts = partsOf(answer);
   const gains = Object.entries(answer.gains).sort(([, a], [, b]) => b - a);
   return [h("p", { class: "headline" }, number(answer.step_time, seconds, "step_time"), " a step, ",
     number(answer.mfu, percent, "mfu"), " utilisation, ",
