@@ -11,7 +11,7 @@ import podsim
 from podsim.answers.quantiles import Quantiles
 from podsim.answers.runs import Goodput
 from podsim.report.derived import derived_report
-from podsim.report.plot_runs import goodput_image
+from podsim.report.pictures import image_of
 from podsim.report.run_tables import goodput_report
 from podsim.report.screen import report_text
 from podsim.units import duration
@@ -25,14 +25,14 @@ def found() -> Goodput:
 
 
 def test_the_same_bytes_for_the_same_run(found: Goodput) -> None:
-    one, two = goodput_image(found, "svg"), goodput_image(found, "svg")
+    one, two = image_of(found, "svg"), image_of(found, "svg")
     assert one == two
     for word in (b"Young", b"Daly", b"exact", b"in use", b"days to finish", b"training alone", b"90 %"):
         assert word in one
 
 
 def test_png(found: Goodput) -> None:
-    assert goodput_image(found, "png", dpi=40)[:8] == b"\x89PNG\r\n\x1a\n"
+    assert image_of(found, "png")[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_runs_that_all_take_the_same_time_and_runs_that_never_end(found: Goodput) -> None:
@@ -40,15 +40,15 @@ def test_runs_that_all_take_the_same_time_and_runs_that_never_end(found: Goodput
     same = replace(
         found, edges=(at, at), counts=(200,), seconds=Quantiles(low=at, median=at, mean=at, high=at)
     )
-    assert b"days to finish" in goodput_image(same, "svg")
+    assert b"days to finish" in image_of(same, "svg")
     never = Quantiles(low=at, median=math.inf, mean=math.inf, high=math.inf)
     lost = replace(found, seconds=never, edges=(), counts=())
-    assert b"days to finish" in goodput_image(lost, "svg")
+    assert b"days to finish" in image_of(lost, "svg")
     assert "no end" in report_text(goodput_report(lost))
 
 
 def test_an_interval_beyond_the_curve_is_not_drawn(found: Goodput) -> None:
-    assert b"Young: " not in goodput_image(replace(found, young=found.curve[-1].interval * 2), "svg")
+    assert b"Young: " not in image_of(replace(found, young=found.curve[-1].interval * 2), "svg")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

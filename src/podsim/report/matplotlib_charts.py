@@ -132,7 +132,7 @@ def _draw_axis(axes: Axes, name: str, axis: Axis) -> None:
     elif axis.scale != "linear":
         set_log_ticks(drawn, text)
     else:
-        drawn.set_major_locator(MaxNLocator(nbins=7, integer=axis.is_whole, steps=[1, 2, 2.5, 5, 10]))
+        drawn.set_major_locator(MaxNLocator(nbins=9, integer=axis.is_whole, steps=[1, 2, 2.5, 5, 10]))
         drawn.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
     drawn.set_label_text(axis.label, fontsize=9)
     drawn.set_tick_params(labelsize=8.5)
@@ -146,7 +146,9 @@ def _draw_axis(axes: Axes, name: str, axis: Axis) -> None:
 
 
 def _number(value: float) -> str:
-    return format_quantity(value, "") if abs(value) >= 1e5 else f"{value:,.6g}"
+    if 1e5 <= abs(value) < 1e15:
+        return format_quantity(value, "")
+    return f"{value:,.6g}"
 
 
 def _colour(colour: Colour) -> str:
@@ -207,9 +209,7 @@ def _bars(axes: Axes, mark: Bars) -> list[Any]:
     for at, value in enumerate(mark.lines):
         if value is not None:
             ends = [at - 0.42, at + 0.42]
-            axes.plot(
-                *([ends, [value] * 2] if mark.is_upright else [[value] * 2, ends]), color=COLOURS[1], lw=2
-            )
+            axes.plot(*([ends, [value] * 2] if mark.is_upright else [[value] * 2, ends]), color=INK, lw=1.8)
     for at, (value, start, text) in enumerate(zip(mark.values, starts, mark.texts, strict=False)):
         end, offset = ((at, start + value), (0, 3)) if mark.is_upright else ((start + value, at), (3, 0))
         across, up = ("center", "bottom") if mark.is_upright else ("left", "center")

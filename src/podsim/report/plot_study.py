@@ -1,25 +1,20 @@
-"""Studies drawn: days, money and energy of designs, scaling over GPUs, and the front of two figures. Needs matplotlib."""
+"""Studies in charts: days, money and energy of designs, scaling over GPUs, and the front of two figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from podsim.answers.study import FITS, StudyResult, StudyRow
 from podsim.errors import PodsimError, unknown_name
-from podsim.report.chart_marks import BLUE, COLOURS, INK, MUTED
-from podsim.report.plots import STYLE, figure_image, load_matplotlib
+from podsim.report.chart_marks import BLUE, MUTED, Axis, Bars, Chart, Mark, Series, Sheet
+from podsim.report.matplotlib_charts import draw
+from podsim.report.plots import figure_image
 from podsim.report.study_tables import FIGURES, row_name, shown_rows
 from podsim.report.theme import titled_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-
 
 _WIDTH, _PANEL, _TITLE = 10.4, 3.4, 0.6
 """inches: the figure, the least height of a panel, what is above"""
@@ -28,25 +23,22 @@ _BAR = 0.26
 _NAMES = 46
 """characters of a design's name in a chart"""
 _MOST_BARS = 16
-_LABELS = 8
-"""points of a front that bear their names"""
-
-
-def study_charts(result: StudyResult) -> dict[str, bytes]:
-    """SVG of every chart that the study has data for, by its name."""
-    return {name: figure_image(study_figure(result, chart=name), "svg") for name in _panels(result)}
+_CHARTS = ("days", "money", "energy", "scaling", "pareto")
 
 
 def titled_charts(result: StudyResult) -> list[Markup]:
-    """The same as figures of a page."""
-    return [titled_figure(svg, name.capitalize()) for name, svg in study_charts(result).items()]
+    """Every chart that the study has data for, as a figure of a page."""
+    return [
+        titled_figure(figure_image(draw(_sheet("", [replace(chart, title="")], result)), "svg"), chart.title)
+        for chart in _panels(result).values()
+    ]
 
 
-def study_figure(result: StudyResult, *, chart: str = "overview", axes: str = "money,days") -> Figure:
-    """A figure of one chart: days, money, energy, scaling, pareto; or the overview, all that there is data for.
+def study_figure(result: StudyResult, *, chart: str = "overview", axes: str = "money,days") -> Sheet:
+    """A sheet of one chart: days, money, energy, scaling, pareto; or the overview, all that there is data for.
 
-    `axes` names the two figures of the front, "money,days". Raises PodsimError for an unknown chart or axis, for a
-    chart without data, and without matplotlib.
+    `axes` names the two figures of the front, "money,days". Raises PodsimError for an unknown chart or axis, and for a
+    chart without data.
     """
     read_axes(axes)
     known = _panels(result, axes)
@@ -60,18 +52,13 @@ def study_figure(result: StudyResult, *, chart: str = "overview", axes: str = "m
             else "two designs that fit, with these figures"
         )
         raise PodsimError(f"chart={chart}: this study lacks {lack}; it has {', '.join(known) or 'no chart'}")
-    matplotlib = load_matplotlib()
-    with matplotlib.rc_context(STYLE):
-        from matplotlib.figure import Figure
+    return _sheet(result.title, [known[name] for name in names], result)
 
-        columns = 2 if len(names) > 1 else 1
-        lines = -(-len(names) // columns)
-        height = max(_PANEL, 1.1 + _BAR * len(_bar_rows(result)))
-        figure = Figure(figsize=(_WIDTH, _TITLE + height * lines), layout="constrained")
-        figure.suptitle(result.title[:110], x=0.012, ha="left", fontsize=11, fontweight="bold")
-        for number, name in enumerate(names):
-            known[name](figure.add_subplot(lines, columns, number + 1))
-        return figure
+
+def _sheet(title: str, charts: Sequence[Chart], result: StudyResult) -> Sheet:
+    columns = 2 if len(charts) > 1 else 1
+    height = max(_PANEL, 1.1 + _BAR * len(_bar_rows(result)))
+    return Sheet(title, charts, size=(_WIDTH, _TITLE + height * -(-len(charts) // columns)), columns=columns)
 
 
 def read_axes(axes: str) -> tuple[str, str]:
@@ -83,19 +70,17 @@ def read_axes(axes: str) -> tuple[str, str]:
     return exact[names[0].lower()], exact[names[1].lower()]
 
 
-Panel = Callable[["Axes"], None]
-
-
-def _panels(result: StudyResult, axes: str = "money,days") -> dict[str, Panel]:
-    """What draws each chart that there is data for."""
+def _panels(result: StudyResult, axes: str = "money,days") -> dict[str, Chart]:
+    """Each chart that there is data for, by its name."""
     rows = _bar_rows(result)
-    panels: dict[str, Panel] = {
-        name: lambda drawn, name=name: _bars(drawn, rows, result.varied, name)  # type: ignore[misc]
+    panels = {
+        name: _bars(rows, result.varied, name)
         for name in ("days", "money", "energy")
-        if sum(_value(row, name) is not None for row in rows) > 0
+        if any(_value(row, name) is not None for row in rows)
     }
-    if any(len(line) > 1 for line in _scaling_lines(result).values()):
-        panels["scaling"] = lambda drawn: _scaling(drawn, _scaling_lines(result))
+    lines = _scaling_lines(result)
+    if any(len(line) > 1 for line in lines.values()):
+        panels["scaling"] = _scaling(lines)
     across, up = read_axes(axes)
     points = [
         row
@@ -103,11 +88,8 @@ def _panels(result: StudyResult, axes: str = "money,days") -> dict[str, Panel]:
         if row.status == FITS and None not in (_value(row, across), _value(row, up))
     ]
     if len(points) > 1:
-        panels["pareto"] = lambda drawn: _pareto(drawn, points, (across, up), result.varied)
+        panels["pareto"] = _pareto(points, (across, up), result.varied)
     return panels
-
-
-_CHARTS = ("days", "money", "energy", "scaling", "pareto")
 
 
 def _bar_rows(result: StudyResult) -> list[StudyRow]:
@@ -128,34 +110,22 @@ def _label(row: StudyRow, varied: Sequence[str]) -> str:
     return (text if len(text) <= room else f"{text[: room - 1]}…") + gpus
 
 
-def _show_unit(axis: Axis, title: str) -> None:
-    """Ticks in the words of tables."""
-    from matplotlib.ticker import FuncFormatter
-
+def _axis(title: str, room: float) -> Axis:
+    """An axis in the words of tables."""
     figure = FIGURES[title]
-    axis.set_major_formatter(FuncFormatter(lambda value, _: figure.text(value * figure.scale)))
-    axis.set_label_text(figure.axis)
+    return Axis(figure.axis, text=lambda value: figure.text(value * figure.scale), room=room)
 
 
-def _bars(axes: Axes, rows: Sequence[StudyRow], varied: Sequence[str], title: str) -> None:
+def _bars(rows: Sequence[StudyRow], varied: Sequence[str], title: str) -> Chart:
     """A bar for each design, with its figure; the best stands out."""
     figure = FIGURES[title]
-    chosen = [row for row in rows if _value(row, title) is not None][::-1]
+    chosen = [row for row in rows if _value(row, title) is not None]
     values = [_value(row, title) or 0.0 for row in chosen]
     colours = [BLUE if value == min(values) else MUTED for value in values]
-    axes.barh(range(len(chosen)), values, color=colours, height=0.66)
-    axes.set_yticks(range(len(chosen)), [_label(row, varied) for row in chosen])
-    for number, row in enumerate(chosen):
-        axes.annotate(
-            figure.text(getattr(row, figure.field)), (values[number], number), xytext=(3, 0),
-            textcoords="offset points", va="center", fontsize=7.5, color=INK,
-        )  # fmt: skip
-    axes.margins(x=0.16)
-    axes.set_xlim(left=0.0)
-    axes.set_xticks([])
-    axes.spines["bottom"].set_visible(False)
-    axes.set_title(figure.axis, fontsize=9.5, loc="left")
-    axes.tick_params(labelsize=8, length=0)
+    texts = [figure.text(getattr(row, figure.field)) for row in chosen]
+    names = Axis(names=[_label(row, varied) for row in chosen], is_reversed=True)
+    along = Axis(low=0.0, high=1.2 * max(values) or 1.0, is_bare=True)
+    return Chart([Bars(values, colour=colours, texts=texts)], figure.axis, along, names)
 
 
 def _scaling_lines(result: StudyResult) -> dict[str, list[tuple[int, float]]]:
@@ -168,28 +138,17 @@ def _scaling_lines(result: StudyResult) -> dict[str, list[tuple[int, float]]]:
     return {name: sorted(points) for name, points in lines.items() if len({gpus for gpus, _ in points}) > 1}
 
 
-def _scaling(axes: Axes, lines: dict[str, list[tuple[int, float]]]) -> None:
-    """Tokens/s over GPUs on logarithmic axes; dashed: as many times faster as there are GPUs."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    for number, (name, points) in enumerate(list(lines.items())[: len(COLOURS)]):
-        counts, rates = zip(*points, strict=True)
-        colour = COLOURS[number]
-        axes.plot(counts, rates, color=colour, lw=1.8, marker="o", ms=4, label=name[:_NAMES])
+def _scaling(lines: dict[str, list[tuple[int, float]]]) -> Chart:
+    """The rate over GPUs on logarithmic axes, and the ideal of each line as dashes."""
+    marks: list[Mark] = []
+    for colour, (name, points) in enumerate(lines.items()):
+        counts, rates = [gpus for gpus, _ in points], [rate for _, rate in points]
         ideal = [rates[0] * count / counts[0] for count in counts]
-        axes.plot(counts, ideal, color=colour, lw=1.0, ls=(0, (4, 2)), alpha=0.6)
+        marks.append(Series(counts, rates, name[:_NAMES], colour, mark="o"))
+        marks.append(Series(counts, ideal, "", colour, "--", width=0.8))
     every = sorted({gpus for points in lines.values() for gpus, _ in points})
-    axes.set(xscale="log", yscale="log", xlabel="GPUs")
-    axes.set_xticks(every[:: max(1, len(every) // 8)])
-    axes.xaxis.set_minor_locator(NullLocator())
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_title("tokens/s over GPUs (dashed: ideal)", fontsize=9.5, loc="left")
-    axes.grid(color=MUTED, alpha=0.25, lw=0.6)
-    axes.legend(fontsize=8)
-    axes.tick_params(labelsize=8)
+    along = Axis("GPUs", "log", "{:,.0f}".format, ticks=every)
+    return Chart(marks, "tokens/s over GPUs (dashed: ideal)", along, Axis(scale="log"))
 
 
 def front(rows: Sequence[StudyRow], across: str, up: str) -> list[StudyRow]:
@@ -206,7 +165,7 @@ def front(rows: Sequence[StudyRow], across: str, up: str) -> list[StudyRow]:
     return best
 
 
-def _pareto(axes: Axes, rows: Sequence[StudyRow], names: tuple[str, str], varied: Sequence[str]) -> None:
+def _pareto(rows: Sequence[StudyRow], names: tuple[str, str], varied: Sequence[str]) -> Chart:
     """Every design, and the front: the designs that no other beats in both figures."""
     across, up = names
 
@@ -214,19 +173,23 @@ def _pareto(axes: Axes, rows: Sequence[StudyRow], names: tuple[str, str], varied
         return [_value(row, across) or 0.0 for row in chosen], [_value(row, up) or 0.0 for row in chosen]
 
     best = front(rows, across, up)
-    axes.scatter(*points(rows), s=18, color=MUTED, lw=0, alpha=0.7, rasterized=len(rows) > 1500)
-    axes.plot(
-        *points(best), color=BLUE, lw=1.2, marker="o", ms=5, label=f"front: {len(best)} of {len(rows):,}"
-    )
-    step = max(1, -(-len(best) // _LABELS))
-    for row in best[::step]:
-        at = (_value(row, across) or 0.0, _value(row, up) or 0.0)
-        label = "\n".join(wrap(_label(row, varied), 28))
-        axes.annotate(label, at, xytext=(5, 4), textcoords="offset points", fontsize=7, color=INK)
-    _show_unit(axes.xaxis, across)
-    _show_unit(axes.yaxis, up)
-    axes.margins(x=0.18, y=0.12)
-    axes.set_title(f"{up} over {across}", fontsize=9.5, loc="left")
-    axes.grid(color=MUTED, alpha=0.25, lw=0.6)
-    axes.legend(fontsize=8)
-    axes.tick_params(labelsize=8)
+    others = [row for row in rows if row not in best]
+
+    def labels(chosen: Sequence[StudyRow]) -> list[str]:
+        return ["\n".join(wrap(_label(row, varied), 28)) for row in chosen]
+
+    marks: list[Mark] = [
+        Series(
+            *points(best), f"front: {len(best)} of {len(rows):,}", 0, "-", "o", width=1.2, labels=labels(best)
+        ),
+        Series(
+            *points(others),
+            "",
+            MUTED,
+            "",
+            "o",
+            size=4,
+            labels=labels(others) if len(others) <= _MOST_BARS else (),
+        ),
+    ]
+    return Chart(marks, f"{up} over {across}", _axis(across, 0.18), _axis(up, 0.12))
