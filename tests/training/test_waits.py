@@ -98,11 +98,12 @@ TURNS = {"pp": 2, "virtual_stages": 2, "global_batch": 4, "overlap_grad": True, 
     # end: reduce 64 - two passes of (4 x 3 + 0.5) - three layers of 3 - slowdown 1 = 29, above 6 + 3 x 5
     ({"zero": 0}, {}, 29),
     ({"zero": 0, "overlap_grad": False}, {}, 64),
-    ({"zero": 2}, {"layer_forward": 10.0}, 3),  # start: 1 + (12 - 2 - 2) / 4, above 1 + 3 x 0.5
+    # start: 1 + (12 - 2 - 2) / 4, above 1 + 3 x 0.5; the first of two rounds reduces 64 behind 2 x 8 x 3, 16 exposed
+    ({"zero": 2}, {"layer_forward": 10.0}, 3 + 29 + 16),
     ({"zero": 1}, {"layer_forward": 10.0}, 3 + 29),
     # weights before the last layer: 64 x 5 / 8 - two passes of 4.5 = 31, above 7 + 3 x 7
-    ({"zero": 2}, {"gather": 64.0}, 31),
-    ({"zero": 2, "overlap_param": False}, {"gather": 64.0}, 64),
+    ({"zero": 2}, {"gather": 64.0}, 31 + 29 + 16),
+    ({"zero": 2, "overlap_param": False}, {"gather": 64.0}, 64 + 29 + 16),
     ({"zero": 3}, {}, 64),
     # all four micro-batches of a chunk pass before the next: 64 - 4 x 12.5 - 9 - 1 = 4, below 21
     ({"zero": 1, "schedule": "breadth-first"}, {"gather": 64.0}, 28 + 21),

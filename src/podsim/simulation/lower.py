@@ -80,7 +80,7 @@ def _stage(
     update = optimizer_seconds(
         cluster.gpu, owned_parameters(wide, weights, counts), software.optimizer_traffic
     )
-    zero, sends = int(plan.zero), ready.sends.table
+    zero, sends = int(plan.exchange_level), ready.sends.table
     sizes = _bytes(cluster, plan, software, counts, weights)
 
     def data(name: str, seconds: float, size: tuple[float, float]) -> Piece:

@@ -74,8 +74,8 @@ class Writer:
 
     @property
     def zero(self) -> int:
-        """ZeRO level."""
-        return int(self.plan.zero)
+        """The ZeRO level by whose law ranks exchange."""
+        return int(self.plan.exchange_level)
 
     def pieces(self, block: int, work: int) -> Iterable[Piece]:
         """The pieces of a pass through a block."""

@@ -351,10 +351,11 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) 
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
-    sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0) * parameters
+    sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0)
+    sums = sums + (zero - plan.exchange_level) * software.gradient_memory / plan.virtual_stages  # a chunk's
     return [
         from_level(3, stored_parameters, stored_divided, is_whole) * stored,
-        from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums,
+        from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums * parameters,
         from_level(1, parameters, divided) * (master + moments),
     ]
 

@@ -114,6 +114,12 @@ class PlanValues(TrainedFields, LayoutFields):
         """Micro-batches each pipeline runs in a step."""
         return self.global_batch // (self.dp * self.micro_batch)
 
+    @property
+    def exchange_level(self) -> Array:
+        """The ZeRO level by whose law ranks exchange: 1 for 2 in a pipeline, whose gradients leave once a round."""
+        zero = np.asarray(self.zero)
+        return np.asarray(zero - ((zero == 2) & (np.asarray(self.pp) > 1)))
+
     @cached_property
     def placement(self) -> Array:
         """Which model parts a pipeline rank holds, a Placement."""

@@ -22,7 +22,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.schedules.entries import SCHEDULES
 from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
-from podsim.training.software import Software, software_names
+from podsim.training.software import Software, reduces_by_round, software_names
 from podsim.workload.model import Model
 
 
@@ -188,10 +188,11 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "layers",
-        lambda p, f: np.asarray(p.pp) * p.virtual_stages > f.layers,
+        # embedding and head may be parts of their own, where their rank has other parts, too
+        lambda p, f: np.asarray(p.pp) * p.virtual_stages > f.layers + 2 * (np.asarray(p.virtual_stages) > 1),
         lambda p, f: (
-            f"pp x virtual_stages = {p.pp} x {p.virtual_stages} is more than layers={f.layers}; "
-            f"at most {f.layers}"
+            f"pp x virtual_stages = {p.pp} x {p.virtual_stages} is more than layers={f.layers}; at most "
+            + (f"{f.layers}" if p.virtual_stages == 1 else f"{f.layers + 2}, the ends alone")
         ),
     ),
     ("virtual stages", _size_broken("virtual stages"), _say_size("virtual stages")),
@@ -256,10 +257,13 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "zero 2 pipeline",
-        lambda p, f: (np.asarray(p.zero) == 2) & (np.asarray(p.pp) > 1),
         lambda p, f: (
-            f"zero=2 with pp={p.pp}: a stage keeps the gradients of all its micro-batches until the last; "
-            "use zero 0, 1 or 3 with a pipeline"
+            (p.exchange_level < np.asarray(p.zero))
+            & ((np.asarray(p.virtual_stages) == 1) | (not reduces_by_round(p.software)))
+        ),
+        lambda p, f: (
+            f"zero=2 with pp={p.pp} on {p.software}: a stage keeps the gradients of all its micro-batches until the "
+            "last; use zero 0, 1 or 3 with a pipeline"
         ),
     ),
     (

@@ -124,6 +124,9 @@ class Software:
     """share. The share of a ZeRO-3 backward pass's weight gathers that nothing hides (no backward prefetch)."""
     regather: bool = True
     """Whether ZeRO 3 under a pipeline gathers weights for every micro-batch; otherwise once a step."""
+    reduces_by_round: bool = False
+    """Whether ZeRO 2 divides gradients under interleaved pipelines: those of a chunk are reduced after each round of
+    consecutive micro-batches, as many as stages; else gradients stay whole until the step ends."""
     offloads: bool = False
     """Whether its recipes keep activations in the host's memory where they do not fit, so none are computed again."""
     precision: str = "bf16"
@@ -238,6 +241,11 @@ def _software(name: str, entry: Mapping[str, Any]) -> Software:
 def software_names() -> tuple[str, ...]:
     """Names of the catalog, in its order."""
     return tuple(_catalog())
+
+
+def reduces_by_round(name: str) -> bool:
+    """Whether a framework divides the gradients of a pipeline; not if it is unknown."""
+    return name in _catalog() and load_software(name).reduces_by_round
 
 
 def default_software(gpu: Gpu) -> str:

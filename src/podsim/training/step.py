@@ -127,7 +127,7 @@ def _closing_seconds(layout: Layout, waits: Waits) -> Shaped[Array, "path plan"]
 
     Seconds by which gradients on their way slow each path.
     """
-    if (np.asarray(waits.plan.zero) >= 2).all():
+    if (waits.zero >= 2).all():
         return np.zeros_like(layout.path_seconds)
     paths = layout.paths
     closing = paths.closing * waits.last_pass_slowdown_seconds()
@@ -145,7 +145,7 @@ def _path_exchange_seconds(
     total = closing if overlapped else np.zeros_like(closing)
     if layout.passes.exchanges is not None:
         total = total - pair_saving_seconds(layout, waits, overlapped=overlapped)
-    if not (np.asarray(waits.plan.zero) >= 2).any():
+    if not (waits.zero >= 2).any():
         return total
     ahead = waits.paying_path_share(paths.forward_passes)
     forward = waits.forward_seconds(
@@ -172,7 +172,7 @@ def _stage_exchange_seconds(
 
     In a pipeline the first gather and the last reduction of a pass may hide behind waiting.
     """
-    if not (np.asarray(waits.plan.zero) >= 2).any():
+    if not (waits.zero >= 2).any():
         return 0.0
     chunks, layers = layout.chunks, layout.passes.layers
     hidden = np.where(np.asarray(layout.plan.pp) > 1, chunks, 0.0)

@@ -77,9 +77,19 @@ class Waits:
         return self.layout.passes
 
     @cached_property
-    def _zero(self) -> Shaped[Array, "plan"]:
-        """The ZeRO level."""
-        return np.asarray(self.plan.zero)
+    def zero(self) -> Shaped[Array, "plan"]:
+        """The ZeRO level by whose law ranks exchange."""
+        return self.plan.exchange_level
+
+    @property
+    def _round_seconds(self) -> Shaped[Array, "plan"]:
+        """(rounds - 1) exposed(reduce, backward passes of a round): reductions of a pipeline before its last."""
+        plan, reduce = self.plan, self.groups.reduce
+        by_round = np.asarray(plan.zero) - self.zero
+        compute = np.asarray(plan.pp) * self.groups.stage_layers * self.passes.layer_backward
+        rounds = np.ceil(np.asarray(plan.micro_batches) / np.asarray(plan.pp))
+        exposed = np.where(plan.overlap_grad, self._exposed_seconds(reduce, compute), reduce)
+        return np.asarray(by_round * (rounds - 1) * exposed)
 
     @cached_property
     def _part_layers(self) -> Shaped[Array, "plan"]:
@@ -89,7 +99,7 @@ class Waits:
     @property
     def _gathers_once(self) -> Shaped[Array, "plan"]:
         """Whether a pipeline gathers weights and reduces gradients once a step, not with every micro-batch."""
-        once = (np.asarray(self.plan.pp) > 1) & (self._zero == 3)
+        once = (np.asarray(self.plan.pp) > 1) & (self.zero == 3)
         return np.asarray(once & (not self.software.regather))
 
     @property
@@ -125,7 +135,7 @@ class Waits:
 
         The first gathers of `hidden` passes arrive while their rank waits for something else.
         """
-        is_full, gather = self._zero == 3, self.groups.layer_gather
+        is_full, gather = self.zero == 3, self.groups.layer_gather
         if not overlapped:
             return np.asarray(np.where(is_full, (layers - hidden) * gather, 0.0))
         has_second = np.clip(layers / np.maximum(passes, 1e-9) - 1, 0.0, 1.0)
@@ -150,7 +160,7 @@ class Waits:
         `embeddings` of the passes go through the embedding. Nothing waits for the last reduction of `hidden` passes, nor
         for the first gather that runs with it.
         """
-        is_full = self._zero == 3
+        is_full = self.zero == 3
         pass_layers = np.maximum(layers / np.maximum(passes, 1e-9), 1.0)
         last = np.where(is_full, self.groups.layer_reduce, self._bucket_seconds(self.groups.reduce))
         if overlapped:
@@ -163,11 +173,11 @@ class Waits:
         else:
             free, saved = np.where(is_full, last, pass_layers * last), np.zeros(1)
         waits = passes * self._backward_pass_seconds(pass_layers, overlapped) - hidden * free - saved
-        return np.asarray(np.where(self._zero >= 2, waits, 0.0))
+        return np.asarray(np.where(self.zero >= 2, waits, 0.0))
 
     def _backward_pass_seconds(self, layers: Array, overlapped: bool) -> Array:
         """Seconds that one backward pass through `layers` layers waits."""
-        is_full = self._zero == 3
+        is_full = self.zero == 3
         if is_full.all():
             return self._weight_seconds(layers, overlapped)
         gradients = self._gradient_seconds(layers, overlapped)
@@ -216,7 +226,7 @@ class Waits:
         early = 1 - self.software.late_gather
         gathers = forward_layers + early * np.maximum(backward_layers - passes, 0.0)
         seconds = gathers * self.groups.layer_gather + backward_layers * self.groups.layer_reduce
-        return np.asarray(np.where(self._zero == 3, seconds, 0.0))
+        return np.asarray(np.where(self.zero == 3, seconds, 0.0))
 
     def _bucket_seconds(self, exchange: Array) -> Array:
         """bucket = exchange of a stage / its layers."""
@@ -250,7 +260,7 @@ class Waits:
 
     def _once_a_step_seconds(self, seconds: Array) -> Array:
         """Seconds of gradients that leave once a step (ZeRO 0 and 1), not with every micro-batch."""
-        return np.asarray(np.where(self._zero < 2, seconds, 0.0))
+        return np.asarray(np.where(self.zero < 2, seconds, 0.0))
 
     def end_seconds(self, slowdown: Shaped[Array, "plan"]) -> Shaped[Array, "plan"]:
         """Seconds that a step waits at its start for weights, and at its end for gradients.
@@ -272,8 +282,10 @@ class Waits:
             start, end = self._chunk_end_seconds(start, end, first, slowdown)
         opening = np.where(plan.overlap_param, start, groups.gather)
         closing = np.where(plan.overlap_grad, end, groups.reduce)
-        closing = np.where(self._zero == 3, groups.reduce, np.where(self._zero == 2, 0.0, closing))
-        has_gather = (self._zero == 1) | (self._zero == 2)
+        closing = np.where(self.zero == 3, groups.reduce, np.where(self.zero == 2, 0.0, closing))
+        has_gather = (self.zero == 1) | (self.zero == 2)
+        if (np.asarray(plan.zero) != self.zero).any():
+            closing = closing + self._round_seconds
         return np.asarray(np.where(has_gather, opening, 0.0) + closing + groups.embedding)
 
     def _chunk_end_seconds(
