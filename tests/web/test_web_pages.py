@@ -224,6 +224,28 @@ def test_a_toggle_on_why_changes_the_answer_and_the_address(visit):
     assert visit.number("step_time") == podsim.predict(**ASKED, recompute="full").step_time
 
 
+def test_degrees_are_changed_on_why_with_the_gpus_kept_and_the_plan_is_taken(visit):
+    page = visit.open("why", PLAN)
+    before = visit.number("step_time")
+    page.get_by_label("tp", exact=True).select_option("8")
+    page.locator(f"data[data-name=step_time]:not([value='{before}'])").first.wait_for()
+    told = podsim.predict(**{**ASKED, "tp": 8})
+    assert told.plan["dp"] == 1
+    assert page.get_by_label("dp", exact=True).input_value() == "1"
+    equal(visit, {"step_time": told.step_time})
+    page.get_by_role("button", name="Use this plan").click()
+    page.wait_for_selector("[data-screen=answer][data-ready]")
+    equal(visit, {"step_time": told.step_time, "memory": told.memory})
+
+
+def test_designs_show_their_curves_with_bands_and_prices_of_a_catalog_at_once(visit):
+    page = visit.open("designs", SCREENS["designs"])
+    page.locator("main svg.plot polygon").nth(1).wait_for()
+    per_hour = visit.number("B.USD per GPU-hour")
+    hours = visit.number("B.training") / 3600
+    assert visit.number("B.money") == pytest.approx(per_hour * hours * visit.number("B.GPUs"), rel=1e-6)
+
+
 def test_mistakes_are_told_as_in_the_terminal(visit):
     page = visit.open("answer", "model=lama-3-8b&on=dgx-h100")
     assert "podsim: unknown model 'lama-3-8b': did you mean" in page.locator(".failed").inner_text()

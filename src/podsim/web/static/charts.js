@@ -109,13 +109,16 @@ export function range(values, { log = false, zero = false } = {}) {
 
 const DASHES = ["", "6 4", "2 3", "8 3 2 3"];
 
-// Lines: series are {name, points: [[x, y], …]}.
+// Lines: series are {name, points: [[x, y], …]}; a point may be [x, y, low, high], and the band is tinted.
 export function lines(series, { x, y, label, marks = true, height }) {
   const all = series.flatMap((each) => each.points);
   const plot = frame({ x: { ...x, ...range(all.map((point) => point[0]), x) },
-    y: { ...y, ...range(all.map((point) => point[1]), y) }, label, height });
+    y: { ...y, ...range(all.flatMap((point) => point.slice(1)), y) }, label, height });
   series.forEach((each, place) => {
     const colour = PALETTE[place % PALETTE.length];
+    const side = (at) => each.points.map((point) => `${plot.x(point[0])} ${plot.y(point[at])}`);
+    if (each.points[0]?.length > 2) plot.layer.append(s("polygon", { points: [...side(2), ...side(3).reverse()].join(" "), fill: colour,
+      "fill-opacity": 0.15 }));
     const path = each.points.map(([a, b], at) => `${at ? "L" : "M"}${plot.x(a).toFixed(1)} ${plot.y(b).toFixed(1)}`).join("");
     plot.layer.append(s("path", { d: path, class: "line", stroke: colour, "stroke-dasharray": DASHES[place % DASHES.length] }));
     if (marks) for (const [a, b] of each.points)

@@ -50,13 +50,12 @@ export async function show(root, page) {
     designs.length < 4 ? h("button", { class: "quiet add", onclick: () => { designs.push(readDesign("dgx-b200:8"));
       drawColumns(); changed(); } }, "Add a design") : "");
   }
-  const run = () => {
-    scaling.empty(h("p", {}, "The best plan of each on 1, 2, 4 … times as many servers. "),
-      h("button", { class: "quiet", onclick: () => scaling.run((signal, progress) => drawScaling(designs, values, signal,
-        progress)) }, "Draw the curves"));
-    return answers.run(async (signal, progress) => drawTable(await Promise.all(designs.map((design) => answerOf(design, values,
+  const run = async () => {
+    scaling.empty(h("p", {}, "The best plan of each on 1, 2, 4 … times as many servers."));
+    await answers.run(async (signal, progress) => drawTable(await Promise.all(designs.map((design) => answerOf(design, values,
       signal, progress).catch((error) => { if (error.name === "AbortError") throw error; return { error }; }))), designs, values,
         page));
+    scaling.run((signal, progress) => drawScaling(designs, values, signal, progress));
   };
   drawColumns();
   await run();
@@ -91,21 +90,26 @@ async function optionsOf(design, values, signal) {
   return options;
 }
 
+const priceOf = (design, values) => design.price || (design.on === values.on ? values.price : "");
+
 async function answerOf(design, values, signal, progress) {
   // the question's own cluster keeps its part
   const part = values.gpus && design.on === values.on ? { gpus: values.gpus } : {};
   const options = { ...await optionsOf(design, values, signal), ...part };
   const found = await stream("plan", { ...options, top: 1 }, signal, progress);
   const { plan } = found.ranked[0].prediction;
-  const more = { ...(values.tokens ? { tokens: values.tokens } : {}), ...(design.price ? { price: design.price } : {}) };
+  const more = { ...(values.tokens ? { tokens: values.tokens } : {}), ...(priceOf(design, values) ? { price: priceOf(design, values) } : {}) };
   const exact = { ...options, ...planOptions(layoutOf(plan)), batch: plan.global_batch, sequence: String(plan.sequence),
     precision: plan.precision, software: plan.software, ...more };
   return { options, evaluated: found.evaluated, ...(await ask("predict", exact, signal)) };
 }
 
 const ROWS = [["GPUs", (answer) => answer.gpus, count, 0], ["step", (answer) => answer.step_time, seconds, -1],
+  ["step, at least", (answer) => answer.band && answer.step_time * (1 + answer.band.low), seconds, 0],
+  ["step, at most", (answer) => answer.band && answer.step_time * (1 + answer.band.high), seconds, 0],
   ["tokens a second", (answer) => answer.tokens_per_second, count, 1],
-  ["training", (answer) => answer.training?.expected, seconds, -1], ["money", (answer) => answer.expense?.low, money, -1],
+  ["training", (answer) => answer.training?.expected, seconds, -1],
+  ["USD per GPU-hour", (answer) => answer.expense && answer.expense.offer.low * 3600, money, 0], ["money", (answer) => answer.expense?.low, money, -1],
     ["utilisation", (answer) => answer.mfu, percent, 1], ["memory", (answer) => answer.memory, bytes, 0]];
 
 function drawTable(answers, designs, values, page) {
@@ -146,7 +150,8 @@ async function drawScaling(designs, values, signal, progress) {
       try {
         const answer = await stream("plan", { ...options, on: many || most === 1 ? `${node}:${nodes}` : design.on, top: 1 },
           signal, progress);
-        points.push([answer.gpus, answer.ranked[0].prediction.tokens_per_second]);
+        const { tokens_per_second: speed, band } = answer.ranked[0].prediction;
+        points.push([answer.gpus, speed, ...(band ? [speed / (1 + band.high), speed / (1 + band.low)] : [])]);
       } catch (error) { if (error.name === "AbortError" || !error.lines) throw error; }
       if (!many && most === 1 && nodes >= 8) break;
     }
@@ -154,7 +159,7 @@ async function drawScaling(designs, values, signal, progress) {
   }
   if (!series.length) return h("p", { class: "muted" }, "None of these fits the model.");
   const rows = series.flatMap(({ name, points }) => points.map(([gpus, rate]) => ({ name, gpus, rate, each: rate / gpus })));
-  return figure("Tokens a second of the best plan on each number of GPUs. A straight line is perfect scaling.",
+  return figure("Tokens a second of the best plan on each number of GPUs. A straight line is perfect scaling; the tint is the band of what was measured.",
     lines(series, { x: { title: "GPUs", show: count, log: true },
       y: { title: "tokens a second", show: (value) => (value >= 1e6 ? `${value / 1e6} M` : value >= 1e3 ? `${value / 1e3} k` : String(value)), log: true }, label: "Scaling curves" }),
     [{ title: "design", key: "name" }, { title: "GPUs", key: "gpus", format: count },

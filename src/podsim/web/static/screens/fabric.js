@@ -39,13 +39,13 @@ export async function show(root, page) {
     use = answer.links.reduce((most, link) => Math.max(most, link.utilisation), 0);
     return drawLoads(answer);
   })]);
-  if (use !== null && name.value === values.on) shade(drawing.element, use);
+  if (use && name.value === values.on) shade(drawing.element, use);
 }
 
 // Adapters and their ports, the darker the busier the busiest of them is.
 function shade(element, use) {
   for (const box of element.querySelectorAll(".nic")) box.style.setProperty("--load", `${Math.round(100 * use)}%`);
-  element.append(h("p", { class: "hint" }, `Adapters are coloured by their load in the step: ${percent(use)} of what they can carry.`));
+  element.append(h("p", { class: "hint" }, "Load of an adapter in the step: 0 % ", h("i", { class: "scale" }), ` 100 %; here ${percent(use)}.`));
 }
 
 function zoomed(text, label) {

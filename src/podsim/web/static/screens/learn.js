@@ -110,6 +110,7 @@ function animation(answer, signal) {
   } }, "Play");
   signal.addEventListener("abort", stop);
   draw();
+  if (!matchMedia("(prefers-reduced-motion: reduce)").matches) play.click();
   const [formula, words] = FORMULAS[answer.algorithm] || [null, ""];
   return [drawing, h("div", { class: "row" }, play, h("div", { class: "seek" }, seek)), note,
     formula ? h("p", { class: "formula" }, formula) : null, h("p", {}, words),

@@ -1,6 +1,6 @@
 // Why: where the step goes, memory by stage against the board's limit, with toggles that answer at once.
 
-import { choose, figure, h, number, slider, table } from "../dom.js";
+import { choose, field, figure, h, number, select, slider, table } from "../dom.js";
 import { bytes, percent, seconds, signed } from "../format.js";
 import { bars, legend, PALETTE, stack } from "../charts.js";
 import { Region } from "../region.js";
@@ -23,7 +23,7 @@ export async function show(root, page) {
   await first.run(async (signal, progress) => {
     await ensurePlan(values, page, signal, progress);
     const { plan } = await predict(values, {}, signal);
-    return h("div", { class: "split" }, controls(layoutOf(plan), change), h("div", {}, answer.element, ops.element));
+    return h("div", { class: "split" }, controls(layoutOf(plan), change, () => page.go("answer", values)), h("div", {}, answer.element, ops.element));
   });
   if (page.signal.aborted || values.tp === undefined) return;
   let timer;
@@ -40,8 +40,22 @@ export async function show(root, page) {
   await drawOps();
 }
 
-function controls(values, change) {
-  return h("div", { class: "controls" },
+function controls(values, change, use) {
+  const degrees = ["tp", "pp", "dp"], picks = {}, all = degrees.reduce((product, name) => product * values[name], 1);
+  // The number of GPUs stays: replicas follow the other two degrees, stages follow the replicas.
+  const turn = (name, value) => {
+    const follows = name === "dp" ? "pp" : "dp", others = degrees.filter((each) => each !== name && each !== follows);
+    const left = all / (value * picks[others[0]].value);
+    if (left % 1) { picks[name].value = values[name]; return; }
+    const now = { ...Object.fromEntries(degrees.map((each) => [each, picks[each].value])), [name]: value, [follows]: String(left) };
+    Object.assign(values, now);
+    for (const each of degrees) picks[each].value = now[each];
+    change({ ...now, virtual_stages: "1", schedule: "1f1b", ...(now.tp === "1" ? { sequence_parallel: "false", overlap_tp: "false" } : {}) });
+  };
+  const counts = Array.from({ length: all }, (_, place) => place + 1).filter((value) => all % value === 0);
+  const degree = (name) => field(name, picks[name] = select(counts.map((value) => [value, value]), values[name],
+    (value) => turn(name, value)));
+  return h("div", { class: "controls" }, h("div", { class: "degrees" }, degrees.map(degree)),
     choose("Recomputation", [["none", "none"], ["selective", "selective"], ["full", "full"]], values.recompute,
       (recompute) => change({ recompute, recompute_layers: "0" })),
     choose("ZeRO", ["0", "1", "2", "3"].map((level) => [level, level]), values.zero, (zero) => change({ zero })),
@@ -49,7 +63,8 @@ function controls(values, change) {
       oninput: (power) => change({ micro_batch: String(2 ** power) }) }),
     choose("Sequence parallelism", [["false", "off"], ["true", "on"]], values.sequence_parallel,
       (on) => change({ sequence_parallel: on })),
-    choose("Fused attention", [["true", "on"], ["false", "off"]], values.flash, (flash) => change({ flash })));
+    choose("Fused attention", [["true", "on"], ["false", "off"]], values.flash, (flash) => change({ flash })),
+    h("button", { onclick: use }, "Use this plan"));
 }
 
 export const partsOf = ({ parts }) => Object.entries(parts).filter(([, value]) => value > 0).map(([name, value]) =>
