@@ -74,3 +74,10 @@ def test_plan_of_tables() -> None:
     assert result.exit_code == 0
     assert "Whole tables on single GPUs add" in result.stdout
     assert "table 20" in result.stdout
+
+
+def test_the_page_says_the_batch_that_was_asked() -> None:
+    page = (
+        CliRunner().invoke(app, ["predict", "dlrm-dcnv2", "--on", "dgx-h100:8", "--batch", "135168"]).output
+    )
+    assert "135,168 samples on 64 GPUs, 2,112 samples on one h100-sxm5-80gb" in " ".join(page.split())

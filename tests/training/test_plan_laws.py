@@ -10,9 +10,12 @@ from plan_laws import LAWS
 from random_plans import FIXED, Scene, legal
 from soak_plans import tries
 
+from podsim.hardware.cluster import load_cluster
 from podsim.questions.train.predict import predict
+from podsim.training.layers import layer_table
 from podsim.training.plan import Plan
-from podsim.workload.catalog import load_specification
+from podsim.training.software import load_software
+from podsim.workload.catalog import load_model, load_specification
 from podsim.workload.specification import Transformer
 
 
@@ -87,3 +90,12 @@ def test_plans_that_once_failed(on: str, more: dict[str, object]) -> None:
     prediction = predict("gpt2", on=on, **more)
     assert np.isfinite(prediction.step_time)
     assert len({law.name for law in LAWS}) == len(LAWS)
+
+
+def test_layers_of_one_plan_are_those_of_an_array_of_one() -> None:
+    cluster, plan = load_cluster("dgx-h100:1"), Plan(dp=8, software="nemo-2026")
+    model = load_model("llama-3.1-8b")
+    software = load_software(plan.software, cluster.gpu)
+    one, many = (layer_table(model, cluster, made.wide(), software) for made in (plan, plan.arrays()))
+    assert one.shape == many.shape
+    assert np.array_equal(one, many)

@@ -4,8 +4,10 @@ import math
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import podsim
+from podsim.cli import app
 from podsim.errors import ModelError, PlanError
 from podsim.workload.catalog import load_model
 from podsim.workload.finetuning import fine_tuned
@@ -116,3 +118,18 @@ def test_jobs_follow_each_other() -> None:
     assert second.start == first.end
     assert chain.duration == second.end
     assert math.isclose(chain.cost or 0.0, (first.cost or 0.0) + (second.cost or 0.0))
+
+
+def test_the_utilisation_of_adapters_says_what_it_counts() -> None:
+    """Frozen weights take 4 FLOPs a token instead of 6, attention's products no fewer."""
+    told = podsim.predict("llama-3.1-8b", on="dgx-h100:1", train="lora:16")
+    assert 4.0 < told.parameter_flops < 5.0
+    peak = 8 * 989.4e12
+    counted = told.tokens_per_second * told.parameter_flops * 8.03e9 / peak
+    assert told.mfu_6pd == pytest.approx(counted, rel=0.01)
+    shown = (
+        CliRunner()
+        .invoke(app, ["predict", "llama-3.1-8b", "--on", "dgx-h100:1", "--train", "lora:16"])
+        .output
+    )
+    assert f"({told.parameter_flops:.3g} x parameters)" in shown

@@ -82,7 +82,8 @@ def corrected(prediction: Prediction, correction: Correction, architecture: str)
     mfu, step = prediction.mfu_6pd / factor, prediction.step_time * factor
     if mfu > 1:
         raise PlanError([
-            f"measured={correction.measured:g} s: no step is that fast; 6 x parameters x tokens take at least "
+            f"measured={correction.measured:g} s: no step is that fast; "
+            f"{prediction.parameter_flops:.3g} x parameters x tokens take at least "
             f"{format_quantity(correction.measured * mfu, 's')} at the GPUs' peak"
         ])  # fmt: skip
     return replace(

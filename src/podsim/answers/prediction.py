@@ -64,7 +64,7 @@ class FastestRun:
     id: str
     """The row of the run in the reference tables."""
     utilisation: float
-    """share. The measured model FLOPs utilisation, by 6 x parameters per token."""
+    """share. The measured model FLOPs utilisation, by 6 FLOPs a parameter and token, fewer where weights are frozen."""
     ratio: float
     """factor. The predicted utilisation of the plan over that of the run."""
     rows: int
@@ -98,7 +98,7 @@ class NearestRun:
     pp: int
     """The number of pipeline stages of the run."""
     utilisation: float
-    """share. The measured model FLOPs utilisation, by 6 x parameters per token."""
+    """share. The measured model FLOPs utilisation, by 6 FLOPs a parameter and token, fewer where weights are frozen."""
     error: float
     """share. The error of podsim's prediction of this run, relative to the measured time."""
 
@@ -225,7 +225,9 @@ class Prediction(
     samples_per_second: float
     """1/s. The rate of sequences of the whole job."""
     mfu_6pd: float
-    """share. The model FLOPs utilisation by 6 x parameters per token, without attention."""
+    """share. The model FLOPs utilisation by `parameter_flops` x parameters per token, without attention."""
+    parameter_flops: float = 6.0
+    """The FLOPs of a token that `mfu_6pd` counts for a parameter: 6, or 2 to 6 where fine-tuning freezes weights."""
     mfu: float
     """share. The model FLOPs utilisation with attention counted in full, without recomputation."""
     hfu: float

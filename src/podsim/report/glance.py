@@ -105,8 +105,8 @@ def _answer(prediction: Prediction, notes: Sequence[str] = ()) -> Iterator[Block
     yield _line("Batch", _batch(prediction, (*notes, *prediction.notes)))
     yield _line(
         "Speed",
-        f"{prediction.tokens_per_second:,.0f} tokens/s; MFU {prediction.mfu_6pd:.1%} (6 x parameters), "
-        f"{prediction.mfu:.1%} with attention",
+        f"{prediction.tokens_per_second:,.0f} tokens/s; MFU {prediction.mfu_6pd:.1%} "
+        f"({prediction.parameter_flops:.3g} x parameters), {prediction.mfu:.1%} with attention",
     )
     yield _memory(prediction)
     if prediction.dropped is not None:

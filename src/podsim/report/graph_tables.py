@@ -59,7 +59,9 @@ def _notes(notes: tuple[str, ...]) -> Iterator[Block]:
 
 def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
     """The cost of a graph: the step, its parts, the longest ops or all, and the cut."""
-    yield bold(f"{cost.model}, {cost.batch} samples, on one {cost.gpu} in {cost.precision}")
+    gpus = cost.data_parallel.gpus if cost.data_parallel else 1
+    every = f"{cost.batch * gpus:,} samples on {gpus:,} GPUs, " if gpus > 1 else ""
+    yield bold(f"{cost.model}, {every}{cost.batch:,} samples on one {cost.gpu} in {cost.precision}")
     yield from (dim(cost.source), "")
     yield from _times(cost)
     total = sum(cost.kinds.values()) or 1.0

@@ -63,7 +63,7 @@ def plan_words(answer: ScaleBest) -> str:
     prediction, money = answer.prediction, answer.prediction.expense
     words = [
         f"{format_quantity(prediction.step_time, 's')} a step", layout(prediction.plan),
-        f"MFU {prediction.mfu_6pd:.1%} (6 x parameters)",
+        f"MFU {prediction.mfu_6pd:.1%} ({prediction.parameter_flops:.3g} x parameters)",
     ]  # fmt: skip
     if money is not None and money.low:
         low, high = (format_quantity(end, "", digits=3) for end in (money.low, money.high))
@@ -146,8 +146,8 @@ def _rates(prediction: Prediction) -> Iterator[Block]:
         low, high = (seconds(prediction.step_time * (1 + share)) for share in (band.low, band.high))
         yield f"Error band {low} to {high} ({band.low:+.0%} to {band.high:+.0%}): {band.basis}"
     yield (
-        f"MFU {prediction.mfu_6pd:.1%} (6 x parameters x tokens), {prediction.mfu:.1%} (attention counted); "
-        f"HFU {prediction.hfu:.1%} (recomputation counted)"
+        f"MFU {prediction.mfu_6pd:.1%} ({prediction.parameter_flops:.3g} x parameters x tokens), "
+        f"{prediction.mfu:.1%} (attention counted); HFU {prediction.hfu:.1%} (recomputation counted)"
     )
     yield from _evidence(prediction)
     if prediction.training is not None:

@@ -162,8 +162,10 @@ class PlanValues(TrainedFields, LayoutFields):
         return replace(self, **columns)
 
     def wide(self) -> Self:
-        """The same arrays with 64-bit whole numbers, which products of degrees and sizes need; flags as they are."""
+        """The plan as arrays of 64-bit whole numbers, which products of degrees and sizes need; flags as they are."""
         columns = {name: np.asarray(getattr(self, name)) for name in ARRAY_FIELDS}
+        if not all(column.ndim for column in columns.values()):
+            return self.arrays().wide()
         narrow = {name: v for name, v in columns.items() if v.dtype not in _WIDE}
         return self.having({name: v.astype(np.int64) for name, v in narrow.items()}) if narrow else self
 

@@ -112,6 +112,7 @@ def _prediction(model: Model, cluster: Cluster, plan: Plan, tables: PlanTables, 
         tokens_per_second=trained / step,
         samples_per_second=float(plan.global_batch) / step,
         mfu_6pd=done["6PD"],
+        parameter_flops=parameter_flops(model),
         mfu=done["model"],
         hfu=done["hardware"],
         memory=memory,
@@ -140,10 +141,15 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
         again = (once - forward["logits"]) * share
     elif plan.recompute == Recompute.SELECTIVE:
         again = forward["attention"]
-    passes = 3.0 if model.training == "full" else model.passes
+    passes = parameter_flops(model) / 2.0
     return {
         "6PD": 2.0 * passes * model.active_parameters, "model": passes * once, "hardware": passes * once + again,
     }  # fmt: skip
+
+
+def parameter_flops(model: Model) -> float:
+    """FLOPs of one trained token for each parameter that it passes through: 6; fewer where weights are frozen."""
+    return 6.0 if model.training == "full" else 2.0 * model.passes
 
 
 def _stage_memory(tables: PlanTables, kinds: Array) -> tuple[StageMemory, ...]:

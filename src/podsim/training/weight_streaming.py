@@ -24,7 +24,7 @@ from podsim.packaged import packaged_toml
 from podsim.training.memory import KINDS, activation_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
-from podsim.training.predict import flops_per_token, speed_up
+from podsim.training.predict import flops_per_token, parameter_flops, speed_up
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
 from podsim.training.step import SPLIT
@@ -138,7 +138,7 @@ def streamed_prediction(model: Model, cluster: Cluster, plan: Plan) -> Predictio
         model=model.name, cluster=cluster.name, plan=plan.describe(), gpus=int(plan.gpus), step_time=times.step,
         parts=dict.fromkeys(SPLIT, 0.0) | {"compute": times.compute, "stream": waiting},
         tokens_per_second=trained / times.step, samples_per_second=float(plan.global_batch) / times.step,
-        mfu_6pd=done["6PD"], mfu=done["model"], hfu=done["hardware"],
+        mfu_6pd=done["6PD"], parameter_flops=parameter_flops(model), mfu=done["model"], hfu=done["hardware"],
         memory=memory, memory_kinds=kinds, stages=(StageMemory(first=0, count=1, kinds=kinds),),
         memory_limit=cluster.gpu.memory, fits=memory <= cluster.gpu.memory,
         bottleneck=_bottleneck(times, plan),
