@@ -23,6 +23,7 @@ pytest.importorskip("uvicorn")
 from playwright import sync_api
 
 import podsim
+from podsim.accuracy.bands import residuals
 from podsim.report.plain_data import plain_value
 from podsim.report.queue_tables import plain_result
 
@@ -281,6 +282,29 @@ def test_an_answer_begins_with_days_and_money_and_warns_once(visit):
     assert page.locator("main").inner_text().lower().count("faster than any") == 1
     price = visit.number("gpus") * visit.number("training.expected") / 3600 * 1.5  # USD, without idle hours
     assert visit.number("expense.low") == pytest.approx(price, rel=1e-6)
+
+
+def test_days_on_ask_find_the_fewest_gpus(visit):
+    page = visit.open("ask", "model=llama-3-8b&on=h100&tokens=100G")
+    page.locator("input[name=days]").fill("30")
+    page.get_by_role("button", name="Find the best plan").click()
+    page.wait_for_selector("[data-screen=answer][data-ready]", timeout=60_000)
+    gpus, days = visit.number("gpus"), visit.number("training.expected") / 86400
+    assert days <= 30
+    fewer = podsim.plan("llama-3-8b", on="h100", tokens="100G", gpus=int(gpus) - 1).ranked[0].prediction
+    assert fewer.training.expected / 86400 > 30
+
+
+def test_trust_tells_runs_that_constants_were_fitted_to_from_those_that_only_test_them(visit):
+    page = visit.open("trust")
+    runs = residuals()
+    equal(visit, {"runs": sum(run.role == "test" for run in runs)})
+    equal(visit, {"fitted": sum(run.role == "calibrate" for run in runs)})
+    page.get_by_role("button", name="DGXC", exact=True).click()
+    dgxc = [run for run in runs if run.id.startswith("DGXC-")]
+    assert page.get_by_text(f"1 to 25 of {len(dgxc)} runs").is_visible()
+    page.get_by_role("button", name="Next").click()
+    assert page.get_by_text(f"26 to 50 of {len(dgxc)} runs").is_visible()
 
 
 def test_back_undoes_a_toggle(visit):

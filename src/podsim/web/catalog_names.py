@@ -6,14 +6,9 @@ from typing import Any
 
 from podsim.options.question import NoOptions, question
 from podsim.questions.registry import ask
-from podsim.training.software import software_names
 
 
 @question(NoOptions)
 def catalog_names(options: NoOptions) -> dict[str, Any]:
-    """Models and clusters with what a list shows of them, and the names of software."""
-    return {
-        "models": ask("models"),
-        "clusters": ask("clusters"),
-        "software": list(software_names()),
-    }
+    """Models and clusters with what a list shows of them."""
+    return {"models": ask("models"), "clusters": ask("clusters")}

@@ -1,4 +1,4 @@
-"""Every plan of a search as a picture of bounded size: how many plans fall into each cell of two axes, and the best."""
+"""The plans of a search that fit, as a picture of bounded size: how many fall into each cell, and the best."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from podsim.errors import PlanError
 from podsim.options.plan_options import LayoutFields, SearchOptions
 from podsim.options.question import option, options_of, question
 from podsim.runs.search_case import Case, Progress, read_case
-from podsim.training.memory import usable_bytes
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits
-from podsim.training.software import load_software
 
 Column: TypeAlias = Shaped[NDArray[np.float64], "plan"]
 
@@ -34,7 +32,6 @@ class MapOptions(SearchOptions):
         "step_time", "The horizontal axis: step_time, memory, or a field of a plan.", choices=AXES
     )
     y: str = option("memory", "The vertical axis, one of the same.", choices=AXES)
-    fitting: bool = option(True, "Only plans that fit the memory.")
     low: float | None = option(None, "Only plans from this value of x on.")
     high: float | None = option(None, "Only plans up to this value of x.")
 
@@ -54,7 +51,7 @@ def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[s
     gpus = case.cluster.gpus
     limits = read_limits(options.limit, gpus)
     result = search(case.model, case.cluster, case.fixed, wanted=limits, progress=progress, every=True)
-    shown = _shown(result, fitting=options.fitting)
+    shown = np.asarray(result.order)
     x, y = (_column(result, case, shown, axis) for axis in (options.x, options.y))
     inside = (x >= (-np.inf if options.low is None else options.low)) & (
         x <= (np.inf if options.high is None else options.high)
@@ -62,20 +59,9 @@ def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[s
     shown, x, y = shown[inside], x[inside], y[inside]
     return {
         "model": case.model.name, "cluster": case.cluster.name, "gpus": gpus, "evaluated": result.evaluated,
-        "fitting": result.fitting, "shown": int(shown.size), "x": options.x, "y": options.y,
-        "limit": usable_bytes(case.cluster.gpu, load_software(case.fixed.software, case.cluster.gpu)),
+        "fitting": result.fitting, "x": options.x, "y": options.y,
         **_grid(result, shown, x, y), "front": _front(result, case, options),
     }  # fmt: skip
-
-
-def _shown(result: SearchResult, *, fitting: bool) -> NDArray[np.int64]:
-    """Positions of the plans to draw, fastest first."""
-    if fitting:
-        return np.asarray(result.order)
-    known = np.flatnonzero(
-        np.isfinite(result.step_seconds)
-    )  # every combination has a time, so columns are combinations
-    return np.asarray(known[np.argsort(result.step_seconds.ravel()[known], kind="stable")])
 
 
 def _column(result: SearchResult, case: Case, positions: NDArray[np.int64], axis: str) -> Column:

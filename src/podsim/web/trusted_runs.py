@@ -15,9 +15,8 @@ def measured_runs(options: NoOptions) -> dict[str, Any]:
     rows = [
         {
             "id": run.id, "role": run.role, "source": run.source, "architecture": run.features.architecture,
-            "software": run.software, "kind": run.features.kind, "bits": run.features.bits,
-            "experts": run.features.experts, "gpus": run.gpus, "parameters": run.parameters, "sequence": run.sequence,
-            "tp": run.tp, "pp": run.pp, "measured": run.utilisation,
+            "software": run.software, "kind": run.features.kind,
+            "gpus": run.gpus, "parameters": run.parameters, "tp": run.tp, "pp": run.pp, "measured": run.utilisation,
             "predicted": run.utilisation * exp(run.log_ratio), "error": exp(-run.log_ratio) - 1,
         }
         for run in residuals()

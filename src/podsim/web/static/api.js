@@ -38,7 +38,10 @@ export async function ask(name, options = {}, signal) {
   if (kept.has(key)) return kept.get(key);
   const response = await post(`/api/${name}`, body, signal);
   if (!response.ok) throw await problemsOf(response);
-  const answer = await response.json();
+  return keep(key, await response.json());
+}
+
+function keep(key, answer) {
   if (kept.size > 60) kept.delete(kept.keys().next().value);
   kept.set(key, answer);
   return answer;
@@ -62,11 +65,7 @@ export async function stream(name, options, signal, progress) {
       const [, kind, data] = event.match(/^event: (\w+)\ndata: (.*)$/s) || [];
       if (kind === "progress") progress?.(JSON.parse(data));
       if (kind === "problems") { const { problems, status, instead } = JSON.parse(data); throw new Problems(problems, status, instead); }
-      if (kind === "answer") {
-        if (kept.size > 60) kept.delete(kept.keys().next().value);
-        kept.set(key, JSON.parse(data));
-        return kept.get(key);
-      }
+      if (kind === "answer") return keep(key, JSON.parse(data));
     }
   }
 }

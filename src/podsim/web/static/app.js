@@ -8,7 +8,7 @@ import { isAsked, isExample } from "./job.js";
 const SCREENS = [["ask", "Ask"], ["answer", "Answer"], ["why", "Why"], ["alternatives", "Alternatives"], ["designs", "Designs"],
   ["fabric", "Fabric"], ["timeline", "Timeline"], ["fleet", "Fleet"], ["learn", "Learn"], ["trust", "Trust"]];
 // Screens of a plan: they show the example until something is asked.
-const EXAMPLED = ["answer", "why", "alternatives", "designs", "fabric", "timeline", "fleet"];
+const EXAMPLED = ["ask", "answer", "why", "alternatives", "designs", "fabric", "timeline", "fleet"];
 const SHARED = [...QUESTION, ...LAYOUT, "config"];
 
 const main = document.getElementById("main"), nav = document.querySelector("nav");
@@ -52,7 +52,7 @@ async function show() {
     if (mine.signal.aborted) return;
     main.replaceChildren(root);
     if (EXAMPLED.includes(known[0]) && isExample(current.values)) main.prepend(h("p", { class: "muted" },
-      "An example: Llama 3 8B on 8 H100. ", h("a", { href: "#ask" }, "Ask your own question.")));
+      "An example: Llama 3 8B on 8 H100. ", known[0] === "ask" ? "Type over it." : h("a", { href: "#ask" }, "Ask your own question.")));
     await module.show(root, { ...page, values: current.values, signal: mine.signal });
     root.dataset.ready = "yes";
   } catch (error) {

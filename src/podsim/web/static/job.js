@@ -14,7 +14,8 @@ export async function ensurePlan(values, page, signal, progress) {
   const found = await stream("plan", options, signal, progress);
   const { plan } = found.ranked[0].prediction;
   const taken = { ...layoutOf(plan), batch: String(plan.global_batch), sequence: String(plan.sequence),
-    precision: plan.precision, software: plan.software };
+    precision: plan.precision, software: plan.software,
+    ...(values.days ? { gpus: String(found.gpus), days: "" } : {}) };
   Object.assign(values, taken);
   page.update(taken);
 }

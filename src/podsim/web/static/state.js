@@ -1,7 +1,7 @@
 // The state of the page is its address: #screen?name=value&…. A config.json travels in it too, compressed, up to 8 KB.
 
 export const QUESTION = ["model", "on", "gpus", "batch", "sequence", "precision", "optimizer_precision", "software", "tokens",
-  "price", "set"];
+  "price", "days", "set"];
 export const LAYOUT = ["tp", "pp", "virtual_stages", "dp", "cp", "ep", "micro_batch", "sequence_parallel", "zero", "shard",
   "recompute", "recompute_layers", "schedule", "flash", "overlap_grad", "overlap_param", "overlap_tp"];
 // What the screens show before anything is asked.
@@ -37,8 +37,10 @@ export function optionsOf(values, names) {
   return options;
 }
 
-export const jobOptions = (values) => optionsOf(values, QUESTION.filter((name) => name !== "tokens" && name !== "price"));
-export const planOptions = (values) => optionsOf(values, [...QUESTION, ...LAYOUT]);
+// Tokens and days find the fewest GPUs, where no number of GPUs is given.
+export const jobOptions = (values) => optionsOf(values, QUESTION.filter((name) => !(values.days && !values.gpus ? ["price"]
+  : ["tokens", "price", "days"]).includes(name)));
+export const planOptions = (values) => optionsOf(values, [...QUESTION, ...LAYOUT].filter((name) => name !== "days"));
 
 // The fields of a plan as an answer spells it, as state.
 export function layoutOf(plan) {

@@ -1,9 +1,8 @@
 // Alternatives: every plan as a picture that the server has counted, the best layouts as a table, two of them compared.
 
-import { field, figure, h, number, say, select, table } from "../dom.js";
+import { field, figure, h, number, s, say, select, table } from "../dom.js";
 import { bytes, count, digits, percent, seconds, signed } from "../format.js";
-import { frame, hideTip, showTip } from "../charts.js";
-import { s } from "../dom.js";
+import { frame, hover } from "../charts.js";
 import { stream } from "../api.js";
 import { jobOptions, layoutOf } from "../state.js";
 import { Region } from "../region.js";
@@ -23,7 +22,6 @@ export async function show(root, page) {
   const chosen = [];
   const picture = new Region("All plans", { parent: page.signal, keep: true });
   const ranking = new Region("The best layouts", { parent: page.signal });
-  const fewest = new Region("The fewest GPUs", { parent: page.signal });
   const compared = h("section", { "aria-label": "Two plans compared", "aria-live": "polite" });
   const axis = (name) => field(name === "x" ? "Across" : "Upwards",
     select(Object.entries(AXES).map(([key, [title]]) => [key, title]), values[name], (value) => {
@@ -39,8 +37,7 @@ export async function show(root, page) {
   };
   root.append(h("h1", {}, "Alternatives"), h("p", { class: "lead" },
     "Each cell holds all plans with these values; the darker, the more. Choose a cell or a row, then another, to compare two plans."),
-    h("div", { class: "fields narrow" }, axis("x"), axis("y")), picture.element, compared, ranking.element,
-      h("h2", {}, "The fewest GPUs"), fewest.element);
+    h("div", { class: "fields narrow" }, axis("x"), axis("y")), picture.element, compared, ranking.element);
 
   const map = () => picture.run(async (signal, progress) => {
     const options = { ...jobOptions(values), x: values.x, y: values.y,
@@ -48,9 +45,6 @@ export async function show(root, page) {
     const answer = await stream("map", options, signal, progress);
     return drawMap(answer, choose, values, page, map);
   });
-  fewest.empty(h("p", {}, "Halve the GPU count until the model no longer fits. "),
-    h("button", { class: "quiet", onclick: () => fewest.run((signal, progress) => findFewest(values, signal, progress)) },
-      "Find them"));
   await Promise.all([map(), ranking.run(async (signal, progress) => {
     const answer = await stream("plan", { ...jobOptions(values), top: 20 }, signal, progress);
     return drawRanking(answer, choose, page);
@@ -81,20 +75,16 @@ function drawMap(answer, choose, values, page, again) {
   answer.cells.forEach(([column, row, many, best], place) => {
     const [left, right] = at(x, answer.x_edges, column).map(plot.x), [low, high] = at(y, answer.y_edges, row).map(plot.y);
     const text = `${count(many)} plans\nthe fastest: ${seconds(best)}\n${layoutWords(answer.best[place], true)}`;
-    const cell = s("rect", { x: left, y: high, width: Math.max(right - left - 0.6, 1), height: Math.max(low - high - 0.6, 1),
-      class: "cell", "fill-opacity": 0.18 + 0.82 * (Math.log(many + 1) / most) });
-    cell.addEventListener("pointermove", (event) => showTip(event, text));
-    cell.addEventListener("pointerleave", hideTip);
+    const cell = hover(s("rect", { x: left, y: high, width: Math.max(right - left - 0.6, 1), height: Math.max(low - high - 0.6, 1),
+      class: "cell", "fill-opacity": 0.18 + 0.82 * (Math.log(many + 1) / most) }), text);
     cell.addEventListener("click", () => choose(answer.best[place], "of the picture"));
     plot.layer.append(cell);
   });
   const pareto = answer.x !== answer.y && ["step_time", "memory"].includes(answer.x) &&
     ["step_time", "memory"].includes(answer.y);
   if (pareto) for (const point of answer.front) {
-    const mark = s("circle", { cx: plot.x(point.x), cy: plot.y(point.y), r: 4, class: "front" });
     const text = `nothing beats it in both\n${seconds(point.step_time)}, ${bytes(point.memory)}\n${layoutWords(point.plan, true)}`;
-    mark.addEventListener("pointermove", (event) => showTip(event, text));
-    mark.addEventListener("pointerleave", hideTip);
+    const mark = hover(s("circle", { cx: plot.x(point.x), cy: plot.y(point.y), r: 4, class: "front" }), text);
     mark.addEventListener("click", () => choose(point.plan, "of the front"));
     plot.layer.append(mark);
   }
@@ -148,27 +138,4 @@ async function drawChosen(chosen, element, values, page) {
     if (error.name !== "AbortError") element.replaceChildren(h("p", { class: "terminal bad", role: "alert" },
       (error.lines || [error.message]).map((line) => `podsim: ${line}`).join("\n")));
   }
-}
-
-async function findFewest(values, signal, progress) {
-  const { gpus: _, ...options } = jobOptions(values), rows = [];
-  let gpus = +(values.gpus || 0);
-  for (;;) {
-    try {
-      const answer = await stream("plan", { ...options, ...(gpus ? { gpus } : {}), top: 1 }, signal, progress);
-      gpus = answer.gpus;
-      rows.push({ gpus, ...answer.ranked[0].prediction, words: layoutWords(answer.ranked[0].prediction.plan, true) });
-    } catch (error) {
-      if (!rows.length || error.name === "AbortError" || !error.lines) throw error;
-      break;
-    }
-    if (gpus === 1) break;
-    gpus = Math.floor(gpus / 2);
-  }
-  const least = rows.at(-1);
-  return [h("p", { class: "headline" }, number(least.gpus, count, "fewest"), ` GPUs are the fewest of these that train it.`),
-    table([{ title: "GPUs", key: "gpus", format: count }, { title: "step", key: "step_time", format: seconds },
-    { title: "GPU-seconds a step", of: (row) => row.gpus * row.step_time, format: seconds },
-      { title: "memory", key: "memory", format: bytes }, { title: "plan", key: "words", class: "words" }], rows,
-        { caption: "The fastest plan on each number of GPUs" })];
 }

@@ -13,7 +13,6 @@ const EXAMPLES = [
   ["GPT-3 175B on a SuperPOD A100", { model: "gpt3-175b", on: "superpod-a100:2su", tokens: "300G", price: "1.5" }],
   ["Mixtral 8x7B on 64 B200", { model: "mixtral-8x7b", on: "dgx-b200:8", tokens: "1T", price: "4" }],
 ];
-const MORE = ["overrides", "limit", "objective"];
 
 export async function show(root, page) {
   const values = { ...page.values };
@@ -45,13 +44,15 @@ export async function show(root, page) {
     event.preventDefault();
     if (!form.reportValidity()) return;
     page.go("answer", pick(values, ["config", "model", "on", "gpus", "batch", "sequence", "precision", "optimizer_precision",
-      "software", "tokens", "price", "set"].filter((name) => values[name])));
+      "software", "tokens", "price", "days", "set"].filter((name) => values[name])));
   } },
   h("div", { class: "fields tight" },
     field("Model", model, "a name of the catalog"), field("Cluster or GPU", cluster, "h100, dgx-h100:8, selene"),
-    field("GPUs", input("gpus", { placeholder: "all", inputmode: "numeric" }), "default all of the cluster"),
     field("Tokens to train", input("tokens", { placeholder: "1T" }), "for days, and money"),
     field("USD per GPU-hour", input("price", { placeholder: "2.50", inputmode: "decimal" }), "or a price of podsim cost")),
+  h("div", { class: "fields tight" }, slid("GPUs", input("gpus", { placeholder: "all", inputmode: "numeric" }), 14),
+    slid("Sequences a step", input("batch", { placeholder: "by default", inputmode: "numeric" }), 14),
+    slid("Days at most, for the fewest GPUs", input("days", { placeholder: "any", inputmode: "decimal" }), 9)),
   drop, h("div", { class: "row" }, h("button", { type: "submit" }, "Find the best plan")));
 
   root.append(h("h1", {}, "What will it take to train?"),
@@ -76,6 +77,14 @@ export async function show(root, page) {
       `${amount(row.parameters)} parameters`))),
     h("datalist", { id: "clusters" }, clusters.map((row) => h("option", { value: row.name },
       `${count(row.gpus)} × ${row.gpu}`))))).catch(() => {});
+}
+
+// A field with a slider over powers of two.
+function slid(label, box, most) {
+  const row = field(label, box);
+  row.append(h("input", { type: "range", min: 0, max: most, value: Math.log2(box.value || 8), "aria-label": `${label}, by doubling`,
+    oninput: (event) => { box.value = 2 ** event.target.value; box.dispatchEvent(new Event("input")); } }));
+  return row;
 }
 
 const summary = ({ model, cluster }) => h("p", {}, h("strong", {}, model.name), ` has ${amount(model.parameters)} parameters`,
@@ -106,11 +115,10 @@ const short = (text) => (text.length > 44 ? `${text.slice(0, 43)}…` : text);
 // Rarer options, as the API describes them.
 async function moreOptions(values, change) {
   const { questions } = await description();
-  const known = questions.plan.options.filter(({ name }) => MORE.includes(name) && name === "overrides");
-  return h("details", {}, h("summary", {}, "Change what the catalogs say"), known.map((option) =>
-    field(option.flag, h("textarea", { rows: 2, spellcheck: "false", value: values.set || "",
+  const option = questions.plan.options.find(({ name }) => name === "overrides");
+  return h("details", {}, h("summary", {}, "Change what the catalogs say"), field(option.flag, h("textarea", { rows: 2, spellcheck: "false", value: values.set || "",
       placeholder: "network.bandwidth=100Gb/s",
-      onchange: (event) => change({ set: event.target.value.trim() }) }), `${option.help} One a line.`)));
+      onchange: (event) => change({ set: event.target.value.trim() }) }), `${option.help} One a line.`));
 }
 
 function dropArea(take) {

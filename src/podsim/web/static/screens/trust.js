@@ -15,13 +15,13 @@ export async function show(root, page) {
   const region = new Region("Predicted against measured", { parent: page.signal, keep: true });
   const controls = h("div", { class: "fields narrow" });
   root.append(h("h1", {}, "Trust"), h("p", { class: "lead" },
-    "Every measured training run that podsim knows, and what it predicts for it. Constants were fitted on some (calibrate); the others were only looked at (test)."), controls, region.element);
+    "Every measured training run that podsim knows, and what it predicts for it. Constants were fitted to some; the others only test them."), controls, region.element);
   let runs, present = null;
   const draw = () => region.run(async (signal) => {
     runs ||= (await ask("measured", {}, signal)).rows;
     if (isAsked(values) && hasLayout(values) && !present) present = await predict(values, {}, signal).catch(() => null);
     if (!controls.children.length) controls.append(...FILTERS.map(([name, label]) => field(label,
-      select([["", "all"], ...[...new Set(runs.map((run) => run[name]))].sort().map((value) => [value, value])],
+      select([["", "all"], ...[...new Set(runs.map((run) => run[name]))].sort().map((value) => [value, ROLES[value] || value])],
         values[`only_${name}`] || "", (value) => {
       values[`only_${name}`] = value;
       page.update({ [`only_${name}`]: value });
@@ -34,9 +34,11 @@ export async function show(root, page) {
   await draw();
 }
 
+const ROLES = { test: "test", calibrate: "fitted" };
+const nameOf = (run) => run.id.replace(/-[^-]*$/, "");
+const middle = (runs) => runs.map((run) => Math.abs(run.error)).sort((a, b) => a - b)[Math.floor(runs.length / 2)];
+
 function drawRuns(runs, present) {
-  const errors = runs.map((run) => Math.abs(run.error)).sort((a, b) => a - b);
-  const share = (limit) => errors.filter((error) => error <= limit).length / errors.length;
   const axis = { low: 0, high: Math.min(1, Math.max(...runs.map((run) => Math.max(run.measured, run.predicted))) * 1.08),
     show: percent };
   const plot = frame({ x: { ...axis, title: "measured utilisation" }, y: { ...axis, title: "predicted utilisation" },
@@ -59,18 +61,29 @@ function drawRuns(runs, present) {
     else hideTip();
   });
   plot.svg.addEventListener("pointerleave", hideTip);
-  const columns = [{ title: "run", key: "id" }, { title: "role", key: "role" }, { title: "GPUs", key: "gpus", format: count },
+  const columns = [{ title: "run", key: "id" }, { title: "role", of: (run) => ROLES[run.role] }, { title: "GPUs", key: "gpus", format: count },
     { title: "family", key: "architecture" }, { title: "software", key: "software" }, { title: "parallelism", key: "kind" },
     { title: "parameters", key: "parameters", format: amount }, { title: "measured", key: "measured", format: percent },
       { title: "predicted", key: "predicted", format: percent }, { title: "error of the time", key: "error", format: signed }];
-  const worst = [...runs].sort((a, b) => Math.abs(b.error) - Math.abs(a.error)).slice(0, 100);
-  return [h("p", { class: "headline" }, "Half of ", number(runs.length, count, "runs"), " runs are predicted within ",
-    number(errors[Math.floor(errors.length / 2)], percent, "median"), "; ", number(share(0.2), percent), " within 20 %."),
+  const [test, fitted] = ["test", "calibrate"].map((role) => runs.filter((run) => run.role === role));
+  const groups = [...new Set(runs.map(nameOf))].sort().map((name) => { const [own, seen] = [test, fitted].map((rows) =>
+    rows.filter((run) => nameOf(run) === name));
+    return { name, test: own.length, error: middle(own), fitted: seen.length, left: middle(seen), rows: [...own, ...seen] }; });
+  const detail = h("div", {});
+  const open = ({ name, rows }, from = 0) => detail.replaceChildren(h("h2", {}, `The runs of ${name}`),
+    table(columns, rows.slice(from, from + 25), { caption: `${from + 1} to ${Math.min(from + 25, rows.length)} of ${rows.length} runs`, sort: "error" }),
+    h("div", { class: "row" }, from ? h("button", { class: "quiet", onclick: () => open({ name, rows }, from - 25) }, "Before") : null,
+      from + 25 < rows.length ? h("button", { class: "quiet", onclick: () => open({ name, rows }, from + 25) }, "Next") : null));
+  return [h("p", { class: "headline" }, test.length ? ["Half of ", number(test.length, count, "runs"), " test runs are predicted within ",
+    number(middle(test), percent, "median"), "."] : "No test run is like this."),
+    fitted.length ? h("p", {}, "Of ", number(fitted.length, count, "fitted"), " runs that constants were fitted to, half lie within ",
+      number(middle(fitted), percent, "fitted.median"), ".") : null,
     present ? h("p", {}, "The line is the present answer, at ", number(present.mfu_6pd, percent, "mfu_6pd"),
       nearest ? ["; the ring is its nearest run, ", h("code", {}, nearest.id),
         `, ${doublings(present.nearest.distance)} away, predicted with an error of `,
           number(nearest.error, signed, "nearest.error")] : "", ".") : null,
-    figure("Model FLOPs utilisation, 6 times parameters a token. On the diagonal a prediction is right; above it, it is too fast.", [plot.svg, h("ul", { class: "legend" }, h("li", {}, h("i", { class: "dot test" }), "test"), h("li", {}, h("i", { class: "dot calibrate" }), "calibrate"))], null),
-    h("h2", {}, runs.length > 100 ? "The hundred largest errors" : "The runs"),
-      table(columns, worst, { caption: "Measured runs", sort: "error" })];
+    figure("Model FLOPs utilisation, 6 times parameters a token. On the diagonal a prediction is right; above it, it is too fast.", [plot.svg, h("ul", { class: "legend" }, h("li", {}, h("i", { class: "dot test" }), "test"), h("li", {}, h("i", { class: "dot calibrate" }), "fitted"))], null),
+    h("h2", {}, "The tables"), table([{ title: "table", key: "name" }, { title: "test runs", key: "test", format: count },
+      { title: "half within", key: "error", format: percent }, { title: "fitted runs", key: "fitted", format: count },
+      { title: "half of them within", key: "left", format: percent }], groups, { caption: "Choose a table to see its runs", sort: "name", onrow: (group) => open(group) }), detail];
 }
