@@ -30,10 +30,9 @@ from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.frameworks import framework_software
 from podsim.training.job_inputs import batch_of
-from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.search import search
-from podsim.training.software import Software, load_software
+from podsim.training.software import Software, load_software, usable_bytes
 from podsim.units import format_quantity
 from podsim.workload.model import Model
 from reference.csv_rows import each_row

@@ -21,9 +21,8 @@ from podsim.answers.prediction import Band, Correction, Prediction
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
-from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
-from podsim.training.software import load_software
+from podsim.training.software import load_software, usable_bytes
 from podsim.units import format_quantity, parse_quantity
 from podsim.workload.model import Model
 

@@ -24,11 +24,11 @@ from podsim.simulation.lower_links import adapter_rate
 from podsim.simulation.pieces import Stream
 from podsim.simulation.replayed_parts import step_parts
 from podsim.training.batch import cost_slice
-from podsim.training.memory import KINDS, usable_bytes
+from podsim.training.memory import KINDS
 from podsim.training.pipeline_stages import held_blocks, part_blocks
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
-from podsim.training.software import load_software
+from podsim.training.software import load_software, usable_bytes
 from podsim.training.step import SPLIT
 from podsim.workload.model import Model
 

@@ -14,7 +14,7 @@ from typing import get_args
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.hardware.parts import PRECISIONS, Gpu
+from podsim.hardware.parts import PRECISIONS
 from podsim.schedules.entries import SCHEDULES, ScheduleEntry
 from podsim.training.layout import Counts, Held, Stages
 from podsim.training.memory_torch import (
@@ -69,17 +69,6 @@ class Activations:
     """B. A gathered input and its gradient, under sequence parallelism."""
     working: Shaped[Array, "recompute tensor plan"]
     """B. A layer running backward in PyTorch's runtime, beyond what its micro-batch keeps."""
-
-
-def usable_bytes(gpu: Gpu, software: Software) -> float:
-    """B of a GPU that a plan may need: its board, less the head-room.
-
-    Gigabytes of a data sheet are binary: an "80 GB" GPU has 81,920 MiB, 85.9e9 B. A MIG instance and a processor have
-    what they state.
-    """
-    is_nominal = gpu.fraction == 1 and gpu.architecture != "cpu"
-    board = gpu.memory / 1e9 * 2.0**30 if is_nominal else gpu.memory
-    return board * (1 - software.head_room)
 
 
 def weight_table(model: Model, plan: Plan) -> Weights:

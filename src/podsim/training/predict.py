@@ -10,10 +10,10 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
 from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, on_clusters, prepare
-from podsim.training.memory import KINDS, usable_bytes
+from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute
-from podsim.training.software import load_software
+from podsim.training.software import load_software, usable_bytes
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
 

@@ -25,12 +25,11 @@ from podsim.training.divisions import (
     sort_by_division,
 )
 from podsim.training.layout import Layout, StepEnd
-from podsim.training.memory import usable_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
 from podsim.training.search_limits import Space
 from podsim.training.search_space import space
-from podsim.training.software import Software, load_software
+from podsim.training.software import Software, load_software, usable_bytes
 from podsim.workload.model import Model
 
 S = TypeVar("S")

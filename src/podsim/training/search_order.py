@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 
 from podsim.answers.prediction import PARTS, Prediction
 from podsim.hardware.cluster import Cluster
-from podsim.training.memory import usable_bytes
 from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult
-from podsim.training.software import load_software
+from podsim.training.software import load_software, usable_bytes
 from podsim.units import format_quantity
 
 LAYOUT_DEGREES = ("tp", "pp", "cp", "ep", "dp")

@@ -299,3 +299,14 @@ def _measured_constants(file: str, name: str) -> Mapping[str, float]:
     if unknown := sorted(set(table) - floats):
         raise CatalogError(f"{file}: software.{name}: {unknown_name('constant', unknown[0], floats)}")
     return {key: float(value) for key, value in table.items()}
+
+
+def usable_bytes(gpu: Gpu, software: Software) -> float:
+    """B of a GPU that a plan may need: its board, less the head-room.
+
+    Gigabytes of a data sheet are binary: an "80 GB" GPU has 81,920 MiB, 85.9e9 B. A MIG instance and a processor have
+    what they state.
+    """
+    is_nominal = gpu.fraction == 1 and gpu.architecture != "cpu"
+    board = gpu.memory / 1e9 * 2.0**30 if is_nominal else gpu.memory
+    return board * (1 - software.head_room)

@@ -29,10 +29,9 @@ from podsim.sharding.propagation import sample_annotations
 from podsim.sharding.shard_search import Candidate, meshes, search, search_plans
 from podsim.sharding.sharded_step import ShardCase
 from podsim.training.job_inputs import batch_of, cluster_notes, split_overrides
-from podsim.training.memory import usable_bytes
 from podsim.training.plan import default_precision, plan_command, software_of
 from podsim.training.search_limits import read_limits
-from podsim.training.software import load_software
+from podsim.training.software import load_software, usable_bytes
 from podsim.units import format_quantity
 
 _SAMPLES = 64
