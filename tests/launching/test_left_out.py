@@ -64,7 +64,7 @@ def test_megatron_options_that_no_plan_has_are_refused(more: str, words: str) ->
     [
         "--optimizer sgd", "--grad-reduce-in-bf16", "--use-tp-pp-dp-mapping",
         "--distribute-saved-activations", "--context-parallel-size 2 --cp-comm-type a2a",
-        "--recompute-modules moe_act", "--num-experts 8 --expert-tensor-parallel-size 1",
+        "--recompute-modules moe_act",
     ],
 )  # fmt: skip
 def test_megatron_options_that_a_prediction_leaves_out_are_told(more: str) -> None:
@@ -170,7 +170,3 @@ def test_torchtitan_keys_that_a_prediction_leaves_out_are_told() -> None:
     found = read(text + '[optimizer]\nname = "Muon"\n', gpus=256)
     told = [words.split(" ")[0] for words in found.assumptions if "not counted" in words]
     assert told == ["training.mixed_precision_reduce", "optimizer.name"]
-    experts = OLD_TITAN.replace("[experimental]", "[parallelism]\nexpert_parallel_degree = 8\n[experimental]")
-    assert any("expert_tensor_parallel_degree = 1" in words for words in read(experts, gpus=256).assumptions)
-    whole = experts.replace("= 8\n[exp", "= 8\nexpert_tensor_parallel_degree = 8\n[exp")
-    assert not any("expert" in words for words in read(whole, gpus=256).assumptions)

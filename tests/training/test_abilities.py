@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.training.abilities import ABILITIES, is_available, lacking_titles
 from podsim.training.plan import Plan
-from podsim.training.rules import ABILITIES, is_available, lacking_titles
 from podsim.training.search_limits import Space
 from podsim.training.search_space import space
 from podsim.training.software import Software, load_software, software_names

@@ -13,11 +13,11 @@ from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import PredictOptions, SearchOptions
 from podsim.schedules.entries import SCHEDULES
+from podsim.training.abilities import ABILITIES, lacking_titles
 from podsim.training.expert_load import dropped_share
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan
 from podsim.training.predict import law_seconds, predict_with_gains
-from podsim.training.rules import ABILITIES, lacking_titles
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
 from podsim.workload.model import Model

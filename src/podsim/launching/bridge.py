@@ -31,7 +31,8 @@ _LATENT = "MLAModelProvider"
 _NUMBERS = {
     "model": (
         "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
-        "expert_model_parallel_size", "seq_length", "recompute_num_layers", "num_layers", "hidden_size",
+        "expert_model_parallel_size", "expert_tensor_parallel_size", "seq_length", "recompute_num_layers",
+        "num_layers", "hidden_size",
         "ffn_hidden_size", "num_attention_heads", "kv_channels", "vocab_size", "rotary_base", "q_lora_rank",
         "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "rotary_scaling_factor",
         "attention_dropout", "hidden_dropout", "moe_router_topk", "moe_ffn_hidden_size",

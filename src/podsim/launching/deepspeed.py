@@ -28,6 +28,7 @@ LIMITS = Limits(
     title="DeepSpeed",
     software=("megatron-core", "megatron-*", "nemo-*", "llm-foundry-*", "pytorch-*", "dle-pytorch*"),
     can={
+        "expert_tp": (0,),
         "schedule": ("1f1b",), "recompute": ("none", "full"), "recompute_layers": (0,), "shard": (0,),
         "precision": ("bf16", "fp16", "fp32"), "optimizer_precision": ("fp32",),
     },

@@ -101,6 +101,7 @@ LIMITS = Limits(
     title="MaxText",
     software=("megatron-core", "*"),
     can={
+        "expert_tp": (0,),
         "zero": (0, 1, 3), "recompute_layers": (0,), "optimizer_precision": ("fp32",), "overlap_tp": (False,),
         "precision": ("bf16", "fp8", "mxfp8", "nvfp4", "fp32"), "schedule": ("1f1b", "gpipe", "breadth-first"),
     },

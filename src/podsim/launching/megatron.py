@@ -93,6 +93,8 @@ def _parallel(plan: Plan, job: Job) -> list[str]:
     for name, option in _DEGREES.items():
         if name in ("tp", "pp") or getattr(plan, name) != 1:
             out += [f"--{option}", str(getattr(plan, name))]
+    if int(plan.ep) > 1 and int(plan.tp) > 1:
+        out += ["--expert-tensor-parallel-size", str(plan.expert_ranks)]
     chunks = int(plan.pp) * int(plan.virtual_stages)
     if job.model.layer_count % chunks:
         out += [
@@ -172,7 +174,7 @@ def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
             f"tp x pp x cp = {degree['tp']} x {degree['pp']} x {degree['cp']} = {ranks} does not divide the world of "
             f"{gpus} GPUs; degrees that do, or another number of GPUs, would work"
         )
-    dp = max(gpus // ranks, 1)
+    dp, expert_tp = max(gpus // ranks, 1), flags.number("expert-tensor-parallel-size") or 0
     micro = flags.number("micro-batch-size", "batch-size")
     batch = flags.number("global-batch-size")
     if micro is None and not flags.given.keys() & {"micro-batch-size", "batch-size"}:
@@ -191,6 +193,7 @@ def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
     assumed += read_others(flags, pp=degree["pp"], chunks=chunks, layers=layers)
     return Plan(
         tp=degree["tp"], pp=degree["pp"], cp=degree["cp"], ep=degree["ep"], dp=dp, virtual_stages=chunks,
+        expert_tp=0 if expert_tp == degree["tp"] else expert_tp,
         micro_batch=micro or 1, global_batch=batch or dp * (micro or 1),
         sequence_parallel=flags.has("sequence-parallel") and degree["tp"] > 1, zero=fsdp,
         shard=dp * degree["cp"] // shards if shards > 1 else 0, recompute=recompute, recompute_layers=some,

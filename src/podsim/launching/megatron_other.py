@@ -49,7 +49,7 @@ def read_others(flags: Flags, *, pp: int, chunks: int, layers: int) -> list[str]
         if name in flags.given and flags.given[name] not in (["0"], ["core_attn"]):
             uncounted.append(f"{_spelt(flags, name)} is not counted: {instead}")
             flags.taken.add(name)
-    uncounted += _optimizer(flags) + _rings(flags) + _experts(flags)
+    uncounted += _optimizer(flags) + _rings(flags)
     _uneven(flags, pp, chunks, layers)
     ulysses = flags.number("ds-sequence-parallel-size") or 1
     if ulysses > 1:
@@ -76,15 +76,6 @@ def _rings(flags: Flags) -> list[str]:
     if not kinds or flags.given.get("context-parallel-size", ["1"]) == ["1"]:
         return []
     return [f"--cp-comm-type {kinds[0][:40]} is not counted: context parallelism is taken to go round a ring"]
-
-
-def _experts(flags: Flags) -> list[str]:
-    within, tp = flags.number("expert-tensor-parallel-size"), flags.number("tensor-model-parallel-size") or 1
-    if within is None or within == tp or "num-experts" not in flags.given:
-        return []
-    return [
-        f"--expert-tensor-parallel-size {within} is not counted: experts are divided over tp={tp}, as the rest is"
-    ]
 
 
 def _uneven(flags: Flags, pp: int, chunks: int, layers: int) -> None:

@@ -31,7 +31,7 @@ def run_values(plan: Plan, layers: int) -> dict[str, Any]:
         "zero_one": int(plan.zero) == 1, "expert_shard": max(shard // ep, 1),
         "tensor": 1 if plan.sequence_parallel else tp, "tensor_sequence": tp if plan.sequence_parallel else 1,
         "accumulated": 1 if pp > 1 else steps, "per_gpu": local * dp / int(plan.gpus),
-        "local": local, "expert_tensor": tp if ep > 1 else 1,
+        "local": local, "expert_tensor": int(plan.expert_ranks) if ep > 1 else 1,
         "piped": steps if pp > 1 else -1, "is_piped": pp > 1,
         "chunk_layers": -(-layers // (pp * int(plan.virtual_stages))),
     }  # fmt: skip

@@ -310,10 +310,7 @@ def _settle(values: dict[str, Any], flat: Mapping[str, Any], context: Context) -
     if not stated:
         assumed.append(f"no global_batch_size: one step of every rank, {batch} sequences")
     if values["ep"] > 1 and values["expert_tensor"] != tp:
-        assumed.append(
-            f"expert_tensor_parallel_degree = {values['expert_tensor']} is not counted: experts are divided over "
-            f"tp={tp}, as the rest is"
-        )
+        values["expert_tp"] = values["expert_tensor"]
     assumed += [
         f"{key} = {shown(flat[key])} is not counted: {instead}"
         for key, (_, instead) in _UNCOUNTED.items()

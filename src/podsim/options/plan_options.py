@@ -51,6 +51,11 @@ class LayoutFields:
     ep: Ints = option(
         1, "Expert-parallel degree.", most=_MOST, also=("expert-parallel", "expert-model-parallel-size")
     )
+    expert_tp: Any = option(
+        None, "Tensor-parallel degree of experts; 0 is tp; default 1 with --ep where software folds them.",
+        kind=int, least=0, most=_MOST, also=("etp", "expert-tensor-parallel-size", "expert-tensor-parallel"),
+    )  # fmt: skip
+    """The ranks that divide each expert. The ranks tp x cp x dp of a stage lie anew as expert_tp x ep x replicas."""
     micro_batch: Ints = option(1, "Sequences of a micro-batch.", most=1024, also=("mbs", "micro-batch-size"))
     sequence_parallel: Ints = option(False, "Divide norms and residuals over the TP group.", also=("sp",))
     """Whether the TP group divides norms, dropouts and residuals (arXiv 2205.05198)."""
@@ -239,6 +244,7 @@ class FixedLayout:
     dp: int | None = like(LayoutFields, "dp", "Data-parallel replicas.")
     cp: int | None = like(LayoutFields, "cp", default=None, kind=int)
     ep: int | None = like(LayoutFields, "ep", default=None, kind=int)
+    expert_tp: int | None = like(LayoutFields, "expert_tp")
     micro_batch: int | None = like(LayoutFields, "micro_batch", default=None, kind=int)
     sequence_parallel: bool | None = like(LayoutFields, "sequence_parallel", default=None, kind=bool)
     zero: int | None = like(LayoutFields, "zero", default=None, kind=int)

@@ -44,7 +44,7 @@ def plan_mesh(plan: Plan) -> Mesh | None:
     """
     ep, cp, dp = int(plan.ep), int(plan.cp), int(plan.dp)
     shard = int(plan.shard_ranks) if plan.zero == 3 else dp * cp
-    if (ep % cp and cp % ep) or (shard < dp * cp and (cp > 1 or ep > 1)):
+    if plan.expert_ranks != plan.tp or (ep % cp and cp % ep) or (shard < dp * cp and (cp > 1 or ep > 1)):
         return None
     sizes = {REPLICA: dp * cp // shard, DATA: shard // cp}
     if ep >= cp:

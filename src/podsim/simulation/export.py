@@ -13,7 +13,8 @@ from podsim.simulation.events import Played
 from podsim.simulation.lower import STREAMS, Lowered, group_of
 from podsim.simulation.lower_links import rank_number
 from podsim.simulation.pieces import Piece, Stream
-from podsim.training.layers import cp_bytes, ep_bytes, tp_bytes
+from podsim.training.expert_exchange import ep_bytes
+from podsim.training.layers import cp_bytes, tp_bytes
 from podsim.training.plan import Plan
 
 _STREAMS = tuple(stream.name.lower() for stream in Stream)
@@ -146,10 +147,13 @@ def _groups(plan: Plan, lowered: Lowered, c: int) -> tuple[CommGroup, ...]:
     """The groups of a class's first rank, as ranks of the job."""
     pipeline, data, tensor = lowered.classes.first[c].tolist()
     every, cp, ep = int(plan.dp) * int(plan.cp), int(plan.cp), max(int(plan.ep), 1)
+    tp, stride = int(plan.tp), int(plan.expert_ranks)
+    rank = data * tp + tensor
+    first = rank // (ep * stride) * (ep * stride) + rank % stride
     places = {
-        "tp": [(pipeline, data, t) for t in range(int(plan.tp))],
+        "tp": [(pipeline, data, t) for t in range(tp)],
         "cp": [(pipeline, data // cp * cp + x, tensor) for x in range(cp)],
-        "ep": [(pipeline, data // ep * ep + x, tensor) for x in range(ep)],
+        "ep": [(pipeline, *divmod(first + x * stride, tp)) for x in range(ep)],
         "dp": [(pipeline, x, tensor) for x in range(every)],
         "ends": [(0, data, tensor), (int(plan.pp) - 1, data, tensor)],
     }

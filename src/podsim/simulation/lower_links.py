@@ -293,16 +293,23 @@ def _axes(plan: Plan, label: Shaped[Ints, "rank data tensor"]) -> dict[str, Ints
     r, x, t = label.shape
     cp, ep = int(plan.cp), max(int(plan.ep), 1)
 
-    def within(size: int) -> Ints:
-        """Groups of `size` neighbours along the data axis, for each rank."""
-        parts = label.reshape(r, x // size, size, t).transpose(0, 1, 3, 2)
-        wide = np.broadcast_to(parts[:, :, None], (r, x // size, size, t, size))
+    def within(size: int, stride: int) -> Ints:
+        """Groups of `size` ranks of a stage, `stride` apart, for each rank."""
+        groups = x * t // (size * stride)
+        parts = label.reshape(r, groups, size, stride).swapaxes(2, 3)
+        wide = np.broadcast_to(parts[:, :, None], (r, groups, size, stride, size))
         return np.asarray(wide.reshape(r, x, t, size))
 
     tensor = np.broadcast_to(label[:, :, None, :], (r, x, t, t))
     data = np.broadcast_to(label.transpose(0, 2, 1)[:, None], (r, x, t, x))
     line = np.broadcast_to(label.transpose(1, 2, 0)[None], (r, x, t, r))
-    return {"tp": tensor, "cp": within(cp), "ep": within(ep), "dp": data, "line": line}
+    return {
+        "tp": tensor,
+        "cp": within(cp, t),
+        "ep": within(ep, int(plan.expert_ranks)),
+        "dp": data,
+        "line": line,
+    }
 
 
 def _signature(members: Ints, ordered: bool, n: int) -> Ints:

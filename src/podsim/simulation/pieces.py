@@ -17,12 +17,12 @@ from podsim.hardware.cluster import Cluster
 from podsim.network.bus import bus_factor, ring_share
 from podsim.schedules.actions import Work
 from podsim.training.batch import PlanTables
+from podsim.training.expert_exchange import ep_bytes
 from podsim.training.layers import (
     PARTS,
     Pass,
     cp_bytes,
     cp_gather_seconds,
-    ep_bytes,
     last_ops,
     op_times,
     syncs_of,

@@ -75,9 +75,9 @@ def _peers(plan: Plan, per_node: int, kind: str, way: int) -> Ints:
     if kind == "pp":
         ahead = 1 if way == Stream.AHEAD else -1
         return (ranks + ahead * dp * tp) % len(ranks)
-    size, stride = {"dp": (dp, tp), "tp": (tp, 1), "cp": (int(plan.cp), tp), "ep": (max(int(plan.ep), 1), tp)}.get(
-        kind, (1, 1)
-    )  # fmt: skip
+    size, stride = {
+        "dp": (dp, tp), "tp": (tp, 1), "cp": (int(plan.cp), tp), "ep": (max(int(plan.ep), 1), int(plan.expert_ranks)),
+    }.get(kind, (1, 1))  # fmt: skip
     position = ranks // stride % size
     near = max(per_node // stride, 1)  # members of a group on one server
     step = near if size > near else 1

@@ -58,16 +58,20 @@ def state_of(model: Model, plan: Plan, *, writers: str = "all") -> State:
         (stored, 3),
         ((4.0 if stored < 4 else 0.0) + 2 * PRECISIONS[plan.optimizer_precision].bytes, 1),
     )
-    ranks, ep, shard = int(plan.dp * plan.cp), int(plan.ep), int(plan.shard_ranks)
+    ranks, shard = int(plan.dp * plan.cp), int(plan.shard_ranks)
+    groups = int(plan.ep) * float(plan.expert_gather)
     written, held = np.zeros((2, len(stage_class), ranks))
     position = np.arange(ranks)
     for each, level in kinds:
         split = shard if plan.zero >= level else 1
-        for parameters, copies, parts in ((dense, 1, split), (expert, ep, max(split // ep, 1))):
+        for parameters, copies, parts in (
+            (dense, 1, split),
+            (expert, groups, int(plan.expert_copies(split))),
+        ):
             held += (parameters * each / parts)[:, None]
             share = np.full(ranks, copies / ranks)
             if writers == "replica":
-                share = (position < copies * parts) / parts
+                share = (position < max(copies, 1) * parts) / parts * min(copies, 1)
             written += (parameters * each)[:, None] * share
     tp = int(plan.tp)
     return State(written=np.repeat(written.ravel(), tp), held=np.repeat(held.ravel(), tp))

@@ -21,7 +21,19 @@ from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
 from podsim.workload.model import Model
 
-GROUP_KEY = ("tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "zero", "shard")
+GROUP_KEY = (
+    "tp",
+    "pp",
+    "virtual_stages",
+    "placement",
+    "loose_end",
+    "dp",
+    "cp",
+    "ep",
+    "expert_tp",
+    "zero",
+    "shard",
+)
 """The plan fields that a step's end depends on."""
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
 """The plan fields that sends depend on."""
@@ -92,7 +104,7 @@ def owned_parameters(
     trained = weights.trained or weights
     dense = (blocks * trained.dense).sum(axis=-2)
     expert = (blocks * trained.expert).sum(axis=-2)
-    return np.asarray(dense / shard + expert / np.maximum(shard // plan.ep, 1))
+    return np.asarray(dense / shard + expert / plan.expert_copies(shard))
 
 
 def stage_exchanges(
@@ -111,8 +123,8 @@ def stage_exchanges(
     total = _parameter_exchanges(collectives, dense, blocks)
     if weights.expert.any():
         # the ranks that hold the same experts lie one in each expert group
-        fewer, part = np.maximum(ranks // plan.ep, 1), np.maximum(shard // plan.ep, 1)
-        expert = _Replicas(trained.expert, stored.expert, fewer, part, np.asarray(plan.tp * plan.ep))
+        fewer, part = plan.expert_copies(ranks), plan.expert_copies(shard)
+        expert = _Replicas(trained.expert, stored.expert, fewer, part, plan.expert_ranks * plan.ep)
         more = _parameter_exchanges(collectives, expert, blocks)
         total = Exchanges(*(np.add(*pair) for pair in zip(total, more, strict=True)))
     return total._replace(

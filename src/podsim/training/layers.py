@@ -16,7 +16,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
 from podsim.network.bus import ring_share
-from podsim.training.expert_load import expert_load
+from podsim.training.expert_exchange import ep_seconds, spared_syncs
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline_stages import recomputed_share
 from podsim.training.plan import Plan
@@ -40,7 +40,7 @@ PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 """The parts of the seconds of a pass."""
 MATRIX, MEMORY, LAUNCH, TP, CP, EP = range(len(PARTS))
 _EXCHANGES = slice(TP, None)
-LAYER_KEY = ("gpus", "tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
+LAYER_KEY = ("gpus", "tp", "cp", "ep", "expert_tp", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
 """The plan fields that the seconds of a layer depend on."""
 
 
@@ -220,7 +220,9 @@ def _add_exchanges(
     beside = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp - 1
     calls = np.where(sequence, 2.0, 1.0) * beside
     for position, block in enumerate(model.kinds):
-        forward, backward = syncs_of(model, block)
+        forward, backward = (
+            syncs - spared_syncs(block, plan) * (syncs > 0) for syncs in syncs_of(model, block)
+        )
         # what is hidden runs during the pass's GEMMs: at most as long as they take (backward: the longer half)
         gemms, weights = busy[:, MATRIX, position], busy[Pass.WEIGHT, MATRIX, position]
         inputs = gemms[Pass.BACKWARD] - cores_back[MATRIX, position] - weights
@@ -232,7 +234,7 @@ def _add_exchanges(
             host[direction, position] += syncs * calls * software.host_collective
         core = np.stack([cores[:, position].sum(axis=0), cores_back[:, position].sum(axis=0)])
         work = busy[: Pass.BACKWARD + 1, :LAUNCH, position].sum(axis=1)
-        for part, seconds, kernels in ((CP, _cp_seconds, core), (EP, _ep_seconds, work)):
+        for part, seconds, kernels in ((CP, _cp_seconds, core), (EP, ep_seconds, work)):
             there, back = seconds(model, block, cluster, plan, software, kernels)
             busy[Pass.FORWARD, part, position] = there
             busy[Pass.BACKWARD, part, position] = back * block.is_reached
@@ -258,14 +260,6 @@ def cp_bytes(model: Model, block: Block, plan: Plan) -> Shaped[Array, "plan"]:
     wide = sum((op.kv_heads or op.heads) * (op.head_dim + (op.value_dim or op.head_dim)) for op in cores)
     sequences = np.asarray(plan.micro_batch, dtype=float) / np.asarray(plan.tp)
     return np.asarray(sequences * plan.length(model) * wide * element_bytes(plan.precision))
-
-
-def ep_bytes(model: Model, block: Block, plan: Plan, software: Software) -> Shaped[Array, "plan"]:
-    """B of routed tokens that the busiest expert rank sends in one all-to-all."""
-    tp = np.where(np.asarray(plan.sequence_parallel).astype(bool), plan.tp, 1)
-    routed = tokens(plan, plan.length(model)) / tp * block.top_k
-    width = next((op.k for op in block.ops if op.expert and op.kind == "gemm"), model.hidden)
-    return np.asarray(routed * width * element_bytes(plan.precision) * expert_load(plan, software))
 
 
 def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Shaped[Array, "plan"]:
@@ -311,26 +305,6 @@ def cp_gather_seconds(
     return group_seconds(
         "all_gather", size, cluster, software, ranks=plan.cp, members=members, stride=plan.tp
     )
-
-
-def _ep_seconds(
-    model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software, work: Array
-) -> tuple[Shaped[Array, "plan"], Shaped[Array, "plan"]]:
-    """Exposed seconds of the two all-to-alls (dispatch, combine) of a mixture-of-experts layer.
-
-    `work`: s of the layer's kernels, forward and backward. Exchanges of one micro-batch hide behind the kernels of
-    another, both passes' together, so no more of them than these kernels take.
-    """
-    ep = np.asarray(plan.ep, dtype=float)
-    if not block.experts or not (ep > 1).any():
-        return np.zeros(1), np.zeros(1)
-    members = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).ep
-    busiest = ep_bytes(model, block, plan, software)
-    once = group_seconds(
-        "all_to_all", busiest, cluster, software, ranks=plan.ep, members=members, stride=plan.tp
-    )
-    exposed = 2 * once - np.minimum(2 * once * software.ep_overlap, work.mean(axis=0))
-    return exposed, exposed
 
 
 def _stage_seconds(

@@ -37,8 +37,8 @@ from podsim.workload.model import Block, Model, Share, Split, TensorOp
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor")
 """The kinds of memory."""
-WEIGHT_KEY = ("tp", "ep")
-ACTIVATION_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash")
+WEIGHT_KEY = ("tp", "ep", "expert_tp")
+ACTIVATION_KEY = ("tp", "cp", "ep", "expert_tp", "micro_batch", "sequence_parallel", "flash")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +84,14 @@ def weight_table(model: Model, plan: Plan) -> Weights:
 
 
 def _weights_of(model: Model, shares_of_blocks: tuple[tuple[Share, Share], ...], plan: Plan) -> Weights:
-    tp = np.asarray(plan.tp, dtype=float)
+    tp, expert_tp = np.asarray(plan.tp, dtype=float), plan.expert_ranks
     dense = np.zeros((len(model.kinds), plan.size))
     expert = np.zeros_like(dense)
     for position, shares in enumerate(shares_of_blocks):
-        for share, table in zip(shares, (dense, expert), strict=True):
-            table[position] = share.replicated + share.divided / tp
+        for share, table, ranks in zip(shares, (dense, expert), (tp, expert_tp), strict=True):
+            table[position] = share.replicated + share.divided / ranks
             for heads, held in share.kv:
-                table[position] += held * repeated_share(heads, tp)
+                table[position] += held * repeated_share(heads, ranks)
     shared = 0
     if model.ends_share_table and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
         shared = sum(
@@ -104,7 +104,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     """Stored activations per micro-batch, for plans that differ in ACTIVATION_KEY."""
     sequence, element = plan.length(model), element_bytes(plan.precision)
     rank_tokens, torch = tokens(plan, sequence), software.runtime == "torch"
-    ranks = {split: split_ranks(plan, split) for split in get_args(Split)}
+    ranks = {(s, e): split_ranks(plan, s, expert=e) for s in get_args(Split) for e in (False, True)}
     working = np.zeros((len(Recompute), 2, plan.size))
     columns = []
     for position, block in enumerate(model.kinds):
@@ -118,7 +118,9 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
                 if software.selective == "ops":
                     kept[Recompute.SELECTIVE] = op_checkpoint_bytes(block, plan, sequence, model.hidden)
             kept[: Recompute.FULL] *= software.activation_scale
-            kept[Recompute.FULL] = rank_tokens * model.hidden * element / ranks["sequence"] * block.is_reached
+            kept[Recompute.FULL] = (
+                rank_tokens * model.hidden * element / ranks["sequence", False] * block.is_reached
+            )
             if (
                 software.selective == "ops" and not torch
             ):  # half of what lies between products is computed again
@@ -142,15 +144,16 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
 
 
 def _block_bytes(
-    block: Block, plan: Plan, software: Software, sequence: int, ranks: Mapping[str, Array]
+    block: Block, plan: Plan, software: Software, sequence: int, ranks: Mapping[tuple[str, bool], Array]
 ) -> Shaped[Array, "recompute plan"]:
     """Bytes that the ops of a block keep without recomputation and with selective; nothing yet with full.
 
-    `ranks`: those that each split divides over.
+    `ranks`: those that each split divides over, of experts or of the rest.
     """
     kept = np.zeros((len(Recompute), plan.size))
     rank_tokens = tokens(plan, sequence)
-    copies = rank_tokens, rank_tokens * (max(block.top_k, 1) * (plan.capacity_factor or 1.0))
+    routed = max(block.top_k, 1) * (plan.capacity_factor or 1.0)
+    copies = rank_tokens, rank_tokens * (plan.expert_gather * routed)
     for op in block.ops:
         if op.gradient == "none" or (software.runtime == "torch" and op.kind == "cross_entropy"):
             continue  # nothing to compute a gradient from; part of the loss
@@ -163,7 +166,11 @@ def _block_bytes(
 
 
 def _stored_bytes(
-    op: TensorOp, plan: Plan, software: Software, ranks: Mapping[str, Array], copies: tuple[Array, Array]
+    op: TensorOp,
+    plan: Plan,
+    software: Software,
+    ranks: Mapping[tuple[str, bool], Array],
+    copies: tuple[Array, Array],
 ) -> Shaped[Array, "plan"]:
     """Bytes an op keeps for the backward pass, its attention core's own apart.
 
@@ -175,7 +182,7 @@ def _stored_bytes(
         element = 1.0 if op.split in ("column", "row") else element  # products keep the operands they cast
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
-        share = ranks["none" if gathered else saved.split]
+        share = ranks["none" if gathered else saved.split, saved.expert]
         stored = stored + copies[saved.expert] * saved.elements * (saved.bytes or element) / share
     return stored * op.share
 
@@ -357,7 +364,7 @@ def _division(plan: Plan, counts: Counts) -> tuple[Array, Array]:
     shard = np.asarray(plan.shard_ranks, dtype=float)
     divided = counts.dense * (1 / shard)
     if counts.expert is not None:
-        divided = divided + counts.expert * (1 / np.maximum(shard / plan.ep, 1.0))
+        divided = divided + counts.expert / plan.expert_copies(plan.shard_ranks)
     return parameters, divided
 
 

@@ -36,11 +36,11 @@ def op_checkpoint_bytes(block: Block, plan: Plan, sequence: int, hidden: int) ->
             kept = kept + rank_tokens * op.heads * ((op.value_dim or op.head_dim) * element + _FP32) / plan.tp
         if op.kind != "gemm":
             continue
-        copies = rank_tokens * max(block.top_k, 1) if op.expert else rank_tokens
+        copies = rank_tokens * max(block.top_k, 1) * plan.expert_gather if op.expert else rank_tokens
         for size in _product_widths(block, op):
             position += 1
             if position % 2:
-                ranks = split_ranks(plan, "none" if op.split == "row" else op.split)
+                ranks = split_ranks(plan, "none" if op.split == "row" else op.split, expert=op.expert)
                 kept = kept + copies * size * element / ranks
         if op.split == "row":
             summed = copies * op.n * element / split_ranks(plan, "sequence")
@@ -100,8 +100,8 @@ def traffic_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> Traff
     is_split = np.asarray(plan.sequence_parallel).astype(bool)
     inner, heads, repeated = np.zeros((3, plan.size))
     for op in _mlp_ends(block):
-        copies = rank_tokens * (max(block.top_k, 1) if op.expert else 1)
-        inner = inner + copies * op.k * element / split_ranks(plan, "row")
+        copies = rank_tokens * (max(block.top_k, 1) * plan.expert_gather if op.expert else 1)
+        inner = inner + copies * op.k * element / split_ranks(plan, "row", expert=op.expert)
     core = next((op for op in block.ops if op.kind == "attention"), None)
     if core is not None:
         heads = rank_tokens * core.heads * core.head_dim * element / np.asarray(plan.tp)

@@ -125,6 +125,7 @@ def following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[str
     values = {
         "dp": replicas,
         "schedule": "interleaved" if options.virtual_stages > 1 else "1f1b",
+        "expert_tp": int(software.folds_experts and options.ep > 1 and bool(options.sequence_parallel)),
         "flash": cluster.gpu.has_fused_attention and "flash" not in software.lacks,
         "overlap_grad": "overlap_grad" in software.can_overlap,
         "overlap_param": "overlap_param" in software.can_overlap,
@@ -173,6 +174,8 @@ def _flags(options: PlanOptions | SearchOptions, fields: Mapping[str, Any], clus
         on=options.on,
         software=fields["software"],
         virtual_stages=fields["virtual_stages"],
+        ep=fields["ep"],
+        sequence_parallel=fields["sequence_parallel"],
     )
     defaults = following(given, cluster, int(fields["dp"]))
     flags: list[str] = []

@@ -1,8 +1,8 @@
 """The values of a plan: scalars, or arrays with one entry for each plan of a search.
 
 Ranks lie in one grid, tensor parallelism innermost, then context, data, and pipeline outermost (Megatron-LM's order):
-groups are slices of it, so a TP group fills a node before it leaves it. Expert groups are slices of the data and
-context ranks: ep divides dp x cp.
+groups are slices of it, so a TP group fills a node before it leaves it. In layers of experts the ranks of a stage lie in
+a grid of their own, expert_tp innermost, then ep, then replicas (arXiv 2504.14960, parallel folding).
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class PlanValues(TrainedFields, LayoutFields):
     """
 
     dp: Ints = like(LayoutFields, "dp", default=1)
+    expert_tp: Ints = like(LayoutFields, "expert_tp", default=0)
     global_batch: Ints = 1
     """The number of sequences of one step."""
     schedule: Ints | str = like(LayoutFields, "schedule", default=Schedule.ONE_F_ONE_B)
@@ -140,6 +141,20 @@ class PlanValues(TrainedFields, LayoutFields):
         """Ranks over which ZeRO divides what it divides."""
         replicas = self.dp * self.cp
         return np.where(np.asarray(self.shard) > 0, np.minimum(self.shard, replicas), np.asarray(replicas))
+
+    @cached_property
+    def expert_ranks(self) -> Array:
+        """Ranks that divide each expert's matrices: `expert_tp`, or the TP group where that is 0."""
+        return np.asarray(np.where(np.asarray(self.expert_tp) > 0, self.expert_tp, self.tp))
+
+    @property
+    def expert_gather(self) -> Array:
+        """Tokens that the ranks of an expert gather, over those of the TP group."""
+        return np.asarray(self.expert_ranks / np.asarray(self.tp, dtype=float))
+
+    def expert_copies(self, ranks: Ints) -> Array:
+        """Of data and context ranks, with their TP groups, those that hold the same part of the same experts."""
+        return np.asarray(np.maximum(ranks * np.asarray(self.tp) // (self.ep * self.expert_ranks), 1))
 
     def length(self, model: Model) -> int:
         """Tokens of a sequence."""
@@ -271,7 +286,7 @@ class Grid:
     @property
     def ep(self) -> Array:
         """EP members on a node."""
-        return self.per_node(self.plan.ep, self.plan.tp)
+        return self.per_node(self.plan.ep, self.plan.expert_ranks)
 
     def data(self, size: Ints) -> Array:
         """Members on a node of a group of `size` data and context ranks."""

@@ -15,14 +15,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.axes import Bools
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.schedules.entries import SCHEDULES
 from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
-from podsim.training.software import Software, reduces_by_round, software_names
+from podsim.training.software import load_software, reduces_by_round, software_names
 from podsim.workload.model import Model
 
 
@@ -153,6 +152,14 @@ def _cp_uneven(plan: PlanValues, f: Facts) -> Any:
     return _mod(f.length, parts) != 0
 
 
+def _folding() -> list[str]:
+    return [name for name in software_names() if load_software(name).folds_experts]
+
+
+def _folds(plan: PlanValues) -> Any:
+    return np.asarray(plan.software in _folding())
+
+
 RULES: tuple[Rule, ...] = (
     ("positive", _not_positive, _say_not_positive),
     (
@@ -245,9 +252,30 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "expert groups",
-        lambda p, f: _mod(np.asarray(p.dp) * p.cp, p.ep) != 0,
+        lambda p, f: _mod(np.asarray(p.tp) * p.dp * p.cp, p.ep * p.expert_ranks) != 0,
         lambda p, f: (
             f"ep={p.ep} does not divide dp x cp = {p.dp} x {p.cp}; expert groups are slices of these ranks"
+            if p.expert_ranks == p.tp
+            else f"expert_tp x ep = {p.expert_tp} x {p.ep} does not divide tp x cp x dp = {p.tp} x {p.cp} x {p.dp}; "
+            "expert groups are slices of these ranks"
+        ),
+    ),
+    (
+        "folded experts",
+        lambda p, f: (p.expert_ranks != p.tp) & (~_folds(p) | (_mod(p.tp, p.expert_ranks) != 0)),
+        lambda p, f: (
+            f"expert_tp={p.expert_tp} does not divide tp={p.tp}; expert_tp may be {_divisors(int(p.tp))}"
+            if _folds(p)
+            else f"expert_tp={p.expert_tp} with tp={p.tp}: software={p.software} divides experts as the rest, so "
+            f"expert_tp may be {p.tp}; those that fold them are {', '.join(_folding())}"
+        ),
+    ),
+    (
+        "folded tokens",
+        lambda p, f: (p.expert_ranks != p.tp) & ~np.asarray(p.sequence_parallel).astype(bool),
+        lambda p, f: (
+            f"expert_tp={p.expert_tp} with tp={p.tp} and no sequence_parallel: the TP group would send the same tokens "
+            f"{p.tp} times; add sequence_parallel, or set expert_tp={p.tp}"
         ),
     ),
     (
@@ -342,58 +370,3 @@ def _text_problems(plan: PlanValues, f: Facts) -> list[str]:
             f"imbalance={imbalance:g}: 0 for the software's, or 1 (even) to {f.experts} (one expert has all)"
         )
     return unknown
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ability:
-    """Something that a framework has or lacks."""
-
-    field: str
-    """The field of a plan that uses it."""
-    uses: Callable[[Any], Any]
-    """Whether values of the field need it."""
-    title: str
-
-
-def _is_several(number: Any) -> Any:
-    return np.asarray(number) > 1
-
-
-def _is_value(value: int) -> Callable[[Any], Any]:
-    return lambda values: np.asarray(values) == value
-
-
-ABILITIES = {
-    "tensor": Ability(field="tp", uses=_is_several, title="tensor parallelism"),
-    "pipeline": Ability(field="pp", uses=_is_several, title="pipeline parallelism"),
-    "interleaving": Ability(field="virtual_stages", uses=_is_several, title="interleaved stages"),
-    "context": Ability(field="cp", uses=_is_several, title="context parallelism"),
-    "experts": Ability(field="ep", uses=_is_several, title="expert parallelism"),
-    "sequence": Ability(field="sequence_parallel", uses=_is_value(True), title="sequence parallelism"),
-    "selective": Ability(
-        field="recompute", uses=_is_value(Recompute.SELECTIVE), title="selective recomputation"
-    ),
-    "partial": Ability(
-        field="recompute_layers", uses=lambda v: np.asarray(v) > 0, title="recomputation of some layers"
-    ),
-    "flash": Ability(field="flash", uses=_is_value(True), title="flash attention"),
-    "zero-1": Ability(field="zero", uses=_is_value(1), title="ZeRO 1"),
-    "zero-2": Ability(field="zero", uses=_is_value(2), title="ZeRO 2"),
-    "zero-3": Ability(field="zero", uses=_is_value(3), title="ZeRO 3"),
-}
-"""The abilities by name, as an entry of software.toml lists them under `lacks`."""
-
-
-def is_available(field: str, values: NDArray[Any], software: Software) -> Bools:
-    """Whether the framework has each value of a plan's field."""
-    has = np.ones(values.shape, dtype=bool)
-    for name in software.lacks:
-        if ABILITIES[name].field == field:
-            has &= ~ABILITIES[name].uses(values)
-    return has
-
-
-def lacking_titles(plan: PlanValues, software: Software) -> tuple[str, ...]:
-    """Titles of what one plan uses and its framework lacks."""
-    lacking = (ABILITIES[name] for name in software.lacks)
-    return tuple(ability.title for ability in lacking if bool(ability.uses(getattr(plan, ability.field))))

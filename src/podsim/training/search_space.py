@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from podsim.hardware.cluster import Cluster
+from podsim.training.abilities import is_available
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
-from podsim.training.rules import RULES, Facts, facts, is_available
+from podsim.training.rules import RULES, Facts, facts
 from podsim.training.search_limits import Space
 from podsim.training.software import Software
 from podsim.workload.model import Model
@@ -114,12 +115,18 @@ def space(
     grow.columns["dp"] = gpus // (grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"])
     grow.keep("dp", np.isin(grow.columns["dp"], choices.of("dp", grow.columns["dp"])))
     experts = _divisors(known.experts) if known.experts else np.ones(1, np.int32)
+    ways = [0, 1] if known.experts and software.folds_experts else [0]
+    grow.add("expert_tp", choices.of("expert_tp", ways), ["folded experts"])
+    alike = grow.columns["expert_tp"] == grow.columns["tp"]
+    grow.keep("experts divided as the rest", ~alike | bool(choices.wanted.get("expert_tp")))
     grow.add("ep", choices.of("ep", experts), ["expert groups"])
+    spread = (grow.columns["ep"] > 1) | (grow.columns["expert_tp"] == 0)
+    grow.keep("folding without expert groups", spread | bool(choices.wanted.get("expert_tp")))
     micro = np.arange(1, 33, dtype=np.int32)
     micro = micro[int(fixed.global_batch) % micro == 0]
     grow.add("micro_batch", choices.of("micro_batch", micro), ["batch"])
     _add_pipeline(grow, choices, known)
-    flags = ["sequence parallel", "sequence split"]
+    flags = ["sequence parallel", "sequence split", "folded tokens"]
     grow.add("sequence_parallel", choices.of("sequence_parallel", [False, True]), flags)
     overlap = [False, True] if "overlap_tp" in software.can_overlap else [False]
     grow.add("overlap_tp", choices.of("overlap_tp", overlap))

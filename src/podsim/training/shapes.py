@@ -65,10 +65,10 @@ def element_bytes(precision: str) -> float:
     return 4.0 if precision in ("fp32", "tf32") else 2.0
 
 
-def split_ranks(plan: Plan, split: str) -> Shaped[Array, "plan"]:
-    """Ranks among which an op's width or tokens are divided."""
+def split_ranks(plan: Plan, split: str, *, expert: bool = False) -> Shaped[Array, "plan"]:
+    """Ranks among which the width or the tokens of an op, perhaps of experts, are divided."""
     if split in ("column", "row", "head", "vocab"):
-        return np.asarray(plan.tp, dtype=float)
+        return np.asarray(plan.expert_ranks if expert else plan.tp, dtype=float)
     if split == "sequence":
         return np.where(np.asarray(plan.sequence_parallel).astype(bool), plan.tp, 1).astype(float)
     return np.ones_like(np.asarray(plan.tp, dtype=float))
@@ -87,7 +87,7 @@ def gemm_shapes(
     rows = []
     for item in items:
         op, block = item.op, item.block
-        tp = split_ranks(plan, op.split)
+        tp = split_ranks(plan, op.split, expert=op.expert)
         n = np.ceil(op.n / tp) if op.split in ("column", "vocab") else np.full_like(rank_tokens, op.n)
         if op.kv_heads:
             n = n + op.kv_heads * (op.head_dim + op.value_dim) * repeated_share(op.kv_heads, tp)
@@ -96,7 +96,8 @@ def gemm_shapes(
         batch = np.ones_like(rank_tokens)
         if op.expert:
             batch = np.maximum(block.experts / np.asarray(plan.ep, dtype=float), 1.0)
-            m = np.maximum(rank_tokens * block.top_k / batch * expert_load(plan, software), 1.0)
+            copies = rank_tokens * plan.expert_gather * block.top_k
+            m = np.maximum(copies / batch * expert_load(plan, software), 1.0)
         rows.append((m, n, k, batch))
     return tuple(np.array(axis) for axis in zip(*rows, strict=True))
 
@@ -300,7 +301,9 @@ def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, sof
     moved, moved_back = [], []
     for item in items:
         op = item.op
-        copies = rank_tokens / split_ranks(plan, op.split) * (item.block.top_k if op.expert else 1) * op.share
+        copies = rank_tokens / split_ranks(plan, op.split, expert=op.expert) * op.share
+        if op.expert:
+            copies = copies * plan.expert_gather * item.block.top_k
         scale = element * relative_traffic(op, software)
         moved.append(copies * (op.read + op.write) * scale)
         moved_back.append(copies * (op.read_back + op.write_back) * scale)

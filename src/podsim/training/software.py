@@ -117,7 +117,7 @@ class Software:
     tables: str = ""
     """The placement of embedding tables: plain (default), best, or ways by TorchRec's names."""
     lacks: tuple[str, ...] = ()
-    """The abilities that this framework lacks, by the names of `rules.ABILITIES`; a search leaves them out."""
+    """The abilities that this framework lacks, by the names of `abilities.ABILITIES`; a search leaves them out."""
     contention: float = 0.1
     """share. The share by which compute slows while a collective runs."""
     late_gather: float = 0.0
@@ -127,6 +127,8 @@ class Software:
     reduces_by_round: bool = False
     """Whether ZeRO 2 divides gradients under interleaved pipelines: those of a chunk are reduced after each round of
     consecutive micro-batches, as many as stages; else gradients stay whole until the step ends."""
+    folds_experts: bool = False
+    """Whether expert groups may lie across TP groups (parallel folding); otherwise tp divides experts, too."""
     offloads: bool = False
     """Whether its recipes keep activations in the host's memory where they do not fit, so none are computed again."""
     precision: str = "bf16"
