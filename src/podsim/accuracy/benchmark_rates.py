@@ -10,18 +10,16 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from podsim.accuracy.own_plans import best_plan
 from podsim.accuracy.price_networks import NetworkCosts, NetworkRun
 from podsim.accuracy.recipes import Recipe, find_recipe
-from podsim.errors import NoFitError, PodsimError
+from podsim.errors import PodsimError
 from podsim.graphs.networks import networks
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
 from podsim.learning.benchmarks import Benchmark, PublishedSteps, round_number
 from podsim.training.plan import Plan, software_of
-from podsim.training.search import search
-from podsim.training.search_limits import read_limits
-from podsim.training.search_order import fastest_plans, no_plan_fits
 from podsim.workload.catalog import load_model
 from podsim.workload.finetuning import fine_tuned
 
@@ -129,11 +127,8 @@ def _searched(model: Mapping[str, Any], cluster: Cluster, batch: int) -> tuple[f
         global_batch=batch, precision=precision, software=software_of(None, gpu), sequence=network.sequence,
         flash=gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
-    result = search(network, cluster, fixed, wanted=read_limits(None, cluster.gpus))
-    if result.order.size == 0:
-        raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
-    best = int(fastest_plans(result)[0])
-    return result.seconds(best), _plan_text(result.plan(best), precision)
+    seconds, plan = best_plan(network, cluster, fixed)
+    return seconds, _plan_text(plan, precision)
 
 
 def _plan_text(plan: Plan, precision: str) -> str:

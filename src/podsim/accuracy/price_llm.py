@@ -18,6 +18,7 @@ from podsim.accuracy.measured_runs import (
     read_training_run,
     usable_memory,
 )
+from podsim.accuracy.own_plans import own_plan_note
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.axes import Floats
@@ -155,6 +156,12 @@ def price_llm(rows: Rows) -> Priced:
             for (position, run), memory in zip(runs, costs.memory.tolist(), strict=True)
         ]
         bands = _bands(rows.what, ids, [run for _, run in runs], values, costs.seconds)
+        if rows.with_own_plans:
+            own = [
+                own_plan_note(run, m, bands[id])
+                for id, (_, run), m in zip(ids, runs, costs.memory.tolist(), strict=True)
+            ]
+            notes = ["; ".join(filter(None, texts)) for texts in zip(own, notes, strict=True)]
     return Priced(
         predictions=dict(zip(ids, values.tolist(), strict=True)),
         reasons={rows.rows[position].id: reason for position, reason in reasons.items()},

@@ -121,6 +121,8 @@ class Rows:
     """The columns of the breakdown."""
     remarks: tuple[str, ...] = ()
     """The remarks on the file that holds the rows."""
+    with_own_plans: bool = False
+    """Whether podsim's own best plan stands beside each row."""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -170,6 +172,8 @@ class NamedTable:
     """The columns of the breakdown; () uses those of the packaged table."""
     overlaps: bool = False
     """Whether its rows are also in other named tables."""
+    with_own_plans: bool = False
+    """Whether podsim's own best plan stands beside each row."""
     file: str = ""
     """The packaged file of its own, with the columns of `of`; "" where its rows are in that table."""
 
@@ -225,6 +229,7 @@ def load(name: str) -> Rows:
         what=table.what or kind.what,
         sweep=kind.sweep if table.sweep else (),
         classes=table.classes or kind.classes,
+        with_own_plans=table.with_own_plans,
     )
 
 
@@ -370,5 +375,5 @@ def measurement(row: Row, what: str) -> Measurement | None:
 
 def training_rows() -> list[Mapping[str, str]]:
     """Rows of the packaged tables of training, as text by column."""
-    apart = [table.slug for table in NAMED if table.file]
+    apart = [table.slug for table in NAMED if table.file and not table.overlaps]
     return [row.fields for name in ("llm", *apart, "vision", "mlperf") for row in load(name)]

@@ -1,0 +1,46 @@
+"""20 published runs of large language models: the table, and what stands beside its rows."""
+
+from dataclasses import replace
+from math import prod
+
+import pytest
+
+from podsim.accuracy.price_llm import price_llm
+from podsim.accuracy.tables import Row, load
+
+ROWS = load("published-runs")
+LLAMA = [(8192, 430), (16384, 400)]
+"""GPUs and TFLOP/s of a GPU in table 4 of arXiv 2407.21783"""
+
+
+def test_there_are_20_runs_and_podsim_predicts_all() -> None:
+    priced = price_llm(replace(ROWS, with_own_plans=False))
+    assert len(ROWS) == len(priced.predictions) == 20
+    assert not priced.reasons
+
+
+@pytest.mark.parametrize(("gpus", "tflops"), LLAMA)
+def test_step_of_llama_3_by_hand_from_its_rate(gpus: int, tflops: float) -> None:
+    """6 FLOPs a parameter and token, and causal attention of 126 layers, for 2,048 sequences of 8,192 tokens."""
+    per_token = 6 * 405.85e9 + 6 * 126 * 16384 * 8192
+    seconds = per_token * 2048 * 8192 / (gpus * tflops * 1e12)
+    assert ROWS[f"RUN-L3-{gpus}"].number("step_time_s") == pytest.approx(seconds, rel=0.005)
+
+
+def test_step_of_deepseek_v3_agrees_with_its_gpu_hours() -> None:
+    """180,000 GPU-hours a trillion tokens."""
+    row = ROWS["RUN-DSV3"]
+    rate = 1e12 / (180e3 * 3600)
+    assert 15360 * 4096 / 2048 / (row.number("step_time_s") or 0) == pytest.approx(rate, rel=0.002)
+
+
+def test_memory_band_and_a_plan_that_is_no_slower_stand_beside_a_row() -> None:
+    """Its degrees, but for experts that share the ranks of replicas, make 64 GPUs."""
+    row: Row = ROWS["RUN-8X7B"]
+    priced = price_llm(replace(ROWS, rows=(row,)))
+    note = priced.notes[row.id]
+    assert "GB; band " in note
+    seconds, degrees = note.split("own plan ")[1].split(";")[0].split(" s: ")
+    ranks = {name: int(value) for name, value in (word.split("=") for word in degrees.split())}
+    assert prod(value for name, value in ranks.items() if name != "ep") == 64
+    assert float(seconds) <= priced.predictions[row.id]
