@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 import tomllib
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
+from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.utils.meta import get_data
@@ -33,6 +35,7 @@ PROMPT = "    $ podsim "
 PICTURE = re.compile(r"\S+\.svg\b")
 LONGEST = 45
 """lines of an output that a page shows"""
+FORMULA = re.compile(r"^```math\n(.+?)\n```$", flags=re.MULTILINE | re.DOTALL)
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:examples|reference|benchmarks|CONTRIBUTING|README)[^)]*\)")
 
 
@@ -72,8 +75,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Name files of the repository outside the documents instead of linking to them."""
-    return OUTSIDE.sub(r"\1", markdown)
+    """Typeset formulas as MathML, and name files outside the documents instead of linking to them."""
+    typeset = FORMULA.sub(lambda found: f'<div class="formula">{_mathml(found[1])}</div>', markdown)
+    return OUTSIDE.sub(r"\1", typeset)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Remove files of the theme that no page asks for."""
+    for path in Path(config.site_dir).glob("assets/**/*.map"):
+        path.unlink()
+    shutil.rmtree(Path(config.site_dir) / "assets" / "javascripts" / "lunr")
+
+
+def _mathml(formula: str) -> str:
+    """LaTeX as MathML; the converter knows `aligned` as `align*`."""
+    return convert(formula.replace("{aligned}", "{align*}"), display="block")
 
 
 def _accuracy(docs: Path) -> dict[str, str]:

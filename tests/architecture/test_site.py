@@ -32,3 +32,9 @@ def test_the_site_builds_and_is_self_contained(tmp_path: Path) -> None:
     rooms = {path.name for path in (ROOT / "src" / "podsim").iterdir() if (path / "__init__.py").is_file()}
     house = (tmp_path / "reference" / "map.html").read_text("utf-8")
     assert not [room for room in rooms if f"<code>{room}</code>" not in house]
+    for law in sorted((ROOT / "docs" / "laws").glob("*.md")):
+        written, typeset = law.read_text("utf-8"), (tmp_path / "laws" / law.name).with_suffix(".html")
+        if law.name != "README.md":
+            assert typeset.read_text("utf-8").count("<math ") == written.count("```math"), law.name
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert size < 12e6
