@@ -26,15 +26,15 @@ class Series:
     name: str = ""
     colour: Colour = 0
     line: str = "-"
-    """"-", "--", ":" or nothing"""
+    """The dashes: "-", "--", ":" or nothing."""
     mark: str = ""
-    """a marker of matplotlib, such as o, s, x"""
+    """The marker, as matplotlib names it: o, s, x."""
     is_hollow: bool = False
     width: float = 1.6
     size: float = 5.0
-    """points: the line and the mark"""
+    """The size of the mark in points."""
     labels: Sequence[str] = ()
-    """a text at each point; those that would lie on another are left out"""
+    """The text at each point; those that would lie on another are left out."""
     is_stepped: bool = False
 
 
@@ -78,11 +78,11 @@ class Bars:
     name: str = ""
     colour: Colour | Sequence[Colour] = 0
     starts: Sequence[float] = ()
-    """where the bars begin, if not at 0"""
+    """The values at which the bars begin; by default 0."""
     texts: Sequence[str] = ()
-    """at the end of each bar"""
+    """The text at the end of each bar."""
     lines: Sequence[float | None] = ()
-    """a short line across each bar"""
+    """The value of a short line across each bar."""
     is_upright: bool = False
 
 
@@ -105,22 +105,22 @@ class Axis:
 
     label: str = ""
     scale: str = "linear"
-    """linear, log or log2"""
+    """The scale: linear, log or log2."""
     text: Callable[[float], str] | None = None
-    """from a value to its name"""
+    """The function from a value to its name."""
     names: Sequence[str] = ()
-    """the names of 0, 1, 2, …"""
+    """The names of 0, 1, 2, …"""
     ticks: Sequence[float] = ()
-    """the values that are named; by default round ones"""
+    """The values that are named; by default round ones."""
     low: float | None = None
     high: float | None = None
     room: float | None = None
-    """share of the range that stays free at both ends"""
+    """The share of the range that stays free at both ends."""
     is_whole: bool = False
-    """whether only whole numbers are named"""
+    """Whether only whole numbers are named."""
     is_reversed: bool = False
     is_bare: bool = False
-    """whether it is left out, as each bar says its value"""
+    """Whether it is left out, as each bar says its value."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Chart:
     x: Axis = field(default_factory=Axis)
     y: Axis = field(default_factory=Axis)
     legend: str = "best"
-    """a corner of the chart as matplotlib names it, "right" of it, "above" it, or "none" """
+    """The position: a corner as matplotlib names it, "right", "above", or "none"."""
     legend_columns: int = 1
 
 
@@ -144,7 +144,7 @@ class Sheet:
     charts: Sequence[Chart]
     subtitle: str = ""
     size: tuple[float, float] = (8.4, 4.6)
-    """inches"""
+    """The width and height in inches."""
     columns: int = 1
     heights: Sequence[float] = ()
-    """the rows' shares of the height"""
+    """The shares of the rows in the height."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from podsim.quoting import visible_lines
 from podsim.report.chart_marks import (
     COLOURS,
     INK,
@@ -21,7 +24,7 @@ from podsim.report.chart_marks import (
     Sheet,
     Span,
 )
-from podsim.report.plots import STYLE, load_matplotlib, set_log_ticks
+from podsim.report.plots import STYLE, load_matplotlib, set_log_ticks, show_as_they_are
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
@@ -60,23 +63,30 @@ def draw(sheet: Sheet) -> Figure:
         figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, 1 - above / high), w_pad=0.08)
         rows = -(-len(sheet.charts) // sheet.columns)
         grid = figure.subplots(rows, sheet.columns, squeeze=False, height_ratios=sheet.heights or None)
-        room = wide / sheet.columns - 0.9
-        labels = [
-            _draw_chart(axes, chart, room) for axes, chart in zip(grid.flat, sheet.charts, strict=False)
-        ]
+        labels = [_draw_chart(axes, chart) for axes, chart in zip(grid.flat, sheet.charts, strict=False)]
         for axes in list(grid.flat)[len(sheet.charts) :]:
             axes.remove()
-        figure.draw_without_rendering()
+        show_as_they_are(figure)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            figure.draw_without_rendering()
+            for axes, chart in zip(figure.axes, sheet.charts, strict=True):
+                title = _wrapped(visible_lines(chart.title), 9.5, wide * axes.get_position().width)
+                axes.set_title(title, loc="left", fontsize=9.5, color=INK, parse_math=False)
+            figure.draw_without_rendering()
         for texts in labels:
             _thin(texts, 2.2)
-        for axes in figure.axes:
-            for axis in (axes.xaxis, axes.yaxis):
-                _thin([tick.label1 for tick in axis.get_major_ticks() if tick.label1.get_text()])
+        for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+            _thin_ticks([tick for tick in axis.get_major_ticks() if tick.label1.get_text()])
         return figure
 
 
 def _wrapped(text: str, size: float, inches: float) -> str:
     return "\n".join(wrap(text, max(int(inches * _LETTERS[size]), 20), max_lines=2, placeholder=" …"))
+
+
+def _cut(text: str, letters: int = 48) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 
 def _thin(texts: Sequence[Any], spread: float = 1.0) -> None:
@@ -90,15 +100,27 @@ def _thin(texts: Sequence[Any], spread: float = 1.0) -> None:
             boxes.append(box)
 
 
-def _draw_chart(axes: Axes, chart: Chart, inches: float) -> list[Any]:
-    """Draw a chart and give the labels of its points; a title has so many inches."""
+def _thin_ticks(ticks: Sequence[Any]) -> None:
+    """Keep each second, third, … tick, so that their texts lie apart."""
+    boxes = [tick.label1.get_window_extent().expanded(1.1, 1.0) for tick in ticks]
+    steps = range(1, len(ticks) + 1)
+    step = next((n for n in steps if not any(a.overlaps(b) for a, b in pairwise(boxes[::n]))), 1)
+    for number, tick in enumerate(ticks):
+        if number % step:
+            tick.set_visible(False)
+
+
+def _draw_chart(axes: Axes, chart: Chart) -> list[Any]:
+    """Draw a chart and give the labels of its points."""
     for name, axis in (("x", chart.x), ("y", chart.y)):
         if axis.scale != "linear":
             getattr(axes, f"set_{name}scale")("log", base=2 if axis.scale == "log2" else 10)
     labels = [text for mark in chart.marks for text in _DRAWERS[type(mark)](axes, mark)]
     for name, axis in (("x", chart.x), ("y", chart.y)):
         _draw_axis(axes, name, axis)
-    axes.set_title(_wrapped(chart.title, 9.5, inches), fontsize=9.5, loc="left", color=INK)
+    axes.set_title(
+        chart.title[:20], fontsize=9.5, loc="left"
+    )  # its width counts where it is wider than the axes
     axes.set_axisbelow(True)
     named = len(axes.get_legend_handles_labels()[1])
     if named and chart.legend != "none":
@@ -124,7 +146,7 @@ def _draw_axis(axes: Axes, name: str, axis: Axis) -> None:
         set_limits(axis.low, axis.low + 1.06 * (drawn.get_data_interval()[1] - axis.low) or 1.0)
     text = axis.text or _number
     if axis.names:
-        drawn.set_ticks(range(len(axis.names)), axis.names)
+        drawn.set_ticks(range(len(axis.names)), [_cut(text) for text in axis.names])
         set_limits(-0.6 if axis.low is None else None, len(axis.names) - 0.4 if axis.high is None else None)
     elif axis.ticks:
         drawn.set_ticks(axis.ticks, [text(tick) for tick in axis.ticks])
@@ -169,39 +191,43 @@ def _line(line: str, colour: Colour) -> Any:
 def _series(axes: Axes, mark: Series) -> list[Any]:
     axes.plot(
         mark.x, mark.y, color=_colour(mark.colour), ls=_line(mark.line, mark.colour), lw=mark.width,
-        marker=mark.mark or None, ms=mark.size, mfc="none" if mark.is_hollow else None, label=mark.name or None,
+        marker=mark.mark or None, ms=mark.size, mfc="none" if mark.is_hollow else None, label=_cut(mark.name) or None,
         drawstyle="steps-post" if mark.is_stepped else "default", rasterized=len(mark.x) > _DENSE,
     )  # fmt: skip
     ends = [y for _, y in sorted(zip(mark.x, mark.y, strict=True))]
     below = -11 if ends and ends[-1] > ends[0] else 4
     return [
-        axes.annotate(text, (x, y), xytext=(4, below), textcoords="offset points", fontsize=7.5, color=INK)
+        axes.annotate(
+            _cut(text, 80), (x, y), xytext=(4, below), textcoords="offset points", fontsize=7.5, color=INK
+        )
         for x, y, text in zip(mark.x, mark.y, mark.labels, strict=False)
     ]
 
 
 def _band(axes: Axes, mark: Band) -> list[Any]:
     colour = _colour(mark.colour)
-    axes.fill_between(mark.x, mark.low, mark.high, color=colour, alpha=0.15, lw=0, label=mark.name or None)
+    axes.fill_between(
+        mark.x, mark.low, mark.high, color=colour, alpha=0.15, lw=0, label=_cut(mark.name) or None
+    )
     return []
 
 
 def _rule(axes: Axes, mark: Rule) -> list[Any]:
     draw_line = axes.axhline if mark.is_level else axes.axvline
     look = {"color": _colour(mark.colour), "ls": _line(mark.line, mark.colour), "lw": 1.3}
-    draw_line(mark.at, label=mark.name or None, **look)
+    draw_line(mark.at, label=_cut(mark.name) or None, **look)
     return []
 
 
 def _span(axes: Axes, mark: Span) -> list[Any]:
     fill = axes.axhspan if mark.is_level else axes.axvspan
-    fill(mark.low, mark.high, color=MUTED, alpha=0.2, lw=0, label=mark.name or None)
+    fill(mark.low, mark.high, color=MUTED, alpha=0.2, lw=0, label=_cut(mark.name) or None)
     return []
 
 
 def _bars(axes: Axes, mark: Bars) -> list[Any]:
     along, starts = range(len(mark.values)), mark.starts or [0.0] * len(mark.values)
-    look = {"color": _colours(mark.colour), "label": mark.name or None}
+    look = {"color": _colours(mark.colour), "label": _cut(mark.name) or None}
     if mark.is_upright:
         axes.bar(along, mark.values, 0.62, starts, **look)
     else:
@@ -214,7 +240,14 @@ def _bars(axes: Axes, mark: Bars) -> list[Any]:
         end, offset = ((at, start + value), (0, 3)) if mark.is_upright else ((start + value, at), (3, 0))
         across, up = ("center", "bottom") if mark.is_upright else ("left", "center")
         axes.annotate(
-            text, end, xytext=offset, textcoords="offset points", fontsize=7.5, color=INK, ha=across, va=up
+            _cut(text),
+            end,
+            xytext=offset,
+            textcoords="offset points",
+            fontsize=7.5,
+            color=INK,
+            ha=across,
+            va=up,
         )
     return []
 
@@ -231,7 +264,7 @@ def _boxes(axes: Axes, mark: Boxes) -> list[Any]:
             edgecolors="white",
             linewidths=0.3,
             alpha=mark.opacity,
-            label=mark.name or None,
+            label=_cut(mark.name) or None,
         )
     )
     axes.autoscale_view()

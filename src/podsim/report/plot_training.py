@@ -132,7 +132,7 @@ def tradeoff_figure(compared: Tradeoff) -> Sheet:
             + _over_bounds(runs, [run.staleness_p99 for run in runs], 1, "99 % within"),
         ),
     )
-    names = [bound_name(run).replace("all-reduce", "all-\nreduce").replace(" ", "\n") for run in runs]
+    names = [bound_name(run) for run in runs]
     along = Axis("rounds ahead of the slowest, at most", names=names)
     charts = [Chart(marks, name, x=along, y=Axis(low=0.0)) for name, marks in panels]
     return Sheet(compared.name, charts, _workers_text(compared), (11.0, 4.2), columns=3)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from podsim.answers.comparison import ROLES, ComparedRow, Comparison
 from podsim.errors import PodsimError, TableError
 from podsim.packaged import install_hint
-from podsim.quoting import visible_lines
+from podsim.quoting import visible, visible_lines
 from podsim.report.chart_marks import COLOURS, INK, MUTED
 from podsim.report.columns import percent, quantity_text
 
@@ -94,7 +94,7 @@ def figure_image(figure: Figure, kind: str, *, dpi: int = 150, is_transparent: b
     out = io.BytesIO()
     options: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {}
     background = {"transparent": True} if is_transparent else {"facecolor": "white"}
-    _show_as_they_are(figure)
+    show_as_they_are(figure)
     with load_matplotlib().rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(out, format=kind, dpi=dpi, **background, **options)
@@ -102,10 +102,10 @@ def figure_image(figure: Figure, kind: str, *, dpi: int = 150, is_transparent: b
 
 
 def _visible_tick(text: Callable[[float, int | None], str], value: float, at: int | None) -> str:
-    return visible_lines(text(value, at))
+    return visible(text(value, at))
 
 
-def _show_as_they_are(figure: Figure) -> None:
+def show_as_they_are(figure: Figure) -> None:
     """Take no text of a figure for a formula of TeX, and spell out what prints nothing; numbers of axes stay."""
     from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter
