@@ -151,7 +151,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 def similar_names(name: str, known: Iterable[str]) -> list[str]:
     """At most three known names that a text may be a slip of: another number, as gpt3 for gpt4, is another thing."""
     close = [
-        other for other in get_close_matches(name, known, n=20, cutoff=0.5) if _is_same_number(name, other)
+        other for other in get_close_matches(name, known, n=20, cutoff=0.55) if _is_same_number(name, other)
     ]
     letters = re.sub(r"\W", "", name.lower())
     return sorted(close, key=lambda other: not re.sub(r"\W", "", other).startswith(letters))[:3]

@@ -64,6 +64,12 @@ LED = {
     "optimize gpt2 --on h100": "did you mean plan",
     "help pedict": "did you mean predict",
     "show dgx-h10": "did you mean",
+    "models qwenn": "unknown name 'qwenn'",
+    "queue": "which jobs?",
+    "serve gpt2 --tp 2 --on h100": "2 GPUs",
+    "serve gpt2 --tensor-parallel-size 4 --on dgx-h100 --replicas 4": "4 replicas",
+    "collective --size 1MB --op all_reduce": "neither --on nor --topology",
+    "gpu": "did you mean show gpus",
 }
 """a command line, and words of its message"""
 
@@ -125,3 +131,16 @@ def test_a_number_of_thousands_of_digits_is_refused(terminal: Callable[[str], Re
     result = terminal(f"plan gpt2 --on h100 --gpus {'9' * 5000}")
     assert result.exit_code == 2
     assert "--gpus" in result.stderr
+
+
+def test_a_word_of_hardware_that_is_no_entry_leads_to_no_other_entry(
+    terminal: Callable[[str], Result],
+) -> None:
+    assert "try:" not in terminal("show nvlink").stderr
+
+
+def test_a_server_that_is_too_small_leads_to_the_gpus_that_were_asked_for(
+    terminal: Callable[[str], Result],
+) -> None:
+    assert "--on 2xh100 --tp 2" in terminal("serve gpt2 --on h100 --tp 2").stderr
+    assert "(1 GPU) (1 GPU)" not in terminal("serve gpt2 --on h100 --rate 5").stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from podsim.cli import app
 from podsim.cli.application import command_names
 from podsim.options.output_options import Output
 from podsim.options.question import Manner, NoOptions, options_of
-from podsim.questions.registry import GROUPS, QUESTIONS, commands, function_of, words_meant
+from podsim.questions.registry import GROUPS, PHRASES, QUESTIONS, commands, function_of, words_meant
 
 
 def _loaded() -> Iterator[str]:
@@ -59,15 +58,6 @@ def test_a_path_that_no_machine_can_name_is_refused(path: str) -> None:
 
 
 def test_every_other_word_means_a_command() -> None:
-    assert set(words_meant().values()) <= set(command_names(app))
-    assert len(words_meant()) == sum(len(entry.also.split()) for entry in QUESTIONS.values())
-
-
-@pytest.mark.parametrize("name", commands())
-def test_an_example_can_be_read(name: str) -> None:
-    words = shlex.split(commands()[name].example)
-    assert words[: len(name.split())] == name.split()
-    command = app
-    for word in name.split():
-        command = command.commands[word]  # type: ignore[attr-defined, assignment]
-    assert command.make_context(name, words[len(name.split()) :])
+    first_words = {name.split()[0] for name in command_names(app)} | {"--version"}
+    assert {meant.split()[0] for meant in words_meant().values()} <= first_words
+    assert len(words_meant()) == sum(len(entry.also.split()) for entry in QUESTIONS.values()) + len(PHRASES)

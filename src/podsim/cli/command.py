@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -107,7 +106,8 @@ class Command(click.Command):
             return
         is_network = load("graphs.networks:is_captured")(options.get("model"))
         is_cluster = "on" in asked and asked["on"].complete == "clusters"
-        for cluster in (clusters_of(options["on"]) if is_cluster else []) or [""]:
+        named = load("hardware.cluster_names:clusters_of")
+        for cluster in (named(options["on"]) if is_cluster else []) or [""]:
             if self._manner.reads and not is_network:
                 call(self._manner.reads, self._group(**{**options, "on": cluster}))
             elif cluster:
@@ -162,7 +162,8 @@ class Command(click.Command):
         manner = self._manner
         if manner.ask:
             return call(manner.ask, options, output)
-        if manner.compared and len(clusters := clusters_of(options.get("on"))) > 1:
+        named = load("hardware.cluster_names:clusters_of")
+        if manner.compared and len(clusters := named(options.get("on"))) > 1:
             return call(manner.compared, self.question, _explicit(options), clusters)
         if manner.network and load("graphs.networks:is_captured")(options.get("model")):
             return call(manner.network, options)
@@ -171,12 +172,6 @@ class Command(click.Command):
         plotted = {manner.plotted: output.plot is not None} if manner.plotted else {}
         with _progress(manner.progress) as progress, _activity(manner.activity):
             return function_of(self.question)(**options, **plotted, **progress)
-
-
-def clusters_of(text: object) -> list[str]:
-    """The clusters that a text names, as h100,b200."""
-    parts = [part.strip() for part in str(text or "").split(",")]
-    return parts if all(re.search("[a-zA-Z]", part) for part in parts) else [str(text)] if text else []
 
 
 def _warn_of_hosts(options: Mapping[str, Any]) -> None:

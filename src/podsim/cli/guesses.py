@@ -9,24 +9,16 @@ from difflib import get_close_matches
 import click
 
 from podsim.cli.mistakes import kept_arguments
-from podsim.errors import PodsimError
-from podsim.hardware.catalog import aliases, find, names
+from podsim.hardware.catalog import aliases, names
 from podsim.hardware.cluster import cluster_names
-from podsim.hardware.cluster_names import catalog_name, read_spec
+from podsim.hardware.cluster_names import catalog_name, is_cluster
 from podsim.options.question import Option
-from podsim.questions.registry import words_meant
+from podsim.questions.registry import ASKING, GROUPS_ASKED, LISTS, PLANNED, words_meant
 from podsim.workload.catalog import any_model_names
 from podsim.workload.model_names import known_model
 
-_MEANT = {**words_meant(), "version": "--version", "autocomplete": "completion"}
-"""the command for each other word that users type"""
 _JOB = ("--on", "h100", "--gpus", "64")
 _EXAMPLE = ("plan", "llama-3.1-8b", *_JOB)
-_ASKING = frozenset(["how", "what", "which", "when", "where", "can", "is"])
-_OF_A_PLAN = frozenset(["why", "power"])
-"""commands that take no model: `plan` says what holds one back, and what it draws"""
-_OF_CLUSTERS = frozenset(["compare"])
-"""commands that take no clusters: `plan` compares them"""
 
 
 class LikelyError(click.UsageError):
@@ -78,6 +70,8 @@ def _flagged(words: Sequence[str], options: Mapping[str, Option], arguments: Seq
             flagged += ["--on", word]
         elif "gpus" in free and word.isdecimal():
             flagged += ["--gpus", word]
+        elif "sizes" in options and re.fullmatch(r"(?i)\d+[kmgt]i?b?", word):
+            flagged += ["--sizes", word]
     return flagged
 
 
@@ -89,25 +83,36 @@ def unknown_command(word: str, commands: Sequence[str], path: Sequence[str] = ()
     message = f"no command {' '.join([*path, word])[:60]!r}"
     if not path and (likely := _question(word, after)):
         return LikelyError(f"{message}; a command comes first", [likely])
-    if not path and word.lower() in _ASKING:
+    if not path and word.lower() in ASKING:
         return LikelyError(f"{message}: name a command, a model and a cluster to ask a question", [_EXAMPLE])
     short = {name.rpartition(" ")[2]: name for name in reversed(commands)}
-    meant = _MEANT.get(word.lower(), "") if not path else ""
-    close = [meant] if meant else get_close_matches(word.lower(), [*commands, *short], n=1, cutoff=0.6)
+    if not path and word.lower() in LISTS:
+        return LikelyError(f"{message}; models, clusters or gpus alone are listed", [after or ["models"]])
+    key = word.lower().replace("_", "-")
+    meant = words_meant().get(key, "") if not path else _asked_of_group(path[0], word)
+    close = [meant] if meant else get_close_matches(key, [*commands, *short], n=1, cutoff=0.7)
     if not close:
-        return LikelyError(f"{message}; see podsim --help")
+        return LikelyError(f"{message}; see podsim {' '.join(['help', *path])}")
     name = short.get(close[0], close[0])
-    proposal = f"; did you mean {' '.join([*path, name])}?"
-    return LikelyError(message, [[*before, *name.split(), *after]], proposal=proposal)
+    first, dashes, flags = name.partition(" --")
+    words = [*before, *first.split(), *after, *f"{dashes}{flags}".split()]
+    return LikelyError(message, [words], proposal=f"; did you mean {' '.join([*path, name])}?")
+
+
+def _asked_of_group(group: str, word: str) -> str:
+    """The command of a group that a model or a cluster without a command asks for; "" if the word is neither."""
+    of_model, of_cluster = GROUPS_ASKED.get(group, ("", ""))
+    command = of_model if of_model and known_model(word, any_model_names()) else of_cluster * is_cluster(word)
+    return f"{command} {word}" if command else ""
 
 
 def other_questions(arguments: Sequence[str]) -> list[list[str]]:
     """The questions that a model or clusters probably ask where the command takes neither."""
     command, words = (arguments[0], list(arguments[1:])) if arguments else ("", [])
     names = [word for word in words if not word.startswith("-")]
-    if command in _OF_A_PLAN and names and known_model(names[0], any_model_names()):
+    if command in PLANNED and names and known_model(names[0], any_model_names()):
         return [["plan", *words]]
-    if command in _OF_CLUSTERS and len(names) > 1 and all(map(is_cluster, names)):
+    if command == "compare" and len(names) > 1 and all(map(is_cluster, names)):
         return [["plan", _EXAMPLE[1], "--on", ",".join(names), "--gpus", "64"]]
     return []
 
@@ -129,15 +134,6 @@ def _question(word: str, after: Sequence[str]) -> list[str]:
     if word.endswith(".json") or known_model(word, any_model_names()):
         return ["plan", word, *after, *([] if "--on" in after else _JOB)]
     return ["show", catalog_name(word)] if is_cluster(word) else []
-
-
-def is_cluster(text: str) -> bool:
-    """Whether a text names a cluster, a system or a GPU of the catalog."""
-    try:
-        name = read_spec(text).name
-    except PodsimError:
-        return False
-    return (find(name) or ("",))[0] in ("cluster", "system", "gpu")
 
 
 def completions(catalog: str, text: str) -> list[str]:

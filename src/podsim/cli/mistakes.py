@@ -15,6 +15,7 @@ import click
 from podsim.answers.answer import load
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError, close_names
 from podsim.options.question import Option
+from podsim.questions.registry import commands
 
 MOST_LINES = 5
 _START = "podsim: "
@@ -84,6 +85,8 @@ def question_mistake(
     lines: list[Sequence[str]] = []
     if error.instead and arguments:
         lines.append(corrected(arguments, error.instead, options, given))
+    elif len(arguments) == 1 and arguments[0] in commands():
+        lines.append(shlex.split(commands()[arguments[0]].example))
     elif not isinstance(error, NoFitError):
         lines += [*load("cli.guesses:other_questions")(arguments), *_closer(problems, arguments)]
     if isinstance(error, PlanError) and {"tp", "model", "on", "micro_batch"} <= set(options):
@@ -150,7 +153,6 @@ def usage_mistake(
     """What is wrong with a command line that cannot be read."""
     message = plain = error.format_message().rstrip(".")
     lines = list(getattr(error, "lines", ()))
-    is_option = isinstance(error, click.NoSuchOption)
     known = options.get(getattr(getattr(error, "param", None), "name", None) or "")
     if isinstance(error, click.NoSuchOption):
         flag = error.option_name
@@ -169,7 +171,8 @@ def usage_mistake(
     elif isinstance(error, click.BadParameter) and known:
         message = plain = f"{option_flag(known)}: {error.message}"
         lines = [*load("cli.guesses:counted_cluster")(known, options, arguments), *_digits(known, arguments)]
-    return Mistake(text=message, plain=getattr(error, "plain", plain), lines=lines, is_option=is_option)
+    plain, is_option = getattr(error, "plain", plain), isinstance(error, click.NoSuchOption)
+    return Mistake(text=message, plain=plain, lines=lines, is_option=is_option)
 
 
 def _with_missing(known: Option, options: Mapping[str, Option], arguments: Sequence[str]) -> list[list[str]]:
@@ -217,8 +220,12 @@ def with_known_flags(arguments: Sequence[str], options: Mapping[str, Option]) ->
     """The arguments with other names of options, as --seq, under the flags that they stand for; --on twice is a list."""
     flags = {flag for known in options.values() for flag in (option_flag(known), known.short, known.older)}
     others = {word for known in options.values() for word in known.also}
-    words = list(arguments)
-    for word in arguments:
+    own = {f"--{word}" for k in options.values() if k.argument and not k.flag for word in (k.name, *k.also)}
+    words = []
+    for word in arguments:  # --model NAME is NAME
+        flag, equals, value = word.partition("=")
+        words += [value] * bool(equals) if flag in own else [word]
+    for word in list(words):
         flag = word.partition("=")[0]
         if flag[:2] == "--" and flag not in flags and flag[2:] in others:
             words = next(iter(_renamed(words, flag, _meant_flag(flag, options, words), options)), words)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 import click
@@ -54,7 +56,7 @@ def first_mistake(application: click.Group, words: list[str]) -> Mistake | None:
     rest = words
     try:
         while isinstance(command, click.Group) and rest:
-            with path:
+            with path, redirect_stdout(StringIO()):  # --version prints
                 name, child, rest = command.resolve_command(path, list(rest))
             assert child is not None
             command = child

@@ -16,7 +16,7 @@ from math import ceil
 from typing import NamedTuple
 
 from podsim.answers.answer import call
-from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
+from podsim.errors import CatalogError, ClusterError, PodsimError, UnitError, unknown_name
 from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.mig.mig_host import host_of
 from podsim.hardware.overrides import read_count
@@ -183,3 +183,18 @@ def _squeezed_names() -> dict[str, str]:
 
 def _squeeze(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name)
+
+
+def is_cluster(text: str) -> bool:
+    """Whether a text names a cluster, a system or a GPU of the catalog."""
+    try:
+        name = read_spec(text).name
+    except PodsimError:
+        return False
+    return (find(name) or ("",))[0] in ("cluster", "system", "gpu")
+
+
+def clusters_of(text: object) -> list[str]:
+    """The clusters that a text names, as h100,b200."""
+    parts = [part.strip() for part in str(text or "").split(",")]
+    return parts if all(re.search("[a-zA-Z]", part) for part in parts) else [str(text)] if text else []

@@ -10,6 +10,7 @@ from podsim.hardware import catalog
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.cluster_names import is_slice
 from podsim.hardware.sheet_parts import (
+    all_gpus_section,
     cpu_rows,
     gpu_sections,
     nic_rows,
@@ -34,6 +35,12 @@ _PARTS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], Iterable[Row]
 def sheet_names() -> tuple[str, ...]:
     """All names and aliases of the catalog, of every kind."""
     return tuple(key for kind in catalog.KINDS for key in (*catalog.names(kind), *catalog.aliases(kind)))
+
+
+def all_gpus_sheet() -> Sheet:
+    """The sheet of all accelerators: memory, bandwidth and peak of each."""
+    section = all_gpus_section(map(catalog.load_gpu, catalog.names("gpu")))
+    return Sheet(name="gpus", kind="gpu", title="Accelerators of the catalog", sections=(section,))
 
 
 def sheet(name: str, overrides: Mapping[str, object] | None = None) -> Sheet:

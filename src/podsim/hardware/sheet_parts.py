@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, matmul_peak
 from podsim.hardware.sheet_rows import (
@@ -30,6 +30,26 @@ def gpu_sections(gpu: Gpu) -> tuple[Section, ...]:
         Section(title="Memory", rows=tuple(_memory(gpu))),
         Section(title="Links", rows=tuple(_links(gpu))),
     )
+
+
+def all_gpus_section(gpus: Iterable[Gpu]) -> Section:
+    """Each accelerator in a line: its memory, bandwidth and fastest dense peak of 16 bits."""
+    rows = []
+    for gpu in gpus:
+        half = "bf16" if "bf16" in gpu.peaks else "fp16"
+        peak = quantity_text(matmul_peak(gpu, half), "FLOP/s")
+        how = f"{quantity_text(gpu.memory_bandwidth, 'B/s')}, {half} {peak}, {gpu.architecture}"
+        rows.append(
+            Row(
+                label=gpu.name,
+                value=gpu.memory,
+                unit="B",
+                text=quantity_text(gpu.memory, "B"),
+                how=how,
+                source="",
+            )
+        )
+    return Section(title="Memory, its bandwidth, dense peak", rows=tuple(rows))
 
 
 def _chip(gpu: Gpu) -> Iterator[Row]:

@@ -82,7 +82,8 @@ def sweep_setting(
     """
     if bool(on) == (topology is not None):
         given = "both --on and" if on else "neither --on nor"
-        raise PodsimError(f"{given} --topology given; one of them says where it runs")
+        error = PodsimError(f"{given} --topology given; one of them says where it runs")
+        raise error if on else error.offer(on="h100")
     if topology is not None:
         if overrides:
             raise PodsimError("--topology: a server read from a file cannot be changed by keys")

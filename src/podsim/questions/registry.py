@@ -34,6 +34,43 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 """the help of groups of commands"""
 
 
+GROUPS_ASKED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "mig": ("", "layouts"),
+        "scale": ("loss", "best --days 30 --on"),
+        "storage": ("size", "size llama-3.1-8b --on"),
+    }
+)
+"""what groups are asked of a model, and of a cluster, that follows without a command"""
+
+PHRASES: Mapping[str, str] = MappingProxyType(
+    {
+        "allgather": "collective all-gather",
+        "allreduce": "collective all-reduce",
+        "all-gather": "collective all-gather",
+        "all-reduce": "collective all-reduce",
+        "alltoall": "collective all-to-all",
+        "all-to-all": "collective all-to-all",
+        "finetune": "plan",
+        "fine-tune": "plan",
+        "gpu": "show gpus",
+        "gpus": "show gpus",
+        "lora": "plan --train lora:16",
+        "qlora": "plan --train qlora:16",
+        "version": "--version",
+        "autocomplete": "completion",
+    }
+)
+"""the command and option for each other word that users type for them"""
+
+ASKING = frozenset(["how", "what", "which", "when", "where", "can", "is"])
+"""words that begin a question of natural language"""
+LISTS = frozenset(["list", "ls", "catalog"])
+"""words that users type before the name of a list"""
+PLANNED = frozenset(["cost", "train", "why"])
+"""commands that take no model: `plan` says what a run costs, how long it takes, and what holds it back"""
+
+
 class Screen(NamedTuple):
     """The rules of asking a question in a browser."""
 
@@ -107,7 +144,7 @@ QUESTIONS: Mapping[str, Entry] = MappingProxyType(
             screen=Screen(uploads=_MODEL)),
         "fewest_gpus": Entry("train", "The fewest GPUs that train a model in some days.", file="fewest"),
         "collective": Entry("machine", "Time a collective, compare its algorithms, or check a log.",
-            "collective all-reduce --on h100 --ranks 64 --sizes 1M:1G:8", also="nccl allreduce all-reduce alltoall",
+            "collective all-reduce --on h100 --ranks 64 --sizes 1M:1G:8", also="nccl",
             screen=Screen(is_quick=True)),
         "flows": Entry("machine", "Rates of flows that cross a fabric at once.",
             "flows --on superpod-a100:2su --shift 160", also="fabric routing ecmp routes"),
@@ -144,13 +181,13 @@ QUESTIONS: Mapping[str, Entry] = MappingProxyType(
         "mig check": Entry("machine", "Check that a mig-parted file's configurations can stand on a GPU.",
             "mig check mig-parted.yaml --gpu h100"),
         "mig law": Entry("machine", "Compare the laws of slices with what was measured.", "mig law"),
-        "models": Entry("machine", "List the models of the catalog.", "models", also="list model"),
+        "models": Entry("machine", "List the models of the catalog.", "models", also="model"),
         "clusters": Entry("machine", "List the systems and clusters of the catalog.", "clusters",
-            also="systems gpus gpu cluster"),
+            also="systems cluster"),
         "show": Entry("machine", "Show the sheet of anything in the catalogs.", "show dgx-h100"),
         "fabric": Entry("machine", "Servers and switches of a machine as a drawing."),
         "serve": Entry("serve", "Predict inference by batch or under load. Exit status 1: no batch fits.",
-            "serve bert-large --on a100-40gb/1g.5gb --batch 8", also="inference"),
+            "serve bert-large --on a100-40gb/1g.5gb --batch 8", also="inference infer latency throughput"),
         "scale batch": Entry("learn", "Find the critical batch: what larger batches cost in steps and samples.",
             "scale batch zhang-151m --rate 3e-3 --base-batch 256", file="large_batch"),
         "scale fit": Entry("learn", "Fit a law of the loss to finished runs: parameters, tokens, loss.",
@@ -278,4 +315,4 @@ def screens() -> Mapping[str, tuple[str, Entry]]:
 
 def words_meant() -> Mapping[str, str]:
     """The command for each other word that users type."""
-    return {word: name for name, entry in QUESTIONS.items() for word in entry.also.split()}
+    return {word: name for name, entry in QUESTIONS.items() for word in entry.also.split()} | dict(PHRASES)

@@ -16,7 +16,7 @@ _FACTS = Table(columns=(FACTS.columns[0], Column("", "1", wrap=True)))
 def load_report(served: ServedLoad) -> Iterator[Block]:
     """The times, the rates, and what holds the server back."""
     count = f"{served.gpus} GPU{'s' if served.gpus > 1 else ''}"
-    yield bold(f"{served.model} on {served.on.removesuffix(f' ({served.gpus} GPUs)')} ({count})")
+    yield bold(f"{served.model} on {served.on.removesuffix(f' ({count})')} ({count})")
     yield f"{served.layout}"
     yield f"{served.requests:,} requests, {served.kept:,} after the warm-up: {served.workload}"
     yield from ("", Rows(_TIMES, served.rows), "")

@@ -105,7 +105,7 @@ def shared_choices(plan: Mapping[str, object]) -> list[str]:
 
 def cluster_name(cluster: str, gpus: int) -> str:
     """A cluster's name without the number of its GPUs."""
-    return cluster.removesuffix(f" ({gpus} GPUs)")
+    return cluster.removesuffix(f" ({gpus} GPU{'s' * (gpus > 1)})")
 
 
 def prediction_report(prediction: Prediction) -> Iterator[Block]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from podsim.errors import NoFitError, PlanError
+from podsim.hardware.catalog import short_name
 from podsim.hardware.cluster import Cluster
 from podsim.serving.language_engines import load_language_engine
 from podsim.serving.language_layers import is_attention, text_layers
@@ -20,7 +21,9 @@ _MOST_GPUS = 4096
 def check_plan(model: Model, cluster: Cluster, plan: ServingPlan) -> None:
     """Raise PlanError with all that makes the plan impossible for the model on the cluster."""
     problems = [*_limit_problems(plan), *_division_problems(model, plan)]
-    if plan.gpus * plan.replicas > cluster.gpus:
+    needed = plan.gpus * plan.replicas
+    is_larger_enough = not problems and cluster.gpu.fraction == 1
+    if needed > cluster.gpus:
         copies = f"{plan.replicas} replicas of {plan.gpus} GPUs" if plan.replicas > 1 else f"{plan.gpus} GPUs"
         problems.append(
             f"{copies} (tp={plan.tensor} x pp={plan.pipeline} x cp={plan.context}) are more than the {cluster.gpus} of"
@@ -33,6 +36,8 @@ def check_plan(model: Model, cluster: Cluster, plan: ServingPlan) -> None:
     if problems:
         degrees = [d for d in tensor_degrees(model, cluster.gpus) if d <= plan.tensor]
         error = PlanError(problems)
+        if is_larger_enough:
+            raise error.offer(on=f"{needed}x{short_name('gpu', cluster.gpu.name)}")
         raise error.offer(tp=degrees[-1]) if plan.tensor > 1 and degrees else error
 
 

@@ -78,6 +78,11 @@ def aliases(kind: str) -> dict[str, str]:
     return {alias: name for name, entry in _entries(kind).items() for alias in entry.aliases}
 
 
+def short_name(kind: str, name: str) -> str:
+    """The first alias of an entry, as h100; its name where it has none."""
+    return next((alias for alias, entry in aliases(kind).items() if entry == name), name)
+
+
 def find(name: str) -> tuple[str, str] | None:
     """(kind, name) of the entry with a name or alias, of any kind; None if there is none."""
     key = name.strip().lower()
@@ -93,7 +98,10 @@ def named_rows(rows: list[dict[str, object]], text: str) -> list[dict[str, objec
     wanted = text.lower()
     kept = [row for row in rows if any(wanted in str(row.get(key)) for key in ("name", "family", "gpu"))]
     if not kept:
-        raise CatalogError(unknown_name("name", text, (str(row["name"]) for row in rows)))
+        begins = (wanted[:end] for end in range(len(wanted) - 1, 2, -1))
+        part = next((each for each in begins if any(each in str(row["name"]) for row in rows)), "")
+        error = CatalogError(unknown_name("name", text, (str(row["name"]) for row in rows)))
+        raise error.offer(text=part) if part else error
     return kept
 
 

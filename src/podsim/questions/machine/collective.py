@@ -33,16 +33,21 @@ class CollectiveOptions:
         "",
         "all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter.",
         argument=True,
+        also=("op", "operation"),
     )
-    on: Any = option("", "Cluster: dgx-a100:4, selene, or a TOML file.")
-    sizes: Any = option("", "FIRST:LAST:FACTOR (or +STEP), as nccl-tests counts; default to 16G, doubling.")
+    on: Any = option("", "Cluster: dgx-a100:4, selene, or a TOML file.", complete="clusters")
+    sizes: Any = option(
+        "",
+        "FIRST:LAST:FACTOR (or +STEP), as nccl-tests counts; default to 16G, doubling.",
+        also=("size", "bytes"),
+    )
     algo: Any = option(
         "nccl",
         "nccl, an algorithm (ring, tree, in-network, …), FILE.py:FUNCTION. With --proto, --nccl or "
         "another of NCCL's settings: NCCL held to it.",
     )
     proto: str = option("", "Hold NCCL to ll, ll128 or simple; default its choice.")
-    ranks: int | None = option(None, "GPUs that take part; default all.")
+    ranks: int | None = option(None, "GPUs that take part; default all.", also=("gpus", "world-size"))
     launch: str = option(
         "", "process (default) or thread for each GPU, or single process; with --against as in the log."
     )
@@ -74,7 +79,14 @@ class CollectiveOutput(PlotOutput):
     plot: Path | None = like(PlotOutput, "plot", "Draw time and bandwidth over size: FILE.svg or .png.")
 
 
-@question(CollectiveOptions, output=CollectiveOutput, activity="timing the collective")
+def _check(options: CollectiveOptions) -> None:
+    """Raise PodsimError where no collective, or no machine, is named."""
+    if options.against is None:
+        collective_name(options.collective)
+        sweep_setting(options.on, options.topology, options.ranks, options.overrides)
+
+
+@question(CollectiveOptions, output=CollectiveOutput, activity="timing the collective", reads=_check)
 def collective(options: CollectiveOptions) -> Sweep | Comparison:
     """Seconds and bandwidths of a collective over sizes; or, with `against`, predictions against a log of nccl-tests.
 
@@ -88,7 +100,8 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
     if options.against is not None:
         return _against_log(options, options.against)
     if not options.collective:
-        raise PodsimError("name a collective, such as all-reduce, or give a log with --against")
+        error = PodsimError("name a collective, such as all-reduce, or give a log with --against")
+        raise error.offer(collective="all-reduce")
     name = collective_name(options.collective)
     setting = sweep_setting(options.on, options.topology, options.ranks, options.overrides)
     sizes = read_sizes(options.sizes, name, setting.ranks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from podsim.graphs.networks import networks
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.cluster_names import is_slice
 from podsim.hardware.fabrics.describe import Drawing
-from podsim.hardware.sheet import sheet, sheet_names
+from podsim.hardware.sheet import all_gpus_sheet, sheet, sheet_names
 from podsim.hardware.sheet_rows import Sheet
 from podsim.options.output_options import Output
 from podsim.options.question import option, overrides_option, question
@@ -33,7 +33,9 @@ class ShowOptions:
     """Anything in the catalogs."""
 
     name: str | Path = option(
-        MISSING, "A name of any catalog, `software`, a config.json, or a cluster's TOML file.", argument=True
+        MISSING,
+        "A name of any catalog, `gpus`, `software`, a config.json, or a cluster's TOML file.",
+        argument=True,
     )
     fabric: bool = option(
         False, "Draw servers and switches instead; NAME may be a topology XML, too.", flag="--fabric"
@@ -50,6 +52,15 @@ class ShowOutput(Output):
     plot: Path | None = option(
         None, "With --fabric: draw it to this file, too: FILE.svg.", suffixes=(".svg",), older="--svg"
     )
+
+
+_UNCHANGED: Sequence[tuple[str, Callable[[], Iterable[str]], Callable[[], Sheet], Callable[[str], Sheet]]] = (
+    ("gpus", tuple, all_gpus_sheet, sheet),
+    ("software", software_names, all_software_sheet, software_sheet),
+    ("engines", language_engine_names, all_engines_sheet, engine_sheet),
+    ("networks", networks, all_networks_sheet, network_sheet),
+)
+"""catalogs whose entries no keys change: (name, names of entries, sheet of all, sheet of an entry)"""
 
 
 def _check(output: ShowOutput, options: Mapping[str, Any]) -> None:
@@ -83,20 +94,11 @@ def show(options: ShowOptions) -> Sheet | Drawing:
         return drawing
     name = str(options.name)
     for_model, for_hardware = split_overrides(options.overrides)
-    if name == "software" or name in software_names():
-        if options.overrides:
-            raise CatalogError(f"{name}: software cannot be changed by keys")
-        return all_software_sheet() if name == "software" else software_sheet(name)
-    if name == "engines" or name in language_engine_names():
-        if options.overrides:
-            raise CatalogError(f"{name}: an engine cannot be changed by keys")
-        return all_engines_sheet() if name == "engines" else engine_sheet(name)
-    if name == "networks" or name in networks():
-        if options.overrides:
-            raise CatalogError(
-                f"{name}: a captured network cannot be changed by keys; capture a module of your own"
-            )
-        return all_networks_sheet() if name == "networks" else network_sheet(name)
+    for title, names, all_of_it, sheet_of in _UNCHANGED:
+        if name == title or name in names():
+            if options.overrides:
+                raise CatalogError(f"{name}: {title} cannot be changed by keys")
+            return all_of_it() if name == title else sheet_of(name)
     is_cluster = name.lower().endswith(".toml") or ":" in name or is_slice(name)
     if is_cluster or name.lower().partition("/")[0] in sheet_names():
         if for_model:
@@ -117,7 +119,6 @@ def show(options: ShowOptions) -> Sheet | Drawing:
 def _unknown(name: str) -> CatalogError:
     known = [*sheet_names(), *model_names(), *software_names(), *language_engine_names(), *networks()]
     return CatalogError(
-        f"{unknown_name('name', name, known)}; `podsim models`, `podsim clusters`, `podsim show software`, "
-        "`podsim show engines` and `podsim show networks` list names; a GPU (a100-sxm4-80gb), a config.json or a "
-        "cluster's TOML file work too"
+        f"{unknown_name('name', name, known)}; `podsim models`, `podsim clusters` and `podsim show` gpus, software, "
+        "engines or networks list names; a config.json or a cluster's TOML file work too"
     )
