@@ -24,8 +24,10 @@ from playwright import sync_api
 
 import podsim
 from podsim.accuracy.bands import residuals
+from podsim.report.chart_marks import COLOURS
 from podsim.report.plain_data import plain_value
 from podsim.report.queue_tables import plain_result
+from podsim.timeline.kind_colours import colours
 
 pytestmark = pytest.mark.browser
 
@@ -305,6 +307,15 @@ def test_trust_tells_runs_that_constants_were_fitted_to_from_those_that_only_tes
     assert page.get_by_text(f"1 to 25 of {len(dgxc)} runs").is_visible()
     page.get_by_role("button", name="Next").click()
     assert page.get_by_text(f"26 to 50 of {len(dgxc)} runs").is_visible()
+
+
+def test_the_page_has_the_colours_of_the_charts_and_of_the_timeline():
+    static = Path(podsim.__file__).parent / "web" / "static"
+    palette = re.search(r"PALETTE = \[(.*?)\]", (static / "charts.js").read_text())
+    assert re.findall(r'"(.*?)"', palette[1]) == ["var(--blue)", *COLOURS[1:]]
+    kinds = dict(re.findall(r'(\w+): "(#\w+)"', (static / "screens" / "why.js").read_text()))
+    del kinds["correction"]  # no op of a timeline
+    assert kinds == colours(kinds)
 
 
 def test_back_undoes_a_toggle(visit):

@@ -32,6 +32,8 @@ _STATUS = {0: 200, 1: 422, 2: 400, 70: 500}
 """HTTP status by the status that the command would end with"""
 _KEPT = 32 * 2**20
 """characters of answers that are kept"""
+_SHARED = {"gantt.js": "podsim.timeline", "palette.css": "podsim.report"}
+"""the packages of the files that other pages have, too"""
 _PAUSE = 10.0
 """s. The time between two signs of life of a stream."""
 
@@ -149,7 +151,7 @@ def make_application(site: Site, *, host: str = "127.0.0.1", token: str = "") ->
             Route("/api/files", _receive_file, methods=["POST"]),
             Route("/api/files/{identity}", _drop_file, methods=["DELETE"]),
             Route("/api/{name}", _answer, methods=["POST"]),
-            Route("/static/gantt.js", _gantt_script),
+            *(Route(f"/static/{name}", _shared_file) for name in _SHARED),
             Mount("/static", static),
         ],
         exception_handlers={
@@ -205,11 +207,10 @@ def _session_of(request: Request, site: Site, reply: Response | None = None) -> 
     return session
 
 
-async def _gantt_script(request: Request) -> Response:
-    """The script of a timeline's own page, which draws on a screen of this one, too."""
-    return FileResponse(
-        str(files("podsim.timeline") / "templates" / "gantt.js"), media_type="text/javascript"
-    )
+async def _shared_file(request: Request) -> Response:
+    """A file of the pages that commands write, which this page has, too."""
+    name = request.url.path.rsplit("/", 1)[-1]
+    return FileResponse(str(files(_SHARED[name]) / "templates" / name))
 
 
 async def _description(request: Request) -> Response:

@@ -2,9 +2,8 @@
 
 import { h, s } from "./dom.js";
 
-// Okabe and Ito's palette, which colour-blind readers can tell apart.
-export const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999", "#6a3d9a",
-  "#8c564b", "#17becf", "#7f7f7f"];
+// The colours of all charts of podsim: Okabe and Ito's palette, which colour-blind readers can tell apart, and a violet.
+export const PALETTE = ["var(--blue)", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0"];
 
 const tipBox = () => document.getElementById("chart-tip") ||
   document.body.appendChild(h("div", { id: "chart-tip", class: "tip", hidden: true }));

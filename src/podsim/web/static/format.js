@@ -20,7 +20,6 @@ export function seconds(value) {
 
 export const bytes = (value) => prefixed(value, "B");
 export const rate = (value) => prefixed(value, "B/s");
-export const watts = (value) => prefixed(value, "W");
 export const amount = (value) => prefixed(value, "");
 export const count = (value) => Math.round(value).toLocaleString("en");
 export const percent = (value) => `${digits(100 * value, Math.abs(value) < 0.0995 ? 2 : 3)} %`;
@@ -35,7 +34,5 @@ export function money(value) {
   if (Math.abs(value) >= 1e4) return `$${digits(value / 1e3)} k`;
   return `$${digits(value, Math.abs(value) >= 100 ? 4 : 3)}`;
 }
-
-export const yes = (value) => (value ? "yes" : "no");
 
 export const doublings = (value) => `${digits(value, 2)} doubling${digits(value, 2) === "1" ? "" : "s"}`;

@@ -15,7 +15,6 @@ const NAMES = "ABCD";
 export async function show(root, page) {
   const values = { ...page.values };
   const designs = (values.designs || `${values.on || "dgx-h100:8"}\ndgx-a100-80gb:8`).split("\n").slice(0, 4).map(readDesign);
-  values.model ||= "llama-3-8b";
   const answers = new Region("The designs side by side", { parent: page.signal, keep: true });
   const scaling = new Region("Scaling", { parent: page.signal });
   const columns = h("div", { class: "columns" });

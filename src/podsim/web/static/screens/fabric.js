@@ -90,7 +90,8 @@ function zoomed(text, label) {
         ArrowUp: () => { view.y -= step; place(); }, ArrowDown: () => { view.y += step; place(); } };
     if (moves[event.key]) { event.preventDefault(); moves[event.key](); }
   });
-  return box;
+  return [box, h("div", { class: "row" }, [["Nearer", 1.5], ["Farther", 1 / 1.5]].map(([title, factor]) =>
+    h("button", { class: "quiet", onclick: () => zoom(factor) }, title)))];
 }
 
 function drawLoads({ links, model, cluster, step_time: step }) {

@@ -6,7 +6,6 @@ import { bars } from "../charts.js";
 import { ask, description, sendFile, stream, Problems } from "../api.js";
 import { planOptions } from "../state.js";
 import { Region } from "../region.js";
-import { isAsked } from "../job.js";
 
 const POLICIES = ["fifo", "easy", "conservative", "sjf", "srtf", "las", "tiresias", "themis"];
 
@@ -71,7 +70,7 @@ function drawQueue(answer, values, asked, page) {
     "Name the machine as NODESxGPUS to see what more nodes change."));
   return [h("p", { class: "headline" }, number(answer.jobs, count, "jobs"), ` jobs on ${answer.machine}.`),
     figure("Mean wait under each policy", bars(rows.map((row) => [row.policy, row[time.key]]),
-      { show: seconds, label: time.title, key: time.key }), columns, rows),
+      { show: seconds, label: time.title, key: time.key })),
         table([{ title: "policy", key: "policy" }, { title: "rule", key: "says" }, ...columns.slice(1)], rows,
           { caption: answer.source }),
     h("h2", {}, "More nodes"), more.element];
@@ -150,10 +149,8 @@ function drawMig(answer, values, page, again) {
 async function goodput(root, values, page) {
   const region = new Region("The long run", { parent: page.signal });
   root.append(region.element);
-  if (!isAsked(values) || !values.tokens) return region.empty(h("p", {}, "A long run has a model, a cluster and tokens. ",
-    h("a", { href: page.link("ask") }, "Ask with them.")));
   await region.run(async (signal) => {
-    const { model, on, tokens, overrides, gpus, batch, sequence } = planOptions(values);
+    const { model, on, tokens, overrides, gpus, batch, sequence } = planOptions({ tokens: "1T", ...values });
     const limit = Object.fromEntries(["tp", "pp", "cp", "ep", "zero", "micro_batch",
       "recompute"].filter((name) => values[name] !== undefined).map((name) => [name, values[name]]));
     const given = Object.entries({ model, on, tokens, overrides, gpus, batch, sequence,

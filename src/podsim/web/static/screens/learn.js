@@ -18,7 +18,7 @@ const FORMULAS = {
     "All send to one server, and get the sum from it: its link carries everything."],
   "in-network": ["T = S / B", "Switches add up (SHARP): a rank sends its data once, and gets the sum once."],
 };
-const WORK = { forward: 0, backward: 1, input: 1, weight: 2 };
+const WORK = { forward: 0, backward: 1, input: 1, weight: 4 };
 
 export async function show(root, page) {
   const values = { algorithm: "ring", n: "8", kind: "1f1b", p: "4", m: "8", v: "1", ...page.values };
@@ -138,7 +138,7 @@ function pipeline(answer, values) {
   }
   const rows = answer.idle.map((idle, rank) => ({ rank, idle, held: answer.activations[rank] }));
   return [figure(`${answer.source}`, [drawing, h("ul", { class: "legend" },
-    [["forward", 0], ["backward or input gradient", 1], ["weight gradient", 2]].map(([name, colour]) => h("li", {},
+    [["forward", 0], ["backward or input gradient", 1], ["weight gradient", 4]].map(([name, colour]) => h("li", {},
       h("i", { style: { background: PALETTE[colour] } }), name)))],
     [{ title: "rank", key: "rank", format: String }, { title: "idle", key: "idle", format: digits },
       { title: "activations held (micro-batches)", key: "held", format: digits }], rows),

@@ -11,7 +11,9 @@ export const PARTS = { compute: "matrix arithmetic", memory: "memory-bound kerne
   tp: "tensor-parallel", cp: "context-parallel",
   ep: "expert-parallel", pp: "pipeline sends", dp: "data-parallel", bubble: "pipeline bubble", optimizer: "optimizer",
     host: "host work", correction: "correction" };
-const COLOUR = Object.fromEntries(Object.keys(PARTS).map((name, place) => [name, PALETTE[place % PALETTE.length]]));
+// The colours that the timeline gives to the same kinds.
+const COLOUR = { compute: "#D55E10", memory: "#E6A010", launch: "#CC79A8", tp: "#009E73", cp: "#7CC8AD", ep: "#F2B59B", pp: "#56B4E9",
+  dp: "#7A5A2E", bubble: "#D3D7DE", optimizer: "#6F5BD0", host: "#4D4D4E", correction: "#8C6BB1" };
 const KINDS = ["weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor"];
 
 export async function show(root, page) {
