@@ -30,6 +30,7 @@ from podsim.training.layers import (
     tp_sync_seconds,
 )
 from podsim.training.paired_layers import own_layers
+from podsim.training.pipeline_stages import repeats_output
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.step import SPLIT
@@ -330,9 +331,14 @@ def _full_recompute(forward: list[Piece], timed: list[_Timed], tail: frozenset[i
 
 
 def _selective_recompute(timed: list[_Timed], what: str) -> list[Piece]:
-    """The attention core again ("core"), or half of the products and all that is bound by memory ("ops")."""
-    core = [t for t in timed if t.op.core or t.op.kind == "attention"]
-    if what == "core":
+    """What is computed again: the attention core, what `repeats_output` says, or half of the products and all that is
+    bound by memory ("ops")."""
+
+    def is_again(op: TensorOp) -> bool:
+        return repeats_output(op) if what == "outputs" else op.core or op.kind == "attention"
+
+    core = [t for t in timed if is_again(t.op)]
+    if what != "ops":
         return [_repeat_piece(Piece(name=t.op.name, kind=t.kind, seconds=t.forward)) for t in core]
     share = {"compute": 0.5, "memory": 1.0}
     return [

@@ -18,7 +18,7 @@ from podsim.memo import Memo
 from podsim.network.bus import ring_share
 from podsim.training.expert_exchange import ep_seconds, spared_syncs
 from podsim.training.layout import Passes, PassExchanges, Stages
-from podsim.training.pipeline_stages import recomputed_share
+from podsim.training.pipeline_stages import recomputed_share, repeats_output
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.shapes import (
@@ -146,12 +146,17 @@ def busy_and_host(
     busy, host = np.zeros((len(Pass), len(PARTS), *shape)), np.zeros((len(Pass), *shape))
     cores, cores_back, cores_host = np.zeros((2, *shape)), np.zeros((2, *shape)), np.zeros(shape)
     last, last_host = np.zeros((2, *shape)), np.zeros(shape)
+    outputs, outputs_host = np.zeros((2, *shape)), np.zeros(shape)
     tail = last_ops(model) if software.early_stop else frozenset()
     for items, where, times in op_times(model, cluster, plan, software):
         part = MATRIX if is_gemm(items[0].op) or items[0].op.kind == "attention" else MEMORY
         is_core = np.array([[item.op.core or item.op.kind == "attention"] for item in items])
         is_last = np.array([[id(item.op) in tail] for item in items])
         launch = times.kernels * software.host_kernel
+        if software.selective == "outputs":
+            is_repeated = np.array([[repeats_output(item.op)] for item in items])
+            np.add.at(outputs[part], where, times.forward * is_repeated)
+            np.add.at(outputs_host, where, launch * is_repeated)
         for total, seconds in (
             (busy[Pass.FORWARD, part], times.forward),
             (busy[Pass.BACKWARD, part], times.backward),
@@ -176,6 +181,8 @@ def busy_and_host(
         selective[MATRIX] = 0.5 * (busy[Pass.FORWARD, MATRIX] - cores[MATRIX])
         selective[MEMORY] = busy[Pass.FORWARD, MEMORY] - cores[MEMORY]
         selective_host = 0.75 * host[Pass.FORWARD]
+    if software.selective == "outputs":
+        selective[:LAUNCH], selective_host = outputs, outputs_host
     inner = np.ones((len(model.kinds), 1))
     inner[[0, -1]] = 0.0  # embedding and head are not recomputed
     inner[[not block.is_reached for block in model.kinds]] = 0.0  # nor is what no gradient reaches

@@ -28,7 +28,7 @@ from podsim.training.memory_torch import (
     traffic_bytes,
     working_bytes,
 )
-from podsim.training.pipeline_stages import of_mode, recomputed_share
+from podsim.training.pipeline_stages import of_mode, recomputed_share, repeated_inputs
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
@@ -154,14 +154,15 @@ def _block_bytes(
     rank_tokens = tokens(plan, sequence)
     routed = max(block.top_k, 1) * (plan.capacity_factor or 1.0)
     copies = rank_tokens, rank_tokens * (plan.expert_gather * routed)
+    is_light = software.selective == "outputs"
+    repeated = repeated_inputs(block) if is_light else ()
     for op in block.ops:
         if op.gradient == "none" or (software.runtime == "torch" and op.kind == "cross_entropy"):
             continue  # nothing to compute a gradient from; part of the loss
         stored = _stored_bytes(op, plan, software, ranks, copies)
-        kept[Recompute.SELECTIVE] += stored
-        if op.kind == "attention":
-            stored = stored + _core_bytes(op, plan, sequence)
-        kept[Recompute.NONE] += stored
+        core = _core_bytes(op, plan, sequence) if op.kind == "attention" else 0.0
+        kept[Recompute.SELECTIVE] += (id(op) not in repeated) * stored + is_light * core
+        kept[Recompute.NONE] += stored + core
     return kept
 
 
@@ -180,6 +181,8 @@ def _stored_bytes(
     stored = np.zeros(copies[0].size)
     if PRECISIONS[plan.precision].is_cast and software.fp8_gather and op.kind == "gemm":
         element = 1.0 if op.split in ("column", "row") else element  # products keep the operands they cast
+    if op.kind == "activation" and software.activation_bytes:
+        element = software.activation_bytes
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
         share = ranks["none" if gathered else saved.split, saved.expert]

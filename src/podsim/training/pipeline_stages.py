@@ -11,7 +11,7 @@ from podsim.schedules.actions import chunk_sizes
 from podsim.training.layout import Stages
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Placement, Recompute
-from podsim.workload.model import Model
+from podsim.workload.model import Block, Model, TensorOp
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
 """The plan fields that the layers of a stage depend on."""
@@ -72,6 +72,24 @@ def stages_table(model: Model, plan: Plan) -> Stages:
 def of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
     """The values under each plan's way to recompute."""
     return np.asarray(np.choose(np.asarray(plan.recompute), tuple(values)))
+
+
+def repeats_output(op: TensorOp) -> bool:
+    """Whether selective recomputation of the scope "outputs" computes an op again (arXiv 2412.19437, section 3.2.3).
+
+    It repeats norms, activation functions and the products that widen the latents of attention.
+    """
+    return op.kind in ("norm", "activation") or (op.kind == "gemm" and op.name.endswith(("q_up", "kv_up")))
+
+
+def repeated_inputs(block: Block) -> frozenset[int]:
+    """Identities of the ops of a block whose input such an op makes, so that nothing keeps it."""
+    out, repeats = set[int](), False
+    for op in block.ops:
+        if repeats and op.kind != "elementwise":
+            out.add(id(op))
+        repeats = repeats_output(op) or (repeats and op.kind == "elementwise")
+    return frozenset(out)
 
 
 def recomputed_share(

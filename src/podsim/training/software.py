@@ -134,8 +134,11 @@ class Software:
     precision: str = "bf16"
     """The number format of runs that do not state theirs."""
     selective: str = "core"
-    """The scope of selective recomputation: "core", the attention core (Megatron-LM), or "ops", every second matrix
-    product and all memory-bound ops, but not attention (torchtitan)."""
+    """The scope of selective recomputation: "core", the attention core (Megatron-LM), "ops", every second matrix
+    product and all memory-bound ops, but not attention (torchtitan), or "outputs", norms, activation functions and the
+    products that widen the latents of attention (DeepSeek)."""
+    activation_bytes: float = 0.0
+    """B. The bytes per element of what activation functions keep; 0 is the number format's."""
     cast_bytes: float = 5.0
     """B. The bytes moved per element to scale and cast an operand of an fp8 matrix product (read for the maximum, read,
     write)."""
