@@ -88,3 +88,13 @@ def test_points_stay_within_the_axes_for_any_spread() -> None:
         circles = list(chart.iter("circle"))
         assert len(circles) == len(values)
         assert all(0 < float(each.attrib["cx"]) < 720 for each in circles)
+
+
+def test_a_page_says_the_answer_before_its_charts(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    words = "plan gpt2 --on dgx-a100-80gb --limit tp=1 --tokens 10G --html"
+    assert CliRunner().invoke(app, [*words.split(), str(path)]).exit_code == 0
+    first, charts = path.read_text("utf-8").split("<figure>", 1)
+    for name in ("Layout: ", "Step: ", "Memory: ", "Days: ", "Money: "):
+        assert f"<li>{name}" in first, name
+    assert charts.index("</figure>") < charts.index("<details>")

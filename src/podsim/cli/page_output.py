@@ -38,7 +38,8 @@ def _page(answer: Any, report: Report, view: View) -> str:
     """The text of a page; without charts if they would make it too large."""
     if view.page:
         return str(call(view.page, answer))
-    render = partial(report_page, command=_command(), version=__version__)
+    glance = call(view.brief, answer) if view.brief else ()
+    render = partial(report_page, glance=list(glance), command=_command(), version=__version__)
     text = render(report, charts_of(answer, view))
     return text if len(text) <= LARGEST else render(report)
 
@@ -47,7 +48,6 @@ def _command() -> str:
     """The command as it was typed, without the option of the page."""
     context = click.get_current_context(silent=True)
     words = list(context.meta.get("podsim.words", ())) if context else []
-    if "--html" in words[:-1]:
-        at = words.index("--html")
-        del words[at : at + 2]
+    at = words.index("--html") if "--html" in words else len(words)
+    del words[at : at + 2]
     return shlex.join(word for word in words if not word.startswith("--html="))

@@ -1,4 +1,4 @@
-"""Any report as one page: the blocks that a terminal shows, as headings, tables and lists, with charts above them.
+"""Any report as one page: the answer at a glance, its charts, and the blocks that a terminal shows below them.
 
 The page is one file in the theme of the others. It holds no script, and its policy lets it fetch nothing.
 """
@@ -34,15 +34,23 @@ class Item:
 
 
 def report_page(
-    report: Report, charts: Sequence[Markup] = (), *, command: str = "", version: str = ""
+    report: Report,
+    charts: Sequence[Markup] = (),
+    *,
+    glance: Report = (),
+    command: str = "",
+    version: str = "",
 ) -> str:
-    """HTML of a report; its first line is the title, `command` is what gives it again."""
-    items = list(_items(report))
-    title = next((item.text for item in items if item.kind == "title"), command or "podsim")
+    """HTML of a report, folded up below its glance; its first line is the title, `command` is what gives it again."""
+    parts = list(_items(glance)), list(_items(report))
+    title = next(
+        (item.text for items in parts for item in items if item.kind == "title"), command or "podsim"
+    )
     return render_page(
         "report.html",
         title=title,
-        items=items,
+        glance=parts[0],
+        items=parts[1],
         charts=charts,
         command=command,
         version=version,
@@ -56,7 +64,8 @@ def _items(report: Report) -> Iterator[Item]:
     is_first, entries = True, list[str]()
     for block in report:
         if isinstance(block, Paragraph) and block.first is not None:
-            entries.append(block.text)
+            name = block.first.strip(" -*:")
+            entries.append(f"{name}: {block.text}" if name else block.text)
             continue
         if entries:
             yield Item(kind="list", texts=entries)
@@ -73,7 +82,8 @@ def _item(block: Block, *, is_first: bool) -> Item | None:
     if isinstance(block, Rows):
         return _table(block)
     if not isinstance(block, str | Paragraph):
-        return Item(kind="lines", text="\n".join(_line_text(line) for line in block(DRAWING_WIDTH)))
+        text = "\n".join(_line_text(line) for line in block(DRAWING_WIDTH))
+        return Item(kind="lines", text=text) if text.strip() else None
     known = Paragraph(block) if isinstance(block, str) else block
     if not known.text.strip():
         return None
