@@ -155,3 +155,21 @@ def test_watts_of_a_node_are_one_number() -> None:
     for on in names("system"):
         page, cluster = podsim.show(on), load_cluster(on)
         assert page.row("power, maximum").value == pytest.approx(make_node(cluster).maximum), on
+
+
+def test_a_plan_draws_the_limit_of_its_gpus_while_they_compute() -> None:
+    report = podsim.power("llama-3.1-8b", on="h100", gpus=16, tp=2, zero=1)
+    assert report.plan is not None
+    assert (report.gpus, report.plan["tp"], report.plan["zero"]) == (16, 2, 1)
+    drawn = {load.load: load.gpu_power for load in report.loads}
+    parts = podsim.plan("llama-3.1-8b", on="h100", gpus=16, tp=2, zero=1, top=1).ranked[0].prediction.parts
+    share = (parts["compute"] + parts["memory"] + parts["optimizer"]) / sum(parts.values())
+    idle = drawn["idle"] / 16
+    assert drawn["plan"] == pytest.approx(16 * (idle + (700 - idle) * share))
+
+
+def test_a_layout_needs_a_model_to_draw_power() -> None:
+    with pytest.raises(PodsimError, match="tp: of a job alone"):
+        podsim.power("h100", tp=8)
+    with pytest.raises(PodsimError, match="name it with --on"):
+        podsim.power("llama-3.1-8b")
