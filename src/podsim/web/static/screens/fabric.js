@@ -95,7 +95,7 @@ function zoomed(text, label) {
 }
 
 function drawLoads({ links, model, cluster, step_time: step }) {
-  if (!links.length) return h("p", { class: "muted" }, "Nothing leaves a server under this plan: no adapter carries anything.");
+  if (!links.length) return h("p", { class: "muted" }, `Nothing leaves a server of ${cluster} under the best plan of ${model}: no adapter carries anything.`);
   const columns = [{ title: "links", key: "name" }, { title: "equal ones", key: "copies", format: String },
     { title: "capacity", key: "capacity", format: rate }, { title: "bytes", key: "bytes", format: bytes },
     { title: "busy", key: "busy", format: seconds }, { title: "utilisation", key: "utilisation", format: percent }];

@@ -57,7 +57,7 @@ function drawRuns(runs, present) {
     const [near, distance] = runs.reduce(([best, least], run) => { const away = Math.hypot(plot.x(run.measured) - x,
       plot.y(run.predicted) - y); return away < least ? [run, away] : [best, least]; }, [null, 12]);
     if (near && distance < 12) showTip(event,
-      `${near.id} (${near.role})\n${amount(near.parameters)} parameters on ${near.gpus} ${near.architecture} GPUs\n${near.software}, tp ${near.tp}, pp ${near.pp}\nmeasured ${percent(near.measured)}, predicted ${percent(near.predicted)}`);
+      `${near.id} (${ROLES[near.role]})\n${amount(near.parameters)} parameters on ${near.gpus} ${near.architecture} GPUs\n${near.software}, tp ${near.tp}, pp ${near.pp}\nmeasured ${percent(near.measured)}, predicted ${percent(near.predicted)}`);
     else hideTip();
   });
   plot.svg.addEventListener("pointerleave", hideTip);
@@ -68,12 +68,13 @@ function drawRuns(runs, present) {
   const [test, fitted] = ["test", "calibrate"].map((role) => runs.filter((run) => run.role === role));
   const groups = [...new Set(runs.map(nameOf))].sort().map((name) => { const [own, seen] = [test, fitted].map((rows) =>
     rows.filter((run) => nameOf(run) === name));
-    return { name, test: own.length, error: middle(own), fitted: seen.length, left: middle(seen), rows: [...own, ...seen] }; });
+    return { name, test: own.length, error: middle(own), fitted: seen.length, left: middle(seen),
+      rows: [...own, ...seen].sort((a, b) => Math.abs(b.error) - Math.abs(a.error)) }; });
   const detail = h("div", {});
-  const open = ({ name, rows }, from = 0) => detail.replaceChildren(h("h2", {}, `The runs of ${name}`),
-    table(columns, rows.slice(from, from + 25), { caption: `${from + 1} to ${Math.min(from + 25, rows.length)} of ${rows.length} runs`, sort: "error" }),
+  const open = ({ name, rows }, from = 0) => { detail.replaceChildren(h("h2", {}, `The runs of ${name}, the largest error first`),
+    table(columns, rows.slice(from, from + 25), { caption: `${from + 1} to ${Math.min(from + 25, rows.length)} of ${rows.length} runs` }),
     h("div", { class: "row" }, from ? h("button", { class: "quiet", onclick: () => open({ name, rows }, from - 25) }, "Before") : null,
-      from + 25 < rows.length ? h("button", { class: "quiet", onclick: () => open({ name, rows }, from + 25) }, "Next") : null));
+      from + 25 < rows.length ? h("button", { class: "quiet", onclick: () => open({ name, rows }, from + 25) }, "Next") : null)); detail.scrollIntoView(); };
   return [h("p", { class: "headline" }, test.length ? ["Half of ", number(test.length, count, "runs"), " test runs are predicted within ",
     number(middle(test), percent, "median"), "."] : "No test run is like this."),
     fitted.length ? h("p", {}, "Of ", number(fitted.length, count, "fitted"), " runs that constants were fitted to, half lie within ",
