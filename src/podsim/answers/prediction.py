@@ -122,6 +122,24 @@ class Correction:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunsCorrection:
+    """What several measured runs of the user changed."""
+
+    runs: int
+    """The number of runs."""
+    law_time: float
+    """s. The time of the step by the law alone."""
+    compute: float
+    """factor. The time of kernels over that of the law, as the runs say."""
+    communication: float
+    """factor. The same of exposed communication."""
+    host: float
+    """factor. The same of waiting for the host."""
+    moved: str
+    """The cause that changed this step most: compute, communication or host."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class OpReport:
     """One op of one layer (or several layers), for one micro-batch on one rank."""
 
@@ -255,6 +273,7 @@ class Prediction(
     software_range: Mapping[str, float] = field(default_factory=dict)
     """s. The time of the plan's step under each calibrated software of the GPU's family, if no run is this fast."""
     correction: Correction | None = field(default=None, metadata={"optional": True})
+    own_runs: RunsCorrection | None = field(default=None, metadata={"optional": True})
     """The correction by a measured step; None: none was given."""
     sparse: SparseGain | None = field(default=None, metadata={"optional": True})
     """The gain of weights pruned 2:4; None: they are dense."""

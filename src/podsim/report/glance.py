@@ -13,7 +13,7 @@ from podsim.answers.prediction import PlanResult, Prediction, Ranked, StageMemor
 from podsim.report.columns import Column, Table, energy_text, mass_text
 from podsim.report.graph_tables import graph_report
 from podsim.report.minutes_tables import target_report
-from podsim.report.predictions import cluster_name, shared_choices
+from podsim.report.predictions import cluster_name, runs_words, shared_choices
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, dim
 from podsim.units import duration, format_quantity
 
@@ -102,6 +102,8 @@ def _answer(prediction: Prediction, notes: Sequence[str] = ()) -> Iterator[Block
         change = prediction.step_time / prediction.unchanged_time - 1.0
         words = f"{abs(change):.1%} {'slower' if change > 0 else 'faster'} than" if change else "the same as"
         yield _line("Change", f"{words} the {prediction.unchanged_time:.4g} s of this plan without --set")
+    if prediction.own_runs is not None:
+        yield _line("Runs", runs_words(prediction.own_runs))
     yield _line("Batch", _batch(prediction, (*notes, *prediction.notes)))
     yield _line(
         "Speed",

@@ -13,6 +13,7 @@ from podsim.answers.prediction import (
     PlanResult,
     Prediction,
     Ranked,
+    RunsCorrection,
     StageMemory,
     TrainingTime,
 )
@@ -154,6 +155,14 @@ def _rates(prediction: Prediction) -> Iterator[Block]:
         yield from _training(prediction.training)
 
 
+def runs_words(own: RunsCorrection) -> str:
+    """What the user's runs changed, in a line."""
+    return (
+        f"{own.runs} of yours; the law says {format_quantity(own.law_time, 's')}; compute takes {own.compute:.2f} times "
+        f"its time, communication {own.communication:.2f}, host {own.host:.2f}; most by {own.moved}"
+    )
+
+
 def _evidence(prediction: Prediction) -> Iterator[Block]:
     """The nearest measured run, and what other calibrated software would make of the plan."""
     own, near = prediction.correction, prediction.nearest
@@ -162,6 +171,8 @@ def _evidence(prediction: Prediction) -> Iterator[Block]:
             f"Corrected by your measured step of {format_quantity(own.measured, 's')} ({own.plan}): {own.factor:.3f} "
             f"times the law with the constants of {own.software}"
         )
+    if prediction.own_runs is not None:
+        yield f"Measured runs: {runs_words(prediction.own_runs)}"
     if near is not None:
         layout = "".join(
             f", {name}={value}" for name, value in (("tp", near.tp), ("pp", near.pp)) if value > 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.accuracy.stated_prediction import changed, describe
 from podsim.answers.prediction import Prediction
+from podsim.errors import PlanError
 from podsim.fleet.power_cost import with_expense
 from podsim.options.output_options import GlanceOutput
 from podsim.options.plan_options import PredictOptions
@@ -49,6 +50,10 @@ def predict(options: PredictOptions) -> Prediction:
     setting = read_plan(options)
     length = read_length(options, setting.model)
     correction = None
+    if options.measured and options.runs:
+        raise PlanError(
+            ["measured and runs: one of them corrects a prediction; add the step as a row of runs"]
+        )
     if options.measured:
         from podsim.accuracy.own_step import own_correction, read_measured
 
@@ -64,6 +69,10 @@ def predict(options: PredictOptions) -> Prediction:
         default_batch=setting.default_batch,
         correction=correction,
     )
+    if options.runs:
+        from podsim.accuracy.own_runs import with_runs
+
+        prediction = with_runs(prediction, options.runs)
     if options.sparse:
         from podsim.training.sparse_step import with_sparsity
 
