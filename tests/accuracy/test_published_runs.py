@@ -3,10 +3,12 @@
 from dataclasses import replace
 from math import prod
 
+import numpy as np
 import pytest
 
-from podsim.accuracy.price_llm import price_llm
+from podsim.accuracy.price_llm import make_batches, price_llm, row_seconds, training_runs
 from podsim.accuracy.tables import Row, load
+from podsim.training.software import load_software
 
 ROWS = load("published-runs")
 LLAMA = [(8192, 430), (16384, 400)]
@@ -44,3 +46,19 @@ def test_memory_band_and_a_plan_that_is_no_slower_stand_beside_a_row() -> None:
     ranks = {name: int(value) for name, value in (word.split("=") for word in degrees.split())}
     assert prod(value for name, value in ranks.items() if name != "ep") == 64
     assert float(seconds) <= priced.predictions[row.id]
+
+
+def test_what_the_bf16_optimizer_moves_brings_the_calibrate_rows_of_bloom_closer() -> None:
+    rows = [
+        row for row in load("bloom-plans") if row.role == "calibrate" and "fp16" not in row.text("precision")
+    ]
+    runs = [run for _, run in training_runs([row.fields for row in rows])[0]]
+    measured = np.array([row.number("step_time_s") for row in rows])
+    errors = [
+        np.abs(
+            row_seconds(make_batches(runs), load_software(name, runs[0].cluster.gpu)) / measured - 1
+        ).mean()
+        for name in ("megatron-deepspeed", "megatron-deepspeed-bf16")
+    ]
+    assert len(rows) == 6
+    assert errors[1] < 0.8 * errors[0]

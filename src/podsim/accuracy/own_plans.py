@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from podsim.accuracy.measured_runs import TrainingRun
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster
@@ -24,9 +26,11 @@ _KEPT = (
 """what a run's plan and its best plan have alike"""
 
 
-def best_plan(model: Model, cluster: Cluster, fixed: Plan) -> tuple[float, Plan]:
+def best_plan(
+    model: Model, cluster: Cluster, fixed: Plan, limit: Mapping[str, list[str]] | None = None
+) -> tuple[float, Plan]:
     """(seconds of a step, plan) of the fastest plan on all GPUs; NoFitError if none fits."""
-    result = search(model, cluster, fixed, wanted=read_limits(None, cluster.gpus))
+    result = search(model, cluster, fixed, wanted=read_limits(limit, cluster.gpus))
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
     best = int(fastest_plans(result)[0])
@@ -42,7 +46,8 @@ def own_plan_note(run: TrainingRun, memory: float, band: tuple[float, float]) ->
     text = f"{format_quantity(memory, 'B')}; band {low} to {high}; own plan "
     try:
         fixed = Plan(**{name: getattr(run.plan, name) for name in _KEPT})
-        seconds, plan = best_plan(run.model, run.cluster, fixed)
+        tried = {"schedule": ["1f1b", "interleaved", str(run.plan.describe()["schedule"])]}
+        seconds, plan = best_plan(run.model, run.cluster, fixed, tried)
     except PodsimError as problem:
         return f"{text}none: {problem}"
     shown = plan.describe()
