@@ -11,7 +11,6 @@ import inspect
 import os
 import re
 import shlex
-import shutil
 import sys
 import tempfile
 import tomllib
@@ -35,6 +34,9 @@ PROMPT = "    $ podsim "
 PICTURE = re.compile(r"\S+\.svg\b")
 LONGEST = 45
 """lines of an output that a page shows"""
+FACT = re.compile(
+    r"^    (Days|Money|Memory|Step|Energy|Layout) +(.+?)(?:[,;:] | (?=with))([^(▇\n]*)", flags=re.MULTILINE
+)
 FORMULA = re.compile(r"^```math\n(.+?)\n```$", flags=re.MULTILINE | re.DOTALL)
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:examples|reference|benchmarks|CONTRIBUTING|README)[^)]*\)")
 
@@ -48,8 +50,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
                 names = (path.name for path in (docs / folder).glob("*.md"))
                 pages = sorted(names, key=lambda name: (name != "README.md", name))
                 entry[title] = [f"{folder}/{name}" for name in pages]
-            elif title == "Accuracy":
-                folder.extend(_accuracy(docs))
     return config
 
 
@@ -74,22 +74,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Typeset formulas as MathML, and name files outside the documents instead of linking to them."""
-    typeset = FORMULA.sub(lambda found: f'<div class="formula">{_mathml(found[1])}</div>', markdown)
-    return OUTSIDE.sub(r"\1", typeset)
-
-
-def on_post_build(config: MkDocsConfig) -> None:
-    """Remove files of the theme that no page asks for."""
-    for path in Path(config.site_dir).glob("assets/**/*.map"):
-        path.unlink()
-    shutil.rmtree(Path(config.site_dir) / "assets" / "javascripts" / "lunr")
-
-
-def _mathml(formula: str) -> str:
-    """LaTeX as MathML; the converter knows `aligned` as `align*`."""
-    return convert(formula.replace("{aligned}", "{align*}"), display="block")
+def on_page_markdown(markdown: str, config: MkDocsConfig, **_: Any) -> str:
+    """Typeset formulas as MathML, show the answer of the README, and name files outside the documents."""
+    for formula in FORMULA.findall(markdown):  # the converter knows `aligned` as `align*`
+        made = convert(formula.replace("{aligned}", "{align*}"), display="block")
+        markdown = markdown.replace(f"```math\n{formula}\n```", f'<div class="formula">{made}</div>')
+    readme = (Path(config.docs_dir).parent / "README.md").read_text("utf-8")
+    tiles = "".join(
+        f"<div><dt>{name}</dt><dd>{figure}<p>{rest}</p></dd></div>"
+        for name, figure, rest in FACT.findall(readme)
+    )
+    return OUTSIDE.sub(r"\1", markdown).replace("<!-- answer -->", f'<dl class="answer">{tiles}</dl>')
 
 
 def _accuracy(docs: Path) -> dict[str, str]:
@@ -119,7 +114,7 @@ def _table_page(classes: str, lines: Sequence[str]) -> tuple[str, str, str, Sequ
     source = next((line for line in lines if line.startswith(f"- `{name}`: ")), "")
     figures = [cells for cells in zip(heads, *rows, strict=True) if set(cells[1:]) != {"-"}]
     overall = _table(("", "test", "calibrate")[: len(rows) + 1], figures[1:])
-    page = f"# {title}\n\n{overall}\n## By class (`test` rows)\n{rest}\n{source}\n"
+    page = f"# {title}\n\n[All tables](../accuracy.md)\n\n{overall}\n## By class (`test` rows)\n{rest}\n{source}\n"
     return name, title, page, [rows[0][heads.index(head)] for head in ("rows", "MAE", "bias")]
 
 

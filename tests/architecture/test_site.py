@@ -38,3 +38,6 @@ def test_the_site_builds_and_is_self_contained(tmp_path: Path) -> None:
             assert typeset.read_text("utf-8").count("<math ") == written.count("```math"), law.name
     size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
     assert size < 12e6
+    days = re.search(r"^    Days +(\S+ days)", (ROOT / "README.md").read_text("utf-8"), flags=re.M)
+    assert days
+    assert f"<dd>{days[1]}<p>" in (tmp_path / "index.html").read_text("utf-8")
