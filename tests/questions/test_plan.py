@@ -194,3 +194,12 @@ def test_where_no_plan_fits_the_command_has_the_fewest_gpus_on_which_some_do(pod
     assert library.plan("llama-3.1-70b", on="h100", gpus=least, top=1).fitting > 0
     with pytest.raises(NoFitError):
         library.plan("llama-3.1-70b", on="h100", gpus=least - 8)
+
+
+def test_saving_says_the_files_and_what_to_set_before_they_are_run(podsim: Run, tmp_path: Path) -> None:
+    result = podsim("plan", *SMALL, "--save", tmp_path / "run")
+    said = " ".join(result.stderr.split())
+    for file in (tmp_path / "run").iterdir():
+        assert file.name in said
+    assert "run.sh: " in said
+    assert "DATA" in said

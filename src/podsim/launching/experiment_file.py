@@ -68,8 +68,8 @@ def _unwritable(directory: Path, reason: str) -> PodsimError:
     return PodsimError(f"--save {str(directory)[:200]}: {reason}; give a directory that can be written")
 
 
-def save_plans(result: PlanResult, directory: Path, launch_files: Mapping[str, str]) -> None:
-    """Write plans.csv, pareto.csv, plans.json, experiment.toml and launch files (texts by name) into a directory.
+def save_plans(result: PlanResult, directory: Path, recipes: Sequence[Recipe]) -> None:
+    """Write plans.csv, pareto.csv, plans.json, experiment.toml and launch files into a directory.
 
     None gets its name before all are written.  PodsimError if the directory cannot be made or written.
     """
@@ -82,7 +82,7 @@ def save_plans(result: PlanResult, directory: Path, launch_files: Mapping[str, s
         to_json({"podsim": {"version": __version__}, **plain_value(result)}) + "\n",
         _toml({**result.arguments, **best}),
     )
-    files = dict(zip(_FILES, texts, strict=True)) | dict(launch_files)
+    files = dict(zip(_FILES, texts, strict=True)) | {recipe.file: recipe.text for recipe in recipes}
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_files({directory / name: text for name, text in files.items()})
@@ -90,15 +90,22 @@ def save_plans(result: PlanResult, directory: Path, launch_files: Mapping[str, s
         raise _unwritable(directory, getattr(error, "strerror", None) or str(error)) from None
 
 
-def texts_of_tools(
+def saved_words(directory: Path, recipes: Sequence[Recipe]) -> list[str]:
+    """The files that `save_plans` wrote, and what to know of each launch file before it is run."""
+    files = ", ".join((*_FILES, *(recipe.file for recipe in recipes)))
+    notes = (f"{recipe.file}: {'; '.join(recipe.notes)}" for recipe in recipes if recipe.notes)
+    return [f"saved in {directory}: {files}", *notes]
+
+
+def recipes_of_tools(
     model: Model, cluster: Cluster, options: SearchOptions, result: PlanResult
-) -> dict[str, str]:
-    """The texts by name of the launch files of the best plan: of the requested tools, or of scripts that can start it.
+) -> list[Recipe]:
+    """The launch files of the best plan: of the requested tools, or of scripts that can start it.
 
     Raises PlanError for a requested tool that cannot.
     """
     if not result.ranked:
-        return {}
+        return []
     plan = Plan(**dict(result.ranked[0].prediction.plan))  # type: ignore[arg-type]
     names: dict[str, object] = {"model": str(options.model), "on": str(options.on)}
     if options.overrides:
@@ -106,13 +113,11 @@ def texts_of_tools(
     if options.train != "full":
         names["train"] = options.train
     job = Job(model=model, cluster=cluster.subset(int(plan.gpus)), plan=plan, names=names)
-    texts = {}
-    for written in launch_files(job, options.launch or SCRIPTS).values():
-        if isinstance(written, Recipe):
-            texts[written.file] = written.text
-        elif options.launch:
-            raise written
-    return texts
+    written = launch_files(job, options.launch or SCRIPTS).values()
+    refused = [error for error in written if not isinstance(error, Recipe)]
+    if refused and options.launch:
+        raise refused[0]
+    return [recipe for recipe in written if isinstance(recipe, Recipe)]
 
 
 def _toml(arguments: Mapping[str, Any]) -> str:

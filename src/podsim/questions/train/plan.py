@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
 
 from podsim.answers.answer import call
@@ -25,6 +27,7 @@ from podsim.training.job_inputs import refuse_tables
 if TYPE_CHECKING:
     from podsim.answers.graphs import GraphCost
 
+_RECIPES = "launching.experiment_file:recipes_of_tools"
 _SEARCHING = "searching plans"
 
 
@@ -76,6 +79,17 @@ def suggested(error: PodsimError, options: TargetOptions) -> PodsimError:
     return NoFitError([str(error).replace("more GPUs,", more)]).offer(**({"gpus": gpus} if gpus else {}))
 
 
+def _say_saved(result: PlanResult, _: object, options: Mapping[str, Any]) -> None:
+    """Say on standard error which files were saved, and what to know before they are run."""
+    if options["save"] is not None:
+        case, *_ = read_case(_search_of(TargetOptions(**{**options, "gpus": result.gpus})))
+        recipes = call(_RECIPES, case.model, case.cluster, case.options, result)
+        for line in call("launching.experiment_file:saved_words", Path(options["save"]), recipes):
+            sys.stderr.write(
+                fill(f"podsim: {line}", 80, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
 class GlancePlot(GlanceOutput, PlotOutput):
     """The answer at a glance, and a picture."""
@@ -89,6 +103,7 @@ class GlancePlot(GlanceOutput, PlotOutput):
     network="questions.train.plan:planned_network",
     enough="questions.train.plan:suggested",
     progress=_SEARCHING,
+    after=_say_saved,
 )
 def plan(options: TargetOptions, *, progress: Progress | None = None) -> PlanResult | TargetPlan:
     """Search every legal plan of a model on a cluster; rank the best layouts, each with its reason.
@@ -115,10 +130,8 @@ def plan(options: TargetOptions, *, progress: Progress | None = None) -> PlanRes
     case, result = find_plans(search, progress)
     result = with_whole_runs(case, replace(result, notes=(*notes, *result.notes)))
     if options.save is not None:
-        texts = call(
-            "launching.experiment_file:texts_of_tools", case.model, case.cluster, case.options, result
-        )
-        call("launching.experiment_file:save_plans", result, Path(options.save), texts)
+        recipes = call(_RECIPES, case.model, case.cluster, case.options, result)
+        call("launching.experiment_file:save_plans", result, Path(options.save), recipes)
     return result
 
 
