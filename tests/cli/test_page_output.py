@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from podsim.cli import app
-from podsim.report.charts import Point, bar_chart, point_chart
+from podsim.report.chart_marks import Axis, Bars, Chart, Rule, Series
+from podsim.report.charts import page_chart
 from podsim.report.columns import Column, Table
 from podsim.report.report_page import report_page
 from podsim.report.screen import Paragraph, Rows, bold
@@ -65,29 +66,33 @@ def test_text_is_escaped_and_blocks_keep_their_kind() -> None:
 
 
 def test_bars_add_up_and_end_at_their_limit() -> None:
-    chart = ElementTree.fromstring(
-        str(
-            bar_chart(
-                "memory", ["a", "b"], {"x": [1.0, 2.0], "y": [3.0, 0.0], "z": [0, 0]}, form=str, limit=5.0
-            )
-        )
+    bars = (
+        Bars([1.0, 2.0], "x"),
+        Bars([3.0, 0.0], "y", starts=[1.0, 2.0]),
+        Bars([0.0, 0.0], "z", starts=[4.0, 2.0]),
     )
-    bars = [each for each in chart.iter("rect") if each.find("title") is not None]
-    widths = {each.findtext("title"): float(each.attrib["width"]) for each in bars}
-    assert widths["a, y: 3.0"] == pytest.approx(3 * widths["a, x: 1.0"], abs=0.1)
+    drawn = page_chart(Chart([*bars, Rule(5.0, "limit")], "memory", Axis(text=str), Axis(names=["a", "b"])))
+    chart = ElementTree.fromstring(str(drawn))
+    rows = {each.findtext("title"): each for each in chart.iter("rect") if each.find("title") is not None}
+    widths = {name: float(each.attrib["width"]) for name, each in rows.items()}
+    assert widths["a, y: 3.0"] == pytest.approx(3 * widths["a, x: 1.0"], abs=0.3)
+    assert float(rows["a, y: 3.0"].attrib["x"]) - float(rows["a, x: 1.0"].attrib["x"]) == pytest.approx(
+        widths["a, x: 1.0"], abs=0.3
+    )
     limit = next(each for each in chart.iter("line") if each.attrib["class"] == "limit")
-    start = min(float(each.attrib["x"]) for each in bars)
+    start = min(float(each.attrib["x"]) for each in rows.values())
     assert float(limit.attrib["x1"]) - start == pytest.approx(5 * widths["a, x: 1.0"], abs=0.3)
     assert not [name for name in widths if name and ", z" in name]
 
 
-def test_points_stay_within_the_axes_for_any_spread() -> None:
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_points_stay_within_the_axes_for_any_spread(scale: str) -> None:
     for values in ([1.0], [1.0, 1.0001], [1e-6, 1e9], [3.0, 4.0, 5.0]):
-        points = [Point(x=value, y=value, label="&") for value in values]
-        chart = ElementTree.fromstring(str(point_chart("p", points, ("x", "y"), (str, str))))
-        circles = list(chart.iter("circle"))
+        series = Series(values, values, "&", notes=["&"] * len(values))
+        drawn = page_chart(Chart([series], "p", Axis("x", scale), Axis("y", scale)))
+        circles = list(ElementTree.fromstring(str(drawn)).iter("circle"))
         assert len(circles) == len(values)
-        assert all(0 < float(each.attrib["cx"]) < 720 for each in circles)
+        assert all(96 <= float(each.attrib["cx"]) <= 696 for each in circles)
 
 
 def test_a_page_says_the_answer_before_its_charts(tmp_path: Path) -> None:

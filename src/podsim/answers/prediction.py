@@ -221,7 +221,7 @@ class Prediction(
         report="report.predictions:prediction_report",
         figure="report.plot_plans:prediction_figure",
         brief="report.glance:prediction_glance",
-        charts="report.plot_predictions:prediction_charts",
+        charts="report.plot_plans:prediction_charts",
     ),
 ):
     """Step time of a plan and where it went, memory by kind, rates, bottleneck."""
@@ -351,7 +351,7 @@ class PlanResult(
         report="report.predictions:plans_report",
         figure="report.plot_plans:plans_figure",
         brief="report.glance:plans_glance",
-        charts="report.plot_predictions:plans_charts",
+        charts="report.plot_plans:plans_charts",
     ),
 ):
     """The ranked plans, the Pareto front, and how much was searched."""

@@ -35,6 +35,8 @@ class Series:
     """The size of the mark in points."""
     labels: Sequence[str] = ()
     """The text at each point; those that would lie on another are left out."""
+    notes: Sequence[str] = ()
+    """The text of each point on a page, when the pointer rests on it."""
     is_stepped: bool = False
 
 
@@ -72,7 +74,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar at 0, 1, 2, …, to the right or upwards."""
+    """A bar to the right at the heights 0, 1, 2, …"""
 
     values: Sequence[float]
     name: str = ""
@@ -83,7 +85,6 @@ class Bars:
     """The text at the end of each bar."""
     lines: Sequence[float | None] = ()
     """The value of a short line across each bar."""
-    is_upright: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,156 +6,151 @@ They take the colours of the page (`templates/palette.css`) and need neither a s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 from markupsafe import Markup, escape
 
-Format = Callable[[float], str]
+from podsim.report.chart_marks import COLOURS, Axis, Bars, Chart, Rule, Series
+
 WIDTH = 720
 """The width of a chart, in its own units; a page scales it."""
-_COLOURS = 8
 _BAR = 22
-_LEFT = 96
+_LETTER = 6.4
 
 
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One mark of a scatter chart."""
-
-    x: float
-    y: float
-    label: str
-    is_marked: bool = False
-    """Whether it stands out."""
+def page_chart(chart: Chart) -> Markup:
+    """A chart of horizontal bars with upright rules, or of series of points, as a figure below its title."""
+    bars = [mark for mark in chart.marks if isinstance(mark, Bars)]
+    lines, height = _bar_lines(chart, bars) if bars else _point_lines(chart)
+    title = escape(chart.title)
+    head = f'<svg class="chart" role="img" aria-label="{title}" viewBox="0 0 {WIDTH} {height:.0f}">'
+    return Markup(f"<figure><figcaption>{title}</figcaption>{head}{''.join(lines)}</svg></figure>")
 
 
-def bar_chart(
-    label: str,
-    names: Sequence[str],
-    parts: Mapping[str, Sequence[float]],
-    *,
-    form: Format,
-    limit: float | None = None,
-) -> Markup:
-    """A horizontal bar for each name, made of the parts that are not zero; a line where the limit is."""
-    shown = {part: values for part, values in parts.items() if any(values)}
-    totals = [sum(values[i] for values in shown.values()) for i in range(len(names))]
-    most = max([*totals, limit or 0.0]) or 1.0
-    scale = (WIDTH - _LEFT - 70) / most
-    lines, top = _legend(list(shown))
-    bottom = top + len(names) * (_BAR + 8)
-    lines += _grid(most, scale, (top - 4, bottom), form)
-    for i, name in enumerate(names):
-        y, x = top + i * (_BAR + 8), float(_LEFT)
-        lines.append(_text(_LEFT - 8, y + 15, name, "end"))
-        for k, (part, values) in enumerate(shown.items()):
-            lines.append(_bar((x, y, values[i] * scale), k, f"{name}, {part}: {form(values[i])}"))
-            x += values[i] * scale
-        lines.append(_text(x + 6, y + 15, form(totals[i]), "start"))
-    if limit is None:
-        return _figure(label, lines, bottom + 22)
-    x = _LEFT + limit * scale
-    lines.append(f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{top - 4}" y2="{bottom}"/>')
-    lines.append(_text(x, bottom + 30, f"limit {form(limit)}", "middle"))
-    return _figure(label, lines, bottom + 36)
-
-
-def point_chart(
-    label: str, points: Sequence[Point], axes: tuple[str, str], forms: tuple[Format, Format]
-) -> Markup:
-    """Points on logarithmic axes, joined in the order of x; values must be above 0."""
-    height, ends = 320, (_LEFT, WIDTH - 24)
-    columns, rows = ([p.x for p in points], [p.y for p in points])
-    across = _log_scale(columns, ends[0], ends[1])
-    up = _log_scale(rows, height - 50, 16)
-    lines = [*_axis(columns, across, forms[0], vertical=False), *_axis(rows, up, forms[1], vertical=True)]
-    ordered = sorted(points, key=lambda point: point.x)
-    path = " ".join(f"{across(p.x):.1f},{up(p.y):.1f}" for p in ordered)
-    lines.append(f'<polyline class="path" points="{path}"/>')
-    lines += [
-        f'<circle class="{"mark" if p.is_marked else "s0"}" cx="{across(p.x):.1f}" cy="{up(p.y):.1f}" '
-        f'r="{7 if p.is_marked else 4.5}"><title>{escape(p.label)}</title></circle>'
-        for p in ordered
+def _bar_lines(chart: Chart, bars: Sequence[Bars]) -> tuple[list[str], float]:
+    """A line of bars for each name, made of the parts that are not zero; a line where a rule is."""
+    shown, rules = [bar for bar in bars if any(bar.values)], [m for m in chart.marks if isinstance(m, Rule)]
+    names, form = chart.y.names, chart.x.text or "{:g}".format
+    starts = [bar.starts or [0.0] * len(names) for bar in shown]
+    totals = [
+        max(s[i] + bar.values[i] for s, bar in zip(starts, shown, strict=True)) for i in range(len(names))
     ]
-    lines.append(_text((ends[0] + ends[1]) / 2, height - 8, axes[0], "middle"))
-    lines.append(_text(8, 12, axes[1], "start"))
-    return _figure(label, lines, height)
+    texts = shown[-1].texts or [form(total) for total in totals]
+    left = max(96.0, 16 + _LETTER * max(map(len, names)))
+    most = max([*totals, *(rule.at for rule in rules)]) or 1.0
+    scale = (WIDTH - left - 10 - _LETTER * max(map(len, texts))) / most
+    lines, top = _legend(shown, left)
+    bottom = top + len(names) * (_BAR + 8)
+    if not chart.x.is_bare:
+        lines += _axis(_round_values(0.0, most), lambda value: left + value * scale, form, (top - 4, bottom))
+    for i, name in enumerate(names):
+        y = top + i * (_BAR + 8)
+        lines.append(_text(left - 8, y + 15, name, "end"))
+        for bar, start in zip(shown, starts, strict=True):
+            look = _look(bar)
+            what = ", ".join(part for part in (name, bar.name) if part)
+            lines.append(
+                f'<rect class="{look}" x="{left + start[i] * scale:.1f}" y="{y}" height="{_BAR}" '
+                f'width="{bar.values[i] * scale:.1f}"><title>{escape(f"{what}: {form(bar.values[i])}")}</title></rect>'
+            )
+        lines.append(_text(left + totals[i] * scale + 6, y + 15, texts[i], "start"))
+    for rule in rules:
+        x = left + rule.at * scale
+        lines.append(f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{top - 4}" y2="{bottom}"/>')
+        lines.append(_text(x, bottom + 30, rule.name, "middle"))
+    return lines, bottom + (36 if rules else 22)
 
 
-def _figure(label: str, lines: Sequence[str], height: float) -> Markup:
-    head = f'<svg class="chart" role="img" aria-label="{escape(label)}" viewBox="0 0 {WIDTH} {height:.0f}">'
-    caption = f"<figcaption>{escape(label)}</figcaption>"
-    return Markup(f"<figure>{caption}{head}{''.join(lines)}</svg></figure>")
+def _point_lines(chart: Chart) -> tuple[list[str], float]:
+    """Points of series, joined where a series has a line."""
+    series = [mark for mark in chart.marks if isinstance(mark, Series)]
+    lines, top = _legend(series, 96.0)
+    low, right = top + 250, WIDTH - 24.0
+    across = _scale(chart.x, [x for mark in series for x in mark.x], (96.0, right))
+    up = _scale(chart.y, [y for mark in series for y in mark.y], (low, top))
+    x_text, y_text = chart.x.text or "{:g}".format, chart.y.text or "{:g}".format
+    lines += _axis(across[1], across[0], x_text, (top, low))
+    lines += _axis(up[1], up[0], y_text, (96.0, right), is_vertical=True)
+    for mark in series:
+        look = _look(mark)
+        places = [(across[0](x), up[0](y)) for x, y in zip(mark.x, mark.y, strict=True)]
+        if mark.line:
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+            lines.append(f'<polyline class="path" points="{path}"/>')
+        notes = mark.notes or [
+            f"{mark.name}: {x_text(x)}, {y_text(y)}" for x, y in zip(mark.x, mark.y, strict=True)
+        ]
+        lines += [
+            f'<circle class="{look}" cx="{x:.1f}" cy="{y:.1f}" r="4.5"><title>{escape(note)}</title></circle>'
+            for (x, y), note in zip(places, notes, strict=True)
+        ]
+    lines.append(_text((96 + right) / 2, low + 38, chart.x.label, "middle"))
+    lines.append(_text(8, top - 8, chart.y.label, "start"))
+    return lines, low + 46
 
 
-def _legend(parts: Sequence[str]) -> tuple[list[str], int]:
-    """A square and the name of each part, in as many lines as they need; and where the marks begin."""
-    x, y, lines = float(_LEFT), 4, list[str]()
-    for k, part in enumerate(parts):
-        width = 26 + 6.4 * len(part)
-        if x + width > WIDTH and x > _LEFT:
-            x, y = float(_LEFT), y + 18
-        lines.append(f'<rect class="s{k % _COLOURS}" x="{x:.1f}" y="{y}" width="10" height="10"/>')
-        lines.append(_text(x + 14, y + 9, part, "start"))
+def _look(mark: Bars | Series) -> str:
+    """The class of a mark's colour in the style sheet; s7 is grey."""
+    return f"s{mark.colour % len(COLOURS)}" if isinstance(mark.colour, int) else "s7"
+
+
+def _legend(marks: Sequence[Bars | Series], left: float) -> tuple[list[str], int]:
+    """A square and the name of each mark that has one, in as many lines as they need; and where the marks begin."""
+    x, y, lines = left, 4, list[str]()
+    for mark in (mark for mark in marks if mark.name):
+        width = 26 + _LETTER * len(mark.name)
+        if x + width > WIDTH and x > left:
+            x, y = left, y + 18
+        lines.append(f'<rect class="{_look(mark)}" x="{x:.1f}" y="{y}" width="10" height="10"/>')
+        lines.append(_text(x + 14, y + 9, mark.name, "start"))
         x += width
-    return lines, y + 30
+    return lines, y + (38 if lines else 8)
 
 
-def _grid(most: float, scale: float, ends: tuple[float, float], form: Format) -> Iterator[str]:
-    """Lines at round values, with their names below."""
-    step = _round_step(most / 5)
-    for k in range(int(most / step) + 1):
-        x = _LEFT + k * step * scale
-        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{ends[0]}" y2="{ends[1]}"/>'
-        yield _text(x, ends[1] + 14, form(k * step), "middle")
-
-
-def _round_step(size: float) -> float:
-    """The next of 1, 2 and 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(size))
-    return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= size * (1 - 1e-9))
-
-
-def _log_scale(values: Sequence[float], first: float, last: float) -> Callable[[float], float]:
-    """From a value to a coordinate, with a margin on both sides."""
-    low, high = math.log(min(values)), math.log(max(values))
+def _scale(
+    axis: Axis, values: Sequence[float], ends: tuple[float, float]
+) -> tuple[Callable[[float], float], list[float]]:
+    """(from a value to a coordinate, with a margin on both sides; round values)."""
+    form: Callable[[float], float] = math.log if axis.scale != "linear" else float
+    least, most = min(values), max(values)
+    low, high = form(least), form(most)
     room = 0.06 * (high - low) or 0.1
     low, high = low - room, high + room
-    return lambda value: first + (math.log(value) - low) / (high - low) * (last - first)
+
+    def place(value: float) -> float:
+        return ends[0] + (form(value) - low) / (high - low) * (ends[1] - ends[0])
+
+    return place, _round_values(least, most, is_log=axis.scale != "linear")
 
 
-def _axis(
-    values: Sequence[float], scale: Callable[[float], float], form: Format, *, vertical: bool
-) -> Iterator[str]:
-    """Grid lines with names at round values."""
-    for tick in _round_values(min(values), max(values)):
-        at = scale(tick)
-        if vertical:
-            yield f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - 24}" y1="{at:.1f}" y2="{at:.1f}"/>'
-            yield _text(_LEFT - 8, at + 4, form(tick), "end")
-        else:
-            yield f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="16" y2="270"/>'
-            yield _text(at, 288, form(tick), "middle")
-
-
-def _round_values(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten between two values; without three of them, steps of equal size."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    values = [factor * 10.0**power for power in powers for factor in (1.0, 2.0, 5.0)]
-    inside = [value for value in values if low <= value <= high]
-    if len(inside) >= 3 or high <= low:
-        return inside or [low]
-    step = _round_step((high - low) / 5)
+def _round_values(low: float, high: float, *, is_log: bool = False) -> list[float]:
+    """Steps of 1, 2 or 5 times a power of ten; on a logarithmic axis such values, if there are three of them."""
+    if is_log:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        inside = [f * 10.0**p for p in powers for f in (1.0, 2.0, 5.0) if low <= f * 10.0**p <= high]
+        if len(inside) >= 3:
+            return inside
+    if high <= low:
+        return [low]
+    size = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(size))
+    step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= size * (1 - 1e-9))
     return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _bar(corner: tuple[float, float, float], colour: int, label: str) -> str:
-    x, y, width = corner
-    return (
-        f'<rect class="s{colour % _COLOURS}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR}">'
-        f"<title>{escape(label)}</title></rect>"
-    )
+def _axis(
+    ticks: Sequence[float], place: Callable[[float], float], form: Callable[[float], str], ends: tuple[float, float],
+    *, is_vertical: bool = False,
+) -> Iterator[str]:  # fmt: skip
+    """Grid lines with names at round values."""
+    for tick in ticks:
+        at = place(tick)
+        if is_vertical:
+            yield f'<line class="grid" x1="{ends[0]}" x2="{ends[1]}" y1="{at:.1f}" y2="{at:.1f}"/>'
+            yield _text(ends[0] - 8, at + 4, form(tick), "end")
+        else:
+            yield f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{ends[0]}" y2="{ends[1]}"/>'
+            yield _text(at, ends[1] + 16, form(tick), "middle")
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:

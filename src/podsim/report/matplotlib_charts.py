@@ -226,29 +226,15 @@ def _span(axes: Axes, mark: Span) -> list[Any]:
 
 
 def _bars(axes: Axes, mark: Bars) -> list[Any]:
-    along, starts = range(len(mark.values)), mark.starts or [0.0] * len(mark.values)
+    starts = mark.starts or [0.0] * len(mark.values)
     look = {"color": _colours(mark.colour), "label": _cut(mark.name) or None}
-    if mark.is_upright:
-        axes.bar(along, mark.values, 0.62, starts, **look)
-    else:
-        axes.barh(along, mark.values, 0.66, starts, **look)
+    axes.barh(range(len(mark.values)), mark.values, 0.66, starts, **look)
     for at, value in enumerate(mark.lines):
         if value is not None:
-            ends = [at - 0.42, at + 0.42]
-            axes.plot(*([ends, [value] * 2] if mark.is_upright else [[value] * 2, ends]), color=INK, lw=1.8)
+            axes.plot([value] * 2, [at - 0.42, at + 0.42], color=INK, lw=1.8)
     for at, (value, start, text) in enumerate(zip(mark.values, starts, mark.texts, strict=False)):
-        end, offset = ((at, start + value), (0, 3)) if mark.is_upright else ((start + value, at), (3, 0))
-        across, up = ("center", "bottom") if mark.is_upright else ("left", "center")
-        axes.annotate(
-            _cut(text),
-            end,
-            xytext=offset,
-            textcoords="offset points",
-            fontsize=7.5,
-            color=INK,
-            ha=across,
-            va=up,
-        )
+        place: Any = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(_cut(text), (start + value, at), fontsize=7.5, color=INK, **place)
     return []
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from podsim.answers.minutes import MinutesTable, TargetPlan
 from podsim.answers.prediction import PARTS, PlanResult, Prediction
 from podsim.report.chart_marks import INK, MUTED, Axis, Band, Bars, Boxes, Chart, Mark, Rule, Series, Sheet
+from podsim.report.charts import page_chart
 from podsim.report.columns import quantity_text
+from podsim.report.predictions import layout
 from podsim.units import format_quantity
 
 _LEAST = 0.002
@@ -30,24 +34,30 @@ def _parts(prediction: Prediction) -> Chart:
     ]
     names = Axis(names=[name for name, _ in parts], is_reversed=True)
     along = Axis(low=0.0, high=1.4 * max(seconds, default=1.0), is_bare=True)
-    return Chart([Bars(seconds, texts=texts)], "where the step goes", along, names)
+    return Chart([Bars(seconds, texts=texts)], "Where the step goes", along, names)
 
 
 def _memory(prediction: Prediction) -> Chart:
-    """A stacked bar for each class of stages, and the GPU's memory."""
+    """A bar of kinds of memory for each class of stages, and the GPU's memory."""
     stages, limit = prediction.stages, prediction.memory_limit / 1e9
-    marks, below = list[Mark](), [0.0] * len(stages)
+    marks, starts = list[Mark](), [0.0] * len(stages)
     kinds = [name for name in prediction.memory_kinds if any(stage.kinds[name] > 0 for stage in stages)]
     for number, name in enumerate(kinds):
         sizes = [stage.kinds[name] / 1e9 for stage in stages]
-        marks.append(Bars(sizes, name, number, below, is_upright=True))
-        below = [low + size for low, size in zip(below, sizes, strict=True)]
-    marks.append(Rule(limit, f"a GPU: {limit:.1f} GB", INK, is_level=True))
+        marks.append(Bars(sizes, name, number, starts))
+        starts = [start + size for start, size in zip(starts, sizes, strict=True)]
+    marks.append(Rule(limit, f"a GPU: {limit:.1f} GB", INK))
     names = [
-        f"{stage.first}" if stage.count == 1 else f"{stage.first} to {stage.first + stage.count - 1}"
+        f"stage {stage.first}" if stage.count == 1 else f"{stage.first} to {stage.first + stage.count - 1}"
         for stage in stages
     ]
-    return Chart(marks, "memory, GB", Axis("stage", names=names), Axis(low=0.0), legend="right")
+    along, up = Axis(text="{:.3g} GB".format, low=0.0), Axis(names=names, is_reversed=True)
+    return Chart(marks, "Memory by stage", along, up, legend="right")
+
+
+def prediction_charts(prediction: Prediction) -> list[Markup]:
+    """The same charts on a page."""
+    return [page_chart(chart) for chart in prediction_figure(prediction).charts]
 
 
 def plans_figure(result: PlanResult) -> Sheet:
@@ -56,15 +66,31 @@ def plans_figure(result: PlanResult) -> Sheet:
     if result.pareto:
         times, sizes = [p.step_time for p in result.pareto], [p.memory / 1e9 for p in result.pareto]
         label = f"front: {len(times)} of {result.fitting:,} plans that fit"
-        marks.append(Series(times, sizes, label, MUTED, mark="o", size=3, width=1.1))
+        notes = [
+            f"{quantity_text(p.step_time, 's')}, {p.memory / 1e9:.3g} GB: {layout(p.plan)}"
+            for p in result.pareto
+        ]
+        marks.append(Series(times, sizes, label, MUTED, mark="o", size=3, width=1.1, notes=notes))
     for ranked in result.ranked:
         plan, point = ranked.prediction.plan, ranked.prediction
         degrees = " ".join(f"{name}={plan[name]}" for name in ("tp", "pp", "dp"))
         label = f"{ranked.rank}: {degrees}"
         marks.append(Series([point.step_time], [point.memory / 1e9], label, ranked.rank - 1, "", "o", size=6))
     along = Axis("time of a step", "log", lambda value: quantity_text(value, "s"))
-    chart = Chart(marks, x=along, y=Axis("memory of the fullest stage, GB"), legend="right")
+    chart = Chart(
+        marks,
+        "Pareto front: memory against time",
+        along,
+        Axis("memory of the fullest stage, GB"),
+        legend="right",
+    )
     return Sheet(f"{result.model} on {result.cluster}", [chart], size=(7.8, 4.2))
+
+
+def plans_charts(result: PlanResult) -> list[Markup]:
+    """The front of a page, then the charts of the first plan."""
+    front = plans_figure(result).charts if len(result.pareto) > 1 else []
+    return [*map(page_chart, front), *prediction_charts(result.ranked[0].prediction)]
 
 
 def minutes_figure(table: MinutesTable) -> Sheet:
