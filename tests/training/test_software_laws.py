@@ -40,6 +40,8 @@ def seconds(
         ("Megatron-Core r0.8.0", 2025, "megatron-core"),
         ("Megatron-LM @6985e589 (NGC pytorch 20.12)", 2021, "megatron-2021"),
         ("Megatron-DeepSpeed (BigScience)", 2022, "megatron-deepspeed"),
+        ("metaseq on PyTorch FSDP", 2022, "pytorch-fsdp"),
+        ("JAX-Toolbox, PaxML", 2024, "paxml"),
         ("nemo-2024", None, "nemo-2024"),
         ("an unknown framework", 2024, None),
     ],
