@@ -1,6 +1,6 @@
 """Every screen in a real browser: it is shown, says what the command says, obeys the keyboard, and pleases axe-core.
 
-PODSIM_LONG=1 tests every screen on three widths, light and dark.
+PODSIM_LONG=1 tests every screen on four widths, light and dark.
 """
 
 import gzip
@@ -45,7 +45,7 @@ SCREENS = {
     "fabric": f"{PLAN}&fabric=dgx-h100:2", "timeline": PLAN, "fleet": "part=mig&instances=4g.40gb@0",
     "learn": "", "trust": PLAN,
 }  # fmt: skip
-WIDTHS = (1440, 1024, 390)
+WIDTHS = (1440, 1024, 768, 390)
 LONG = [(name, width, scheme) for name in SCREENS for width in WIDTHS for scheme in ("light", "dark")]
 SHORT = [
     (name, (1440, 390, 1024)[place % 3], ("light", "dark")[place % 2]) for place, name in enumerate(SCREENS)

@@ -50,7 +50,6 @@ export async function show(root, page) {
       drawColumns(); changed(); } }, "Add a design") : "");
   }
   const run = async () => {
-    scaling.empty(h("p", {}, "The best plan of each on 1, 2, 4 … times as many servers."));
     await answers.run(async (signal, progress) => drawTable(await Promise.all(designs.map((design) => answerOf(design, values,
       signal, progress).catch((error) => { if (error.name === "AbortError") throw error; return { error }; }))), designs, values,
         page));
@@ -79,13 +78,11 @@ const writeDesign = ({ on, price, taper, factors }) => [on, ...(price ? [`price=
 async function optionsOf(design, values, signal) {
   const { on: _, gpus: __, overrides: ___, software: ____, precision: _____, ...job } = jobOptions({ ...values, on: design.on });
   const options = { ...job, on: design.on };
-  const keys = Object.keys(design.factors);
-  if (!keys.length && design.taper === 1) return options;
+  const factors = { ...design.factors };
+  if (design.taper < 1) factors["network.bandwidth"] = (factors["network.bandwidth"] || 1) * design.taper;
+  if (!Object.keys(factors).length) return options;
   const { levers } = await ask("machine", { on: design.on }, signal);
-  options.overrides = keys.map((key) => `${key}=${levers[key] * design.factors[key]}`);
-  if (design.taper < 1) options.overrides.push(`network.bandwidth=${levers["network.bandwidth"] * (design.factors["network.bandwidth"] || 1) * design.taper}`);
-  if (design.taper < 1) options.overrides = options.overrides.filter((text, place, all) =>
-    !text.startsWith("network.bandwidth=") || place === all.length - 1);
+  options.overrides = Object.entries(factors).map(([key, factor]) => `${key}=${levers[key] * factor}`);
   return options;
 }
 

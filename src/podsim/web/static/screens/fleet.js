@@ -4,7 +4,7 @@ import { choose, field, figure, h, number, say, select, table } from "../dom.js"
 import { bytes, count, digits, percent, seconds } from "../format.js";
 import { bars } from "../charts.js";
 import { ask, description, sendFile, stream, Problems } from "../api.js";
-import { planOptions } from "../state.js";
+import { pick, planOptions } from "../state.js";
 import { Region } from "../region.js";
 
 const POLICIES = ["fifo", "easy", "conservative", "sjf", "srtf", "las", "tiresias", "themis"];
@@ -150,15 +150,9 @@ async function goodput(root, values, page) {
   const region = new Region("The long run", { parent: page.signal });
   root.append(region.element);
   await region.run(async (signal) => {
-    const { model, on, tokens, overrides, gpus, batch, sequence } = planOptions({ tokens: "1T", ...values });
-    const limit = Object.fromEntries(["tp", "pp", "cp", "ep", "zero", "micro_batch",
-      "recompute"].filter((name) => values[name] !== undefined).map((name) => [name, values[name]]));
-    const given = Object.entries({ model, on, tokens, overrides, gpus, batch, sequence,
-      limit: Object.keys(limit).length ? limit : undefined });
     const { questions } = await description(signal);
     const known = questions.goodput.options.map((option) => option.name);
-    const answer = await ask("goodput", Object.fromEntries(given.filter(([name, value]) => value !== undefined &&
-      known.includes(name))), signal);
+    const answer = await ask("goodput", pick(planOptions({ tokens: "1T", ...values }), known), signal);
     const parts = Object.entries(answer.losses).filter(([, value]) => value > 0);
     return [h("p", { class: "headline" }, "The run takes ", number(answer.expected, seconds, "expected"), "; ",
       number(answer.efficiency, percent, "efficiency"), " of it is training."),
