@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 import podsim
 from podsim.answers.answer import load
 from podsim.cli import app
-from podsim.cli.application import command_names
+from podsim.cli.application import OWN, command_names
 from podsim.options.output_options import Output
 from podsim.options.question import Manner, NoOptions, options_of
 from podsim.questions.registry import GROUPS, PHRASES, QUESTIONS, commands, function_of, words_meant
@@ -61,3 +62,23 @@ def test_every_other_word_means_a_command() -> None:
     first_words = {name.split()[0] for name in command_names(app)} | {"--version"}
     assert {meant.split()[0] for meant in words_meant().values()} <= first_words
     assert len(words_meant()) == sum(len(entry.also.split()) for entry in QUESTIONS.values()) + len(PHRASES)
+
+
+@pytest.mark.parametrize("name", [*commands(), *GROUPS, *OWN])
+def test_help_is_one_screen_with_an_example(name: str) -> None:
+    text = CliRunner().invoke(app, ["help", *name.split()], env={"COLUMNS": "80"}).stdout
+    assert "Example: podsim " in text
+    assert len(text.splitlines()) <= 30
+    shown = set(re.findall(r"(?<=^  )--[\w-]+", text, re.MULTILINE))
+    full = CliRunner().invoke(app, ["help", *name.split(), "--all"], env={"COLUMNS": "80"}).stdout
+    assert shown <= set(re.findall(r"--[\w-]+", full))
+
+
+def test_help_of_a_plan_begins_with_what_is_typed_most() -> None:
+    text = CliRunner().invoke(app, ["help", "plan"], env={"COLUMNS": "80"}).stdout
+    assert re.findall(r"(?<=^  )--[\w-]+", text, re.MULTILINE)[:4] == [
+        "--on",
+        "--gpus",
+        "--batch",
+        "--tokens",
+    ]

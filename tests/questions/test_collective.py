@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -416,3 +417,11 @@ def test_sizes_may_be_numbers() -> None:
     for wrong in (-4, 1.5, 0, [8, None], [6]):
         with pytest.raises(PodsimError, match="sizes"):
             library.collective("all-reduce", on="dgx-a100-80gb", sizes=wrong)  # type: ignore[arg-type]
+
+
+def test_the_ranks_of_a_large_job_are_a_range(podsim: Run) -> None:
+    lines = podsim("collective", "all-reduce", "--on", "selene", "--sizes", "1G").stdout.splitlines()
+    assert len(lines) < 40
+    assert "#  Ranks 8 to 4479: as those of node0, on node1 to node559" in lines
+    all_of_them = podsim("collective", "all-reduce", "--on", "dgx-a100:8", "--sizes", "1G").stdout
+    assert len(re.findall("^#  Rank ", all_of_them, re.MULTILINE)) == 64

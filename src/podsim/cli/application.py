@@ -31,8 +31,9 @@ class Commands(click.Group):
     def __init__(self, **details: Any) -> None:
         """Help stands for a group without a command."""
         super().__init__(
-            no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}, **details
-        )
+            no_args_is_help=True, epilog=f"Example: podsim {_example(details['name'])}",
+            context_settings={"help_option_names": ["-h", "--help"]}, **details,
+        )  # fmt: skip
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order of the registry."""

@@ -9,13 +9,12 @@ import click
 
 from podsim.options.question import Option
 
-MOST_OPTIONS = 25
-"""options of a question that its help shows without --all"""
+_ROOM = 17
+"""lines of options, with those of the output, that leave a screen of 30 room for what stands around them"""
 _OFTEN = (
     "on", "gpus", "batch", "tokens", "days", "sequence", "precision", "tp", "pp", "zero", "plan", "price", "overrides",
 )  # fmt: skip
 """options that users type most, in that order"""
-_SHOWN = 14
 
 
 def write_options(
@@ -23,10 +22,11 @@ def write_options(
 ) -> None:
     """Write the options under the headings of their groups; of many only those that are used most."""
     sections: dict[str, list[tuple[str, str]]] = {}
-    is_brief = len(asked) > MOST_OPTIONS and not ctx.meta.get("podsim.all_options")
-    often = _often(asked)
     parameters = {parameter.name or "": parameter for parameter in command.get_params(ctx)}
-    names = [*often, *(name for name in parameters if name not in asked and name != "help")]
+    output = [name for name in parameters if name not in asked and name != "help"]
+    lines = len(output) + sum(1 + len(known.help) // 50 for known in asked.values())
+    is_brief = lines > _ROOM and not ctx.meta.get("podsim.all_options")
+    names = [*_often(asked, _ROOM - len(output)), *output]
     for name in names if is_brief else parameters:
         record, known = parameters[name].get_help_record(ctx), asked.get(name)
         if record is not None and not isinstance(parameters[name], click.Argument):
@@ -42,11 +42,11 @@ def write_options(
         )
 
 
-def _often(options: Mapping[str, Option]) -> list[str]:
+def _often(options: Mapping[str, Option], room: int) -> list[str]:
     """The names of the options that a brief help shows: those typed most, then the question's own."""
     typed = [name for name in _OFTEN if name in options]
     own = [name for name, known in options.items() if known.section == "Options" and name not in typed]
-    return [*typed, *own][:_SHOWN]
+    return [*typed, *own][:room]
 
 
 def _write_records(formatter: click.HelpFormatter, records: list[tuple[str, str]], is_brief: bool) -> None:

@@ -26,6 +26,8 @@ _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
 _SUMMED = ("all-reduce", "reduce-scatter", "reduce")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _SHOWN = 4
+_LISTED = 64
+"""ranks up to which each has a line"""
 """The number of sizes whose times a comparison shows."""
 _NO_TIMES = f"{'N/A':>7} {'N/A':>7} {'N/A':>7} {'N/A':>6}"
 
@@ -50,10 +52,13 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
         "warmup iters: 1 iters: 20 agg iters: 1 validation: 0 graph: 0"
     )
     yield from ("#", "# Using devices")
-    for rank in range(sweep.ranks):
+    listed = sweep.ranks if sweep.ranks <= _LISTED else sweep.ranks_per_node
+    for rank in range(listed):
         node, device = divmod(rank, sweep.ranks_per_node)
         process = 1000 + (rank if sweep.launch == "process" else node)
         yield _device_line(rank, process, f"node{node}", device, _device(sweep.gpu))
+    if listed < sweep.ranks:
+        yield f"#  Ranks {listed} to {sweep.ranks - 1}: as those of node0, on node1 to node{(sweep.ranks - 1) // listed}"
     yield from ("#", *_titles())
     for row in sweep.rows:
         half = _times(row.seconds, row.algorithm_bandwidth / 1e9, row.bus_bandwidth / 1e9, "N/A", places=2)
