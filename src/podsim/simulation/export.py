@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from podsim.axes import Ints
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
+from podsim.hardware.cluster import Cluster
 from podsim.simulation.events import Played
 from podsim.simulation.lower import STREAMS, Lowered, group_of
 from podsim.simulation.lower_links import rank_number
@@ -47,7 +48,7 @@ class _Sends(NamedTuple):
     target: Ints
 
 
-def trace_graphs(lowered: Lowered, played: Played, plan: Plan) -> list[TraceGraph]:
+def trace_graphs(lowered: Lowered, played: Played, plan: Plan, cluster: Cluster) -> list[TraceGraph]:
     """One trace for each class of ranks, under the number of its first rank, in the order of classes.
 
     Every send has a receive on the other side, with one tag. Sequence parallelism's all-gather and reduce-scatter
@@ -60,7 +61,10 @@ def trace_graphs(lowered: Lowered, played: Played, plan: Plan) -> list[TraceGrap
     apart = owner[0] != owner[1]
     sends = _Sends(before[apart], after[apart], owner[0][apart], owner[1][apart])
     inside = before[~apart], after[~apart]
-    return [_trace(lowered, played, plan, c, ranks, sends, inside) for c in range(lowered.classes.count)]
+    facts = [_facts(lowered, plan, cluster, piece) for piece in lowered.pieces]
+    return [
+        _trace(lowered, played, plan, c, ranks, sends, inside, facts) for c in range(lowered.classes.count)
+    ]
 
 
 def _trace(
@@ -71,6 +75,7 @@ def _trace(
     ranks: Ints,
     sends: _Sends,
     inside: tuple[Ints, Ints],
+    facts: list[_Fact],
 ) -> TraceGraph:
     low, high = int(lowered.base[c]), int(lowered.base[c + 1])
     what, n = lowered.what[low:high], high - low
@@ -83,7 +88,6 @@ def _trace(
         np.stack([n + np.arange(len(received)), sends.waiter[received] - low]),
     ], axis=1)  # fmt: skip
     edges = edges[:, np.lexsort((edges[0], edges[1]))]
-    facts = [_facts(lowered, plan, piece) for piece in lowered.pieces]
     peer, tag = np.full(n, -1), np.zeros(n, np.int64)
     sent = np.flatnonzero(sends.source == c)
     peer[sends.op[sent] - low], tag[sends.op[sent] - low] = (
@@ -121,7 +125,7 @@ def _stream_order(stream: Ints) -> Ints:
     return np.stack([order[:-1][same], order[1:][same]])
 
 
-def _facts(lowered: Lowered, plan: Plan, piece: Piece) -> _Fact:
+def _facts(lowered: Lowered, plan: Plan, cluster: Cluster, piece: Piece) -> _Fact:
     model, wide, software = lowered.ready.model, lowered.ready.plan.wide(), lowered.ready.software
     if piece.kind == "send":
         return _Fact("send", bytes=piece.message)
@@ -137,7 +141,7 @@ def _facts(lowered: Lowered, plan: Plan, piece: Piece) -> _Fact:
     if piece.kind == "cp":
         size = max(float(cp_bytes(model, block, wide)[0]) for block in model.layers)
     elif piece.kind == "ep":
-        size = max(float(ep_bytes(model, block, wide, software)[0]) for block in model.layers)
+        size = max(float(ep_bytes(model, block, cluster, wide, software)[0]) for block in model.layers)
     else:
         size = float(tp_bytes(model, wide)[0])
     return _Fact("collective", _OF_KIND[piece.kind], size, group_of(piece))

@@ -17,7 +17,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.network.bus import bus_factor, ring_share
 from podsim.schedules.actions import Work
 from podsim.training.batch import PlanTables
-from podsim.training.expert_exchange import ep_bytes
+from podsim.training.expert_exchange import ep_bytes, spared_syncs
 from podsim.training.layers import (
     PARTS,
     Pass,
@@ -186,7 +186,9 @@ def _rates(
         gather = float(cp_gather_seconds(model, block, cluster, wide, software)[0])
         out["cp"] = ring_share(cp // cp_near) / cp_near * float(cp_bytes(model, block, wide)[0]) / gather
     if ep > ep_near and exchange > 0.0:
-        out["ep"] = ring_share(ep / ep_near) * float(ep_bytes(model, block, wide, software)[0]) / exchange
+        out["ep"] = (
+            ring_share(ep / ep_near) * float(ep_bytes(model, block, cluster, wide, software)[0]) / exchange
+        )
     return out
 
 
@@ -210,7 +212,9 @@ def _block(
 ) -> BlockPieces:  # fmt: skip
     ahead, behind = syncs_of(model, block)
     parts = [dict(zip(PARTS, row.tolist(), strict=True)) for row in table]
-    hidden = [n * once - parts[y]["tp"] for y, n in ((Pass.FORWARD, ahead), (Pass.BACKWARD, behind))]
+    spared = float(np.max(spared_syncs(block, plan)))
+    syncs = ((Pass.FORWARD, ahead), (Pass.BACKWARD, behind))
+    hidden = [max(n - spared, 0.0) * once - parts[y]["tp"] for y, n in syncs]
     forward = _forward(timed, parts[Pass.FORWARD], ahead, hidden[0])
     inputs, weights, both = _backward(timed, parts[Pass.BACKWARD], behind, hidden[1])
     mode = int(np.asarray(plan.recompute).item())

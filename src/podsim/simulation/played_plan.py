@@ -68,7 +68,7 @@ def simulate_setting(
         ),
     )
     if chakra is not None:
-        _write_chakra(trace_graphs(lowered, played, plan), chakra)
+        _write_chakra(trace_graphs(lowered, played, plan, cluster), chakra)
     notes = [*_plan_warnings(setting, tightest.fits)]
     if trouble.nodes:
         notes.append(f"the closed form is that of a cluster whose servers all have {cluster.gpu.name}")

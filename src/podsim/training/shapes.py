@@ -301,12 +301,17 @@ def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, sof
     moved, moved_back = [], []
     for item in items:
         op = item.op
-        copies = rank_tokens / split_ranks(plan, op.split, expert=op.expert) * op.share
+        copies, ordered = (
+            rank_tokens / split_ranks(plan, op.split, expert=op.expert) * op.share,
+            0.0 * rank_tokens,
+        )
         if op.expert:
             copies = copies * plan.expert_gather * item.block.top_k
+            routed = rank_tokens / split_ranks(plan, "sequence") * item.block.top_k * routed_width(item.block)
+            ordered = ordered + routed * software.permute_bytes * (op.kind == "activation")
         scale = element * relative_traffic(op, software)
-        moved.append(copies * (op.read + op.write) * scale)
-        moved_back.append(copies * (op.read_back + op.write_back) * scale)
+        moved.append(copies * (op.read + op.write) * scale + ordered)
+        moved_back.append(copies * (op.read_back + op.write_back) * scale + ordered)
     seconds = memory_seconds(gpu, np.array([moved, moved_back]))
     seconds = seconds / software.memory_speed
     kernels = np.array([[max(1.0, round(relative_traffic(item.op, software) * 1.5))] for item in items])
@@ -320,6 +325,11 @@ def relative_traffic(op: TensorOp, software: Software) -> float:
     if op.kind == "cross_entropy":
         return software.loss_traffic
     return software.elementwise_traffic if op.fused else 1.0
+
+
+def routed_width(block: Block) -> int:
+    """Elements of a token as its experts take it; 0 without experts."""
+    return next((op.k for op in block.ops if op.expert and op.kind == "gemm"), 0)
 
 
 def group_seconds(

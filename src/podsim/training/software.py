@@ -127,6 +127,16 @@ class Software:
     reduces_by_round: bool = False
     """Whether ZeRO 2 divides gradients under interleaved pipelines: those of a chunk are reduced after each round of
     consecutive micro-batches, as many as stages; else gradients stay whole until the step ends."""
+    dispatcher: str = "alltoall"
+    """The exchange of routed tokens: alltoall and low-latency (each of the top-k copies), allgather (all tokens of the
+    group), deepep and hybridep (one copy for each node of destination, then one for each of its GPUs)."""
+    dispatch_bytes: float = 0.0
+    """B. The bytes of an element on its way to the experts; 0 is that of the activations."""
+    combine_bytes: float = 0.0
+    """B. The bytes of an element on its way back; 0 is that of the activations."""
+    permute_bytes: float = 0.0
+    """B. The bytes that move per element of a routed copy in a pass to order tokens by expert and back: permute, sort,
+    unpermute."""
     folds_experts: bool = False
     """Whether expert groups may lie across TP groups (parallel folding); otherwise tp divides experts, too."""
     offloads: bool = False
@@ -175,6 +185,11 @@ class Software:
     part."""
     expert_imbalance: float = 1.1
     """factor. The tokens of the busiest expert rank over the mean."""
+
+    @property
+    def sends_once(self) -> bool:
+        """Whether its dispatcher sends one copy of a token to a node, whatever number of experts it has there."""
+        return self.dispatcher in ("deepep", "hybridep")
 
 
 @cache

@@ -120,6 +120,8 @@ class Block:
     experts: int = 0
     top_k: int = 0
     shared_experts: int = 0
+    top_groups: int = 0
+    """The number of groups of experts among which a token's are; 0: all."""
     encoder: bool = False
     """Whether it is an encoder layer: bidirectional, run before the decoder's layers."""
 
@@ -145,7 +147,7 @@ class Captured:
 
 def _cost_key(block: Block) -> tuple[object, ...]:
     """The key of a layer's cost: layers with equal keys cost the same."""
-    return (block.ops, block.syncs, block.experts, block.top_k)
+    return (block.ops, block.syncs, block.experts, block.top_k, block.top_groups)
 
 
 class Share(NamedTuple):

@@ -129,6 +129,7 @@ def _runs(spec: Transformer, name: str) -> tuple[Block, ...]:
             experts=experts,
             top_k=top_k,
             shared_experts=shared,
+            top_groups=layer.router_top_groups if routed else 0,
         )
     return tuple(Block(**{**vars(made[kind]), "count": len(list(run))}) for kind, run in groupby(kinds))
 
