@@ -95,12 +95,24 @@ def fit_software(
     name fits the rows that no table of the entry covers. The other constants keep the catalog's values.
     Raises TableError without a row or on an unknown constant, CatalogError on unknown software.
     """
-    name, _, part = software.partition(".")
-    load_software(name)
+    load_software(software.partition(".")[0])
     known = {**CONSTANTS, **SYSTEM_CONSTANTS}
     unknown = [name for name in names if name.rpartition(".")[2] not in known]
     if unknown or not names:
         raise TableError(unknown_name("constant", unknown[0] if unknown else "", known))
+    logs, used = _logs(rows, software)
+    values = _fitted(logs, names)
+    return SoftwareFit(values, float(np.abs(logs(values)).mean()), used)
+
+
+def constants_error(rows: Sequence[Mapping[str, str]], software: str, values: Mapping[str, float]) -> float:
+    """share. The mean of |log(predicted / measured)| of an entry's calibrate rows with other values of constants."""
+    return float(np.abs(_logs(rows, software)[0](values)).mean())
+
+
+def _logs(rows: Sequence[Mapping[str, str]], software: str) -> tuple[Logs, tuple[str, ...]]:
+    """The logarithms of the rows of an entry, and their ids; TableError without any."""
+    name, _, part = software.partition(".")
     logs, used = _network_logs(rows, name, part)
     if not used:
         logs, used = _transformer_logs(rows, name, part)
@@ -108,8 +120,7 @@ def fit_software(
         raise TableError(
             f"no row with role calibrate and a step time was measured with software {software!r}"
         )
-    values = _fitted(logs, names)
-    return SoftwareFit(values, float(np.abs(logs(values)).mean()), used)
+    return logs, used
 
 
 def _fitted(logs: Logs, names: Sequence[str]) -> dict[str, float]:

@@ -7,12 +7,13 @@ give a catalog entry for their GPU or fabric.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
 
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
+from podsim.accuracy.left_out_constants import LeftOutGroup, beyond_range, leave_out
 from podsim.accuracy.price_collectives import network_sweeps
 from podsim.accuracy.price_engines import engine_product
 from podsim.accuracy.tables import Rows, training_rows
@@ -72,6 +73,10 @@ class Calibration:
     """The constants next to the packaged ones; for a check, those that a fit moves by more than DRIFT."""
     compared: int = 0
     """The number of constants compared with the packaged ones."""
+    beyond: Mapping[str, str] = field(default_factory=dict)
+    """Fitted constants of software outside their physical range -> the range and its reason."""
+    left_out: tuple[LeftOutGroup, ...] = ()
+    """Fits of software without each source, model or GPU, and their errors on what was left out."""
     written: tuple[str, ...] = ()
 
 
@@ -106,8 +111,13 @@ def calibrate_tables(
     return Calibration(texts=texts, skipped=skipped, drifts=tuple(drifts), compared=len(drifts))
 
 
-def calibrate_software(tables: Sequence[Rows], software: str, constants: Sequence[str]) -> Calibration:
-    """Constants of an entry of the catalog from training runs: the packaged ones, or those of tables of a user."""
+def calibrate_software(
+    tables: Sequence[Rows], software: str, constants: Sequence[str], left: str = ""
+) -> Calibration:
+    """Constants of an entry of the catalog from training runs: the packaged ones, or those of tables of a user.
+
+    `left`: source, model or gpu, of which each is left out in turn; "" for none.
+    """
     texts: Sequence[Mapping[str, str]] = training_rows()
     if tables:
         wrong = [table.name for table in tables if table.kind != "llm"]
@@ -117,13 +127,17 @@ def calibrate_software(tables: Sequence[Rows], software: str, constants: Sequenc
             )
         texts = [text for table in tables for text in _fields(table, is_own=True)]
     entry = software_entry(software)
-    fit = fit_software(texts, software, constants or entry.fitted or DEFAULT_SOFTWARE_CONSTANTS)
+    names = constants or entry.fitted or DEFAULT_SOFTWARE_CONSTANTS
+    fit = fit_software(texts, software, names)
     drifts = tuple(
         Drift(name=f"{software}.{name}", packaged=_packaged(entry, name), fitted=value)
         for name, value in fit.values.items()
     )
     entries = {f"{software}.toml": toml_entry(software, fit)}
-    return Calibration(texts=entries, skipped={}, drifts=drifts, compared=len(drifts))
+    return Calibration(
+        texts=entries, skipped={}, drifts=drifts, compared=len(drifts), beyond=beyond_range(fit.values),
+        left_out=leave_out(texts, software, names, left) if left else (),
+    )  # fmt: skip
 
 
 def software_entry(name: str) -> Software:

@@ -20,6 +20,21 @@ _DRIFTS = Table(
 )
 
 
+_LEFT_OUT = Table(
+    columns=(
+        Column("left out", "group", wrap=True),
+        Column("rows", "rows"),
+        Column("error, fitted", "seen", ":.1%"),
+        Column(
+            "error, left out", "unseen", lambda share: "no other rows" if share is None else f"{share:.1%}"
+        ),
+        Column(
+            "constants without it", "values", lambda own: " ".join(f"{k}={v:.4g}" for k, v in own.items())
+        ),
+    )
+)
+
+
 def calibration_report(calibration: Any, *, is_check: bool) -> Iterator[Block]:
     """The written files or the result of a check, the omissions, and short texts in full."""
     yield from (raw(f"written: {path}") for path in calibration.written)
@@ -31,3 +46,6 @@ def calibration_report(calibration: Any, *, is_check: bool) -> Iterator[Block]:
     if len(calibration.texts) == 1:
         (text,) = calibration.texts.values()
         yield from ("", raw(text.rstrip())) if text.count("\n") < _LONGEST else ()
+    yield from (raw(f"not physical: {name} = {why}") for name, why in calibration.beyond.items())
+    if calibration.left_out:
+        yield from ("", Rows(_LEFT_OUT, calibration.left_out))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.accuracy.calibration import DRIFT, Calibration, calibrate_software, calibrate_tables
+from podsim.accuracy.left_out_constants import GROUPS
 from podsim.accuracy.measured_rows import read_measured
 from podsim.accuracy.tables import load
 from podsim.answers.answer import call
@@ -34,6 +35,9 @@ class CalibrateOptions:
     gpus: Sequence[str] = option((), "Only the kernels of this GPU; repeatable.", flag="--gpu")
     software: str = option("", "Fit this software instead: NAME or NAME.GPU.")
     constants: str = option("", "With --software: which constants, comma-separated.")
+    leave_out: str = option(
+        "", "With --software: fit without each, and give its error.", choices=("", *GROUPS),
+    )  # fmt: skip
     to: Path | None = option(None, "Directory to write to; default a new one, calibrated.")
     check: bool = option(False, "Fit again and compare with the packaged constants.", flag="--check")
 
@@ -57,12 +61,16 @@ def calibrate(options: CalibrateOptions) -> Calibration:
     one software from training rows instead. Raises TableError for a file or table without a row to fit.
     """
     load_optimizer()
+    if options.leave_out and not options.software:
+        raise PodsimError(
+            "leave_out is for the constants of a software entry: --software NAME --leave-out source"
+        )
     folder = None if options.check else Path(options.to) if options.to is not None else _new_folder()
     tables = [read_measured(file) for file in options.files]
     if options.software:
         given = options.constants.split(",") if isinstance(options.constants, str) else options.constants
         names = [name.strip() for name in given if name.strip()]
-        fitted = calibrate_software(tables, options.software, names)
+        fitted = calibrate_software(tables, options.software, names, options.leave_out)
     else:
         known = tables or [load("kernels"), load("engines"), load("collectives")]
         fitted = calibrate_tables(known, options.gpus, folder, is_own=bool(options.files))
