@@ -1,4 +1,4 @@
-"""What podsim says of an error that no user can have made: what and where it is, and how to report it."""
+"""Reports of internal errors: the error, where it was raised, and how to report it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text with a unit at the edge, SI floats inside (s, B, B/s, FLOP, FLOP/s, W, Hz, J).
+"""Units: text with a unit in input and output, SI floats inside (s, B, B/s, FLOP, FLOP/s, W, Hz, J).
 
 "200 Gb/s" is 25e9 (bytes per second), "80 GB" is 80e9, "80 GiB" is 85.9e9. A bare number is SI already.
 """

@@ -1,4 +1,4 @@
-"""The version of podsim, and what is said of a file that another version wrote."""
+"""The version of podsim, and the warning for files that another version wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reference tables, each number with its source, and how predictions stand against them.
+"""Reference tables, each number with its source, and the errors of predictions against them.
 
     rows = tables.load("torchtitan")
     comparison = score.compare(rows, {row.id: row_seconds(row) for row in rows})

@@ -1,1 +1,1 @@
-"""Any module as a graph of ops, and what the graph costs."""
+"""Any PyTorch module as a graph of ops, and the cost of the graph."""

@@ -1,1 +1,1 @@
-"""What there is: accelerators, links, servers and clusters, from the catalog or from a user's file."""
+"""Accelerators, links, servers and clusters, from the catalog or from a user's file."""

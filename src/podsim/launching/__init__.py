@@ -1,1 +1,1 @@
-"""What starts a plan (torchrun, Megatron-LM, torchtitan, DeepSpeed, Slurm, Kubernetes), and plans read back from it."""
+"""Launch files (torchrun, Megatron-LM, torchtitan, DeepSpeed, Slurm, Kubernetes), written from plans and read back."""

@@ -1,1 +1,1 @@
-"""What a network learns: losses, steps to a target, number formats and sparsity; it knows no GPU and no network."""
+"""Learning: losses, steps to a target, number formats and sparsity, independent of GPU and network."""

@@ -1,1 +1,1 @@
-"""Exporters, dashboards, alert rules and diagnosis: a machine as Prometheus sees it."""
+"""Monitoring with Prometheus: exporters, dashboards, alert rules and diagnosis."""

@@ -1,1 +1,1 @@
-"""How bytes move: shared links, collectives as tables, their play on a fabric, and what NCCL would do."""
+"""Communication: shared links, collectives as tables, their simulation on a fabric, and NCCL's choice."""

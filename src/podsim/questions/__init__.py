@@ -1,1 +1,1 @@
-"""The verbs, as Python functions: what the command line does, with the same names and arguments."""
+"""The questions of podsim: each is a Python function, a command and a page with the same options."""

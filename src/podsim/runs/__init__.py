@@ -1,1 +1,1 @@
-"""Runs of training as a whole: the best plans, their days with failures, energy and money, from the rooms below."""
+"""Training runs: the best plans, and their days with failures, energy and money."""

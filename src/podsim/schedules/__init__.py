@@ -1,1 +1,1 @@
-"""Pipeline schedules as tables: built, checked, played, measured, and exchanged with torch."""
+"""Pipeline schedules as tables: built, checked, simulated, measured, and exchanged with torch."""

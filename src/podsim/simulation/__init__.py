@@ -1,1 +1,1 @@
-"""What happens when: ops on streams and links, played out."""
+"""Simulation of a step, op by op, on streams and shared links."""
