@@ -95,6 +95,8 @@ class Boxes:
     colour: Colour | Sequence[Colour] = 0
     name: str = ""
     opacity: float = 1.0
+    texts: Sequence[str] = ()
+    """The text in each box, as large as fits; left out where it could not be read."""
 
 
 Mark = Series | Band | Rule | Span | Bars | Boxes

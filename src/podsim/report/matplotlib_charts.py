@@ -8,6 +8,8 @@ from itertools import pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from podsim.quoting import visible_lines
 from podsim.report.chart_marks import (
     COLOURS,
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _DASHES: Mapping[str, Any] = {"--": (0, (4, 2)), ":": (0, (1.2, 1.2)), "": "none"}
 _LETTERS = {11.0: 8.9, 8.5: 13.0, 9.5: 12.0}
 """letters of an inch, by the size of the type"""
+_LEGIBLE = 3.5
+"""points of the smallest text in a box"""
 _DENSE = 1500
 """points above which they are drawn as one image inside an SVG"""
 
@@ -74,6 +78,10 @@ def draw(sheet: Sheet) -> Figure:
                 title = _wrapped(visible_lines(chart.title), 9.5, wide * axes.get_position().width)
                 axes.set_title(title, loc="left", fontsize=9.5, color=INK, parse_math=False)
             figure.draw_without_rendering()
+        for axes, chart in zip(figure.axes, sheet.charts, strict=True):
+            for mark in chart.marks:
+                if isinstance(mark, Boxes) and mark.texts:
+                    _write_in_boxes(axes, mark)
         for texts in labels:
             _thin(texts, 2.2)
         for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
@@ -255,6 +263,30 @@ def _boxes(axes: Axes, mark: Boxes) -> list[Any]:
     )
     axes.autoscale_view()
     return []
+
+
+def _write_in_boxes(axes: Axes, mark: Boxes) -> None:
+    """The texts of boxes once the axes have their size: as large as fits, or none."""
+    from matplotlib.colors import to_rgb
+
+    colours = _colours(mark.colour)
+    least = min(
+        max(map(len, mark.texts)), 6
+    )  # letters: short texts are no larger than those of their neighbours
+    across, up = (size / axes.figure.dpi * 72 for size in axes.get_window_extent().size)  # points
+    across, up = across / abs(np.diff(axes.get_xlim())[0]), up / abs(np.diff(axes.get_ylim())[0])
+    for number, ((left, right, low, high), text) in enumerate(zip(mark.corners, mark.texts, strict=True)):
+        lines = visible_lines(text).split("\n")
+        letters = max(least, *map(len, lines))
+        room = (right - left) * across * 0.86 / (0.62 * letters) if text else 0.0
+        size = min(room, (high - low) * up * 0.72 / len(lines), 8.5)
+        if size >= _LEGIBLE:
+            red, green, blue = to_rgb(colours if isinstance(colours, str) else colours[number])
+            ink = "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else INK
+            axes.text(
+                (left + right) / 2, (low + high) / 2, "\n".join(lines), fontsize=size, color=ink, ha="center",
+                va="center", clip_on=True, parse_math=False,
+            )  # fmt: skip
 
 
 _DRAWERS: Mapping[type, Callable[[Any, Any], list[Any]]] = {

@@ -1,111 +1,77 @@
-"""A layout drawn: each GPU as its memory slices above its compute slices, instances over both. Needs podsim[report]."""
+"""A layout in a chart: each GPU as its memory slices above its compute slices, instances over both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.mig.results import GpuState, LayoutSheet, MigPlan
-from podsim.report.chart_marks import INK, MUTED
-from podsim.report.plots import STYLE, figure_image, load_matplotlib
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+from podsim.report.chart_marks import Axis, Boxes, Chart, Sheet
+from podsim.report.matplotlib_charts import draw
+from podsim.report.plots import figure_image
 
 _COLOURS = {1: "#9ecae1", 2: "#a1d99b", 3: "#fdae6b", 4: "#fc9272", 7: "#bcbddc"}
 """by compute slices of the instance"""
-_FREE = "#f3f4f6"
-_ROW = 1.25
-"""inches of one GPU"""
+_FREE, _WHOLE = "#f3f4f6", "#d9d9d9"
 _MOST = 24
 """GPUs drawn; a fleet has more than fit a page"""
+_Box = tuple[tuple[float, float, float, float], str, str]
+"""(left, right, bottom and top; colour; text)"""
 
 
 def mig_image(
-    slicing: Slicing,
-    gpus: Sequence[tuple[str, Layout | None, Sequence[str]]],
-    *,
-    title: str,
-    kind: str,
-    dpi: int = 130,
+    slicing: Slicing, gpus: Sequence[tuple[str, Layout | None, Sequence[str]]], *, title: str, kind: str
 ) -> bytes:
     """Bytes of a figure, "svg" or "png", of (label, layout or None for a whole GPU, jobs of its instances).
 
     Memory slices stand above compute slices. Compute slices fill from the left, as their places are not published.
     What no instance has is grey.
     """
-    matplotlib = load_matplotlib()
     shown = list(gpus)[:_MOST]
-    with matplotlib.rc_context(STYLE):
-        from matplotlib.figure import Figure
+    boxes = [
+        box for row, (_, layout, jobs) in enumerate(shown) for box in _gpu(2 * row, slicing, layout, jobs)
+    ]
+    corners, colours, texts = zip(*boxes, strict=True)
+    names = [name for label, _, _ in shown for name in (f"{label}: memory", "compute")]
+    ticks = [(at + 0.5) * 8.0 / slicing.memory_slices for at in range(slicing.memory_slices)]
+    along = Axis(
+        "memory slice",
+        text=lambda x: f"{int(x * slicing.memory_slices / 8.0)}",
+        ticks=ticks,
+        low=0.0,
+        high=8.0,
+    )
+    more = f"… and {len(gpus) - _MOST} GPUs more" if len(gpus) > _MOST else ""
+    chart = Chart([Boxes(corners, colours, texts=texts)], x=along, y=Axis(names=names, is_reversed=True))
+    return figure_image(draw(Sheet(title, [chart], more, (9.2, 1.2 + 1.1 * len(shown)))), kind)
 
-        height = 0.55 + _ROW * len(shown) + (0.25 if len(gpus) > _MOST else 0.0)
-        figure = Figure(figsize=(9.2, height))
-        figure.text(0.015, 1 - 0.24 / height, title[:120], fontsize=11, fontweight="bold", va="center")
-        for row, (label, layout, jobs) in enumerate(shown):
-            bottom = (height - 0.5 - _ROW * (row + 1) + 0.1) / height
-            axes = figure.add_axes((0.015, bottom, 0.97, (_ROW - 0.14) / height))
-            _gpu(axes, slicing, label, layout, jobs)
-        if len(gpus) > _MOST:
-            figure.text(0.015, 0.1 / height, f"… and {len(gpus) - _MOST} GPUs more", fontsize=9)
-        return figure_image(figure, kind, dpi=dpi)
 
-
-def _gpu(axes: Axes, slicing: Slicing, label: str, layout: Layout | None, jobs: Sequence[str]) -> None:
+def _gpu(row: int, slicing: Slicing, layout: Layout | None, jobs: Sequence[str]) -> list[_Box]:
     """One GPU: 8 units of memory slices above, as wide as 7 of compute slices below."""
-    axes.set(xlim=(-1.55, 8.0), ylim=(-0.05, 2.05))
-    axes.axis("off")
-    wide_m, wide_c = 8.0 / slicing.memory_slices, 8.0 / slicing.compute_slices
-    axes.text(-1.52, 1.72, label, fontsize=9.5, fontweight="bold", va="center", color=INK)
-    axes.text(-0.08, 1.35, "memory", fontsize=8, va="center", ha="right", color=MUTED)
-    axes.text(-0.08, 0.35, "compute", fontsize=8, va="center", ha="right", color=MUTED)
     if layout is None:
-        name = jobs[0] if jobs else "idle"
-        _box(
-            axes,
-            0.0,
-            0.82,
-            8.0,
-            1.1,
-            _FREE if not jobs else "#d9d9d9",
-            f"whole GPU: {name}" if jobs else "idle",
-        )
-        _box(axes, 0.0, 0.05, 8.0, 0.62, _FREE if not jobs else "#d9d9d9", "")
-        return
-    for at in range(slicing.memory_slices):
-        _box(axes, at * wide_m, 0.82, wide_m, 1.1, _FREE, "")
-    for at in range(slicing.compute_slices):
-        _box(axes, at * wide_c, 0.05, wide_c, 0.62, _FREE, "")
-    compute = 0
+        colour, text = (_WHOLE, f"whole GPU: {jobs[0]}") if jobs else (_FREE, "idle")
+        return [_box(row, 0, 1, 1, colour, text), _box(row + 1, 0, 1, 1, colour, "")]
+    memory, compute = slicing.memory_slices, slicing.compute_slices
+    boxes = [_box(row, at, 1, memory, _FREE, "") for at in range(memory)]
+    boxes += [_box(row + 1, at, 1, compute, _FREE, "") for at in range(compute)]
+    begin = 0
     for index, instance in enumerate(layout.instances):
         colour = _COLOURS.get(instance.compute, "#bcbddc")
         job = jobs[index] if index < len(jobs) else ""
         text = instance.profile + (f"\n{job}" if job else "")
-        _box(axes, instance.start * wide_m, 0.82, instance.size * wide_m, 1.1, colour, text)
-        _box(
-            axes,
-            compute * wide_c,
-            0.05,
-            instance.compute * wide_c,
-            0.62,
-            colour,
-            instance.profile.partition(".")[0],
+        boxes.append(_box(row, instance.start, instance.size, memory, colour, text))
+        boxes.append(
+            _box(row + 1, begin, instance.compute, compute, colour, instance.profile.partition(".")[0])
         )
-        compute += instance.compute
-    for at in range(slicing.memory_slices):
-        axes.text(at * wide_m + 0.07, 1.8, str(at), fontsize=6, va="center", color=MUTED)
+        begin += instance.compute
+    return boxes
 
 
-def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: str, text: str) -> None:
-    from matplotlib.patches import Rectangle
-
-    axes.add_patch(Rectangle((x + 0.02, y), width - 0.04, height, facecolor=colour, edgecolor=INK, lw=0.7))
-    axes.text(
-        x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=7.6, color=INK, clip_on=True
-    )
+def _box(row: int, first: int, count: int, slices: int, colour: str, text: str) -> _Box:
+    """Some slices of a row."""
+    wide = 8.0 / slices
+    return (first * wide, (first + count) * wide, row - 0.42, row + 0.42), colour, text
 
 
 def layout_image(sheet: LayoutSheet, kind: str) -> bytes:

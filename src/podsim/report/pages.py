@@ -23,9 +23,10 @@ from podsim.report.comparisons import (
     rows_table,
     score_rows,
 )
+from podsim.report.matplotlib_charts import draw
 from podsim.report.plot_acceptance import checks_svg, curve_svg
-from podsim.report.plot_schedule import schedule_image
-from podsim.report.plots import error_line, plot_svg
+from podsim.report.plot_schedule import schedule_figure
+from podsim.report.plots import error_line, figure_image, plot_svg
 from podsim.report.schedules import bubble_text, title
 from podsim.report.theme import inline_svg, render_page
 
@@ -149,7 +150,7 @@ def published_errors() -> tuple[PublishedError, ...]:
 
 def schedule_page(sheet: ScheduleSheet) -> str:
     """HTML of a schedule's drawing and the numbers of each rank. Needs matplotlib; PodsimError without it."""
-    svg = schedule_image(sheet, "svg", titled=False)
+    svg = figure_image(draw(schedule_figure(sheet, titled=False)), "svg")
     return render_page(
         "schedule.html", title=title(sheet), sheet=sheet, bubble=bubble_text(sheet),
         plot=inline_svg(svg, "schedule", title(sheet)), ranks=_RANKS,
