@@ -37,7 +37,7 @@ _LONGEST = 8_000
 
 
 class PodsimError(ValueError):
-    """The root of the tree: something the user gave cannot be used."""
+    """The base of all errors of podsim: an input that cannot be used."""
 
     def __str__(self) -> str:
         """The message, without the middle of one that is too long to read."""
@@ -79,7 +79,7 @@ class PlanError(PodsimError):
 
 
 class NoFitError(PlanError):
-    """Every legal plan needs more memory than a GPU has, or a run cannot end: no is the answer."""
+    """Every legal plan needs more memory than a GPU has, or the run cannot end."""
 
 
 class ScheduleError(PodsimError):

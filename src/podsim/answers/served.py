@@ -137,7 +137,7 @@ class Figure(
         report="report.serving:figure_report", rows="rows", figure="report.plot_machine:published_figure"
     ),
 ):
-    """A published figure, made again."""
+    """A published figure, reproduced."""
 
     title: str
     """The title of the figure."""

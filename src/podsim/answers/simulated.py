@@ -63,7 +63,7 @@ class SimulatedStep(
         charts="timeline.step_charts:step_charts",
     ),
 ):
-    """One training step, played out."""
+    """One simulated training step."""
 
     model: str
     """The name of the model."""

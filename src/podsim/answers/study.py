@@ -15,7 +15,7 @@ NO_ANSWER = "no answer"
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRow(Answer, view=View(report="report.study_tables:row_report")):
-    """One design and what podsim says of it; figures are None where there is no answer."""
+    """One design and its answer; figures are None where there is none."""
 
     name: str
     """The name of the design."""

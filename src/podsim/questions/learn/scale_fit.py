@@ -36,7 +36,7 @@ FITTED, UNDERTRAINED, OVERTRAINED, WORSE = "fitted", "undertrained", "overtraine
     activity="fitting the law",
 )
 def scale_fit(options: ScaleFitOptions) -> ScaleFit:
-    """The law of the loss that finished runs tell: constants, band, error, and the best size for their compute.
+    """Fit a law of the loss to finished runs: constants, band, error, and the best size for their compute.
 
     Of several runs of one size and length, as in a grid of learning rates, the best counts. Runs outside `ratio` tokens a
     parameter are left out, with a remark. With `shape` one offset is fitted to a known law. Raises PodsimError for runs

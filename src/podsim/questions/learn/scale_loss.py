@@ -88,7 +88,7 @@ def _tokens(options: ScaleLossOptions, law: LossLaw, parameters: float) -> float
     output=ScaleOutput,
 )
 def scale_laws(options: ScaleLawsOptions) -> ScaleLaws:
-    """What every named law advises for some compute, and what its advice costs by podsim's own law.
+    """Compare the advice of every named law for some compute, and its cost by podsim's own law.
 
     Raises PodsimError for compute that is no number.
     """

@@ -110,7 +110,7 @@ def train_precisions(
 ) -> TrainedPrecisions:
     """Runs of every precision, loss scale and seed, one after the other on this machine; the first is the baseline.
 
-    Raises what `train` raises, and PodsimError under torchrun and for options of single runs.
+    Raises the errors of `train`, and PodsimError under torchrun and for options of single runs.
     """
     return _compared_precisions(options, progress)
 

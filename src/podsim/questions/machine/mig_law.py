@@ -33,7 +33,7 @@ class LawReport(Answer, view=View(rows="scores")):
 
 @question(NoOptions)
 def mig_law(options: NoOptions) -> LawReport:
-    """The laws of slices against what was measured: 28 training jobs by leaving out, and MLPerf's smallest instances."""
+    """Compare the laws of slices with measurements: 28 training jobs, each left out, and MLPerf's smallest instances."""
     rows = sevenths()
     return LawReport(
         scores=slice_scores(), cases=cases(), busy=interference(), sevenths=rows,

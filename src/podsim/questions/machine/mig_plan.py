@@ -53,7 +53,7 @@ def _write_files(plan: MigPlan, output: MigPlanOutput, options: Mapping[str, Any
 
 @question(MigPlanOptions, output=MigPlanOutput, write=_write_files)
 def mig_plan(options: MigPlanOptions) -> MigPlan:
-    """What the GPUs of `on` become for the jobs.
+    """MIG layouts of the GPUs of `on` that hold the jobs.
 
     `on` is a node or cluster ("dgx-a100-40gb", "dgx-a100-40gb:4"), or one GPU ("a100-40gb").  A job is NAME:NUMBERxWHAT:
     "training:4xgpu" (whole GPUs), "inference:14x1g.5gb" (that profile), "bert:5x8GB" (any instance with so much memory;

@@ -99,7 +99,7 @@ def _part(options: PowerOptions) -> Cluster:
 
 @question(PowerOptions, reads=_part)
 def power(options: PowerOptions) -> PowerReport:
-    """What a cluster draws idle, in training, at its highest and in High-Performance Linpack, by component.
+    """Power of a cluster idle, in training, at its highest and in High-Performance Linpack, by component.
 
     Of a model on a cluster it adds the load of its fastest plan with the layout that is given: GPUs draw their limit
     while they compute. Raises PodsimError for an unknown cluster, and for an impossible cap or PUE.

@@ -41,7 +41,7 @@ class MdtestRun(Answer, view=View(report="report.storage_tables:mdtest_report", 
 
 @question(StorageMdtestOptions)
 def storage_mdtest(options: StorageMdtestOptions) -> MdtestRun:
-    """What mdtest would find on a storage system: operations on names a second.
+    """Predicted result of mdtest on a storage system: operations on names per second.
 
     tasks     of all clients; default 16 a client. items: files and directories of each task; write: bytes of a file
     """

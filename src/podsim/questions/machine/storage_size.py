@@ -82,7 +82,7 @@ class SizeRun(Answer, view=View(rows="needs")):
 
 @question(StorageSizeOptions, status=lambda run: int(run.tier == "beyond"))
 def storage_size(options: StorageSizeOptions) -> SizeRun:
-    """What a job asks of storage on a cluster, and which systems would do.
+    """Storage that a job needs on a cluster, and the systems that suffice.
 
     The default of `tokens` is twenty for each parameter. Under shard, each node keeps its samples in memory; under
     global, its cache fills over many epochs. Raises PodsimError with what is wrong.

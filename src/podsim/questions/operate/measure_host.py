@@ -53,7 +53,7 @@ class MeasureHostOptions(RanksOptions):
     progress="doing",
 )
 def measure_host(options: MeasureHostOptions, *, progress: Note = lambda _: None) -> MeasuredHost:
-    """What this machine does, and its catalog entry, which `--on FILE` and `verify --expect FILE` take.
+    """Measured speeds of this machine, and its catalog entry, which `--on FILE` and `verify --expect FILE` take.
 
     fio works in `folder`, where it is installed. More seconds of each kernel make a shared machine's figures steadier.
 

@@ -103,7 +103,7 @@ class Advice(Answer, view=View(report="questions.train.advise:advice_report", ro
 
 @question(AdviseOptions, status=lambda answer: int(not answer.fits))
 def advise(options: AdviseOptions) -> Advice:
-    """What the job of a file takes, and the changes of one subject that are worth most, in the file's own keys.
+    """Step and memory of a job's file, and the changes of one subject that are worth most, in the file's own keys.
 
     Batch, sequence and GPUs stay. Raises PodsimError for a file of no known kind, and for what it leaves unsaid.
     """

@@ -68,7 +68,7 @@ def _print_notes(answer: Recipe | PlanRead, output: Output, options: Mapping[str
     status=lambda answer: int(not getattr(getattr(answer, "prediction", None), "fits", True)),
 )
 def launch(options: LaunchOptions) -> Recipe | PlanRead:
-    """What starts a plan of a model on a cluster with a tool; or, with `read`, the plan of a file that others run.
+    """Write the files that start a plan with a tool; or, with `read`, read the plan of a file.
 
     torchrun, slurm and kubernetes start torchtitan if the software is one of torchtitan's, else Megatron-LM. What is
     read may need `gpus`, `model` or `sequence`, and is predicted if `on` names a cluster. Raises PlanError with

@@ -148,6 +148,6 @@ def planned_network(options: Mapping[str, Any]) -> GraphCost | PlanResult | Targ
 
 @question(ReplayOptions, output=GlanceOutput, progress=_SEARCHING)
 def replay(options: ReplayOptions, *, progress: Progress | None = None) -> PlanResult:
-    """Run the search of an experiment file that `plan` saved; raises what `plan` does."""
+    """Run the search of an experiment file that `plan` saved; raises the errors of `plan`."""
     saved = call("launching.experiment_file:read_experiment", Path(options.experiment))
     return cast("PlanResult", plan(**saved, save=options.save, detail=options.detail, progress=progress))

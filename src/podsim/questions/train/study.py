@@ -102,7 +102,7 @@ def study(
     """Answer every design of a study; a mapping of the same shape as a study file is a study, too.
 
     `executor` may be any concurrent.futures.Executor. Answers are kept in an SQLite store as they come: a study that
-    was killed goes on where it was, and no question is answered twice by one version of podsim. `progress` is called
+    was killed resumes, and no question is answered twice by one version of podsim. `progress` is called
     with (answered, all), `each` with (number, row) in the order of the answers; Ctrl-C gives the rows so far. Raises
     PodsimError for a file that is no study, and if no design has an answer.
     """
