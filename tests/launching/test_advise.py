@@ -125,3 +125,31 @@ def test_the_short_name_of_a_degree_of_sglang_is_read(tmp_path: Path) -> None:
     path = tmp_path / "serve.sh"
     path.write_text("python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct --tp 2\n")
     assert podsim.advise(str(path), on="h100").gpus == 2
+
+
+_COMPOSE = """services:
+  llm:
+    image: vllm/vllm-openai:v0.11.0
+    command: {command}
+    ports: ["8000:8000"]
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker run --gpus all -p 8000:8000 --ipc=host \\\n  vllm/vllm-openai:latest \\\n"
+        "  --model Qwen/Qwen3-8B --tensor-parallel-size 2 --max-num-seq 64\n",
+        _COMPOSE.format(command="--model Qwen/Qwen3-8B --tensor-parallel-size 2 --max-num-seq 64"),
+        _COMPOSE.format(
+            command='["--model", "Qwen/Qwen3-8B", "--tensor-parallel-size=2", "--max-num-seq", "64"]'
+        ),
+        _COMPOSE.format(command="vllm serve Qwen/Qwen3-8B --tensor-parallel-size 2 --max-num-seq 64"),
+    ],
+)
+def test_a_server_in_a_container_is_read_and_its_misspelt_option_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "compose.yaml"
+    path.write_text(text)
+    advice = podsim.advise(str(path), on="2xh100")
+    assert (advice.model, advice.gpus, advice.tool) == ("qwen3-8b", 2, "vllm")
+    assert advice.unread == ("--max-num-seq 64 (did you mean --max-num-seqs?)",)

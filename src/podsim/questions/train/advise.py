@@ -235,7 +235,8 @@ def _best(job: Job, tool: str, text: str, top: int) -> tuple[Change, ...]:
 
 def advice_report(advice: Advice) -> Iterator[Block]:
     """The job as it is, and each change as a diff."""
-    yield bold(f"{advice.model} on {advice.gpus} GPUs of {advice.cluster.partition(' (')[0]} ({advice.tool})")
+    gpus = f"{advice.gpus} GPU{'s' * (advice.gpus > 1)}"
+    yield bold(f"{advice.model} on {gpus} of {advice.cluster.partition(' (')[0]} ({advice.tool})")
     room = "" if advice.fits else ": it does not fit"
     step, band = ("time per token, batch 32:", "") if advice.low is None else (
         "step", f" (band {advice.low:.4g} to {advice.high:.4g} s)"

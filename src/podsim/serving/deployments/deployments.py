@@ -271,7 +271,7 @@ def _comment(text: str) -> dict[str, Any]:
 
 def _commands(text: str) -> Iterator[list[str]]:
     """The words of every command of a script, or of the containers of manifests."""
-    if re.search(r"(?m)^apiVersion:", text):
+    if re.search(r"(?m)^(apiVersion|services):", text):
         try:
             documents = read_documents(text)
         except YamlError as problem:
@@ -287,9 +287,10 @@ def _container_words(value: object, depth: int) -> Iterator[list[str]]:
     if depth > 16:
         return
     if isinstance(value, dict):
-        parts = [value.get(key) for key in ("command", "args")]
-        if any(isinstance(part, list) for part in parts):
-            yield [str(word).replace("$$", "$") for part in parts if isinstance(part, list) for word in part]
+        parts = [value.get(key) for key in ("image", "command", "args")]
+        listed = [part.split() if isinstance(part, str) else part for part in parts]
+        if any(isinstance(part, list) for part in listed):
+            yield [str(word).replace("$$", "$") for part in listed if isinstance(part, list) for word in part]
         for inner in value.values():
             yield from _container_words(inner, depth + 1)
     elif isinstance(value, list):

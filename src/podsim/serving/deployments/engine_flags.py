@@ -9,8 +9,9 @@ TensorRT-LLM's options have underscores.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from podsim.errors import PlanError
@@ -47,6 +48,8 @@ class ServerTool:
     """The options of a replica; True stands for an option without a value."""
     read: Callable[[Mapping[str, str], Callable[[str], int]], dict[str, Any]]
     """The fields of a plan from options by name, without dashes, and a reader of their numbers."""
+    image: str = ""
+    """The container image that starts it without these words."""
 
 
 def _limits(deployment: Deployment, plan: ServingPlan) -> tuple[int, int, int, float]:
@@ -217,7 +220,9 @@ def _read_trtllm(options: Mapping[str, str], count: Callable[[str], int]) -> dic
 
 
 TOOLS: Mapping[str, ServerTool] = {
-    "vllm": ServerTool(command=("vllm", "serve"), model="", write=_vllm, read=_read_vllm),
+    "vllm": ServerTool(
+        command=("vllm", "serve"), model="", write=_vllm, read=_read_vllm, image="vllm/vllm-openai"
+    ),
     "sglang": ServerTool(
         command=("python3", "-m", "sglang.launch_server"),
         model="--model-path",
@@ -308,9 +313,17 @@ def unread_options(words: Sequence[str]) -> tuple[str, ...] | None:
             options = _Options(_options(words[start:])[0])
             tool.read(options, lambda name, options=options: _count(options, name))  # type: ignore[misc]
             return tuple(
-                f"--{name} {value}".strip() for name, value in options.items() if name not in options.taken
+                f"--{name} {value}".strip() + _meant(name, options.taken)
+                for name, value in options.items()
+                if name not in options.taken
             )
     return None
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """The option that a misspelt one probably is, as a question; "" where none is close."""
+    close = get_close_matches(name, known, n=1, cutoff=0.85)
+    return f" (did you mean --{close[0]}?)" if close else ""
 
 
 def _start(words: Sequence[str], tool: ServerTool) -> int:
@@ -322,7 +335,8 @@ def _start(words: Sequence[str], tool: ServerTool) -> int:
             size == 1 or part[:-1] == tool.command[:-1] or part[0].startswith("python")
         ):
             return at + size
-    return -1
+    images = [at for at, word in enumerate(words[:64]) if tool.image and word.partition(":")[0] == tool.image]
+    return images[0] + 1 if images else -1
 
 
 def _options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
