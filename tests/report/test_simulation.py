@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from podsim.answers.simulated import LinkUse
 from podsim.errors import TimelineError
 from podsim.report import print_simulated, simulated_data, simulated_text
+from podsim.report.matplotlib_charts import draw
 from podsim.report.plain_data import to_csv, to_json
 from podsim.report.screen import report_text
 from podsim.report.simulation import (
@@ -124,9 +125,9 @@ def test_links_are_drawn(tmp_path: Path) -> None:
     assert ElementTree.fromstring(links_image(STEP, "svg")).tag.endswith("svg")
     assert links_image(STEP, "svg") == links_image(STEP, "svg")
     alone = replace(STEP, links=tuple(replace(use, rates={}) for use in STEP.links))
-    labels = {text.get_text() for text in links_figure(alone).findobj(Text) if isinstance(text, Text)}
+    labels = {text.get_text() for text in draw(links_figure(alone)).findobj(Text) if isinstance(text, Text)}
     assert "several kinds" in labels
-    figure = links_figure(STEP)
+    figure = draw(links_figure(STEP))
     figure.draw_without_rendering()
     for text in figure.findobj(Text):
         if isinstance(text, Text) and text.get_text() and text.get_visible():

@@ -49,6 +49,7 @@ class Band:
     high: Sequence[float]
     name: str = ""
     colour: Colour = 0
+    opacity: float = 0.15
 
 
 @dataclass(frozen=True)
@@ -151,3 +152,5 @@ class Sheet:
     columns: int = 1
     heights: Sequence[float] = ()
     """The shares of the rows in the height."""
+    widths: Sequence[float] = ()
+    """The shares of the columns in the width."""

@@ -66,7 +66,13 @@ def draw(sheet: Sheet) -> Figure:
                 above += (lines.count("\n") + 1) * size * 1.3 / 72 + 0.05
         figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, 1 - above / high), w_pad=0.08)
         rows = -(-len(sheet.charts) // sheet.columns)
-        grid = figure.subplots(rows, sheet.columns, squeeze=False, height_ratios=sheet.heights or None)
+        grid = figure.subplots(
+            rows,
+            sheet.columns,
+            squeeze=False,
+            height_ratios=sheet.heights or None,
+            width_ratios=sheet.widths or None,
+        )
         labels = [_draw_chart(axes, chart) for axes, chart in zip(grid.flat, sheet.charts, strict=False)]
         for axes in list(grid.flat)[len(sheet.charts) :]:
             axes.remove()
@@ -215,7 +221,7 @@ def _series(axes: Axes, mark: Series) -> list[Any]:
 def _band(axes: Axes, mark: Band) -> list[Any]:
     colour = _colour(mark.colour)
     axes.fill_between(
-        mark.x, mark.low, mark.high, color=colour, alpha=0.15, lw=0, label=_cut(mark.name) or None
+        mark.x, mark.low, mark.high, color=colour, alpha=mark.opacity, lw=0, label=_cut(mark.name) or None
     )
     return []
 
