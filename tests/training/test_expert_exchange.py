@@ -11,6 +11,7 @@ import pytest
 from podsim.hardware.cluster import load_cluster
 from podsim.training.expert_exchange import distinct_targets, ep_bytes, exchange_seconds
 from podsim.training.plan import Plan
+from podsim.training.predict import predict_plan
 from podsim.training.software import Software, load_software
 from podsim.workload.catalog import load_model
 
@@ -69,3 +70,14 @@ def test_an_all_gather_sends_every_token_to_every_rank_whatever_its_choices() ->
     assert min(parts(gathered, 64)) > max(parts(every, 64))  # 64 copies, not 8
     assert max(parts(gathered, 4)) < min(parts(every, 4))  # 4 copies, not 8
     assert parts(replace(SOFTWARE, dispatcher="low-latency"), 64) == parts(every, 64)
+
+
+def test_the_step_of_deepseek_on_its_own_plan_is_that_which_was_measured() -> None:
+    """19.926 s, of which 2.06 s are bubble (arXiv 2505.09343, table 4): 2,048 H800, 15,360 sequences of 4,096 tokens."""
+    plan = Plan(
+        pp=16, dp=128, ep=64, schedule="dualpipe", precision="fp8", global_batch=15360, sequence=4096, zero=1,
+        software="deepseek-2024",
+    )  # fmt: skip
+    prediction = predict_plan(DEEPSEEK, load_cluster("hgx-h800:256"), plan)
+    assert prediction.step_time == pytest.approx(19.926, rel=0.12)
+    assert prediction.parts["bubble"] == pytest.approx(2.06, rel=0.1)

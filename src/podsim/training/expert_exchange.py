@@ -92,7 +92,9 @@ def exchange_seconds(
         return np.maximum(np.where(ranks > members, between, 0.0), within)
 
     dispatch, combine = _element_bytes(plan, software)
-    return of(dispatch, "all_gather"), of(combine, "reduce_scatter")
+    there = of(dispatch, "all_gather")
+    is_alike = dispatch == combine and software.dispatcher != "allgather"
+    return there, there if is_alike else of(combine, "reduce_scatter")
 
 
 def ep_seconds(

@@ -152,8 +152,9 @@ def _cp_uneven(plan: PlanValues, f: Facts) -> Any:
     return _mod(f.length, parts) != 0
 
 
-def _folding() -> list[str]:
-    return [name for name in software_names() if load_software(name).folds_experts]
+@lru_cache(maxsize=1)
+def _folding() -> tuple[str, ...]:
+    return tuple(name for name in software_names() if load_software(name).folds_experts)
 
 
 def _folds(plan: PlanValues) -> Any:
