@@ -318,6 +318,21 @@ def test_the_page_has_the_colours_of_the_charts_and_of_the_timeline():
     assert kinds == colours(kinds)
 
 
+def test_learn_plays_by_itself_unless_motion_is_not_wanted(browser, address):
+    with Visit(browser, address) as visit:
+        assert visit.open("learn").get_by_role("button", name="Play").is_visible()
+        visit.page.emulate_media(reduced_motion="no-preference")
+        visit.open("learn").get_by_text("Round 2 of 14").wait_for()
+
+
+def test_a_printed_why_has_the_width_of_the_paper(browser, address):
+    with Visit(browser, address) as visit:
+        page = visit.open("why", PLAN)
+        page.emulate_media(media="print")
+        chart = page.locator("main svg.stack").first.bounding_box()
+        assert chart["width"] > 0.9 * page.viewport_size["width"]
+
+
 def test_back_undoes_a_toggle(visit):
     page = visit.open("why", PLAN)
     before = visit.number("step_time")

@@ -48,7 +48,7 @@ def step_timeline(options: TimelineOptions) -> dict[str, Any]:
         answer["compared"] = plain_value(compare_steps(read_kineto(options.against), step))
     if len(step.timeline) > _MOST_SPANS:
         raise PodsimError(
-            f"the step has {len(step.timeline):,} spans, a page shows {_MOST_SPANS:,}: take kernels together"
+            f"the step has {len(step.timeline):,} spans, a page shows {_MOST_SPANS:,}: ask for a smaller batch"
         )
     if options.perfetto:
         path = Path("step.pftrace")
