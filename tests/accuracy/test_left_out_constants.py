@@ -66,3 +66,5 @@ def test_the_only_source_of_an_entry_leaves_nothing_to_fit() -> None:
 def test_leaving_out_needs_a_software() -> None:
     with pytest.raises(PodsimError, match="--software"):
         calibrate(leave_out="source")
+    with pytest.raises(PodsimError, match="model"):
+        calibrate(leave_out="modle", software="megatron-2021")

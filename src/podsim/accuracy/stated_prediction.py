@@ -7,6 +7,7 @@ from dataclasses import replace
 from podsim.accuracy.bands import operand_bits, residuals, unmeasured_band
 from podsim.accuracy.measured_reach import calibrated_software, nearest_run, stated_band
 from podsim.accuracy.measured_runs import MEMORY_ERROR
+from podsim.accuracy.unusual_plans import unusual_choices
 from podsim.answers.answer import call
 from podsim.answers.prediction import Correction, FastestRun, OpReport, Prediction
 from podsim.errors import PodsimError
@@ -61,7 +62,11 @@ def describe(
         software_range=_software_range(model, cluster, plan) if faster_than else {},
         gains=gains,
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
-        warnings=(*model.doubts, *warnings(model, prediction, cluster, plan)),
+        warnings=(
+            *model.doubts,
+            *unusual_choices(model, cluster, plan, prediction),
+            *warnings(model, prediction, cluster, plan),
+        ),
         ops=_reports(model, cluster, plan) if detail == "ops" else (),
     )
 

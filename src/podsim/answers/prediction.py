@@ -299,7 +299,8 @@ class Prediction(
     @property
     def law_time(self) -> float:
         """s. The time of a step by the law alone."""
-        return self.correction.law_time if self.correction else self.step_time
+        own = self.correction or self.own_runs
+        return own.law_time if own else self.step_time
 
 
 @dataclass(frozen=True, kw_only=True)

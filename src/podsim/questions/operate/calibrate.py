@@ -16,7 +16,7 @@ from podsim.accuracy.left_out_constants import GROUPS
 from podsim.accuracy.measured_rows import read_measured
 from podsim.accuracy.tables import load
 from podsim.answers.answer import call
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, unknown_name
 from podsim.fitting import load_optimizer
 from podsim.options.output_options import JsonOutput
 from podsim.options.question import option, question
@@ -61,6 +61,8 @@ def calibrate(options: CalibrateOptions) -> Calibration:
     one software from training rows instead. Raises TableError for a file or table without a row to fit.
     """
     load_optimizer()
+    if options.leave_out not in ("", *GROUPS):
+        raise PodsimError(unknown_name("group to leave out", options.leave_out, GROUPS))
     if options.leave_out and not options.software:
         raise PodsimError(
             "leave_out is for the constants of a software entry: --software NAME --leave-out source"
