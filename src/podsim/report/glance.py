@@ -96,7 +96,8 @@ def _answer(prediction: Prediction, notes: Sequence[str] = ()) -> Iterator[Block
     yield _line("Layout", layout_words(prediction.plan))
     if prediction.command:
         yield _Typed(prediction.command)
-    yield from (_line("GPUs", note) for note in notes if " days" in note)
+    titles = {" days": "GPUs", "unlike published": "Doubt"}
+    yield from (_line(titles[word], note) for note in notes for word in titles if word in note)
     yield _line("Step", _step(prediction), "bold")
     if prediction.unchanged_time is not None:
         change = prediction.step_time / prediction.unchanged_time - 1.0

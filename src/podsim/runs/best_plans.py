@@ -30,6 +30,7 @@ from podsim.training.search_order import (
     no_plan_fits,
     ranking_reason,
     tight_words,
+    unusual_notes,
 )
 from podsim.training.weight_streaming import streamed_plans
 
@@ -51,7 +52,7 @@ def find_plans(options: SearchOptions, progress: Progress | None = None) -> tupl
         result = _streamed(case)
     else:
         result = (weighed_plans if options.objective in TRADES else _searched)(case, progress)
-    return case, replace(result, arguments=_arguments(case), notes=notes)
+    return case, replace(result, arguments=_arguments(case), notes=(*notes, *result.notes))
 
 
 def with_whole_runs(case: Case, result: PlanResult) -> PlanResult:
@@ -149,6 +150,7 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
         evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=taken,
         complete=result.complete, arguments={},
         optimism=optimism_of(result) if case.options.objective == "time" and not case.correction else None,
+        notes=unusual_notes(result, model, cluster) if case.options.objective == "time" else (),
     )  # fmt: skip
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.answers.prediction import PARTS, Prediction
 from podsim.hardware.cluster import Cluster
+from podsim.training.plan import Plan
 from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult
 from podsim.training.software import load_software, usable_bytes
 from podsim.units import format_quantity
+from podsim.workload.model import Model
 
 LAYOUT_DEGREES = ("tp", "pp", "cp", "ep", "dp")
 
@@ -91,3 +96,49 @@ def tight_words(prediction: Prediction, result: SearchResult) -> str:
         return ""
     left = prediction.memory_limit / prediction.memory - 1
     return f"tight: {left:.1%} of its memory is left, of {prediction.memory_limit / result.roomy_bytes - 1:.0%}; "
+
+
+class _Unusual(NamedTuple):
+    """What hardly any published run has."""
+
+    holds: Callable[[Plan, Model, Cluster], Any]
+    """Whether plans have it."""
+    said: str
+    """What a plan with it does, by the fields of the plan, the model and the cluster."""
+
+
+_LONG = 8192
+"""tokens. Shorter sequences are hardly ever divided over ranks; below half of it that loses time (arXiv 2504.14960)"""
+_MANY = 64
+"""experts that hardly any run leaves together"""
+_UNUSUAL = (
+    _Unusual(
+        lambda p, m, c: np.asarray(p.tp) > c.gpus_per_node,
+        "tp={plan.tp} leaves the node of {cluster.gpus_per_node} GPUs",
+    ),
+    _Unusual(
+        lambda p, m, c: (np.asarray(p.cp) > 1) & (m.sequence < _LONG),
+        "cp={plan.cp} divides sequences of {model.sequence:,} tokens",
+    ),
+    _Unusual(
+        lambda p, m, c: (np.asarray(p.ep) == 1) & (max(block.experts for block in m.layers) >= _MANY),
+        "ep=1 divides no experts over ranks",
+    ),
+)
+
+
+def unusual_notes(result: SearchResult, model: Model, cluster: Cluster) -> tuple[str, ...]:
+    """The gain of the fastest plan over the fastest without it, for each thing that hardly any published run has."""
+    best, notes = int(fastest_plans(result)[0]), []
+    plan, seconds = result.plan(best), result.seconds(best)
+    for unusual in _UNUSUAL:
+        if not unusual.holds(plan, model, cluster):
+            continue
+        rare = np.broadcast_to(unusual.holds(result.combinations, model, cluster), result.memory_bytes.shape)
+        others = result.order[~rare[result.order % rare.size]]
+        gain = "no other plan comes near"
+        if others.size:
+            gain = f"it gains {result.seconds(int(others[0])) / seconds - 1:.1%} over the best plan without"
+        said = unusual.said.format(plan=plan, model=model, cluster=cluster)
+        notes.append(f"unlike published runs, {said}; {gain}")
+    return tuple(notes)
