@@ -73,16 +73,16 @@ def _point_lines(chart: Chart) -> tuple[list[str], float]:
     lines += _axis(up[1], up[0], y_text, (96.0, right), is_vertical=True)
     for mark in series:
         look = _look(mark)
-        places = [(across[0](x), up[0](y)) for x, y in zip(mark.x, mark.y, strict=True)]
+        points = [(across[0](x), up[0](y)) for x, y in zip(mark.x, mark.y, strict=True)]
         if mark.line:
-            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
             lines.append(f'<polyline class="path" points="{path}"/>')
         notes = mark.notes or [
             f"{mark.name}: {x_text(x)}, {y_text(y)}" for x, y in zip(mark.x, mark.y, strict=True)
         ]
         lines += [
             f'<circle class="{look}" cx="{x:.1f}" cy="{y:.1f}" r="4.5"><title>{escape(note)}</title></circle>'
-            for (x, y), note in zip(places, notes, strict=True)
+            for (x, y), note in zip(points, notes, strict=True)
         ]
     lines.append(_text((96 + right) / 2, low + 38, chart.x.label, "middle"))
     lines.append(_text(8, top - 8, chart.y.label, "start"))
@@ -117,10 +117,10 @@ def _scale(
     room = 0.06 * (high - low) or 0.1
     low, high = low - room, high + room
 
-    def place(value: float) -> float:
+    def coordinate(value: float) -> float:
         return ends[0] + (form(value) - low) / (high - low) * (ends[1] - ends[0])
 
-    return place, _round_values(least, most, is_log=axis.scale != "linear")
+    return coordinate, _round_values(least, most, is_log=axis.scale != "linear")
 
 
 def _round_values(low: float, high: float, *, is_log: bool = False) -> list[float]:
@@ -139,12 +139,12 @@ def _round_values(low: float, high: float, *, is_log: bool = False) -> list[floa
 
 
 def _axis(
-    ticks: Sequence[float], place: Callable[[float], float], form: Callable[[float], str], ends: tuple[float, float],
+    ticks: Sequence[float], coordinate: Callable[[float], float], form: Callable[[float], str], ends: tuple[float, float],
     *, is_vertical: bool = False,
 ) -> Iterator[str]:  # fmt: skip
     """Grid lines with names at round values."""
     for tick in ticks:
-        at = place(tick)
+        at = coordinate(tick)
         if is_vertical:
             yield f'<line class="grid" x1="{ends[0]}" x2="{ends[1]}" y1="{at:.1f}" y2="{at:.1f}"/>'
             yield _text(ends[0] - 8, at + 4, form(tick), "end")

@@ -138,12 +138,12 @@ def _draw_chart(axes: Axes, chart: Chart) -> list[Any]:
     axes.set_axisbelow(True)
     named = len(axes.get_legend_handles_labels()[1])
     if named and chart.legend != "none":
-        places: Mapping[str, dict[str, Any]] = {
+        corners: Mapping[str, dict[str, Any]] = {
             "right": {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)},
             "above": {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0)},
         }
-        place = places.get(chart.legend, {"loc": chart.legend})
-        axes.legend(**place, fontsize=8.5, ncols=chart.legend_columns, handlelength=2.4)
+        corner = corners.get(chart.legend, {"loc": chart.legend})
+        axes.legend(**corner, fontsize=8.5, ncols=chart.legend_columns, handlelength=2.4)
     return labels
 
 
@@ -247,8 +247,8 @@ def _bars(axes: Axes, mark: Bars) -> list[Any]:
         if value is not None:
             axes.plot([value] * 2, [at - 0.42, at + 0.42], color=INK, lw=1.8)
     for at, (value, start, text) in enumerate(zip(mark.values, starts, mark.texts, strict=False)):
-        place: Any = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(_cut(text), (start + value, at), fontsize=7.5, color=INK, **place)
+        offset: Any = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(_cut(text), (start + value, at), fontsize=7.5, color=INK, **offset)
     return []
 
 
