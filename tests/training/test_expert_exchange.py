@@ -17,7 +17,7 @@ from podsim.workload.catalog import load_model
 
 DEEPSEEK = load_model("deepseek-v3")
 BLOCK = next(block for block in DEEPSEEK.layers if block.experts)
-SOFTWARE = replace(load_software("deepseek-2024"), expert_imbalance=1.0)
+SOFTWARE = replace(load_software("hai-llm"), expert_imbalance=1.0)
 
 
 def parts(software: Software, ep: int, system: str = "hgx-h800:8") -> tuple[float, float]:
@@ -76,7 +76,7 @@ def test_the_step_of_deepseek_on_its_own_plan_is_that_which_was_measured() -> No
     """19.926 s, of which 2.06 s are bubble (arXiv 2505.09343, table 4): 2,048 H800, 15,360 sequences of 4,096 tokens."""
     plan = Plan(
         pp=16, dp=128, ep=64, schedule="dualpipe", precision="fp8", global_batch=15360, sequence=4096, zero=1,
-        software="deepseek-2024",
+        software="hai-llm",
     )  # fmt: skip
     prediction = predict_plan(DEEPSEEK, load_cluster("hgx-h800:256"), plan)
     assert prediction.step_time == pytest.approx(19.926, rel=0.12)
