@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.answer import Answer, View, call
@@ -31,11 +32,13 @@ def image_of(answer: Any, kind: str, view: View | None = None) -> bytes:
 
 
 def charts_of(answer: Any, view: View | None = None) -> Sequence[Markup]:
-    """The charts of an answer as figures of a page; empty for kinds of answers without one."""
+    """The charts of an answer as figures of a page, without the title of the sheet; empty for answers without one."""
     view = view or view_of(answer)
     if view.charts:
         charts: Sequence[Markup] = call(view.charts, answer)
         return charts
+    if view.figure and not view.image and isinstance(sheet := call(view.figure, answer), Sheet):
+        return [titled_figure(figure_image(draw(replace(sheet, title="")), "svg"), view.chart)]
     svg = image_of(answer, "svg", view) if has_image(view) else b""
     return [titled_figure(svg, view.chart)] if svg else []
 
