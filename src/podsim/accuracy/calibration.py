@@ -74,9 +74,9 @@ class Calibration:
     compared: int = 0
     """The number of constants compared with the packaged ones."""
     beyond: Mapping[str, str] = field(default_factory=dict)
-    """Fitted constants of software outside their physical range -> the range and its reason."""
+    """The fitted constants of software outside their physical range, with that range and its reason."""
     left_out: tuple[LeftOutGroup, ...] = ()
-    """Fits of software without each source, model or GPU, and their errors on what was left out."""
+    """The fits of software without each source, model or GPU, and their errors on what was left out."""
     written: tuple[str, ...] = ()
 
 

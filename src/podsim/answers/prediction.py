@@ -245,7 +245,7 @@ class Prediction(
     mfu_6pd: float
     """share. The model FLOPs utilisation by `parameter_flops` x parameters per token, without attention."""
     parameter_flops: float = 6.0
-    """The FLOPs of a token that `mfu_6pd` counts for a parameter: 6, or 2 to 6 where fine-tuning freezes weights."""
+    """FLOP. The work that `mfu_6pd` counts for a parameter and token: 6, or 2 to 6 where fine-tuning freezes weights."""
     mfu: float
     """share. The model FLOPs utilisation with attention counted in full, without recomputation."""
     hfu: float
