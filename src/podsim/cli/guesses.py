@@ -84,7 +84,9 @@ def unknown_command(word: str, commands: Sequence[str], path: Sequence[str] = ()
     if not path and (likely := _question(word, after)):
         return LikelyError(f"{message}; a command comes first", [likely])
     if not path and word.lower() in ASKING:
-        return LikelyError(f"{message}: name a command, a model and a cluster to ask a question", [_EXAMPLE])
+        named = next((name for name in after if known_model(name, any_model_names())), _EXAMPLE[1])
+        proposal = ["plan", named, *_JOB]
+        return LikelyError(f"{message}: name a command, a model and a cluster to ask a question", [proposal])
     short = {name.rpartition(" ")[2]: name for name in reversed(commands)}
     if not path and word.lower() in LISTS:
         return LikelyError(f"{message}; models, clusters or gpus alone are listed", [after or ["models"]])

@@ -29,6 +29,11 @@ def best_job(options: SavedJobOptions) -> Job:
     return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]
 
 
+def check_job(options: SavedJobOptions) -> None:
+    """Raise what reading the names of a job raises, without a search."""
+    read_inputs(options.model, options.on, options.gpus, options.sequence, options.overrides, options.train)
+
+
 def _filed_job(options: SavedJobOptions) -> Job:
     """The plan of the file `plan`, with what the options change of it; NoFitError if it does not fit."""
     said = {name: value for name, value in values_of(options, SavedJobOptions, PlanOptions).items() if value}

@@ -51,7 +51,7 @@ class KernelOptions:
         "ROWSxWIDTH.",
         argument=True,
     )
-    on: str = option(MISSING, "GPU: h100, h200-sxm5-141gb.")
+    on: str = option(MISSING, "GPU: h100, h200-sxm5-141gb.", example="h100")
     engine: str = option("", "trtllm or vllm; default trtllm, for gemm the GPU's library alone.")
     release: str = option(
         "", "Release of the engine, as its tables name it; shown, and compared with the measured ones."

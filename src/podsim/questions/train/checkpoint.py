@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from podsim.answers.runs import CheckpointTime
 from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.question import PLAN_FILE, question
-from podsim.runs.best_job import best_job
+from podsim.runs.best_job import best_job, check_job
 from podsim.storage.checkpoint_answer import checkpoint_time
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import Asked, read_with
@@ -18,7 +18,7 @@ class CheckpointOptions(SavedJobOptions):
     """A checkpoint of a job."""
 
 
-@question(CheckpointOptions, fill=PLAN_FILE)
+@question(CheckpointOptions, fill=PLAN_FILE, reads=check_job)
 def checkpoint(options: CheckpointOptions) -> CheckpointTime:
     """Size and times of a checkpoint of the best plan of a model on a cluster.
 

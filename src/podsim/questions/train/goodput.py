@@ -36,7 +36,7 @@ from podsim.fleet.reliability_runs import MOST_RUNS, RunSamples, simulate_runs
 from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.output_options import PlotOutput
 from podsim.options.question import PLAN_FILE, like, option, question
-from podsim.runs.best_job import best_job
+from podsim.runs.best_job import best_job, check_job
 from podsim.storage.checkpoint_answer import checkpoint_time
 from podsim.storage.checkpoints_stores import load_store
 from podsim.storage.long_runs import Asked, check_ends, long_run, mtbf_of, read_tokens, read_with, steps_of
@@ -74,6 +74,7 @@ class GoodputOptions(SavedJobOptions):
     GoodputOptions,
     fill=PLAN_FILE,
     output=GoodputPlot,
+    reads=check_job,
 )
 def goodput(options: GoodputOptions) -> Goodput:
     """Days to train some tokens with failures: closed forms, and simulated runs.
