@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from podsim.accuracy.price_llm import make_batches, price_llm, row_seconds, training_runs
-from podsim.accuracy.tables import Row, load
+from podsim.accuracy.tables import Row, load, measurement
 from podsim.training.software import load_software
 
 ROWS = load("published-runs")
@@ -19,6 +19,15 @@ def test_there_are_20_runs_and_podsim_predicts_all() -> None:
     priced = price_llm(replace(ROWS, with_own_plans=False))
     assert len(ROWS) == len(priced.predictions) == 20
     assert not priced.reasons
+
+
+def test_all_20_fit_and_14_take_what_their_sources_say_within_10_percent() -> None:
+    priced = price_llm(replace(ROWS, with_own_plans=False))
+    measured = {row.id: measurement(row, "seconds per step") for row in ROWS}
+    errors = [abs(priced.predictions[id] / found.value - 1) for id, found in measured.items() if found]
+    assert len(errors) == 20
+    assert sum(error <= 0.1 for error in errors) >= 14
+    assert not [id for id, note in priced.notes.items() if "does not fit" in note]
 
 
 @pytest.mark.parametrize(("gpus", "tflops"), LLAMA)
