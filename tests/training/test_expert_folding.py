@@ -85,6 +85,12 @@ def test_only_software_that_folds_experts_divides_them_otherwise() -> None:
     assert "does not divide tp x cp x dp = 4 x 1 x 1" in wide
 
 
+def test_degrees_beyond_any_machine_are_reported_not_overflown() -> None:
+    most = 10**12
+    told = folded(most, tp=most, cp=most, ep=most).problems(MIXTRAL, CLUSTER)
+    assert any("does not divide" in words for words in told)
+
+
 def test_megatron_says_over_how_many_ranks_an_expert_is_divided() -> None:
     words = (
         "torchrun --nnodes 16 --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 4 "

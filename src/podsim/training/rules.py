@@ -253,7 +253,10 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "expert groups",
-        lambda p, f: _mod(np.asarray(p.tp) * p.dp * p.cp, p.ep * p.expert_ranks) != 0,
+        lambda p, f: (
+            _mod(np.asarray(p.tp, dtype=float) * p.dp * p.cp, p.expert_ranks * np.asarray(p.ep, dtype=float))
+            != 0
+        ),
         lambda p, f: (
             f"ep={p.ep} does not divide dp x cp = {p.dp} x {p.cp}; expert groups are slices of these ranks"
             if p.expert_ranks == p.tp
