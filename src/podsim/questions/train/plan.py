@@ -21,7 +21,6 @@ from podsim.questions.registry import ask
 from podsim.runs.best_plans import find_plans, with_whole_runs
 from podsim.runs.search_case import TRADES, Progress, read_case
 from podsim.storage.long_runs import read_days
-from podsim.studies.fewest import fewest_row, gpus_that_fit, settings_of
 from podsim.training.job_inputs import refuse_tables
 
 if TYPE_CHECKING:
@@ -59,6 +58,8 @@ def _with_fewest(options: SearchOptions) -> tuple[SearchOptions, tuple[str, ...]
         or options.objective in TRADES
     ):
         return options, ()
+    from podsim.studies.fewest import fewest_row, settings_of  # it costs jobs of all kinds
+
     case, _ = read_case(options)
     if case.cluster.nodes > 1:
         return options, ()
@@ -74,6 +75,8 @@ def _with_fewest(options: SearchOptions) -> tuple[SearchOptions, tuple[str, ...]
 
 def suggested(error: PodsimError, options: TargetOptions) -> PodsimError:
     """The error that no plan fits, with the fewest GPUs on which one does."""
+    from podsim.studies.fewest import gpus_that_fit
+
     gpus = gpus_that_fit(_search_of(options), ask)
     more = f"more GPUs, as {gpus:,}," if gpus else "no number of GPUs is enough;"
     return NoFitError([str(error).replace("more GPUs,", more)]).offer(**({"gpus": gpus} if gpus else {}))
