@@ -49,7 +49,7 @@ class Learned(NamedTuple):
 
 
 def cause_shares(parts: Mapping[str, float]) -> NDArray[np.float64]:
-    """share, [causes]. What of a step's time, waiting for other stages aside, is of each cause."""
+    """share, [causes]. The part of a step's time, waiting for other stages aside, that each cause takes."""
     shares = np.zeros(len(_SPREAD))
     for name, seconds in parts.items():
         if _CAUSE.get(name, 0) >= 0:

@@ -55,8 +55,8 @@ def answer(job: Job, progress: Progress) -> Reply:
 
 def problems(status: int, *lines: str, instead: Mapping[str, object] = MappingProxyType({})) -> Reply:
     """A reply that says what is wrong, and the values of options that would work."""
-    told = {"status": status, "problems": lines, "instead": dict(instead)}
-    return Reply(status=status, text=json.dumps(told, default=str))
+    content = {"status": status, "problems": lines, "instead": dict(instead)}
+    return Reply(status=status, text=json.dumps(content, default=str))
 
 
 def warm_up() -> None:

@@ -25,7 +25,6 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.options.fleet_options import PoweredCluster, SavedJobOptions
 from podsim.options.plan_options import FixedLayout, JobOptions, TrainedFields
 from podsim.options.question import like, options_of, question, values_of
-from podsim.runs.best_job import best_job
 from podsim.units import format_quantity
 from podsim.workload.catalog import any_model_names
 from podsim.workload.model_names import known_model
@@ -57,7 +56,7 @@ class PowerReport(Answer, view=View(rows="loads")):
     plan: Mapping[str, object] | None = shown(
         default=None, of_row=lambda report: report.plan and call("report.predictions:layout", report.plan)
     )
-    """Its plan; None without a job."""
+    """plan of the job; None without a job"""
     cluster: str
     nodes: int
     gpus: int = shown("GPUs")
@@ -104,6 +103,8 @@ def power(options: PowerOptions) -> PowerReport:
     Of a model on a cluster it adds the load of its fastest plan with the layout that is given: GPUs draw their limit
     while they compute. Raises PodsimError for an unknown cluster, and for an impossible cap or PUE.
     """
+    from podsim.runs.best_job import best_job  # it costs jobs of all kinds
+
     asked = SavedJobOptions(model=options.cluster, **values_of(options, SavedJobOptions))
     job = best_job(asked) if options.on else None
     part = job.cluster if job else _part(options)
