@@ -20,7 +20,7 @@ _WIDTH, _PANEL, _TITLE = 10.4, 3.4, 0.6
 """inches: the figure, the least height of a panel, what is above"""
 _BAR = 0.26
 """inches of a bar"""
-_NAMES = 46
+_NAMES = 32
 """characters of a design's name in a chart"""
 _MOST_BARS = 16
 _CHARTS = ("days", "money", "energy", "scaling", "pareto")
