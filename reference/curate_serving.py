@@ -43,8 +43,6 @@ _CHECKPOINT = re.compile(
     r"[-_](?:nv)?(?:fp8|fp4|bf16|int8|int4|awq|gptq)(?:[-_](?:dynamic|block))?$", re.IGNORECASE
 )
 """What a repository adds to a model's name for the number format of its weights."""
-_SAME = ((r"DeepSeek-(?:R1|V3)(?![.\d]*-?Distill)", "deepseek-v3"),)
-"""Pattern in a repository's name -> the model of the catalog that has its shapes."""
 _FORM = re.compile(r"-(?:sxm\d?|nvl\d+|oam)$")
 """What sources add to a GPU's name for its board or rack."""
 _FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8_block": "fp8-block"}
@@ -98,13 +96,11 @@ def _shared(row: Cells) -> dict[str, str]:
 
 
 def _model(text: str) -> str:
-    same = [name for pattern, name in _SAME if re.search(pattern, text)]
-    for name in dict.fromkeys((text, _CHECKPOINT.sub("", text), *same)):
+    for name in dict.fromkeys((text, _CHECKPOINT.sub("", text))):
         try:
-            load_specification(name)
+            return load_specification(name).name
         except PodsimError:
             continue
-        return name
     return ""
 
 

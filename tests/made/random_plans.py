@@ -253,6 +253,7 @@ def _drawn(rng: np.random.Generator, fixed: Plan, cluster: Cluster, experts: int
         "recompute": mode, "recompute_layers": np.where((mode == 2) & (rng.random(_CANDIDATES) < 0.3), of(1, 2, 5), 0),
         "virtual_stages": virtual, "schedule": schedule, "sequence_parallel": (tp > 1) & (rng.random(_CANDIDATES) < 0.5),
         "flash": (rng.random(_CANDIDATES) < 0.7) & cluster.gpu.has_fused_attention, **flags,
+        "expert_tp": of(0, 0, 0, 1, 1, 2, 4) if experts else np.zeros(_CANDIDATES, int),
     }  # fmt: skip
     assert set(columns) == set(ARRAY_FIELDS)
     return fixed.having(columns)

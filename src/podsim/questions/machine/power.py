@@ -56,7 +56,7 @@ class PowerReport(Answer, view=View(rows="loads")):
     plan: Mapping[str, object] | None = shown(
         default=None, of_row=lambda report: report.plan and call("report.predictions:layout", report.plan)
     )
-    """plan of the job; None without a job"""
+    """The plan of the job; None without one."""
     cluster: str
     nodes: int
     gpus: int = shown("GPUs")
