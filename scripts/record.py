@@ -15,10 +15,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")  # as the tests do: the same last digits of a fit everywhere
+os.environ.setdefault(
+    "OPENBLAS_CORETYPE", "Haswell"
+)  # as the tests do: the same last digits of a fit everywhere
 
-from podsim.accuracy import bands, bands_networks, bars, held_out  # noqa: E402 - read after the line above
-from podsim.questions.operate.validate import accuracy_markdown, validate  # noqa: E402
+from podsim.accuracy import bands, bands_networks, bars, held_out
+from podsim.questions.operate.validate import accuracy_markdown, validate
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
