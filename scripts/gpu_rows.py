@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,9 +31,11 @@ ATTENTION = (
     (1, 40, 40, 4096, 80), (1, 16, 16, 16384, 128),
 )  # fmt: skip
 """batch, heads, key heads, tokens, width of a head"""
-STEPS = tuple((layers, 2048, 8192, 32, 8, tokens, batch) for layers, tokens, batch in (
-    (8, 2048, 1), (8, 2048, 4), (16, 4096, 1), (16, 4096, 4), (16, 8192, 2))) + ((4, 4096, 14336, 32, 8, 4096, 4),)  # fmt: skip
-"""layers, hidden, inner, heads, key heads, tokens, batch"""
+STEPS = (
+    (8, 2048, 8192, 2048, 1), (8, 2048, 8192, 2048, 4), (16, 2048, 8192, 4096, 1), (16, 2048, 8192, 4096, 4),
+    (16, 2048, 8192, 8192, 2), (4, 4096, 14336, 4096, 4),
+)  # fmt: skip
+"""layers, hidden, inner, tokens, batch; of 32 heads and 8 of keys"""
 VOCAB = 32000
 REPEATS = 7
 
@@ -53,7 +54,8 @@ def main() -> None:
         import torch  # type: ignore[no-redef]
         of = torch.cuda.get_device_properties(0)
         source = f"{of.name}, torch {torch.__version__}, CUDA {torch.version.cuda}"
-    common = {"role": "test", "source": source, "path": "scripts/gpu_rows.py", "gpu": asked.device, "device": asked.device}
+    common = {"role": "test", "source": source, "path": "scripts/gpu_rows.py"}
+    common |= dict.fromkeys(("gpu", "device"), asked.device)
     _write(asked.kernels, [common | row for row in _kernel_rows(torch)])
     _write(asked.steps, [common | row for row in _step_rows(torch, asked.device)])
 
@@ -80,11 +82,12 @@ def _kernel_rows(torch: Any) -> Iterator[dict[str, Any]]:
                     seconds = _attention_seconds(torch, shape, causal, kernel, direction) if torch else 1e-3
                     if seconds:
                         batch, heads, keys, tokens, width = shape
-                        yield {"id": f"{kernel}-{'x'.join(map(str, shape))}-{causal:d}-{direction}", "op": f"attention {kernel}",
+                        name = f"{kernel}-{'x'.join(map(str, shape))}-{causal:d}-{direction}"
+                        yield {"id": name, "op": f"attention {kernel}",
                                "kernel": kernel if kernel != "cudnn" else "flash3", "batch": batch, "heads": heads,
-                               "kv_heads": keys, "seq_len": tokens, "head_dim": width, "causal": "yes" if causal else "no",
-                               "direction": direction, "dtype": "bf16", "precision": "bf16",
-                               "latency_ms": f"{seconds * 1e3:.6g}"}  # fmt: skip
+                               "kv_heads": keys, "seq_len": tokens, "head_dim": width,
+                               "causal": "yes" if causal else "no", "direction": direction,
+                               "dtype": "bf16", "precision": "bf16", "latency_ms": f"{seconds * 1e3:.6g}"}  # fmt: skip
 
 
 def _product(torch: Any, precision: str, m: int, n: int, k: int) -> Callable[[], Any]:
@@ -102,7 +105,7 @@ def _product(torch: Any, precision: str, m: int, n: int, k: int) -> Callable[[],
 
 
 def _attention_seconds(torch: Any, shape: tuple[int, ...], causal: bool, kernel: str, direction: str) -> float:
-    from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415
+    from torch.nn.attention import SDPBackend, sdpa_kernel
     batch, heads, keys, tokens, width = shape
     backward = direction != "fwd"
 
@@ -160,23 +163,23 @@ def _events(torch: Any, call: Callable[[], Any]) -> float:
 
 
 def _step_rows(torch: Any, device: str) -> Iterator[dict[str, Any]]:
-    for layers, hidden, inner, heads, keys, tokens, batch in STEPS:
-        seconds, memory = (
-            _step(torch, layers, hidden, inner, heads, keys, tokens, batch) if torch else (1.0, 1e9)
-        )
+    for layers, hidden, inner, tokens, batch in STEPS:
+        seconds, memory = _step(torch, layers, hidden, inner, tokens, batch) if torch else (1.0, 1e9)
         yield {"id": f"llama-{layers}x{hidden}-{batch}x{tokens}", "n_gpus": 1, "seq_len": tokens, "global_batch": batch,
-               "network": f"llama-7b layers={layers} hidden={hidden} heads={heads} kv_heads={keys} ffn={inner} "
+               "network": f"llama-7b layers={layers} hidden={hidden} heads=32 kv_heads=8 ffn={inner} "
                           f"vocab={VOCAB} sequence={tokens}",
                "cluster": "dgx-h100:1", "plan": f"micro_batch={batch} global_batch={batch} software=pytorch-fsdp",
                "step_time_s": f"{seconds:.6g}", "memory_gb": f"{memory / 1e9:.6g}"}  # fmt: skip
 
 
-def _step(torch: Any, layers: int, hidden: int, inner: int, heads: int, keys: int, tokens: int, batch: int) -> tuple[float, float]:
+def _step(torch: Any, layers: int, hidden: int, inner: int, tokens: int, batch: int) -> tuple[float, float]:
     """(s of a step, B that PyTorch had allocated at most)."""
-    import transformers  # noqa: PLC0415
+    import transformers
+
+    torch.cuda.empty_cache()
     config = transformers.LlamaConfig(
-        hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
-        num_key_value_heads=keys, vocab_size=VOCAB, max_position_embeddings=tokens, use_cache=False,
+        hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=32,
+        num_key_value_heads=8, vocab_size=VOCAB, max_position_embeddings=tokens, use_cache=False,
         attn_implementation="sdpa",
     )  # fmt: skip
     with torch.device("cuda"):
@@ -196,9 +199,7 @@ def _step(torch: Any, layers: int, hidden: int, inner: int, heads: int, keys: in
     torch.cuda.reset_peak_memory_stats()
     seconds = median(_events(torch, step) for _ in range(REPEATS))
     peak = float(torch.cuda.max_memory_allocated())
-    del model, optimizer
-    torch.cuda.empty_cache()
-    print(json.dumps({"layers": layers, "batch": batch, "tokens": tokens, "seconds": seconds, "memory": peak}), file=sys.stderr)
+    print(f"{layers} layers of {hidden}, {batch} x {tokens}: {seconds:.4g} s, {peak / 1e9:.4g} GB", file=sys.stderr)
     return seconds, peak
 
 

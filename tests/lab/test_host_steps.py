@@ -106,3 +106,15 @@ def test_a_layer_is_what_a_deeper_network_takes_longer() -> None:
 def test_one_rank_shares_nothing() -> None:
     assert sorted(_runs(1)) == ["tp 1 2", "tp 1 6", "wide tp 1 1", "wide tp 1 3"]
     assert {int(job.plan.gpus) for job in _runs(6).values()} == {6}
+
+
+def test_a_measured_gpu_has_the_attention_that_was_measured(tmp_path: Path) -> None:
+    """A GPU of today could fuse attention, but only the unfused law has constants of the measured machine."""
+    text = FILE.read_text("utf-8")
+    assert "compute_capability = 0" in text
+    file = tmp_path / "gpu.toml"
+    file.write_text(text.replace("compute_capability = 0", "compute_capability = 9", 1), "utf-8")
+    setting = read_plan(PlanOptions(model="gpt2", on=str(file), gpus=8, batch=8, software=SOFTWARE))
+    assert setting.cluster.gpu.has_fused_attention
+    assert not setting.plan.flash
+    assert _layer(setting, load_software(SOFTWARE, setting.cluster.gpu)) > 0

@@ -103,6 +103,8 @@ def attention_seconds(
                      keys=shape.keys, head_dim=shape.head_dim, value_dim=shape.value_dim)  # fmt: skip
     if algorithm != "unfused":
         fitted = kernel_constants(gpu).flash
+        if not fitted:
+            raise PlanError(f"no fused attention was measured on {gpu.name}: take a plan with flash=false")
         # triton was drawn on the A100 alone, and TPUs have one kernel
         constants = fitted.get(algorithm) or fitted.get("flash1") or fitted["flash2"]
         machine = (float(gpu.sms), peak, gpu.memory_bandwidth * kernel_constants(gpu).memory.share)
