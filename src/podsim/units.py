@@ -24,6 +24,8 @@ _BASE = {
     "OP/s": ("FLOP/s", 1.0), "W": ("W", 1.0), "Wh": ("J", 3600.0), "J": ("J", 1.0), "Hz": ("Hz", 1.0),
     "IOPS": ("1/s", 1.0), "": ("", 1.0), "%": ("", 0.01), "x": ("", 1.0),
 }  # fmt: skip
+LEAST, MOST = 1e-30, 1e30
+"""the magnitudes that a number may have, apart from 0: beyond them products and quotients overflow"""
 _LONGEST = 400
 """characters of a quantity"""
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*$")
@@ -50,7 +52,7 @@ def parse_quantity(value: str | int | float, unit: str = "", *, what: str = "val
     """Number in SI of a quantity given as text or as a bare (SI) number.
 
     `unit` is the SI unit wanted ("B/s", "B", "FLOP/s", "s", "W", "Hz", "1/s", "" for a pure number); a quantity
-    of another kind raises UnitError, as do NaN, infinity and text that is no quantity.
+    of another kind raises UnitError, as do NaN, infinity, text that is no quantity, and magnitudes beyond LEAST and MOST.
     """
     if isinstance(value, bool):
         raise UnitError(f"{what}: {value} is not a quantity; expected a number{_wanted(unit)}")
@@ -67,7 +69,14 @@ def parse_quantity(value: str | int | float, unit: str = "", *, what: str = "val
         raise UnitError(f"{what}: {value!r} is in {base or 'no unit'}; expected a number{_wanted(unit)}")
     if not math.isfinite(number):
         raise UnitError(f"{what}: {value!r} is not finite; expected a number{_wanted(unit)}")
+    if not has_magnitude(number):
+        raise UnitError(f"{what}: {value!r} is no size of anything; it must be 0, or from {LEAST:g} to {MOST:g}")
     return number
+
+
+def has_magnitude(number: float) -> bool:
+    """Whether a number is 0, or of a size that laws can take."""
+    return number == 0 or LEAST <= abs(number) <= MOST
 
 
 def _wanted(unit: str) -> str:
@@ -139,6 +148,6 @@ def parse_count(value: str | float, what: str) -> float:
         )
     except ValueError:
         number = 0.0
-    if not 0 < number < 1e40:
+    if not LEAST <= number < 1e40:
         raise PodsimError(f"{what}={str(value)[:40]!r}: expected a number above 0, such as 15T, 8B or 1e22")
     return number

@@ -211,3 +211,18 @@ def test_values_of_the_wrong_kind_are_told_from_python() -> None:
         podsim.plan("gpt2", on="dgx-a100", limit="tp=4")  # type: ignore[arg-type]
     (one,) = podsim.validate("korthikanti").comparisons
     assert one.table == "korthikanti"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("collective", "all-reduce", "--on", "dgx-a100:2", "--nics", "1e-300"), "nics"),
+        (("scale", "loss", "llama-3.1-8b", "--tokens", "1e-320"), "tokens"),
+        (("workers", "--workers", "16", "--to-loss", "1e400"), "--to-loss"),
+        (("workers", "--workers", "16", "--to-loss", "nan"), "--to-loss"),
+        (("checkpoint", "llama-3.1-8b", "--on", "h100", "--gpus", "64", "--store", "1e-300"), "store"),
+    ],
+)
+def test_numbers_beyond_all_magnitudes_name_their_option(podsim: Run, words: tuple[str, ...], named: str) -> None:
+    """Else products of them overflow, and the answer holds inf."""
+    _refused(podsim(*words), named)

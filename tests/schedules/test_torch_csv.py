@@ -57,6 +57,7 @@ def test_pauses_blank_lines_and_quotes_are_read_over() -> None:
         ("0F0,(0F1;0Q0)OVERLAP_F_B\n", "rank 0, cell 1"),
         ("0F0,0SEND_F0\n", "'0SEND_F0' is no action"),
         ("0F0,999999F0\n", "stage 999999 in a CSV of 2 actions"),
+        ("0B10000000\n", "micro-batch 10000000 in a CSV of 1 actions"),
         ("0F-1\n", "no action"),
         ("x,y,z,x,y,z,x,y,z,x,y,z,x\n", "and 3 more cells"),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, replace
 from functools import cache, wraps
 from importlib import import_module
@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 
 from podsim.answers.answer import Hook
 from podsim.errors import PodsimError
-from podsim.units import parse_quantity
+from podsim.units import LEAST, MOST, has_magnitude, parse_quantity
 
 Reader: TypeAlias = Callable[[Sequence[str], str], Any]
 """gives the value of a repeated option from its texts and its flag"""
@@ -298,6 +298,7 @@ def question(
             if fill and said.get("plan"):
                 module, _, function = fill.partition(":")
                 said = getattr(import_module(module), function)(group, said)
+            _check_magnitudes(said, options)
             return answer(
                 group(**said), **{name: value for name, value in given.items() if name not in options}
             )  # type: ignore[call-arg]
@@ -308,6 +309,17 @@ def question(
         return ask
 
     return made
+
+
+def _check_magnitudes(given: Mapping[str, Any], options: Mapping[str, Option]) -> None:
+    """Raise PodsimError with every number that no law can take: NaN, infinity, or beyond all magnitudes."""
+    wrong = [
+        f"--{name.replace('_', '-')} {value:g}: expected 0, or a number from {LEAST:g} to {MOST:g}"
+        for name, value in given.items()
+        if isinstance(value, float) and name in options and not has_magnitude(value)
+    ]
+    if wrong:
+        raise PodsimError("; ".join(wrong))
 
 
 def _signature(options: dict[str, Option], answer: Callable[..., Any]) -> Signature:

@@ -29,21 +29,25 @@ def web(options: WebOptions) -> None:
     try:
         uvicorn = import_module("uvicorn")
         application = import_module("podsim.web.web_application")  # which needs starlette
+        connections = import_module("podsim.web.connections")
     except ImportError as error:
         raise PodsimError(f"podsim web needs {error.name}: {install_hint('web')}") from None
     listening = listen(options.host, options.port)
     with scratch_folder() as folder:
         site = application.open_site(options.workers or os.cpu_count() or 1, options.limit, folder)
-        _serve(uvicorn, application, site, options, listening)
+        _serve(uvicorn, application, connections, site, options, listening)
 
 
-def _serve(uvicorn: Any, application: Any, site: Any, options: WebOptions, listening: socket.socket) -> None:
+def _serve(
+    uvicorn: Any, application: Any, connections: Any, site: Any, options: WebOptions, listening: socket.socket
+) -> None:
     """Say where, and answer until Ctrl-C."""
     token = secrets.token_urlsafe(24) if options.token else ""
     config = uvicorn.Config(
         application.make_application(site, host=options.host, token=token), log_level="warning", access_log=False,
         server_header=False, timeout_graceful_shutdown=1,
-        timeout_keep_alive=30, ws="none",
+        timeout_keep_alive=30, ws="none", http=connections.BoundedProtocol, limit_concurrency=connections.MOST_OPEN,
+        backlog=64,  # as many are accepted before the first of them is counted
     )  # fmt: skip
     sys.stdout.write(f"podsim: {address(options.host, options.port)}{f'/?token={token}' if token else ''}\n")
     sys.stdout.write("podsim: Ctrl-C ends it\n")
