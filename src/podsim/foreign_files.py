@@ -14,7 +14,9 @@ import os
 import re
 import stat
 import sys
+import tokenize
 import tomllib
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,6 +27,11 @@ from typing import Any, BinaryIO, NoReturn
 from podsim.packaged import install_hint
 
 MEBIBYTE = 1 << 20
+DAMAGED_ARRAYS = (
+    OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, MemoryError, OverflowError,
+    NotImplementedError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""what NumPy raises for a file of arrays that is none"""
 Failure = Callable[[str], Exception]
 """what makes the reader's error of a message"""
 _GROWS, _SMALL = 200, 64 << 20

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -244,3 +245,16 @@ def test_click_files(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(LabError, match=words):
             read_clicks(path, (10, 1000))
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f8', 'shape': (1L", b"()", b"{'shape': (9" + b"9" * 30 + b",)}"])
+def test_a_part_with_another_header_is_damaged(tmp_path: Path, header: bytes) -> None:
+    """NumPy reads the header of an array as Python's text, and raises whatever that gives."""
+    head = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header + b"\n"
+    with zipfile.ZipFile(tmp_path / "server-0.npz", "w") as packed:
+        for name in ("rows-0", "states-0"):
+            packed.writestr(f"{name}.npy", head)
+    shard = Shard(rows=(4,), width=2, server=0, servers=1, cache=1.0, rate=0.1, seed=0)
+    store = RowStore(shard, tmp_path)
+    with pytest.raises(LabError, match="no whole part of a checkpoint"):
+        store.restore([tmp_path / "server-0.npz"])

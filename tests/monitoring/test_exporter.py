@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -159,6 +160,29 @@ def test_a_password_is_never_shown() -> None:
     with pytest.raises(PodsimError, match=r"127\.0\.0\.1") as refused:
         podsim.diagnose(prometheus="http://me:secret@127.0.0.1:1")
     assert "secret" not in str(refused.value)
+
+
+def test_a_server_that_was_not_named_is_not_asked() -> None:
+    asked = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        do_GET = do_POST
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(PodsimError, match="answered 302"):
+            podsim.diagnose(prometheus=f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert asked == ["/api/v1/query_range"]
 
 
 def test_a_file_without_metrics_is_refused(tmp_path: Path) -> None:

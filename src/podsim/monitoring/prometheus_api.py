@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
-from urllib.request import Request, build_opener
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from podsim.errors import PodsimError
 from podsim.monitoring.exposition import Series
@@ -41,6 +41,13 @@ def read_prometheus(
     return series
 
 
+class _Staying(HTTPRedirectHandler):
+    """Another server that an answer names is not asked: the user did not name it."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """No request: the status stands."""
+
+
 def _asked(parts: SplitResult, query: Mapping[str, Any]) -> list[Series]:
     """The series of the server's answer to one query over time."""
     server = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
@@ -50,7 +57,7 @@ def _asked(parts: SplitResult, query: Mapping[str, Any]) -> list[Series]:
         secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
         request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(secret).decode()}")
     try:
-        with build_opener().open(request, timeout=_PATIENCE) as reply:
+        with build_opener(_Staying).open(request, timeout=_PATIENCE) as reply:
             data = reply.read(_LARGEST + 1)
         if len(data) > _LARGEST:
             raise PodsimError(f"{server}: its answer is larger than 256 MiB; take a shorter --window")

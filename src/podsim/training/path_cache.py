@@ -12,7 +12,6 @@ import hashlib
 import io
 import stat
 import zipfile
-import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.cache_folder import cache_folder, is_private
+from podsim.foreign_files import DAMAGED_ARRAYS
 
 Size: TypeAlias = tuple[int, int, int, int]
 """(schedule, ranks, chunks of a rank, micro-batches)"""
@@ -64,7 +64,7 @@ def read_counts(blocks: tuple[object, ...]) -> dict[Size, Counts]:
             return {}
         with np.load(packed, allow_pickle=False) as file:
             sizes, paths, counts = file["sizes"], file["paths"], file["counts"].astype(float)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+    except DAMAGED_ARRAYS:
         return {}
     is_whole = sizes.shape == (paths.size, 4) and paths.ndim == 1 and counts.ndim == 2
     is_counted = is_whole and sizes.dtype.kind == paths.dtype.kind == "i" and bool((paths >= 0).all())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,16 +20,12 @@ import numpy.typing as npt
 
 from podsim.axes import Floats
 from podsim.errors import LabError
-from podsim.foreign_files import unpacked
+from podsim.foreign_files import DAMAGED_ARRAYS, unpacked
 from podsim.whole_files import write_whole
 
 Numbers = npt.NDArray[np.int64]
 _RANGE = 0.05
 """factor. The largest magnitude of an initial weight of a table."""
-_DAMAGED = (
-    OSError, ValueError, KeyError, IndexError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
-"""what NumPy raises for a part of a checkpoint that is none"""
 _MASK = (1 << 64) - 1
 
 
@@ -219,7 +214,7 @@ class RowStore:
                         raise ValueError(f"{held:,} bytes when unpacked")
                 with np.load(path, allow_pickle=False) as arrays:
                     self._restore(arrays)
-            except _DAMAGED as problem:
+            except DAMAGED_ARRAYS as problem:
                 raise LabError(f"{path}: no whole part of a checkpoint: {str(problem)[:120]}") from None
 
     def _restore(self, held: Mapping[str, Any]) -> None:
