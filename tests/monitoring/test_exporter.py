@@ -172,8 +172,6 @@ def test_a_server_that_was_not_named_is_not_asked() -> None:
             self.send_header("Location", "/elsewhere")
             self.end_headers()
 
-        do_GET = do_POST
-
         def log_message(self, *_: object) -> None:
             pass
 
