@@ -228,7 +228,9 @@ def _agree(reading: Reading, network: Model | None) -> None:
 
 def _built(reading: Reading, path: str) -> Model:
     if not reading.model:
-        raise PodsimError("the file does not give the shape of the model; give MODEL as well")
+        raise PodsimError(
+            "the file does not give the shape of the model; name it as well, e.g. llama-3.1-8b"
+        ).offer(model="llama-3.1-8b")
     return build(Transformer(name="model of the command", source=path, **reading.model))  # type: ignore[arg-type]
 
 
