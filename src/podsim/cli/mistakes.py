@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from textwrap import wrap
 
 import click
@@ -99,8 +100,7 @@ def question_mistake(
 
 def _layout(arguments: Sequence[str]) -> list[str]:
     """The degrees of a layout that are typed: a search keeps them."""
-    pairs = zip(arguments, arguments[1:], strict=False)
-    return [word for pair in pairs if pair[0] in LAYOUT_FLAGS for word in pair]
+    return [word for pair in pairwise(arguments) if pair[0] in LAYOUT_FLAGS for word in pair]
 
 
 def _search(options: Mapping[str, Option], given: Mapping[str, object]) -> list[list[str]]:

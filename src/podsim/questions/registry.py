@@ -65,17 +65,11 @@ PHRASES: Mapping[str, str] = MappingProxyType(
 
 FLAGS_MEANT: Mapping[str, str] = MappingProxyType(
     {
-        "--lora": "--train lora:16",
-        "--qlora": "--train qlora:16",
-        "--fsdp": "--zero 3",
-        "--fp8": "--precision fp8",
-        "--bf16": "--precision bf16",
-        "--slurm": "--for slurm",
-        "--deepspeed": "--for deepspeed",
-        "--megatron": "--for megatron",
-        "--torchtitan": "--for torchtitan",
+        "--lora": "--train lora:16", "--qlora": "--train qlora:16", "--fsdp": "--zero 3",
+        "--fp8": "--precision fp8", "--bf16": "--precision bf16",
+        **{f"--{tool}": f"--for {tool}" for tool in ("slurm", "deepspeed", "megatron", "torchtitan")},
     }
-)
+)  # fmt: skip
 """the option with its value for each flag without one that users type"""
 
 ASKING = frozenset(["how", "what", "which", "when", "where", "can", "is"])

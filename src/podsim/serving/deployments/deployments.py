@@ -290,7 +290,10 @@ def _container_words(value: object, depth: int) -> Iterator[list[str]]:
         parts = [value.get(key) for key in ("image", "command", "args")]
         listed = [part.split() if isinstance(part, str) else part for part in parts]
         if any(isinstance(part, list) for part in listed):
-            yield [str(word).replace("$$", "$") for part in listed if isinstance(part, list) for word in part]
+            words = [
+                str(word).replace("$$", "$") for part in listed if isinstance(part, list) for word in part
+            ]
+            yield from commands(words[-1]) if words[-2:-1] == ["-c"] else [words]
         for inner in value.values():
             yield from _container_words(inner, depth + 1)
     elif isinstance(value, list):
