@@ -93,6 +93,7 @@ def question_mistake(
         lines += [*load("cli.guesses:other_questions")(arguments), *_closer(problems, arguments)]
     if isinstance(error, PlanError) and {"tp", "model", "on", "micro_batch"} <= set(options):
         degrees = _layout(arguments) if isinstance(error, NoFitError) else []
+        degrees += ["--launch", str(given["tool"]), "--save", "run"] if given.get("tool") else []
         lines += [[*line, *degrees] for line in _search(options, given) if line[0] != arguments[0]]
     text = problems[0] if problems else str(error)
     return Mistake(text=text, plain=text, lines=lines, more=problems[1:])

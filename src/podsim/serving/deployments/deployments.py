@@ -84,7 +84,8 @@ def write_deployment(
     """(paths of the files that start a deployment, notes). Raises PodsimError for what a target cannot run."""
     wrong = [name for name in targets if _ENGINES.get(name, deployment.plan.engine) != deployment.plan.engine]
     if wrong:
-        raise PodsimError(f"launch={wrong[0]}: the plan has --engine {deployment.plan.engine}")
+        error = PodsimError(f"launch={wrong[0]}: the plan has --engine {deployment.plan.engine}")
+        raise error.offer(engine=_ENGINES[wrong[0]])
     made = {name: TARGETS[name](deployment) for name in targets}
     paths, notes = [], []
     comment = f"# podsim: {json.dumps(_record(deployment))}\n"
