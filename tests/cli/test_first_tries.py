@@ -46,7 +46,7 @@ LED = {
     "plan ./gpt2 --on h100": "the catalog has gpt2",
     "predict gpt2 --on 8xh100 --tp 8 --dp 2": "which has 8",
     "predict gpt2 --on h100 --set network=200Gb/s": "network.bandwidth",
-    "estimate gpt2": "did you mean predict",
+    "estimate gpt2": "did you mean plan",
     "why gpt2 --on h100": "does not take gpt2",
     "compare h100 b200": "options begin with --",
     "how long does it take": "ask a question",

@@ -153,3 +153,49 @@ def test_a_server_in_a_container_is_read_and_its_misspelt_option_is_named(tmp_pa
     advice = podsim.advise(str(path), on="2xh100")
     assert (advice.model, advice.gpus, advice.tool) == ("qwen3-8b", 2, "vllm")
     assert advice.unread == ("--max-num-seq 64 (did you mean --max-num-seqs?)",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "model", "tool"),
+    [
+        (
+            "serve.sh",
+            "python -m vllm.entrypoints.openai.api_server --model Qwen/Qwen3-8B\n",
+            "qwen3-8b",
+            "vllm",
+        ),
+        ("serve.sh", "trtllm-serve serve Qwen/Qwen3-8B --tp_size 2\n", "qwen3-8b", "tensorrt-llm"),
+        (
+            "pod.yaml",
+            'apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - command: ["/bin/sh", "-c"]\n'
+            '    args: ["vllm serve Qwen/Qwen3-8B"]\n',
+            "qwen3-8b",
+            "vllm",
+        ),
+        (
+            "train.yml",
+            "base_config: base.yml\nmodel_name: llama3.1-8b\nper_device_batch_size: 1\n"
+            "ici_fsdp_parallelism: 8\nmax_target_length: 4096\n",
+            "llama-3.1-8b",
+            "maxtext",
+        ),
+    ],
+)
+def test_the_model_and_the_program_are_read_as_they_are_named(
+    tmp_path: Path, name: str, text: str, model: str, tool: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    advice = podsim.advise(str(tmp_path / name), on="h100", gpus=8 if tool == "maxtext" else None)
+    assert (advice.model, advice.tool) == (model, tool)
+
+
+def test_adapters_of_a_file_take_the_memory_of_adapters(tmp_path: Path) -> None:
+    """The 70 billion weights are kept in about half a byte; their gradients and moments would not fit."""
+    (tmp_path / "q.yml").write_text(
+        "base_model: meta-llama/Llama-3.1-70B\nadapter: qlora\nlora_r: 16\nload_in_4bit: true\nsequence_len: 2048\n"
+        "micro_batch_size: 1\ngradient_accumulation_steps: 4\nbf16: auto\ngradient_checkpointing: true\n"
+        "flash_attention: true\ndatasets: []\n"
+    )
+    advice = podsim.advise(str(tmp_path / "q.yml"), on="h100", gpus=8)
+    assert 70.55e9 * 0.5 < advice.memory < 77e9
+    assert advice.fits

@@ -121,10 +121,9 @@ def test_a_file_of_others_is_understood(tool: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "line", "words"),
     [
-        ("accelerate", "  fsdp_offload_params: true", "keeps everything in the GPUs' memory"),
         ("accelerate", "  fsdp_reshard_after_forward: sometimes", "may be True, False"),
         ("axolotl", "tensor_parallel_size: two", "must be a number above 0"),
-        ("axolotl", "deepspeed: ds.json", "read the DeepSpeed file itself"),
+        ("axolotl", "deepspeed: ds.json", "may be deepspeed_configs/zero1.json"),
         ("maxtext", "dtype: int4", "may be bfloat16"),
         ("nemo", "    cfg.model.tensor_model_parallel_size = 'four'", "no whole number"),
     ],

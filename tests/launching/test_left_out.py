@@ -111,7 +111,6 @@ def test_positions_windows_and_local_layers() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}, "offload_param"),
         ({"activation_checkpointing": {"cpu_checkpointing": True}}, "cpu_checkpointing"),
         ({"sequence_parallel_size": 4}, "a ring"),
     ],
@@ -123,6 +122,7 @@ def test_deepspeed_settings_that_no_plan_has_are_refused(changes: dict[str, obje
 
 def test_deepspeed_settings_that_a_prediction_leaves_out_are_told() -> None:
     zero = {"stage": 3, "zero_quantized_weights": True, "zero_hpz_partition_size": 8, "mics_shard_size": -1}
+    zero["offload_param"] = {"device": "cpu"}
     settings = {
         "zero_optimization": zero, "optimizer": {"type": "OneBitAdam"}, "communication_data_type": "bf16",
         "data_types": {"grad_accum_dtype": "bf16"}, "curriculum_learning": {"enabled": False},
@@ -131,7 +131,8 @@ def test_deepspeed_settings_that_a_prediction_leaves_out_are_told() -> None:
     told = [text.split(" ")[0] for text in found.assumptions if "not counted" in text]
     assert sorted(told) == [
         "communication_data_type", "data_types.grad_accum_dtype", "optimizer.type",
-        "zero_optimization.zero_hpz_partition_size", "zero_optimization.zero_quantized_weights",
+        "zero_optimization.offload_param", "zero_optimization.zero_hpz_partition_size",
+        "zero_optimization.zero_quantized_weights",
     ]  # fmt: skip
     assert set(found.ignored) == {"curriculum_learning", "zero_optimization.mics_shard_size"}
     plain = read(json.dumps(ZERO | {"optimizer": {"type": "AdamW"}}), gpus=16)

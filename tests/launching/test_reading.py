@@ -227,7 +227,6 @@ BASE = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length
         (json.dumps(ZERO | {"gradient_accumulation_steps": 3}), 8, ["no multiple of 4 x 3"]),
         (json.dumps(ZERO), 7, ["no multiple of 4 x 7"]),
         (json.dumps(ZERO | {"fp16": {"enabled": True}}), 8, ["both enabled"]),
-        (json.dumps(ZERO | {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}), 8, ["in the GPUs' memory"]),
         ("[training]\nseq_len = ", 8, ["not TOML"]),
         (TITAN.replace("= 8\nseq", "= 0\nseq").replace('"full"', '"some"'), 64,
          ["training.local_batch_size = 0", "may be none, selective, full"]),

@@ -39,5 +39,7 @@ class PlanRead(Answer, view=View(report="report.launches:launch_report")):
     """The options that no law depends on."""
     assumptions: tuple[str, ...]
     """The assumptions where the file is silent."""
+    train: str = "full"
+    """The part of the model that is trained: full, lora:RANK or qlora:RANK."""
     prediction: Prediction | None = None
     """The prediction; None: no cluster was named."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 import click
 
-from podsim.cli.mistakes import kept_arguments
+from podsim.cli.mistakes import LAYOUT_FLAGS, kept_arguments
 from podsim.hardware.catalog import aliases, names
 from podsim.hardware.cluster import cluster_names
 from podsim.hardware.cluster_names import catalog_name, is_cluster
@@ -92,13 +93,16 @@ def unknown_command(word: str, commands: Sequence[str], path: Sequence[str] = ()
         return LikelyError(f"{message}; models, clusters or gpus alone are listed", [after or ["models"]])
     key = word.lower().replace("_", "-")
     meant = words_meant().get(key, "") if not path else _asked_of_group(path[0], word)
+    if meant == "predict" and not {*LAYOUT_FLAGS, "--zero"} & set(after):
+        meant = "plan"  # a plan that fits, as no layout is typed
     close = [meant] if meant else get_close_matches(key, [*commands, *short], n=1, cutoff=0.7)
     if not close:
         return LikelyError(f"{message}; see podsim {' '.join(['help', *path])}")
     name = short.get(close[0], close[0])
     first, dashes, flags = name.partition(" --")
     words = [*before, *first.split(), *after, *f"{dashes}{flags}".split()]
-    return LikelyError(message, [words], proposal=f"; did you mean {' '.join([*path, name])}?")
+    other = "" if _is_job_file(after) else f"; did you mean {' '.join([*path, name])}?"
+    return LikelyError(message, [words], proposal=other)
 
 
 def _asked_of_group(group: str, word: str) -> str:
@@ -114,9 +118,27 @@ def other_questions(arguments: Sequence[str]) -> list[list[str]]:
     names = [word for word in words if not word.startswith("-")]
     if command in PLANNED and names and known_model(names[0], any_model_names()):
         return [["plan", *words]]
+    if command in ("plan", "predict") and _is_job_file(words):
+        return [["advise", *words]]
     if command == "compare" and len(names) > 1 and all(map(is_cluster, names)):
         return [["plan", _EXAMPLE[1], "--on", ",".join(names), "--gpus", "64"]]
     return []
+
+
+def _is_job_file(words: Sequence[str]) -> bool:
+    """Whether words begin with a file that starts a job: one that describes no model."""
+    path = Path(words[0]) if words else Path()
+    if not path.is_file() or path.suffix not in (
+        ".json",
+        ".sh",
+        ".toml",
+        ".yaml",
+        ".yml",
+        ".sbatch",
+        ".slurm",
+    ):
+        return False
+    return not re.search(r'"(model_type|architectures)"', path.read_text("utf-8", "replace")[: 1 << 20])
 
 
 def counted_cluster(

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from textwrap import wrap
 
 import click
@@ -15,9 +16,10 @@ import click
 from podsim.answers.answer import load
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError, close_names
 from podsim.options.question import Option
-from podsim.questions.registry import commands
+from podsim.questions.registry import FLAGS_MEANT, commands
 
 MOST_LINES = 5
+LAYOUT_FLAGS = ("--tp", "--pp", "--cp", "--ep", "--dp")
 _START = "podsim: "
 _KEPT = "podsim.arguments"
 """where a context keeps the arguments of the command line"""
@@ -90,9 +92,16 @@ def question_mistake(
     elif not isinstance(error, NoFitError):
         lines += [*load("cli.guesses:other_questions")(arguments), *_closer(problems, arguments)]
     if isinstance(error, PlanError) and {"tp", "model", "on", "micro_batch"} <= set(options):
-        lines += [line for line in _search(options, given) if line[0] != arguments[0]]
+        degrees = _layout(arguments) if isinstance(error, NoFitError) else []
+        degrees += ["--launch", str(given["tool"]), "--save", "run"] if given.get("tool") else []
+        lines += [[*line, *degrees] for line in _search(options, given) if line[0] != arguments[0]]
     text = problems[0] if problems else str(error)
     return Mistake(text=text, plain=text, lines=lines, more=problems[1:])
+
+
+def _layout(arguments: Sequence[str]) -> list[str]:
+    """The degrees of a layout that are typed: a search keeps them."""
+    return [word for pair in pairwise(arguments) if pair[0] in LAYOUT_FLAGS for word in pair]
 
 
 def _search(options: Mapping[str, Option], given: Mapping[str, object]) -> list[list[str]]:
@@ -163,6 +172,10 @@ def usage_mistake(
         lines = load("cli.guesses:other_questions")(arguments)
         if lines:
             message = f"podsim {path} does not take {arguments[1]}; podsim {lines[0][0]} does"
+        meant = shlex.split(FLAGS_MEANT.get(flag.lower(), ""))
+        if meant and meant[0] in map(option_flag, options.values()):
+            message = f"no option {flag}; did you mean {shlex.join(meant)}?"
+            lines = [[new for word in arguments for new in (meant if word == flag else [word])]]
         lines = [*lines, *_renamed(arguments, flag, close, options)]
     elif isinstance(error, click.MissingParameter) and known:
         is_word = known.argument and not known.flag

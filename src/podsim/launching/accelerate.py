@@ -71,7 +71,8 @@ TOOL = KeyedTool(
         Key(path=f"{_CONFIG}cp_size", value="cp", when=_SHARDED, plain=1),
     ),
     always=_always,
-    refused={f"{_FSDP}offload_params": NO_OFFLOAD, "deepspeed_config": "read the DeepSpeed file itself",
+    uncounted={f"{_FSDP}offload_params": NO_OFFLOAD},
+    refused={"deepspeed_config": "read the DeepSpeed file itself",
              "megatron_lm_config": "read the Megatron-LM command itself"},
     silent=("the training script sets micro-batch, accumulation, sequence and attention",),
 )  # fmt: skip

@@ -56,6 +56,9 @@ TOOL = KeyedTool(
         Key(path="fsdp_version", value="zero", only_read=True, words=((3, 2), (3, 1))),
         Key(path="fsdp_config.reshard_after_forward", value="zero", when=_SHARDED, words=((3, True), (2, False)),
             also=("fsdp_config.fsdp_reshard_after_forward",)),
+        Key(path="deepspeed", value="zero", only_read=True,
+            words=tuple((stage, f"deepspeed_configs/zero{stage}{more}.json") for stage in (1, 2, 3)
+                        for more in ("", "_bf16", "_torch_compile", "_bf16_cpuoffload_all", "_bf16_cpuoffload_params"))),
         Key(path="dp_shard_size", value="shard", when=_SHARDED),
         Key(path="dp_replicate_size", value="replicate", when=_SHARDED),
         Key(path="tensor_parallel_size", value="tp", when=_SHARDED, plain=1),
@@ -76,9 +79,9 @@ TOOL = KeyedTool(
         Key(path="float32", value="precision", when=("precision", ("fp32",)), words=(("fp32", True), ("", False))),
     ),
     always=_always,
-    refused={"fsdp_config.offload_params": NO_OFFLOAD, "fsdp_config.fsdp_offload_params": NO_OFFLOAD,
-             "deepspeed": "read the DeepSpeed file itself"},
-    uncounted={"activation_offloading": "activations are kept in the GPUs' memory",
+    model="base_model",
+    uncounted={"fsdp_config.offload_params": NO_OFFLOAD, "fsdp_config.fsdp_offload_params": NO_OFFLOAD,
+               "activation_offloading": "activations are kept in the GPUs' memory",
                "layer_offloading": "weights are kept in the GPUs' memory",
                "batch_size": "the batch is micro-batch x accumulation x ranks"},
 )  # fmt: skip

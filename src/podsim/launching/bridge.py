@@ -78,9 +78,10 @@ _OLDER = {
     "model.encoder_seq_length": "model.seq_length", "dataset.sequence_length": "model.seq_length",
     "model.activations_checkpoint_granularity": "model.recompute_granularity",
     "model.activations_checkpoint_method": "model.recompute_method",
-    "model.activations_checkpoint_num_layers": "model.recompute_num_layers",
+    "model.activations_checkpoint_num_layers": "model.recompute_num_layers", "model.bias": "model.add_bias_linear",
 }  # fmt: skip
 """fields of the YAML of NeMo before Megatron-Bridge, and what they are called now"""
+_NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm", "layernorm1p": "LayerNorm"}
 ELSEWHERE = ("mock-data", "tokenizer-type", "log-throughput", "group-query-attention", "multi-latent-attention", "bf16",
          "fp16", "fp8-format", "fp8-recipe", "fp4-format", "fp4-recipe")  # fmt: skip
 """options that stand elsewhere: in the data, in `mixed_precision`, in the class of the model"""
@@ -229,6 +230,14 @@ def _yaml_keys(text: str) -> dict[str, Any]:
 def _yaml_paths(text: str) -> dict[str, Any]:
     """The fields of a recipe's YAML by path, NeMo's older names turned into those of today."""
     flat = {_OLDER.get(path, path): value for path, value in _yaml_keys(text).items()}
+    if flat.get("model.recompute_granularity") == "selective":
+        flat.pop("model.recompute_method", None)
+    if "swiglu" in str(flat.get("model.activation", "")):
+        flat.setdefault("model.gated_linear_unit", True)
+    if flat.get("model.optim.name") == "distributed_fused_adam":
+        flat.setdefault("optimizer.use_distributed_optimizer", True)
+    norm = "model.normalization"
+    flat |= {norm: _NORMS[name]} if (name := str(flat.get(norm)).lower()) in _NORMS else {}
     precision = str(flat.pop("trainer.precision", "")).removesuffix("-mixed")
     if precision in ("bf16", "16"):
         flat.setdefault("mixed_precision", "bf16_mixed" if precision == "bf16" else "fp16_mixed")

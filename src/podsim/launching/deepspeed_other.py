@@ -14,6 +14,7 @@ _ZERO = {
     "zero_quantized_weights": "weights are gathered in 16 bits",
     "zero_quantized_gradients": "gradients are reduced in the bytes that their software takes",
     "mics_shard_size": "weights are divided over all data-parallel ranks",
+    **dict.fromkeys(("offload_optimizer", "offload_param", "cpu_offload"), NO_OFFLOAD),
 }
 _OTHERS = {
     "communication_data_type": "gradients are reduced in the bytes that their software takes",
@@ -29,10 +30,6 @@ def read_others(raw: Mapping[str, Any], zero: Mapping[str, Any], problems: list[
 
     `zero` is its zero_optimization.
     """
-    offload = [
-        key for key in ("offload_optimizer", "offload_param", "cpu_offload") if _offloads(zero.get(key))
-    ]
-    problems += [f"zero_optimization.{key}: {NO_OFFLOAD}" for key in offload]
     saved = _table(raw, "activation_checkpointing")
     if saved.get("cpu_checkpointing") is True:
         problems.append(f"activation_checkpointing.cpu_checkpointing: {NO_OFFLOAD}")
@@ -73,11 +70,9 @@ def _table(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _on(value: object) -> bool:
     """Whether a setting does anything: not off, none, a size of one, or a table that is not enabled."""
     if isinstance(value, dict):
-        return bool(value) and value.get("enabled", True) is not False
+        return (
+            bool(value)
+            and value.get("enabled", True) is not False
+            and value.get("device", "cpu") not in ("none", None)
+        )
     return value not in (None, False, 0, 1, -1, "fp32", "auto") or value is True
-
-
-def _offloads(value: object) -> bool:
-    if isinstance(value, dict):
-        return value.get("device", "none") not in ("none", None)
-    return value is True

@@ -15,6 +15,8 @@ from podsim.launching.job import Context, Job, Reading, effective
 from podsim.launching.run_values import plan_of, run_values, slice_values
 from podsim.launching.tool_limits import Limits
 from podsim.safe_yaml import YamlError, read_documents
+from podsim.workload.catalog import any_model_names
+from podsim.workload.model_names import known_model
 from podsim.workload.specification import shown
 
 _PART = "per_gpu"
@@ -65,6 +67,8 @@ class KeyedTool:
     """The keys that a prediction leaves out, and what it takes to be so instead."""
     left: tuple[str, ...] = ()
     """The keys whose value -1 leaves to the tool; by default all."""
+    model: str = ""
+    """The key that names the model."""
     silent: tuple[str, ...] = ()
     """The parts of a run that the file leaves to a script, as assumptions."""
 
@@ -119,12 +123,13 @@ def read_keyed(text: str, context: Context, tool: KeyedTool) -> Reading | None:
     if gpus and int(plan.gpus) != gpus:
         context.problems.append(f"its degrees need {plan.gpus} GPUs, but {gpus} are given; make them equal")
         return None
-    taken = {name for key in tool.keys for name in (key.path, *key.also)}
+    named = known_model(str(flat.get(tool.model, "")), any_model_names())
+    taken = {name for key in tool.keys for name in (key.path, *key.also)} | ({tool.model} if named else set())
     left = {path: why for path, why in tool.uncounted.items() if _is_on(flat.get(path))}
     train = {"train": f"{values['adapter']}:{values.get('rank', 8)}"} if values.get("adapter") else {}
     return Reading(
         tool=context.tool, plan=plan, names=train, gpus=int(plan.gpus),
-        ignored=tuple(path for path in flat if path not in taken and path not in left),
+        named=named, ignored=tuple(path for path in flat if path not in taken and path not in left),
         assumptions=(*tool.silent, *(f"{path} is not counted: {why}" for path, why in left.items())),
     )  # fmt: skip
 

@@ -151,6 +151,7 @@ TOOL = KeyedTool(
                    ("fp8", "te_fp8_delayedscaling"), ("fp8", "fp8_gpu"), ("fp8", "fp8_full"))),
     ),
     always=_always,
+    model="model_name",
     machine=_of_machine,
     silent=("remat_policy minimal_with_context is no recomputation, and minimal that of attention",),
 )  # fmt: skip

@@ -211,7 +211,7 @@ class PredictOptions(FiledPlanOptions, TableFields):
     )  # fmt: skip
     days: str | float | None = option(
         None, "Days that the run may take: the tokens it trains in them, or whether --tokens are done by then.",
-        also=("deadline",), kind=str,
+        also=("deadline", "max-days"), kind=str,
     )  # fmt: skip
     detail: str = option(
         "",

@@ -63,6 +63,15 @@ PHRASES: Mapping[str, str] = MappingProxyType(
 )
 """the command and option for each other word that users type for them"""
 
+FLAGS_MEANT: Mapping[str, str] = MappingProxyType(
+    {
+        "--lora": "--train lora:16", "--qlora": "--train qlora:16", "--fsdp": "--zero 3",
+        "--fp8": "--precision fp8", "--bf16": "--precision bf16",
+        **{f"--{tool}": f"--for {tool}" for tool in ("slurm", "deepspeed", "megatron", "torchtitan")},
+    }
+)  # fmt: skip
+"""the option with its value for each flag without one that users type"""
+
 ASKING = frozenset(["how", "what", "which", "when", "where", "can", "is"])
 """words that begin a question of natural language"""
 LISTS = frozenset(["list", "ls", "catalog"])

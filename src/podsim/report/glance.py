@@ -284,7 +284,7 @@ def _run(prediction: Prediction) -> Iterator[Block]:
         yield from (_line("Days", note) for note in prediction.notes if note.startswith("fine-tuning has no"))
         return
     notes = [note for note in prediction.notes if " a parameter " in note]
-    deadline = [note.partition(":")[0] for note in prediction.notes if " days are " in note]
+    deadline = [note.partition(":")[0] for note in prediction.notes if "-day deadline" in note]
     amount = f"{format_quantity(run.tokens, '', digits=3)} tokens" + (" (20 a parameter)" if notes else "")
     until = "".join(f"; {text}" for text in deadline)
     without = _time(run.seconds).removesuffix(" days") if run.expected >= 2 * _DAY else _time(run.seconds)

@@ -63,7 +63,7 @@ def _rate_text(rate: float) -> str:
 
 def _verdict(row: ServedBatch) -> str:
     if not row.fits:
-        return "DOES NOT FIT"
+        return "no room"
     return "" if row.in_time else "too late"
 
 

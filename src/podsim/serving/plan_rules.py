@@ -130,7 +130,9 @@ def fewest_gpus(
     if plan.context > cluster.gpus:
         raise PlanError([f"cp={plan.context}: {cluster.name} has {cluster.gpus} GPUs"])
     if holding is None:
-        raise NoFitError([too_large(model, cluster, plan, tokens)])
+        error = NoFitError([too_large(model, cluster, plan, tokens)])
+        narrow = _narrow_format(model, cluster, plan)
+        raise error.offer(precision=narrow) if narrow else error
     return holding
 
 
@@ -154,7 +156,6 @@ def too_large(model: Model, cluster: Cluster, plan: ServingPlan, tokens: int) ->
 def _what_holds(model: Model, cluster: Cluster, plan: ServingPlan) -> str:
     """The number of such GPUs, or the format of weights, with which one sequence fits."""
     options = []
-    divided = cluster.gpus if cluster.gpu.fraction == 1 else 1
     engine = load_language_engine(plan.engine, cluster.gpu)
     share = plan.memory_share or engine.memory_share
     if cluster.gpu.fraction == 1:
@@ -164,12 +165,21 @@ def _what_holds(model: Model, cluster: Cluster, plan: ServingPlan) -> str:
             count *= 2
         if count > cluster.gpus:
             options.append(f"{count} such GPUs")
+    if narrow := _narrow_format(model, cluster, plan):
+        options.append(f"--precision {narrow}")
+    return f"{' or '.join(options) or 'a GPU with more memory'} would hold it"
+
+
+def _narrow_format(model: Model, cluster: Cluster, plan: ServingPlan) -> str:
+    """The widest format of weights with which one sequence fits; "" if none is known."""
+    divided = cluster.gpus if cluster.gpu.fraction == 1 else 1
+    engine = load_language_engine(plan.engine, cluster.gpu)
+    share = plan.memory_share or engine.memory_share
     for precision in ("fp8", "int8", "int4_wo"):
         narrow = weight_bytes(model, replace(plan, precision=precision)) / divided
         is_run = plan.precision in ("fp16", "bf16") and (
             precision == "int4_wo" or precision in cluster.gpu.peaks
         )
         if is_run and narrow + 3e9 < usable_bytes(cluster.gpu) * share:
-            options.append(f"--precision {precision}")
-            break
-    return f"{' or '.join(options) or 'a GPU with more memory'} would hold it"
+            return precision
+    return ""

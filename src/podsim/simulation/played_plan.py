@@ -40,7 +40,7 @@ def simulate_setting(
         need, room = tightest.memory / 1e9, tightest.memory_limit / 1e9
         raise NoFitError(
             [
-                f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB; force plays it anyway"
+                f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB; --force simulates it anyway"
             ]
         )
     if fault is not None and chakra is not None:

@@ -259,8 +259,8 @@ def with_run(
         return replace(prediction, notes=(*prediction.notes, f"no days of a run: {error}"))
     notes = (*prediction.notes, *([length.note] if length.note else []))
     if length.days is not None and not length.is_default:
-        kept = "kept" if run.expected <= length.days else "MISSED"
-        notes = (*notes, f"{length.days / DAY:,.3g} days are {kept}: {run.expected / DAY:,.4g} with failures")
+        meets = "meets" if run.expected <= length.days else "MISSES"
+        notes = (*notes, f"{meets} the {length.days / DAY:,.3g}-day deadline: {run.expected / DAY:,.4g} with failures")
     return replace(prediction, training=run, notes=notes)
 
 

@@ -113,10 +113,10 @@ def _with_lengths(options: ServeOptions) -> ServeOptions:
             for name, known in options_of(LoadOptions).items()
             if name not in ("input_tokens", "output_tokens") and getattr(options, name) != known.default
         ]
-        if idle:
+        if idle := [*idle, *(["--price"] if options.price else [])]:
             raise PodsimError(
                 f"{', '.join(idle)}: of a server that requests arrive at; add --rate 20/s, --load 80%, --clients 16"
-            )
+            ).offer(load="80%")
     names = {"tokens": options.input_tokens, "output": options.output_tokens}
     given = {name: text for name, text in names.items() if text}
     wrong = [f"{name}: {text[:40]!r}" for name, text in given.items() if not text.isdecimal()]

@@ -29,6 +29,7 @@ from podsim.training.job_inputs import read_sequence, split_overrides
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.workload.catalog import load_model
+from podsim.workload.finetuning import fine_tuned
 from podsim.workload.model import Model
 from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build
@@ -203,7 +204,8 @@ def _model(options: AdviseOptions, read: PlanRead, name: str) -> Model:
     if read.shape and not options.model:
         return build(Transformer(name="model of the command", source=options.file, **read.shape))  # type: ignore[arg-type]
     length = {} if options.sequence is None else {"sequence": str(read_sequence(options.sequence))}
-    return load_model(options.model or name, split_overrides(options.overrides)[0] | length)
+    model = load_model(options.model or name, split_overrides(options.overrides)[0] | length)
+    return fine_tuned(model, read.train)
 
 
 def _own_names(text: str, tool: str) -> Mapping[str, str]:

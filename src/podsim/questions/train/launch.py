@@ -21,10 +21,11 @@ from podsim.options.plan_options import FiledPlanOptions, JobOptions, TrainedFie
 from podsim.options.question import PLAN_FILE, like, option, options_of, question
 from podsim.quoting import visible
 from podsim.training.job_inputs import read_sequence, split_overrides
-from podsim.training.plan import Plan, read_plan
+from podsim.training.plan import Plan, read_plan, software_of
 from podsim.training.predict import predict_plan
 from podsim.units import parse_quantity
 from podsim.workload.catalog import load_model
+from podsim.workload.finetuning import fine_tuned
 from podsim.workload.model import Model
 from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build
@@ -187,12 +188,16 @@ def _predicted(options: LaunchOptions, text: str) -> PlanRead:
         reading = _reading(text, options, cluster.gpus, network)
     _agree(reading, network)
     network = network or (_named(reading.named, options) if reading.named else _built(reading, options.read))
+    network = fine_tuned(network, reading.names.get("train", "full"))
     plan = _plan(reading, network, options.software)
     part = load_cluster(options.on, split_overrides(options.overrides)[1], reading.gpus)
-    problems = plan.problems(network, part)
-    if problems:
-        raise PlanError(problems)
-    result = _result(reading, network, options.software)
+    problems, software = plan.problems(network, part), options.software
+    if problems and not software:  # what the GPU was calibrated with may fold experts
+        software = software_of(None, part.gpu)
+        plan = _plan(reading, network, software)
+        if plan.problems(network, part):
+            raise PlanError(problems)
+    result = _result(reading, network, software)
     return replace(result, prediction=describe(network, part, plan))
 
 
@@ -230,7 +235,9 @@ def _agree(reading: Reading, network: Model | None) -> None:
 
 def _built(reading: Reading, path: str) -> Model:
     if not reading.model:
-        raise PodsimError("the file does not give the shape of the model; give MODEL as well")
+        raise PodsimError(
+            "the file does not give the shape of the model; give MODEL as well, e.g. llama-3.1-8b"
+        ).offer(model="llama-3.1-8b")
     return build(Transformer(name="model of the command", source=path, **reading.model))  # type: ignore[arg-type]
 
 
@@ -244,7 +251,7 @@ def _plan(reading: Reading, network: Model | None, software: str | None) -> Plan
 def _result(reading: Reading, network: Model | None, software: str | None) -> PlanRead:
     return PlanRead(
         tool=reading.tool, gpus=reading.gpus, plan=_plan(reading, network, software).describe(), shape=reading.model,
-        ignored=reading.ignored, assumptions=reading.assumptions,
+        ignored=reading.ignored, assumptions=reading.assumptions, train=str(reading.names.get("train", "full")),
     )  # fmt: skip
 
 

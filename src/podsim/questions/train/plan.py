@@ -68,7 +68,7 @@ def _with_fewest(options: SearchOptions) -> tuple[SearchOptions, tuple[str, ...]
     if row.status == NO_FIT:
         raise NoFitError([row.reason])
     said = (
-        row.reason or f"{row.gpus:,} GPUs are the fewest of {len(row.tried)} numbers tried for {days:g} days"
+        row.reason or f"{row.gpus:,} are the fewest that meet {days:g} days, of {len(row.tried)} counts tried"
     )
     return replace(options, gpus=row.gpus), (said,)
 

@@ -84,7 +84,8 @@ def write_deployment(
     """(paths of the files that start a deployment, notes). Raises PodsimError for what a target cannot run."""
     wrong = [name for name in targets if _ENGINES.get(name, deployment.plan.engine) != deployment.plan.engine]
     if wrong:
-        raise PodsimError(f"launch={wrong[0]}: the plan has --engine {deployment.plan.engine}")
+        error = PodsimError(f"launch={wrong[0]}: the plan has --engine {deployment.plan.engine}")
+        raise error.offer(engine=_ENGINES[wrong[0]])
     made = {name: TARGETS[name](deployment) for name in targets}
     paths, notes = [], []
     comment = f"# podsim: {json.dumps(_record(deployment))}\n"
@@ -290,7 +291,10 @@ def _container_words(value: object, depth: int) -> Iterator[list[str]]:
         parts = [value.get(key) for key in ("image", "command", "args")]
         listed = [part.split() if isinstance(part, str) else part for part in parts]
         if any(isinstance(part, list) for part in listed):
-            yield [str(word).replace("$$", "$") for part in listed if isinstance(part, list) for word in part]
+            words = [
+                str(word).replace("$$", "$") for part in listed if isinstance(part, list) for word in part
+            ]
+            yield from commands(words[-1]) if words[-2:-1] == ["-c"] else [words]
         for inner in value.values():
             yield from _container_words(inner, depth + 1)
     elif isinstance(value, list):

@@ -48,8 +48,8 @@ class ServerTool:
     """The options of a replica; True stands for an option without a value."""
     read: Callable[[Mapping[str, str], Callable[[str], int]], dict[str, Any]]
     """The fields of a plan from options by name, without dashes, and a reader of their numbers."""
-    image: str = ""
-    """The container image that starts it without these words."""
+    also: tuple[str, ...] = ()
+    """The image and the module that start it without these words."""
 
 
 def _limits(deployment: Deployment, plan: ServingPlan) -> tuple[int, int, int, float]:
@@ -221,7 +221,11 @@ def _read_trtllm(options: Mapping[str, str], count: Callable[[str], int]) -> dic
 
 TOOLS: Mapping[str, ServerTool] = {
     "vllm": ServerTool(
-        command=("vllm", "serve"), model="", write=_vllm, read=_read_vllm, image="vllm/vllm-openai"
+        command=("vllm", "serve"),
+        model="",
+        write=_vllm,
+        read=_read_vllm,
+        also=("vllm/vllm-openai", "vllm.entrypoints.openai.api_server"),
     ),
     "sglang": ServerTool(
         command=("python3", "-m", "sglang.launch_server"),
@@ -279,7 +283,8 @@ def read_server(words: Sequence[str]) -> dict[str, Any] | None:
         if start >= 0:
             options, rest = _options(words[start:])
             fields = tool.read(options, lambda name, options=options: _count(options, name))  # type: ignore[misc]
-            weights = options.get("model-path") or options.get("model") or (rest[0] if rest else "")
+            weights = options.get("model-path") or options.get("model")
+            weights = weights or next((word for word in rest if word != "serve"), "")
             said = {name: value for name, value in fields.items() if value not in (0, None)}
             return {"engine": engine, "weights": weights, **said}
     return None
@@ -335,7 +340,7 @@ def _start(words: Sequence[str], tool: ServerTool) -> int:
             size == 1 or part[:-1] == tool.command[:-1] or part[0].startswith("python")
         ):
             return at + size
-    images = [at for at, word in enumerate(words[:64]) if tool.image and word.partition(":")[0] == tool.image]
+    images = [at for at, word in enumerate(words[:64]) if word.partition(":")[0] in tool.also]
     return images[0] + 1 if images else -1
 
 

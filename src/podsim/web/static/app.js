@@ -52,7 +52,8 @@ async function show() {
     if (mine.signal.aborted) return;
     main.replaceChildren(root);
     if (EXAMPLED.includes(known[0]) && isExample(current.values)) main.prepend(h("p", { class: "muted" },
-      "An example: Llama 3 8B on 8 H100. ", known[0] === "ask" ? "Type over it." : h("a", { href: "#ask" }, "Ask your own question.")));
+      known[0] === "fleet" ? "An example of each: a queue, a divided H100, and Llama 3 8B on 8 H100. "
+        : "An example: Llama 3 8B on 8 H100. ", known[0] === "ask" ? "Type over it." : h("a", { href: "#ask" }, "Ask your own question.")));
     await module.show(root, { ...page, values: current.values, signal: mine.signal });
     root.dataset.ready = "yes";
   } catch (error) {

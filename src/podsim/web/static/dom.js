@@ -61,6 +61,10 @@ export function table(columns, rows, { caption, sort, onrow, selected } = {}) {
     h("table", { class: columns.length > 3 ? "stacked" : null }, caption ? h("caption", {}, caption) : null, h("thead", {}, head), body));
 }
 
+// A command to type; lines break between words only.
+export const terminal = (text) => h("pre", { tabindex: "0" },
+  text.split(/(?<= )/).map((word) => h("span", { class: "wrap" }, word)));
+
 // A chart with its data as a table below.
 export function figure(caption, drawing, columns, rows) {
   return h("figure", {}, h("figcaption", {}, caption), drawing,

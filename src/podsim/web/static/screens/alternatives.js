@@ -9,11 +9,11 @@ import { Region } from "../region.js";
 import { PARTS } from "./why.js";
 import { layoutWords, predict } from "../job.js";
 
-const AXES = { step_time: ["seconds of a step", seconds], memory: ["memory of a GPU", bytes],
-  tokens_per_second: ["tokens a second", (value) => count(value)],
+const AXES = { step_time: ["step time", seconds], memory: ["memory per GPU", bytes],
+  tokens_per_second: ["tokens per second", (value) => count(value)],
   tp: ["tensor-parallel degree"], pp: ["pipeline stages"], dp: ["replicas"], cp: ["context-parallel degree"],
     ep: ["expert-parallel degree"],
-  micro_batch: ["micro-batch"], virtual_stages: ["chunks a stage"], zero: ["ZeRO"], recompute_layers: ["recomputed layers"] };
+  micro_batch: ["micro-batch"], virtual_stages: ["chunks per stage"], zero: ["ZeRO"], recompute_layers: ["recomputed layers"] };
 const FIELDS = ["tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages", "schedule", "zero", "shard", "recompute",
   "recompute_layers", "sequence_parallel", "flash", "overlap_grad", "overlap_param", "overlap_tp"];
 
@@ -23,7 +23,7 @@ export async function show(root, page) {
   const picture = new Region("All plans", { parent: page.signal, keep: true });
   const ranking = new Region("The best layouts", { parent: page.signal });
   const compared = h("section", { "aria-label": "Two plans compared", "aria-live": "polite" });
-  const axis = (name) => field(name === "x" ? "Across" : "Upwards",
+  const axis = (name) => field(name === "x" ? "Horizontal axis" : "Vertical axis",
     select(Object.entries(AXES).map(([key, [title]]) => [key, title]), values[name], (value) => {
     values[name] = value;
     page.update({ [name]: value, low: "", high: "" }, true);
@@ -102,14 +102,14 @@ function drawMap(answer, choose, values, page, again) {
 }
 
 function drawRanking(answer, choose, page) {
-  const rows = answer.ranked.map(({ rank, prediction, reason }) => ({ rank, reason, ...prediction,
-    words: layoutWords(prediction.plan, true) }));
+  const rows = answer.ranked.map(({ rank, prediction, reason, is_tight: tight }) => ({ rank, reason, ...prediction,
+    words: `${layoutWords(prediction.plan, true)}${tight ? ", tight" : ""}` }));
   return [h("h2", {}, "The best layouts"), table([{ title: "rank", key: "rank", format: String },
     { title: "step", key: "step_time", format: seconds }, { title: "memory", key: "memory", format: bytes },
     { title: "utilisation", key: "mfu", format: percent }, { title: "plan", key: "words", class: "words" },
     { title: "", of: (row) => h("a", { href: page.link("answer", { ...layoutOf(row.plan), batch: row.plan.global_batch }),
       "aria-label": `Use this plan, rank ${row.rank}` }, "Use this plan") }],
-  rows, { sort: "rank", caption: "One plan a layout; choose two to compare",
+  rows, { sort: "rank", caption: "One plan per layout; choose two to compare. A tight plan is last: its memory may not suffice.",
     onrow: (row) => choose(row.plan, `rank ${row.rank}`) })];
 }
 
@@ -132,7 +132,7 @@ async function drawChosen(chosen, element, values, page) {
         b: format ? number(b, format) : String(b), more: format && a ? signed(b / a - 1) : "" }));
     element.replaceChildren(h("h2", {}, "Two plans"), table([{ title: "", key: "name" },
       { title: chosen[0].label, key: "a", class: "n" }, { title: chosen[1].label, key: "b", class: "n" },
-        { title: "change", key: "more", class: "n" }], rows, { caption: "Fields that are equal are left out" }));
+        { title: "change", key: "more", class: "n" }], rows, { caption: "Equal fields are left out" }));
     say("two plans are compared");
   } catch (error) {
     if (error.name !== "AbortError") element.replaceChildren(h("p", { class: "terminal bad", role: "alert" },

@@ -1,6 +1,6 @@
 // Answer: the plan, seconds with their band, days, money, and how far it is from what was measured.
 
-import { copyButton, figure, h, number } from "../dom.js";
+import { copyButton, figure, h, number, terminal } from "../dom.js";
 import { amount, bytes, count, doublings, energy, mass, money, percent, seconds, signed } from "../format.js";
 import { ask } from "../api.js";
 import { planOptions } from "../state.js";
@@ -38,19 +38,19 @@ function draw(answer, values, page) {
       expense ? fact(expense.tokens ? "Money" : "Money a step",
         [number(expense.low, money, "expense.low"), expense.high > expense.low ? [" to ",
           number(expense.high, money, "expense.high")] : ""],
-        [expense.offer.source === "the user" ? `${expense.offer.name} a GPU-hour; ` : `${expense.offer.name}; `,
+        [expense.offer.source === "the user" ? `${expense.offer.name} per GPU-hour; ` : `${expense.offer.name}; `,
           number(expense.energy, energy, "expense.energy"), ", ", number(expense.carbon, mass, "expense.carbon"),
           " CO₂"]) : fact("Money", "–", "give a price on Ask"),
-      fact("A step", number(answer.step_time, seconds, "step_time"),
+      fact("Step time", number(answer.step_time, seconds, "step_time"),
         band ? [number(answer.step_time * (1 + band.low), seconds), " to ", number(answer.step_time * (1 + band.high), seconds),
-          " by what was measured"] : null),
-      fact("Memory of a GPU", h("span", { class: answer.fits ? "good" : "bad" }, answer.fits ? "fits" : "does not fit"),
-        [stack(kinds, { show: bytes, label: "Memory of a GPU", limit: answer.memory_limit,
+          ", error band of measured runs"] : null),
+      fact("Memory per GPU", h("span", { class: answer.fits ? "good" : "bad" }, answer.fits ? "fits" : "does not fit"),
+        [stack(kinds, { show: bytes, label: "Memory per GPU", limit: answer.memory_limit,
           total: Math.max(answer.memory, answer.memory_limit) * 1.02 }),
           number(answer.memory, bytes, "memory"), " of ", number(answer.memory_limit, bytes, "memory_limit")]),
       fact("Utilisation", number(answer.mfu, percent, "mfu"), "model FLOPs, attention counted"),
       fact("Rate", number(answer.tokens_per_second, (value) => `${amount(value)}/s`, "tokens_per_second"),
-        "tokens of the whole job")),
+        "tokens, the whole job")),
     h("h2", {}, "Where the step goes"), figure(`${answer.bottleneck}.`, [stack(parts, { show: seconds, label: "Parts of the step" }),
       legend(parts, seconds)]),
     h("p", {}, h("a", { href: page.link("why") }, "Why, and what changes it"), " · ",
@@ -58,7 +58,7 @@ function draw(answer, values, page) {
     warnings.length ? [h("h2", {}, "Warnings"), h("ul", { class: "notes" },
       warnings.map((line) => h("li", {}, line)))] : null,
     h("h2", {}, "Take it with you"), takeaway(values, answer), nearest(answer),
-    h("h2", {}, "What this assumes"), h("ul", { class: "notes muted" }, answer.assumptions.map((line) => h("li", {}, line)))];
+    h("h2", {}, "Assumptions"), h("ul", { class: "notes muted" }, answer.assumptions.map((line) => h("li", {}, line)))];
 }
 
 const fact = (title, value, small) => h("div", {}, h("dt", {}, title), h("dd", {}, value),
@@ -74,7 +74,7 @@ function outside({ faster_than: run, band }) {
 
 function nearest({ nearest: run }) {
   if (!run) return null;
-  return [h("h2", {}, "The measured run that is nearest"), h("p", {}, h("code", {}, run.id),
+  return [h("h2", {}, "Nearest measured run"), h("p", {}, h("code", {}, run.id),
     `: ${amount(run.parameters)} parameters on ${count(run.gpus)} ${run.architecture} GPUs with ${run.framework}, tp ${run.tp}, pp ${run.pp}; `,
     number(run.distance, doublings, "nearest.distance"), " away. podsim is off by ",
       number(run.error, signed, "nearest.error"), " on it. ", h("a", { href: "#trust" }, "All measured runs"))];
@@ -91,7 +91,7 @@ function takeaway(values, answer) {
       return (await ask("launch", { ...rest, tool })).text;
     } catch (error) { return error.lines ? error.lines.map((line) => `# podsim: ${line}`).join("\n") : String(error); }
   };
-  return [h("pre", { tabindex: "0" }, command), h("div", { class: "row" }, copyButton("Copy the command", command),
+  return [terminal(command), h("div", { class: "row" }, copyButton("Copy the command", command),
     copyButton("Python", pythonOf("predict", options, values.config)),
     FILES.map(([tool, title]) => copyButton(title, file(tool))))];
 }

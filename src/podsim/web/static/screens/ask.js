@@ -47,16 +47,16 @@ export async function show(root, page) {
       "software", "tokens", "price", "days", "set"].filter((name) => values[name])));
   } },
   h("div", { class: "fields tight" },
-    field("Model", model, "a name of the catalog"), field("Cluster or GPU", cluster, "h100, dgx-h100:8, selene"),
-    field("Tokens to train", input("tokens", { placeholder: "1T" }), "for days, and money"),
-    field("USD per GPU-hour", input("price", { placeholder: "2.50", inputmode: "decimal" }), "or a price of podsim cost")),
+    field("Model", model, "a catalog name"), field("Cluster or GPU", cluster, "h100, dgx-h100:8, selene"),
+    field("Tokens to train", input("tokens", { placeholder: "1T" }), "for days and cost"),
+    field("USD per GPU-hour", input("price", { placeholder: "2.50", inputmode: "decimal" }), "or a named price")),
   h("div", { class: "fields tight" }, slid("GPUs", input("gpus", { placeholder: "all", inputmode: "numeric" }), 14),
-    slid("Sequences a step", input("batch", { placeholder: "by default", inputmode: "numeric" }), 14),
-    slid("Days at most, for the fewest GPUs", input("days", { placeholder: "any", inputmode: "decimal" }), 9)),
+    slid("Sequences per step", input("batch", { placeholder: "by default", inputmode: "numeric" }), 14),
+    slid("Maximum days (finds the fewest GPUs)", input("days", { placeholder: "any", inputmode: "decimal" }), 9)),
   drop, h("div", { class: "row" }, h("button", { type: "submit" }, "Find the best plan")));
 
   root.append(h("h1", {}, "What will it take to train?"),
-    h("p", { class: "lead" }, "Name a model and a machine. podsim searches every legal plan and says how long a step takes, what it costs, and how sure it is."),
+    h("p", { class: "lead" }, "Name a model and a machine. podsim searches every legal plan and shows the step time, the cost and the error band."),
     form, lists,
     h("div", { class: "row" }, h("span", { class: "muted" }, "Or begin with"), EXAMPLES.map(([title, example]) =>
       h("button", { class: "quiet", onclick: () => page.go("ask", example) }, title))),
@@ -67,7 +67,7 @@ export async function show(root, page) {
       "Choose a model and a cluster to see the defaults."));
     await defaults.run(async (signal) => {
       const answer = await ask("defaults", jobOptions(values), signal);
-      return [h("h2", {}, "Taken by default"), summary(answer), chips(answer.values, values, change),
+      return [h("h2", {}, "Defaults"), summary(answer), chips(answer.values, values, change),
         await moreOptions(values, change)];
     });
   }
@@ -110,15 +110,16 @@ function chips(rows, values, change) {
   }));
 }
 
-const short = (text) => (text.length > 44 ? `${text.slice(0, 43)}…` : text);
+// What a default comes from; its source stands in the title.
+const short = (text) => text.split(/ \(|: /)[0];
 
 // Rarer options, as the API describes them.
 async function moreOptions(values, change) {
   const { questions } = await description();
   const option = questions.plan.options.find(({ name }) => name === "overrides");
-  return h("details", {}, h("summary", {}, "Change what the catalogs say"), field(option.flag, h("textarea", { rows: 2, spellcheck: "false", value: values.set || "",
+  return h("details", {}, h("summary", {}, "Override catalog values"), field(option.flag, h("textarea", { rows: 2, spellcheck: "false", value: values.set || "",
       placeholder: "network.bandwidth=100Gb/s",
-      onchange: (event) => change({ set: event.target.value.trim() }) }), `${option.help} One a line.`));
+      onchange: (event) => change({ set: event.target.value.trim() }) }), `${option.help} One per line.`));
 }
 
 function dropArea(take) {

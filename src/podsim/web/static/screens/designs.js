@@ -9,7 +9,7 @@ import { Region } from "../region.js";
 import { layoutWords } from "../job.js";
 
 const FACTORS = [["network.bandwidth", "Network bandwidth"], ["nvlink.bandwidth", "NVLink bandwidth"],
-  ["gpu.memory", "Memory of a GPU"], ["gpu.memory_bandwidth", "Memory bandwidth"]];
+  ["gpu.memory", "GPU memory"], ["gpu.memory_bandwidth", "Memory bandwidth"]];
 const NAMES = "ABCD";
 
 export async function show(root, page) {
@@ -103,7 +103,7 @@ async function answerOf(design, values, signal, progress) {
 const ROWS = [["GPUs", (answer) => answer.gpus, count, 0], ["step", (answer) => answer.step_time, seconds, -1],
   ["step, at least", (answer) => answer.band && answer.step_time * (1 + answer.band.low), seconds, 0],
   ["step, at most", (answer) => answer.band && answer.step_time * (1 + answer.band.high), seconds, 0],
-  ["tokens a second", (answer) => answer.tokens_per_second, count, 1],
+  ["tokens per second", (answer) => answer.tokens_per_second, count, 1],
   ["training", (answer) => answer.training?.expected, seconds, -1],
   ["USD per GPU-hour", (answer) => answer.expense && answer.expense.offer.low * 3600, money, 0], ["money", (answer) => answer.expense?.low, money, -1],
     ["utilisation", (answer) => answer.mfu, percent, 1], ["memory", (answer) => answer.memory, bytes, 0]];
@@ -155,9 +155,9 @@ async function drawScaling(designs, values, signal, progress) {
   }
   if (!series.length) return h("p", { class: "muted" }, "None of these fits the model.");
   const rows = series.flatMap(({ name, points }) => points.map(([gpus, rate]) => ({ name, gpus, rate, each: rate / gpus })));
-  return figure("Tokens a second of the best plan on each number of GPUs. A straight line is perfect scaling; the tint is the band of what was measured.",
+  return figure("Tokens per second of the best plan at each GPU count. A straight line is perfect scaling; the tint is the error band of measured runs.",
     lines(series, { x: { title: "GPUs", show: count, log: true },
-      y: { title: "tokens a second", show: (value) => (value >= 1e6 ? `${value / 1e6} M` : value >= 1e3 ? `${value / 1e3} k` : String(value)), log: true }, label: "Scaling curves" }),
+      y: { title: "tokens per second", show: (value) => (value >= 1e6 ? `${value / 1e6} M` : value >= 1e3 ? `${value / 1e3} k` : String(value)), log: true }, label: "Scaling curves" }),
     [{ title: "design", key: "name" }, { title: "GPUs", key: "gpus", format: count },
-      { title: "tokens a second", key: "rate", format: count }, { title: "a GPU", key: "each", format: count }], rows);
+      { title: "tokens per second", key: "rate", format: count }, { title: "per GPU", key: "each", format: count }], rows);
 }

@@ -22,7 +22,7 @@ export async function show(root, page) {
     "One server with its parts, then each network with its layers. Wheel or + and − zoom, drag moves, 0 shows all."),
     h("div", { class: "fields narrow" }, field("Cluster or fabric", name)),
       h("div", { class: "row" }, EXAMPLES.map(([on, title]) => h("button", { class: "quiet", onclick: () => look(on) }, title))),
-    drawing.element, h("h2", {}, "The load of each link in a step"), loads.element);
+    drawing.element, h("h2", {}, "Load of each link in a step"), loads.element);
   const draw = () => drawing.run(async (signal) => {
     const answer = await ask("fabric", { on: name.value.trim() }, signal);
     return [zoomed(answer.svg, answer.title), h("details", {}, h("summary", {}, "Data as a table"),
@@ -81,7 +81,7 @@ function zoomed(text, label) {
     drag = event;
     place();
   });
-  box.addEventListener("pointerup", () => { drag = null; });
+  for (const end of ["pointerup", "pointercancel"]) box.addEventListener(end, () => { drag = null; });
   box.addEventListener("keydown", (event) => {
     const step = width / view.scale / 10;
     const moves = { "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3),
@@ -96,11 +96,11 @@ function zoomed(text, label) {
 
 function drawLoads({ links, model, cluster, step_time: step }) {
   if (!links.length) return h("p", { class: "muted" }, `Nothing leaves a server of ${cluster} under the best plan of ${model}: no adapter carries anything.`);
-  const columns = [{ title: "links", key: "name" }, { title: "equal ones", key: "copies", format: String },
+  const columns = [{ title: "links", key: "name" }, { title: "copies", key: "copies", format: String },
     { title: "capacity", key: "capacity", format: rate }, { title: "bytes", key: "bytes", format: bytes },
     { title: "busy", key: "busy", format: seconds }, { title: "utilisation", key: "utilisation", format: percent }];
   return [h("p", {}, `A step of ${model} on ${cluster} takes `, number(step, seconds, "step_time"),
-    ". This is the share of each link's capacity that it uses."),
+    ". It uses this share of each link's capacity."),
     figure("Utilisation of the adapters", bars(links.map((link) => [link.name, link.utilisation, bytes(link.bytes)]),
       { show: percent, label: "Utilisation of each link", most: 1, key: "utilisation" }), columns, links)];
 }

@@ -43,14 +43,14 @@ async function queue(root, values, page) {
     h("div", { class: "fields" }, input("jobs", "Jobs", "philly-1 to philly-4, kalos, arrivals:NUMBER"),
       input("machine", "Machine", "NODESxGPUS, or a cluster"), input("policies", "Policies", POLICIES.join(", "))),
     h("p", { class: "drop" }, h("label", { for: "jobs-file" }, "Or a file of sacct -P: "), file, note),
-      h("div", { class: "row" }, h("button", { onclick: run }, "Play the queue")), region.element);
+      h("div", { class: "row" }, h("button", { onclick: run }, "Simulate the queue")), region.element);
   await run();
 }
 
 function drawQueue(answer, values, asked, page) {
   const rows = answer.runs;
-  const columns = [{ title: "policy", key: "policy" }, ...[["wait_mean", "mean wait"], ["wait_p99", "99 of 100 wait less than"],
-    ["jct_mean", "mean time to end"], ["jct_p99", "99 of 100 end within"],
+  const columns = [{ title: "policy", key: "policy" }, ...[["wait_mean", "mean wait"], ["wait_p99", "p99 wait"],
+    ["jct_mean", "mean completion"], ["jct_p99", "p99 completion"],
       ["makespan", "all done after"]].map(([key, title]) => ({ title, key, format: seconds })),
     { title: "utilisation", key: "utilisation", format: percent }, { title: "preemptions", key: "preemptions", format: count }];
   const more = new Region("More nodes", { parent: page.signal });
@@ -67,7 +67,7 @@ function drawQueue(answer, values, asked, page) {
       bars(found.map((row) => [`+${row.add} nodes`, row[time.key]]), { show: seconds, label: "Time by nodes added" }),
         [{ title: "nodes added", key: "add", format: String }, { title: time.title, key: time.key, format: seconds }], found);
   }) }, "What would 1 to 16 more nodes change?") : h("p", { class: "muted" },
-    "Name the machine as NODESxGPUS to see what more nodes change."));
+    "Write the machine as NODESxGPUS to see what more nodes change."));
   return [h("p", { class: "headline" }, number(answer.jobs, count, "jobs"), ` jobs on ${answer.machine}.`),
     figure("Mean wait under each policy", bars(rows.map((row) => [row.policy, row[time.key]]),
       { show: seconds, label: time.title, key: time.key })),
@@ -90,7 +90,7 @@ async function mig(root, values, page) {
   const picker = select(["a30", "a100-40gb", "a100-80gb", "h100", "h200"].map((name) => [name, name]), values.gpu,
     (gpu) => { values.gpu = gpu; values.instances = ""; page.update({ gpu, instances: "" }); draw(); });
   root.append(h("p", { class: "lead" },
-    "Drag instances onto the GPU, or press their buttons. Only layouts that can stand are offered."),
+    "Drag instances onto the GPU, or press their buttons. Only valid layouts are offered."),
       h("div", { class: "fields narrow" }, field("GPU", picker)), region.element);
   const draw = () => region.run(async (signal) => drawMig(await ask("mig", { gpu: values.gpu, partial: true }, signal), values,
     page, draw));
@@ -113,7 +113,7 @@ function drawMig(answer, values, page, again) {
     const starts = startsFor(profile);
     const chosen = start === undefined ? starts[0] : starts.find((each) => each === start) ??
       starts.filter((each) => each <= start && start < each + profile.size)[0];
-    if (chosen === undefined) return say(`${profile.name} cannot stand there`);
+    if (chosen === undefined) return say(`${profile.name} does not fit there`);
     put([...current, `${profile.name}@${chosen}`]);
   };
   const board = h("div", { class: "slices", role: "list", "aria-label": `The ${slices} memory slices of ${answer.gpu}` });
@@ -142,8 +142,8 @@ function drawMig(answer, values, page, again) {
       { title: "copy engines", key: "copy_engines", format: String }], full, { caption: "The layout" }) : h("p",
         { class: "muted" }, "The GPU is not divided yet."),
   current.length ? h("pre", { tabindex: "0" }, `podsim mig show ${values.gpu} ${current.map((key) => key).join(",")}`) : null,
-  h("p", { class: "muted" }, number(answer.total, count, "total"), " layouts can stand; ",
-    number(answer.maximal, count, "maximal"), " of them leave no room.")];
+  h("p", { class: "muted" }, number(answer.total, count, "total"), " valid layouts; ",
+    number(answer.maximal, count, "maximal"), " of them are full.")];
 }
 
 async function goodput(root, values, page) {
@@ -158,8 +158,8 @@ async function goodput(root, values, page) {
       number(answer.efficiency, percent, "efficiency"), " of it is training."),
       h("p", { class: "muted" }, "Of ", number(answer.runs, count, "runs"), " simulated runs, nine of ten take ",
         number(answer.seconds.low, seconds, "seconds.low"), " to ", number(answer.seconds.high, seconds, "seconds.high"), "."),
-      h("dl", { class: "facts" }, [["Between failures", answer.mtbf, seconds], ["A restart", answer.restart, seconds],
-        ["Between checkpoints", answer.interval, seconds], ["Steps", answer.steps, count], ["A step", answer.step_time, seconds],
+      h("dl", { class: "facts" }, [["Between failures", answer.mtbf, seconds], ["Restart", answer.restart, seconds],
+        ["Between checkpoints", answer.interval, seconds], ["Steps", answer.steps, count], ["Step time", answer.step_time, seconds],
           ["Spare nodes", answer.spares, (value) => digits(value)]]
         .map(([title, value, format]) => h("div", {}, h("dt", {}, title), h("dd", {}, number(value, format, title))))),
       parts.length ? figure("Where the time goes", bars(parts, { show: seconds, label: "Parts of the run" }),

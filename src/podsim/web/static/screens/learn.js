@@ -1,6 +1,6 @@
 // Learn: all-reduce moved chunk by chunk, pipeline schedules with sliders, worked questions; a formula next to each picture, its command below.
 
-import { choose, field, figure, h, number, s, select, slider, table } from "../dom.js";
+import { choose, field, figure, h, number, s, select, slider, table, terminal } from "../dom.js";
 import { bytes, count, digits, percent, rate, seconds } from "../format.js";
 import { hover, PALETTE } from "../charts.js";
 import { ask } from "../api.js";
@@ -8,7 +8,7 @@ import { Region } from "../region.js";
 
 const FORMULAS = {
   ring: ["T = 2 (n − 1) / n · S / B",
-    "n ranks, S bytes, B bytes a second. Each rank sends 1/n of the data 2 (n − 1) times: the best a rank can do, but with as many steps as ranks."],
+    "n ranks, S bytes, B bytes per second. Each rank sends 1/n of the data 2 (n − 1) times: the best a rank can do, but with as many steps as ranks."],
   "double tree": ["T ≈ 2 S / B + 2 log₂ n · α", "Two trees, each for half of the data. Few steps, so small messages like it."],
   hierarchical: ["T = T(inside) + T(between) + T(inside)",
     "Add up within a server, then between servers, then spread within a server."],
@@ -39,7 +39,7 @@ export async function show(root, page) {
   });
   const picker = select([[values.algorithm, values.algorithm]], values.algorithm, (algorithm) => set({ algorithm }, drawRounds));
   root.append(h("h1", {}, "Learn"), h("p", { class: "lead" },
-    "The pictures play podsim's own tables: what is drawn is what is costed."),
+    "The animations come from the tables that podsim costs."),
     h("h2", {}, "All-reduce, chunk by chunk"), h("div", { class: "split" },
       h("div", { class: "controls" }, field("Algorithm", picker),
       slider("Ranks", { min: 2, max: 16, value: +values.n, oninput: (n) => set({ n: String(n) }, drawRounds) })), rounds.element),
@@ -49,7 +49,7 @@ export async function show(root, page) {
         set({ kind, v: kind === "interleaved" ? "2" : "1" }, drawSchedule)),
       slider("Pipeline ranks p", { min: 2, max: 12, value: +values.p, oninput: (p) => set({ p: String(p) }, drawSchedule) }),
       slider("Micro-batches m", { min: 2, max: 48, value: +values.m, oninput: (m) => set({ m: String(m) }, drawSchedule) }),
-      slider("Chunks a rank v", { min: 1, max: 4, value: +values.v, oninput: (v) => set({ v: String(v) }, drawSchedule) })),
+      slider("Chunks per rank v", { min: 1, max: 4, value: +values.v, oninput: (v) => set({ v: String(v) }, drawSchedule) })),
         schedule.element),
     h("h2", {}, "Worked questions"), worked.element);
   await Promise.all([drawRounds(), drawSchedule(), worked.run(workedQuestions)]);
@@ -118,7 +118,7 @@ function animation(answer, signal) {
       number(answer.transfers, count, "transfers"), " transfers; the busiest rank sends ",
         number(answer.sent, (value) => digits(value), "sent"), " times the data. Ranks that send to one at once: ",
           number(answer.fan_in, count, "fan_in"), "."),
-    h("pre", { tabindex: "0" }, `podsim collective all-reduce --on dgx-h100:4 --sizes 1G:1G:2 --algo ${answer.algorithm.includes(" ") ? `"${answer.algorithm}"` : answer.algorithm}`)];
+    terminal(`podsim collective all-reduce --on dgx-h100:4 --sizes 1G:1G:2 --algo ${answer.algorithm.includes(" ") ? `"${answer.algorithm}"` : answer.algorithm}`)];
 }
 
 function pipeline(answer, values) {
@@ -146,7 +146,7 @@ function pipeline(answer, values) {
     h("p", {}, "Bubble ratio ", number(answer.bubble, percent, "bubble"), "; rank 0 holds the activations of ",
       number(answer.activations[0], (value) => digits(value), "activations.0"),
         " micro-batches. F is a forward pass, B a backward pass: here 1 and 2."),
-  h("pre", { tabindex: "0" }, `podsim schedule ${values.kind} --pp ${values.p} --micro-batches ${values.m}${+values.v > 1 ? ` --virtual-stages ${values.v}` : ""}`)];
+  terminal(`podsim schedule ${values.kind} --pp ${values.p} --micro-batches ${values.m}${+values.v > 1 ? ` --virtual-stages ${values.v}` : ""}`)];
 }
 
 // Questions of a course, each answered by a formula and by podsim.
@@ -159,7 +159,7 @@ async function workedQuestions(signal) {
   const rows = [
     { asks: "All-reduce of 1 GiB in one DGX A100 (8 GPUs, 300 GB/s each way)", formula: "2 · 7/8 · S / B",
       hand: ideal(one, 300e9), podsim: row(one).seconds, show: seconds },
-    { asks: "The same on four of them (32 GPUs, 200 GB/s a node)", formula: "2 · 31/32 · S / B", hand: ideal(four, 200e9),
+    { asks: "The same on four of them (32 GPUs, 200 GB/s per node)", formula: "2 · 31/32 · S / B", hand: ideal(four, 200e9),
       podsim: row(four).seconds, show: seconds },
     { asks: "Bus bandwidth of the first", formula: "2 (n − 1)/n · S / T", hand: 300e9, podsim: row(one).bus_bandwidth,
       show: rate },
@@ -170,5 +170,5 @@ async function workedQuestions(signal) {
   return table([{ title: "question", key: "asks" }, { title: "by hand", key: "formula" },
     { title: "", of: (each) => number(each.hand, each.show), class: "n" },
       { title: "podsim", of: (each) => number(each.podsim, each.show), class: "n" }], rows,
-        { caption: "By hand nothing waits; podsim counts what NCCL really does" });
+        { caption: "By hand: no latency. podsim: what NCCL would do." });
 }

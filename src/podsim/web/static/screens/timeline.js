@@ -1,4 +1,4 @@
-// Timeline: a played step to zoom into and search, its critical path, a real profile against it.
+// Timeline: a simulated step to zoom into and search, its critical path, a real profile against it.
 
 import { choose, download, field, h, number, table } from "../dom.js";
 import { count, percent, seconds, signed } from "../format.js";
@@ -11,8 +11,8 @@ export async function show(root, page) {
   const values = { ...page.values };
   const region = new Region("The step", { parent: page.signal });
   const measured = new Region("A real profile", { parent: page.signal });
-  root.append(h("h1", {}, "Timeline"), h("p", { class: "lead" }, "One training step, played on every class of equal ranks."),
-    region.element, h("h2", {}, "A real profile against it"), measured.element);
+  root.append(h("h1", {}, "Timeline"), h("p", { class: "lead" }, "One training step, simulated on every class of identical ranks."),
+    region.element, h("h2", {}, "Compare with a real profile"), measured.element);
   const options = (more) => { const { tokens, price, ...rest } = planOptions(values);
     return { ...rest, kernels: values.kernels === "true", ...more }; };
   const run = () => region.run(async (signal, progress) => {
@@ -25,7 +25,7 @@ export async function show(root, page) {
     if (file.files[0].size > 50 * 2 ** 20) throw new Problems([`${file.files[0].name}: larger than 50 MB`], 2);
     const { file: against } = await sendFile(file.files[0], file.files[0].name, "trace", signal);
     const { compared } = await ask("timeline", options({ against }), signal);
-    return [h("p", {}, `${file.files[0].name}, against the step above.`),
+    return [h("p", {}, `${file.files[0].name}, compared with the step above.`),
       table([{ title: "kind", key: "kind" }, { title: "measured", key: "measured", format: seconds },
         { title: "simulated", key: "simulated", format: seconds }], compared.rows,
           { caption: "Seconds of a step in which at least one op of the kind ran" })];
@@ -58,13 +58,13 @@ function draw(answer, values, page, again, options) {
           download("step.pftrace", Uint8Array.from(atob(trace), (letter) => letter.charCodeAt(0)), "application/octet-stream");
         } finally { button.disabled = false; }
       } }, "Save for Perfetto")),
-    h("p", { class: "hint" }, "Wheel or W and S zoom, drag or A and D move, 0 shows all, a kind shows only it. Perfetto (ui.perfetto.dev) opens the saved file."), chart,
+    h("p", { class: "hint" }, "Wheel or W and S zoom, drag or A and D move, 0 shows all. Click a kind to see it alone. Perfetto (ui.perfetto.dev) opens the saved file."), chart,
     h("h2", {}, "The critical path"), table([{ title: "op",
       of: (op) => h("button", { class: "link", onclick: () => { find.value = op.name; find.dispatchEvent(new Event("input"));
         } }, op.name) }, { title: "kind", key: "kind" }, { title: "where", key: "where" },
       { title: "ops", key: "count", format: count }, { title: "time", key: "seconds", format: seconds },
         { title: "share", of: (op) => op.seconds / total, format: percent }], answer.critical.slice(0, 25),
-          { caption: "The step would gain if these were faster" }),
+          { caption: "Speeding these up shortens the step" }),
     answer.warnings.length ? h("ul", { class: "notes" }, answer.warnings.map((line) => h("li", {}, line))) : null,
     h("p", { class: "muted" }, `Difference to the closed form: ${signed(answer.step_time / answer.closed_form - 1)}.`)];
 }

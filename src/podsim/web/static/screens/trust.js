@@ -64,16 +64,16 @@ function drawRuns(runs, present) {
   const columns = [{ title: "run", key: "id" }, { title: "role", of: (run) => ROLES[run.role] }, { title: "GPUs", key: "gpus", format: count },
     { title: "family", key: "architecture" }, { title: "software", key: "software" }, { title: "parallelism", key: "kind" },
     { title: "parameters", key: "parameters", format: amount }, { title: "measured", key: "measured", format: percent },
-      { title: "predicted", key: "predicted", format: percent }, { title: "error of the time", key: "error", format: signed }];
+      { title: "predicted", key: "predicted", format: percent }, { title: "time error", key: "error", format: signed }];
   const [test, fitted] = ["test", "calibrate"].map((role) => runs.filter((run) => run.role === role));
   const groups = [...new Set(runs.map(nameOf))].sort().map((name) => { const [own, seen] = [test, fitted].map((rows) =>
     rows.filter((run) => nameOf(run) === name));
-    return { name, test: own.length, error: middle(own), fitted: seen.length, left: middle(seen),
+    return { name, of: [...new Set([...own, ...seen].map((run) => `${run.software}, ${run.architecture}`))].join("; "), test: own.length, error: middle(own), fitted: seen.length, left: middle(seen),
       rows: [...own, ...seen].sort((a, b) => Math.abs(b.error) - Math.abs(a.error)) }; });
   const detail = h("div", {});
   const open = ({ name, rows }, from = 0) => { detail.replaceChildren(h("h2", {}, `The runs of ${name}, the largest error first`),
     table(columns, rows.slice(from, from + 25), { caption: `${from + 1} to ${Math.min(from + 25, rows.length)} of ${rows.length} runs` }),
-    h("div", { class: "row" }, from ? h("button", { class: "quiet", onclick: () => open({ name, rows }, from - 25) }, "Before") : null,
+    h("div", { class: "row" }, from ? h("button", { class: "quiet", onclick: () => open({ name, rows }, from - 25) }, "Previous") : null,
       from + 25 < rows.length ? h("button", { class: "quiet", onclick: () => open({ name, rows }, from + 25) }, "Next") : null)); detail.scrollIntoView(); };
   return [h("p", { class: "headline" }, test.length ? ["Half of ", number(test.length, count, "runs"), " test runs are predicted within ",
     number(middle(test), percent, "median"), "."] : "No test run is like this."),
@@ -83,8 +83,8 @@ function drawRuns(runs, present) {
       nearest ? ["; the ring is its nearest run, ", h("code", {}, nearest.id),
         `, ${doublings(present.nearest.distance)} away, predicted with an error of `,
           number(nearest.error, signed, "nearest.error")] : "", ".") : null,
-    figure("Model FLOPs utilisation, 6 times parameters a token. On the diagonal a prediction is right; above it, it is too fast.", [plot.svg, h("ul", { class: "legend" }, h("li", {}, h("i", { class: "dot test" }), "test"), h("li", {}, h("i", { class: "dot calibrate" }), "fitted"))], null),
-    h("h2", {}, "The tables"), table([{ title: "table", key: "name" }, { title: "test runs", key: "test", format: count },
+    figure("Model FLOPs utilisation, 6 × parameters per token. On the diagonal a prediction is right; above it, too fast.", [plot.svg, h("ul", { class: "legend" }, h("li", {}, h("i", { class: "dot test" }), "test"), h("li", {}, h("i", { class: "dot calibrate" }), "fitted"))], null),
+    h("h2", {}, "The tables"), table([{ title: "table", key: "name" }, { title: "software and GPUs", key: "of", class: "words" }, { title: "test runs", key: "test", format: count },
       { title: "half within", key: "error", format: percent }, { title: "fitted runs", key: "fitted", format: count },
-      { title: "half of them within", key: "left", format: percent }], groups, { caption: "Choose a table to see its runs", sort: "name", onrow: (group) => open(group) }), detail];
+      { title: "half within", key: "left", format: percent }], groups, { caption: "Choose a table to see its runs", sort: "name", onrow: (group) => open(group) }), detail];
 }

@@ -21,7 +21,7 @@ export async function show(root, page) {
   const first = new Region("The plan", { parent: page.signal });
   root.append(h("h1", {}, "Why"), first.element);
   const answer = new Region("Where the step goes", { parent: page.signal, keep: true });
-  const ops = new Region("The ops that take longest", { parent: page.signal, keep: true });
+  const ops = new Region("Slowest ops", { parent: page.signal, keep: true });
   await first.run(async (signal, progress) => {
     await ensurePlan(values, page, signal, progress);
     const { plan } = await predict(values, {}, signal);
@@ -80,10 +80,10 @@ function drawAnswer(answer) {
     h("span", { class: answer.fits ? "good" : "bad" }, answer.fits ? "fits" : "does not fit"), "."),
       h("p", { class: "muted" }, `${layoutWords(answer.plan)}.`),
   h("h2", {}, "Where the step goes"),
-  figure(answer.bottleneck, [stack(parts, { show: seconds, label: "Parts of the step" }), legend(parts, seconds)],
+  figure(`${answer.bottleneck}.`, [stack(parts, { show: seconds, label: "Parts of the step" }), legend(parts, seconds)],
     [{ title: "part", key: 0 }, { title: "time", key: 1, format: seconds }], parts),
   h("h2", {}, "Memory by stage"), memory(answer),
-  h("h2", {}, "What 10 % more gains"), bars(gains.map(([name, value]) => [name, value]),
+  h("h2", {}, "What 10 % more of each would gain"), bars(gains.map(([name, value]) => [name, value]),
     { show: signed, label: "Gain of throughput by 10 % more of each", key: "gains" })];
 }
 
@@ -93,7 +93,7 @@ function memory({ stages, memory_limit: limit }) {
     kinds }) => ({ name: count > 1 ? `stages ${first} to ${first + count - 1}` : `stage ${first}`, kinds,
     total: Object.values(kinds).reduce((sum, value) => sum + value, 0) }));
   const parts = (kinds) => KINDS.map((kind, place) => [kind, kinds[kind] || 0, PALETTE[place]]);
-  return figure(h("span", {}, "The red line is what a GPU has: ", number(limit, bytes, "memory_limit"), "."),
+  return figure(h("span", {}, "The red line is the memory of a GPU: ", number(limit, bytes, "memory_limit"), "."),
     [rows.map(({ name, kinds, total }) => h("div", { class: "stage" }, h("span", {}, name),
     stack(parts(kinds), { show: bytes, total: most, limit, height: 30, label: `Memory of ${name}` }),
     h("data", { value: total, class: total > limit ? "bad" : "" }, bytes(total)))), legend(parts(rows[0].kinds), bytes)],
@@ -104,10 +104,10 @@ function memory({ stages, memory_limit: limit }) {
 function topOps({ ops }) {
   const rows = ops.map((op) => ({ ...op, all: (op.forward + op.backward) * op.copies })).sort((a, b) => b.all - a.all).slice(0,
     10);
-  return [h("h2", {}, "The ops that take longest"), table([{ title: "op", of: (op) => `${op.block} ${op.name}` },
+  return [h("h2", {}, "Slowest ops"), table([{ title: "op", of: (op) => `${op.block} ${op.name}` },
     { title: "layers", key: "copies", format: String },
     { title: "forward", key: "forward", format: seconds }, { title: "backward", key: "backward", format: seconds },
-      { title: "of light", key: "light", format: percent },
-    { title: "bound", key: "bound" }, { title: "speed from", key: "source" }], rows,
-      { caption: "For one micro-batch on one rank; times of one layer" })];
+      { title: "of roofline", key: "light", format: percent },
+    { title: "bound", key: "bound" }, { title: "source", key: "source" }], rows,
+      { caption: "One micro-batch on one rank; times per layer" })];
 }
