@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
+from podsim.network.nccl import Members, collective_seconds
 from podsim.training.batch import step_cost
 from podsim.training.frameworks import framework_software
 from podsim.training.layers import EP, LAUNCH, Pass, layer_table, straggler_factor
@@ -51,11 +52,63 @@ def test_a_release_decides_before_the_year(framework: str, year: int | None, sof
 
 
 def test_broadcasts_take_turns() -> None:
-    plan = {"dp": 64, "global_batch": 128, "zero": 1}
-    added = seconds(plan, {"host_broadcast": 1e-3}) - seconds(plan, {})
-    assert added == pytest.approx(64e-3)
+    """64 ranks send a 64th of the weights each; a gather at the end of the step moves all of them at once."""
+    plan = {"dp": 64, "global_batch": 128, "zero": 1, "overlap_param": False}
+    cluster = load_cluster("dgx-h100:8")
+    weights = np.array([2.0 * GPT.parameters])
+    members = Members(ranks=np.array([64]), ranks_per_node=np.array([8]))
+    nccl = load_software("nemo-2024").nccl
+    one, all_at_once = (
+        float(collective_seconds(name, size, cluster, members, version=nccl)[0])
+        for name, size in (("broadcast", weights / 64), ("all_gather", weights))
+    )
+    added = seconds(plan, {"broadcasts": True}) - seconds(plan, {})
+    assert added == pytest.approx(64 * one - all_at_once, rel=0.02)
+    assert added > 0
     whole = {**plan, "zero": 0}
-    assert seconds(whole, {"host_broadcast": 1e-3}) == seconds(whole, {})
+    assert seconds(whole, {"broadcasts": True}) == seconds(whole, {})
+
+
+EXPERTS = {"dp": 8, "ep": 8, "global_batch": 8, "zero": 1}
+"""16 of 128 experts on each rank, one micro-batch of 4,096 tokens"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "precision", "kernels"),
+    [
+        ({"expert_kernels": 1}, "bf16", 2 * (16 - 1) * 3),
+        ({"expert_kernels": 1, "block_kernels": 2.5}, "bf16", 2 * (16 - 1) * 3),
+        ({"expert_kernels": 1, "block_kernels": 2.5}, "mxfp8", 2 * (16 * 3.5 - 1) * 3),
+        ({"router_kernels": 31}, "bf16", 31 * 3),
+    ],
+)
+def test_experts_and_their_router_launch_kernels(
+    changed: dict[str, float], precision: str, kernels: float
+) -> None:
+    """Two products an expert, in one pass forward and as two backward, where nothing but the host takes time."""
+    none = {"host_kernel": 1e-2, "expert_kernels": 0, "block_kernels": 0, "router_kernels": 0}
+    plan = {**EXPERTS, "precision": precision, "sequence": 4096}
+    model = "qwen3-30b-a3b"
+    before, after = (seconds(plan, one, on="dgx-b200:1", model=model) for one in (none, {**none, **changed}))
+    assert after - before == pytest.approx(48 * kernels * 1e-2, rel=1e-3)
+
+
+def test_products_of_experts_wait_for_the_counts_of_their_tokens() -> None:
+    """GPUs that attend for long hide a host that may launch ahead, as with a capacity, but not experts' launches."""
+    cluster, model = load_cluster("dgx-h100:1"), load_model("qwen3-30b-a3b")
+    entry = replace(load_software("nemo-2024", cluster.gpu), host_kernel=4e-5)
+    launches = [
+        layer_table(model, cluster, Plan(**EXPERTS, sequence=32768, capacity_factor=factor).arrays(), entry)[
+            Pass.FORWARD, LAUNCH, 1, 0
+        ]
+        for factor in (0.0, 1.0)
+    ]
+    assert launches[1] == 0.0
+    fast = replace(entry, expert_kernels=10.0)
+    waiting = layer_table(model, cluster, Plan(**EXPERTS, sequence=32768).arrays(), fast)
+    host = 2 * 16 * 10 * 4e-5
+    experts = waiting[Pass.FORWARD, LAUNCH, 1, 0]
+    assert 0.0 <= launches[0] < experts < host
 
 
 def test_a_run_waits_for_its_slowest_node() -> None:

@@ -39,7 +39,6 @@ CONSTANTS = {
     "optimizer_traffic": Parameter(start=34.0, low=12.0, high=120.0, scale=0.3, is_log=True),
     "host_kernel": Parameter(start=5e-6, low=0.0, high=60e-6, scale=3e-6),
     "host_collective": Parameter(start=15e-6, low=0.0, high=300e-6, scale=10e-6),
-    "host_broadcast": Parameter(start=1e-3, low=0.0, high=20e-3, scale=2e-3),
     "slow_nodes": Parameter(start=0.001, low=0.0, high=0.05, scale=0.002),
     "host_send": Parameter(start=0.1e-3, low=0.0, high=5e-3, scale=0.2e-3),
     "cast_bytes": Parameter(start=5.0, low=0.1, high=40.0, scale=0.5, is_log=True),
@@ -59,6 +58,32 @@ SYSTEM_CONSTANTS = {
     "detour": Parameter(start=0.8, low=0.1, high=1.2, scale=0.3, is_log=True),
 }
 """The same for constants of the systems that runs ran on, which are named after them: "dgx-h100.detour"."""
+
+_SPEED = "a kernel reaches at most 1.1 times the speed measured alone"
+_CAST = "a cast reads 2 bytes once or twice, and writes 1 byte once or twice"
+_HIDDEN = "some communication always stays exposed"
+_TRAFFIC = "an op reads and writes its tensors once, to six times unfused"
+RANGES: Mapping[str, tuple[float, float, str]] = {
+    "gemm_speed": (0.5, 1.1, _SPEED),
+    "attention_speed": (0.3, 1.1, _SPEED),
+    "memory_speed": (0.3, 1.1, _SPEED),
+    "expert_speed": (0.3, 1.1, _SPEED),
+    "collective_speed": (0.3, 1.1, _SPEED),
+    "elementwise_traffic": (1.0, 6.0, _TRAFFIC),
+    "norm_traffic": (1.0, 6.0, _TRAFFIC),
+    "cast_bytes": (0.0, 8.0, _CAST),
+    "expert_cast_bytes": (0.0, 8.0, _CAST),
+    "permute_bytes": (0.0, 25.0, "permutation, sort and their reverse take 25 bytes unfused"),
+    "ep_overlap": (0.0, 0.93, _HIDDEN),
+    "tp_overlap": (0.0, 0.95, _HIDDEN),
+    "async_tp": (0.0, 0.95, _HIDDEN),
+    "host_kernel": (0.0, 50e-6, "a launch takes 2 us, from Python to 50 us"),
+    "host_collective": (0.0, 100e-6, "ranks of a node start within 100 us"),
+    "host_send": (0.0, 1e-3, "a send waits at most 1 ms for the host"),
+    "host_step": (0.0, 0.1, "data, logging and checks take at most 0.1 s a step"),
+    "network_speed": (0.5, 1.1, "a network reaches half to all of its rate"),
+}
+"""Constant -> (low, high, why): its physical range, which fits to language models keep to."""
 
 _DIGITS = 4
 _OFFSET = 10.0
@@ -100,8 +125,8 @@ def fit_software(
     unknown = [name for name in names if name.rpartition(".")[2] not in known]
     if unknown or not names:
         raise TableError(unknown_name("constant", unknown[0] if unknown else "", known))
-    logs, used = _logs(rows, software)
-    values = _fitted(logs, names)
+    logs, used, ranges = _logs(rows, software)
+    values = _fitted(logs, names, ranges)
     return SoftwareFit(values, float(np.abs(logs(values)).mean()), used)
 
 
@@ -110,23 +135,29 @@ def constants_error(rows: Sequence[Mapping[str, str]], software: str, values: Ma
     return float(np.abs(_logs(rows, software)[0](values)).mean())
 
 
-def _logs(rows: Sequence[Mapping[str, str]], software: str) -> tuple[Logs, tuple[str, ...]]:
-    """The logarithms of the rows of an entry, and their ids; TableError without any."""
+def _logs(
+    rows: Sequence[Mapping[str, str]], software: str
+) -> tuple[Logs, tuple[str, ...], Mapping[str, tuple[float, float, str]]]:
+    """The logarithms of the rows of an entry, their ids, and the ranges of its constants; TableError without any."""
     name, _, part = software.partition(".")
     logs, used = _network_logs(rows, name, part)
+    ranges = {} if used else RANGES
     if not used:
         logs, used = _transformer_logs(rows, name, part)
     if not used:
         raise TableError(
             f"no row with role calibrate and a step time was measured with software {software!r}"
         )
-    return logs, used
+    return logs, used, ranges
 
 
-def _fitted(logs: Logs, names: Sequence[str]) -> dict[str, float]:
+def _fitted(
+    logs: Logs, names: Sequence[str], ranges: Mapping[str, tuple[float, float, str]]
+) -> dict[str, float]:
     """Values with the least loss, four digits."""
+    parameters = {name: _with_offset(_within(_parameter(name), ranges, name)) for name in names}
     fit = Fit(
-        parameters={name: _with_offset(_parameter(name)) for name in names}, softness=0.02, pull=0.03,
+        parameters=parameters, softness=0.02, pull=0.03,
         differences=tuple(difference / _OFFSET for difference in (0.1, 0.02, 0.005)), evaluations=30,
     )  # fmt: skip
     values = solve(fit, lambda values: logs(_settled(values))).values
@@ -137,6 +168,12 @@ def _parameter(name: str) -> Parameter:
     """How a constant of a software entry, or of a system, is varied."""
     _, is_of_system, own = name.rpartition(".")
     return SYSTEM_CONSTANTS[own] if is_of_system else CONSTANTS[own]
+
+
+def _within(constant: Parameter, ranges: Mapping[str, tuple[float, float, str]], name: str) -> Parameter:
+    """A constant that does not leave its range."""
+    low, high, _ = ranges.get(name.rpartition(".")[2], (constant.low, constant.high, ""))
+    return replace(constant, low=max(constant.low, low), high=min(constant.high, high))
 
 
 def _with_offset(constant: Parameter) -> Parameter:
@@ -159,7 +196,8 @@ def _transformer_logs(
     used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
     runs, _ = training_runs(used)
     mine = [(position, run) for position, run in runs if _is_of(run, name, part)]
-    base = load_software(name, mine[0][1].cluster.gpu) if mine else load_software(name)
+    first = mine[0][1] if mine else None
+    base = load_software(name, first.cluster.gpu, first.plan.precision) if first else load_software(name)
     batches = make_batches([run for _, run in mine])
     measured = np.array([_time(used[position]) for position, _ in mine])
 

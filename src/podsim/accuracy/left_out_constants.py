@@ -9,32 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from podsim.accuracy.calibrate_software import constants_error, fit_software
+from podsim.accuracy.calibrate_software import RANGES, constants_error, fit_software
 
-_SPEED = "a kernel reaches at most 1.1 times the speed measured alone"
-_HIDDEN = "some communication always stays exposed"
-_TRAFFIC = "an op reads and writes its tensors once, to six times unfused"
-RANGES: Mapping[str, tuple[float, float, str]] = {
-    "gemm_speed": (0.5, 1.1, _SPEED),
-    "attention_speed": (0.3, 1.1, _SPEED),
-    "memory_speed": (0.3, 1.1, _SPEED),
-    "expert_speed": (0.3, 1.1, _SPEED),
-    "collective_speed": (0.3, 1.1, _SPEED),
-    "elementwise_traffic": (1.0, 6.0, _TRAFFIC),
-    "norm_traffic": (1.0, 6.0, _TRAFFIC),
-    "cast_bytes": (0.0, 8.0, "a cast reads 2 bytes once or twice, and writes 1 byte once or twice"),
-    "expert_cast_bytes": (0.0, 25.0, "permutation, sort and their reverse take 25 bytes unfused"),
-    "ep_overlap": (0.0, 0.93, _HIDDEN),
-    "tp_overlap": (0.0, 0.95, _HIDDEN),
-    "async_tp": (0.0, 0.95, _HIDDEN),
-    "host_kernel": (0.0, 50e-6, "a launch takes 2 us, from Python to 50 us"),
-    "host_collective": (0.0, 100e-6, "ranks of a node start within 100 us"),
-    "host_send": (0.0, 1e-3, "a send waits at most 1 ms for the host"),
-    "host_broadcast": (0.0, 2e-3, "a broadcast takes at most 2 ms a rank"),
-    "host_step": (0.0, 0.1, "data, logging and checks take at most 0.1 s a step"),
-    "network_speed": (0.5, 1.1, "a network reaches half to all of its rate"),
-}
-"""Constant -> (low, high, why): its physical range."""
 GROUPS: Mapping[str, tuple[str, str]] = {
     "source": ("source", "source"), "model": ("model", "network"), "gpu": ("gpu", "cluster"),
 }  # fmt: skip

@@ -131,7 +131,7 @@ def row_seconds(batches: Sequence[Batch], software: Software | None = None) -> F
 def _layer_seconds(batch: Batch, software: Software | None) -> Floats:
     """Seconds of one layer forward and backward with its recomputation, for each row."""
     plan = batch.plan.arrays()
-    software = software or load_software(plan.software, batch.cluster.gpu)
+    software = software or load_software(plan.software, batch.cluster.gpu, plan.precision)
     by_pass = layer_table(batch.model, batch.cluster, plan, software)[:, :, 1].sum(axis=1)
     recompute = np.asarray(plan.recompute, dtype=int)
     return np.asarray(by_pass[0] + by_pass[1 + recompute, np.arange(recompute.size)])

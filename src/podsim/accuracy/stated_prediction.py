@@ -86,7 +86,7 @@ def _reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ...]
 
 def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bool) -> tuple[str, ...]:
     """Sentences, the ones that matter most first."""
-    software = load_software(plan.software, cluster.gpu)
+    software = load_software(plan.software, cluster.gpu, plan.precision)
     length = plan.length(model)
     said = [
         f"software: {software.title}; source: {software.source}" + _lacking(software),
@@ -180,7 +180,7 @@ def _beyond(run: FastestRun) -> str:
 
 def warnings(model: Model, prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
     """What a reader should doubt."""
-    software = load_software(plan.software, cluster.gpu)
+    software = load_software(plan.software, cluster.gpu, plan.precision)
     said = [*cluster.remarks]
     if prediction.correction and prediction.correction.changes:
         said.append(prediction.correction.changes)

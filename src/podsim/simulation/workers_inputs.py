@@ -138,7 +138,7 @@ def plan_workers(setting: Setting, given: Given, hierarchical: bool) -> Workforc
         )
     gpus, replicas = int(plan.tp) * int(plan.pp), _count(int(plan.dp))
     members = _members(cluster, gpus, replicas) if hierarchical else 1
-    software = load_software(plan.software, cluster.gpu)
+    software = load_software(plan.software, cluster.gpu, plan.precision)
     held = model.parameters * software.gradient_bytes / gpus
     worker_bandwidth = cluster.node_bandwidth / cluster.gpus_per_node * gpus * members
     bandwidth = given.read("bandwidth", "B/s", worker_bandwidth or None)

@@ -252,7 +252,7 @@ def prepare(
     """
     if cluster.gpu.streams_weights:
         raise PodsimError(f"{cluster.name}: its weights stream; only predict, plan and study answer for it")
-    software = software or load_software(plan.software, cluster.gpu)
+    software = software or load_software(plan.software, cluster.gpu, plan.precision)
     plan = plan.arrays()
     if plan.size == 1:
         plan = plan.wide()  # once for all tables, with what it works out of its fields

@@ -86,14 +86,8 @@ def group_table(
         **exchanges._asdict(),
         stage_layers=last_blocks[1:-1].sum(axis=0),
         embedding=np.where(is_loose, 0.0, tied),
-        optimizer=update + software.host_update * most_layers + _broadcast_seconds(plan, software),
+        optimizer=update + software.host_update * most_layers,
     )
-
-
-def _broadcast_seconds(plan: Plan, software: Software) -> Shaped[Array, "plan"]:
-    """Seconds that the ranks of ZeRO 1 take turns to start the broadcast of the weights that each has updated."""
-    ranks = np.where((np.asarray(plan.zero) == 1) & (plan.shard_ranks > 1), plan.shard_ranks, 0)
-    return np.asarray(software.host_broadcast * ranks)
 
 
 def owned_parameters(
@@ -158,7 +152,7 @@ def _parameter_exchanges(
 ) -> Exchanges:
     """What a stage exchanges of some parameters; seconds of layers in place of their shares."""
     plan, software, stride = collectives.plan, collectives.software, replicas.stride
-    zero, stored = np.asarray(plan.zero), element_bytes(plan.precision)
+    zero, stored, parts = np.asarray(plan.zero), element_bytes(plan.precision), software.layer_gathers
     full, once = zero == 3, (zero == 1) | (zero == 2)
     held = blocks * replicas.parameters
     stage = held.sum(axis=0)
@@ -173,7 +167,7 @@ def _parameter_exchanges(
     return Exchanges(
         reduce=reduce,
         gather=gather,
-        layer_gather=collectives.gather_seconds(layer_stored * stored, layer_shard, stride),
+        layer_gather=parts * collectives.gather_seconds(layer_stored * stored / parts, layer_shard, stride),
         layer_reduce=collectives.reduce_seconds(
             layer * software.gradient_bytes, layer_ranks, layer_shard, stride
         ),
@@ -205,7 +199,9 @@ class _DataCollectives:
         return np.where((np.asarray(self.plan.zero) == 3) & (ranks > 1), latency + per_byte * size, seconds)
 
     def gather_seconds(self, size: Array, ranks: Array, stride: Array) -> Shaped[Array, "plan"]:
-        """All-gather of `size` bytes, the sum over data ranks, `stride` GPUs apart."""
+        """All-gather of `size` bytes, the sum over data ranks, `stride` GPUs apart; or a broadcast from each in turn."""
+        if self.software.broadcasts and (np.asarray(self.plan.zero) < 3).all():
+            return ranks * self._seconds("broadcast", size / np.maximum(ranks, 1), ranks, stride)
         return self._seconds("all_gather", size, ranks, stride)
 
     def reduce_seconds(self, size: Array, ranks: Array, shard: Array, stride: Array) -> Shaped[Array, "plan"]:

@@ -147,11 +147,13 @@ def busy_and_host(
     cores, cores_back, cores_host = np.zeros((2, *shape)), np.zeros((2, *shape)), np.zeros(shape)
     last, last_host = np.zeros((2, *shape)), np.zeros(shape)
     outputs, outputs_host = np.zeros((2, *shape)), np.zeros(shape)
+    routed, routed_host = np.zeros(shape), np.zeros(shape)
     tail = last_ops(model) if software.early_stop else frozenset()
     for items, where, times in op_times(model, cluster, plan, software):
         part = MATRIX if is_gemm(items[0].op) or items[0].op.kind == "attention" else MEMORY
         is_core = np.array([[item.op.core or item.op.kind == "attention"] for item in items])
         is_last = np.array([[id(item.op) in tail] for item in items])
+        is_routed = np.array([[item.op.expert] for item in items])
         launch = times.kernels * software.host_kernel
         if software.selective == "outputs":
             is_repeated = np.array([[repeats_output(item.op)] for item in items])
@@ -168,9 +170,13 @@ def busy_and_host(
             (cores_host, launch * is_core),
             (last[part], times.forward * is_last),
             (last_host, launch * is_last),
+            (routed, times.forward * is_routed),
+            (routed_host, launch * is_routed),
         ):
             np.add.at(total, where, seconds)
     _add_exchanges(model, cluster, plan, software, busy, host, cores, cores_back)
+    if software.expert_kernels and not plan.capacity_factor:
+        _add_waits_for_counts(busy[Pass.FORWARD].sum(axis=0), host[Pass.FORWARD], routed, routed_host)
     again, again_host = busy[Pass.FORWARD].copy(), host[Pass.FORWARD] - last_host
     again[:LAUNCH] -= last
     if software.early_stop:  # the last projection's sync is not repeated either
@@ -193,6 +199,23 @@ def busy_and_host(
         busy[way] = busy[Pass.BACKWARD] + seconds * inner
         host[way] = host[Pass.BACKWARD] + launches * inner
     return busy, host
+
+
+def _add_waits_for_counts(
+    busy: Shaped[Array, "block plan"],
+    host: Shaped[Array, "block plan"],
+    routed: Shaped[Array, "block plan"],
+    routed_host: Shaped[Array, "block plan"],
+) -> None:
+    """Add to the host's seconds what it cannot launch ahead: products of experts, before it has read their tokens.
+
+        host = max(host, busy + max(experts' host - experts' busy, 0) + max(other host - other busy, 0))
+
+    Without a capacity, the sizes of products come from the GPU in each forward pass (MCore, token_dispatcher.py).
+    """
+    late = np.maximum(routed_host - routed, 0.0)
+    early = np.maximum(host - routed_host - (busy - routed), 0.0)
+    np.maximum(host, np.where(routed_host > 0, busy + late + early, 0.0), out=host)
 
 
 def last_ops(model: Model) -> frozenset[int]:

@@ -9,7 +9,7 @@ from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
 from podsim.workload.model import Model
 
-_SECONDS = ("host_kernel", "host_collective", "host_send", "host_step", "host_broadcast")
+_SECONDS = ("host_kernel", "host_collective", "host_send", "host_step")
 _BYTES = ("gradient_bytes", "gradient_memory", "optimizer_traffic", "logit_bytes", "memory_floor", "reserved")
 
 

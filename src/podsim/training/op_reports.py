@@ -23,7 +23,7 @@ from podsim.workload.model import Model
 
 def op_reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ...]:
     """One row an op, in the order of the model, for one micro-batch on one rank of a scalar plan."""
-    software = load_software(plan.software, cluster.gpu)
+    software = load_software(plan.software, cluster.gpu, plan.precision)
     arrays = plan.arrays()
     order = {id(item.op): position for position, item in enumerate(items_of(model)[0])}
     reports = []

@@ -251,7 +251,7 @@ def search(
     """
     count = cluster.gpus
     wanted = wanted or {}
-    software = load_software(fixed.software, cluster.gpu)
+    software = load_software(fixed.software, cluster.gpu, fixed.precision)
     plans, layouts, cut = space(model, cluster, fixed, count, wanted, software)
     total = int(np.size(plans.tp))
     if total == 0:

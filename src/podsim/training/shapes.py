@@ -105,13 +105,14 @@ def gemm_shapes(
 def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:
     """Seconds of GEMMs: forward; backward is the input's and the weight's gradient."""
     m, n, k, batch = gemm_shapes(items, plan, sequence, software)
+    alone = batch if software.expert_kernels else np.ones_like(batch)  # experts, one after the other
     # forward, input gradient, weight gradient
     rows, columns, depths = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m])
     precision = plan.precision
 
     def of(gemms: slice, layout: Layout) -> Shaped[Array, "gemm op plan"]:
-        sizes = (rows[gemms], columns[gemms], depths[gemms], batch)
-        return _distinct_gemm_seconds(gpu, sizes, precision, layout)
+        sizes = (rows[gemms], columns[gemms], depths[gemms], batch / alone)
+        return alone * _distinct_gemm_seconds(gpu, sizes, precision, layout)
 
     # operands of a weight's gradient are stored the other way round, which matters where a dimension is not aligned
     unaligned = any((size % _ALIGNED).any() for size in (m, n, k))
@@ -125,17 +126,24 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     if software.accumulation_bytes:
         added = memory_seconds(gpu, n * k * batch * software.accumulation_bytes) / software.memory_speed
         seconds[2] += added
-    ones = np.ones((len(items), 1))
     back = np.array([[_BACK_PRODUCTS[item.op.gradient]] for item in items], dtype=float)
     if (back < 2).any():  # frozen weights: no gradient of theirs, or none at all
         seconds[1:] *= np.stack([back >= 1, back >= 2])
     if any(item.op.stored_bytes for item in items):
         seconds[:2] += _expansion_seconds(gpu, items, n * k * batch, software)
-    return OpTimes(seconds[0], seconds[1] + seconds[2], seconds[2], ones, back)
+    routing = np.array([[software.router_kernels * (item.op.name == "moe.router")] for item in items])
+    kernels = np.where(expert, _expert_kernels(batch, precision, software), 1.0 + routing)
+    return OpTimes(seconds[0], seconds[1] + seconds[2], seconds[2], kernels, back * kernels)
 
 
 _BACK_PRODUCTS = {"both": 2, "input": 1, "none": 0}
 """the products of a backward pass, by what has a gradient"""
+
+
+def _expert_kernels(experts: Array, precision: str, software: Software) -> Shaped[Array, "op plan"]:
+    """Kernels of a product of all experts of a rank: one, or those of each expert (TE: a cuBLAS product an expert)."""
+    each = software.expert_kernels + software.block_kernels * bool(PRECISIONS[precision].block)
+    return np.maximum(each * experts, 1.0)
 
 
 def _expansion_seconds(

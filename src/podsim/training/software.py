@@ -64,6 +64,12 @@ class Software:
     """factor. The bytes of norms, relative to one fused kernel."""
     host_kernel: float = 0.0
     """s. The host time to launch one kernel."""
+    expert_kernels: float = 0.0
+    """count. The kernels that the host launches for a product of each expert of a rank; 0 if one has them all."""
+    block_kernels: float = 0.0
+    """count. Further ones in formats with a scale for each block: casts, and scales put in order."""
+    router_kernels: float = 0.0
+    """count. The kernels that route the tokens of a layer and order them by expert, forward."""
     host_collective: float = 0.0
     """s. The host time of one tensor-parallel collective, for each other rank of the group on its node: all wait for the
     last to launch it."""
@@ -71,9 +77,6 @@ class Software:
     """s. The time that a pipeline exchange adds to each pass once the pipeline is full (launch, synchronisation)."""
     host_update: float = 0.0
     """s. The host time to update the weights of one layer."""
-    host_broadcast: float = 0.0
-    """s. The time of one broadcast, where each rank of ZeRO 1 sends its updated weights in one; 0 where all are gathered
-    at once."""
     host_step: float = 0.0
     """s. The time of a step outside its passes: data, loss scale, gradient norm, optimizer launch, logging."""
     gradient_bytes: float = 4.0
@@ -120,8 +123,12 @@ class Software:
     """The abilities that this framework lacks, by the names of `abilities.ABILITIES`; a search leaves them out."""
     contention: float = 0.1
     """share. The share by which compute slows while a collective runs."""
+    broadcasts: bool = False
+    """Whether each rank of ZeRO 1 and 2 sends its updated weights in a broadcast of its own; else all are gathered."""
     late_gather: float = 0.0
     """share. The share of a ZeRO-3 backward pass's weight gathers that nothing hides (no backward prefetch)."""
+    layer_gathers: int = 1
+    """count. The collectives in which ZeRO 3 gathers the weights of a layer: 1, or one for each tensor."""
     regather: bool = True
     """Whether ZeRO 3 under a pipeline gathers weights for every micro-batch; otherwise once a step."""
     reduces_by_round: bool = False
