@@ -13,7 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
+from podsim.accuracy.measured_runs import (
+    NotExpressible,
+    cell_text,
+    read_cluster,
+    read_count,
+    write_settings,
+)
 from podsim.accuracy.price_collectives import PERMITTED, read_call
 from podsim.accuracy.tables import find_kind
 from podsim.answers.comparison import BROKEN
@@ -21,7 +27,7 @@ from podsim.errors import PodsimError
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.settings_text import read_environment, read_launch, read_network_class, read_release
 from reference.csv_rows import each_row
-from reference.machine_words import cluster_settings, find_node, read_adapters
+from reference.machine_words import find_node, read_adapters
 
 CANONICAL = ("cluster", "launch", "nccl", "sharp", "in_switch", "algo", "proto", "reason")
 """Columns that `canonical_cells` fills."""
@@ -43,6 +49,15 @@ _RAN = r"\bSHARP_(?!COLL_LOG|DISABLE)\w+ ?=|SHARP (?:LLT|SAT|rank|job|rail|comm)
 _FABRICS = {"infiniband": "infiniband", "roce": "roce", "efa-v1": "efa", "efa-v2": "efa", "efa": "efa",
             "slingshot": "slingshot", "tcpxo": "ethernet", "tcpx": "ethernet", "sockets": "ethernet"}  # fmt: skip
 """Class of a network -> the cluster's fabric."""
+
+
+_NAMED = (
+    (r"\bDGX A100", "dgx-a100-80gb"), (r"\bDGX H100", "dgx-h100"), (r"\bDGX H200", "dgx-h200"), (r"\bDGX B200", "dgx-b200"),
+    (r"\bp4d\b", "aws-p4d"), (r"\bp4de\b", "aws-p4de"), (r"\bp5\.48", "aws-p5"), (r"ND ?v5|ND96isr_?H100", "azure-ndv5"),
+    (r"ND ?A100|NDv4|ND96a", "azure-ndv4-80gb"), (r"a3-?high", "gcp-a3-high"), (r"a3-?mega", "gcp-a3-mega"),
+    (r"a3-?ultra", "gcp-a3-ultra"), (r"\ba4-?high", "gcp-a4"), (r"NVL72", "gb200-nvl72"),
+)  # fmt: skip
+"""Pattern in a row's system -> the machine of the catalog whose adapters stand for those that a row does not state."""
 
 
 def curated(rows: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
@@ -169,20 +184,47 @@ def _unfit_reason(row: Mapping[str, str]) -> str:
 
 
 def _cluster(row: Mapping[str, str], settings: CollectiveSettings) -> str:
-    """The settings of a row's cluster; "" where the source does not say what it takes."""
+    """The settings of a row's cluster; "" where the source does not say what it takes.
+
+    A node is that of the catalog, or has as many GPUs as the row runs on one where its adapters are no more than these.
+    The trays of a rack with one NVLink domain are one node, unless NCCL ran on them as nodes of their own.
+    """
     nodes, system = read_count(row, "nodes"), find_node(cell_text(row, "gpu"), cell_text(row, "system"))
     if system is None:
         return ""
-    each = read_cluster(f"{system}:1").gpus_per_node
-    network = read_adapters(cell_text(row, "nics"), each) if nodes > 1 else {}
-    if nodes > 1 and "network.bandwidth" not in network:
-        return ""
+    node = read_cluster(f"{system}:1").system
+    each = -(-read_count(row, "gpus") // nodes)
+    tray = node.gpus // node.trays
+    network = read_adapters(cell_text(row, "nics"), min(node.gpus, each) if node.trays > 1 else node.gpus)
+    if nodes == 1:
+        network = {}
+    elif node.trays > 1 and each <= tray and _domain(row) != "tray":
+        nodes, adapters = -(-nodes // node.trays), int(network.get("network.nics", tray))
+        network["network.nics"] = str(min(adapters * node.trays, node.gpus) if adapters <= tray else adapters)
+    elif each < node.gpus and 0 < int(network.get("network.nics", 0)) <= each:
+        network["gpus_per_node"] = str(each)
+    elif "network.bandwidth" not in network:
+        named = next((name for pattern, name in _NAMED if re.search(pattern, cell_text(row, "system"))), "")
+        if not named:
+            return ""
+        return f"{named}:{nodes}"
     kind = settings.network
     if nodes > 1 and kind in _FABRICS:
         network["fabric"] = _FABRICS[kind]
         if kind in ("tcpxo", "tcpx", "sockets"):
             network["collectives.network"] = kind
-    return cluster_settings(system, nodes * each, network)
+    return write_settings(f"{system}:{nodes}", network)
+
+
+def _domain(row: Mapping[str, str]) -> str:
+    """What one NVLink domain spanned, in a row that ran on racks of trays: "rack", "tray", or "" if it does not say."""
+    if cell_text(row, "domain"):
+        return cell_text(row, "domain")
+    said = " ".join(cell_text(row, column) for column in ("settings", "notes", "nics", "system"))
+    if re.search(r"NCCL_MNNVL_ENABLE ?= ?0|(?:\b[Nn]o|without) (?:MNNVL|IMEX|multi-node NVLink)", said):
+        return "tray"
+    ran = r"MNNVL|IMEX|multi-node NVLink|NVLink domain|(?:one|single) (?:NVLink |NVL72 )?domain"
+    return "rack" if re.search(ran, said, re.IGNORECASE) else ""
 
 
 def _launch(notes: str) -> str:

@@ -68,10 +68,23 @@ _NODES = (
     (r"RTX-?3090(?!-?Ti)|^3090", "", "rtx-3090-server"),
     (r"2080-?Ti", "", "rtx-2080-ti-server"),
 )
-_RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
-"""Gb/s of an InfiniBand adapter by name; the first name in the text counts."""
-_GIGABITS = r"(\d{1,15})\s*G(?:b|bit|bE|bps)?(?:/s)?\b"
-"""The rate of an Ethernet or EFA adapter: 100GbE, 200 Gb/s, 400G."""
+_RATES = (
+    (r"XDR", 800), (r"HDR100|EDR", 100), (r"NDR200|HDR", 200), (r"NDR", 400), (r"(?:ConnectX|CX)-?8", 800),
+    (r"(?:ConnectX|CX)-?7", 400), (r"(?:ConnectX|CX)-?6|Slingshot[- ]?11|Cassini", 200),
+    (r"(?:ConnectX|CX)-?5|Slingshot[- ]?10|Omni-Path|\bEFA", 100), (r"Slingshot", 200),
+)  # fmt: skip
+"""Adapter by name -> Gb/s, the first that a text has; what the text says in numbers counts before it."""
+_RATE = r"(\d{1,15}(?:\.\d{1,3})?)\s*(?:(T)(?:b|bit|bps)|G(?:b|bit|bE|bps)?)(?:/s|ps)?\b"
+"""The rate of adapters: 100GbE, 200 Gb/s, 400G, 3.2 Tb/s."""
+_COUNTS = (
+    r"\b(\d{1,6})\s*x\s*(?=[A-Za-z\d(])",
+    r"\b(\d{1,6})\s+(?:[A-Za-z][\w-]*\s+){0,3}(?:NICs?|HCAs?|adapters?|rails?)\b",
+    r"\bx\s*(\d{1,6})\b",
+)
+"""The number of a node's adapters: 4x HDR200, 8 NDR adapters, 400G x8."""
+_NUMBERS = {"one": "1", "single": "1", "two": "2", "four": "4", "eight": "8", "sixteen": "16"}
+_MOST = 800
+"""Gb/s. The fastest adapter; a higher rate is that of all adapters of a node."""
 _FAMILIES = (
     (r"llama|internlm|mi[sx]tral|qwen|deepseek|baichuan|\byi\b|vicuna|gemma|olmo|grok|dbrx|phi-?3", "llama"),
     (r"mpt", "mpt"),
@@ -121,30 +134,27 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
 
     `gpus` are those of a node: "400 Gb/s per GPU" is that many adapters, "1600 Gb/s per node" at most.
     """
-    out: dict[str, str] = {}
-    if match := re.search(r"(\d{1,15})\s*x\s*(?:[A-Za-z][\w-]*\s+){0,3}" + _GIGABITS, text):
-        out = {"network.nics": match[1], "network.bandwidth": f"{match[2]} Gb/s"}
-    elif match := re.search(_GIGABITS + r"\s*(?:/node|inter-node|per node)", text):
-        adapters = max(1, min(gpus, int(match[1]) // 200))
-        out = {"network.nics": str(adapters), "network.bandwidth": f"{int(match[1]) // adapters} Gb/s"}
-    elif (match := re.search(_GIGABITS + r"\s*per GPU", text)) or (
-        match := re.search(r"[EHNX]DR(\d{1,15}) per GPU", text)
-    ):
-        out = {"network.nics": str(gpus), "network.bandwidth": f"{match[1]} Gb/s"}
-    elif match := re.search(r"\b(\d{1,15})\s*x\s*EFA(?!.*\d\s*G)", text):  # each carries 100 Gb/s
-        out = {"network.nics": match[1], "network.bandwidth": "100 Gb/s"}
-    else:
-        rate_match = re.search(_GIGABITS, text)
-        rate = next(
-            (value for name, value in _RATES.items() if name in text), int(rate_match[1]) if rate_match else 0
-        )
-        count = re.search(r"\b(\d{1,15})\s*x", text)
-        if count and rate:
-            out["network.nics"] = count[1]
-        if rate:
-            out["network.bandwidth"] = f"{rate} Gb/s"
-    for name, fabric in (("RoCE", "roce"), ("EFA", "efa")):
-        if name in text:
+    text = re.sub(r"\b(\w+)(?= [A-Za-z\d])", lambda word: _NUMBERS.get(word[1].lower(), word[1]), text)
+    text = re.sub(r"PCIe\b[^,;(]*|NVLink[^,;(]*", "", text.replace("×", "x"))
+    count = next((int(match[1]) for pattern in _COUNTS if (match := re.search(pattern, text))), 0)
+    sold = next((rate for name, rate in _RATES if re.search(name, text)), 0)
+    stated = re.search(_RATE, text)
+    in_bytes = re.search(r"(\d{1,3})\s*GB(?:/s|ps)\b", text)
+    rate = sold or (8 * int(in_bytes[1]) if in_bytes else 0)
+    if stated:
+        rate = round(float(stated[1]) * (1000 if stated[2] else 1))
+    of_node = stated and re.match(r"\s*(?:/node|inter-node|per node)", text[stated.end() :])
+    if count and (rate > _MOST or (of_node and rate == count * sold)):
+        rate //= count
+    elif not count and (of_node or rate > _MOST or (sold == 100 < rate and "EFA" in text)):
+        count = max(1, min(gpus, rate // 200))
+        rate //= count
+    elif count < 2 and re.search(r"per GPU|/GPU|each GPU", text):
+        count = gpus
+    out = {"network.nics": str(count)} if count and rate else {}
+    out |= {"network.bandwidth": f"{rate} Gb/s"} if rate else {}
+    for name, fabric in (("RoCE|gIB|Spectrum-X", "roce"), ("EFA", "efa")):
+        if re.search(name, text):
             out["fabric"] = fabric
     return out
 

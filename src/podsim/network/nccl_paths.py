@@ -27,13 +27,20 @@ from podsim.network.nccl_group import (
     Candidate,
     Group,
     Wires,
-    adapters,
     fabric_name,
     hop_ratio,
     pairs_rate,
     ring_rate,
 )
-from podsim.network.nccl_tuner import EARLY, PROTOCOLS, Belief, beliefs, chosen_until, steps
+from podsim.network.nccl_tuner import (
+    EARLY,
+    PROTOCOLS,
+    Belief,
+    beliefs,
+    chosen_until,
+    graph_channels,
+    steps,
+)
 
 # NCCL's tree steps inside a node over its ring steps
 _TREE_STEP = (1.0, 1.25 / 1.9, 4.0 / 3.4)
@@ -153,7 +160,7 @@ def _last_sizes(wires: Wires, group: Group, collective: str, release: str, chann
 def _channels(wires: Wires, group: Group, fabric: Fabric) -> int:
     if group.nodes == 1:
         return int(fabric.channels)
-    return max(2, min(int(fabric.channels), round(2 * adapters(wires, group))))
+    return graph_channels(wires, group)
 
 
 def _cost(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from podsim.errors import PodsimError
 from podsim.hardware.parts import Cpu
 from podsim.network.bus import ring_share
-from podsim.network.nccl_group import PCIE_COUNTED, Group, Wires, node_rate, socket_share
+from podsim.network.nccl_group import PCIE_COUNTED, Group, Wires, adapters, node_rate, socket_share
 
 _Value = TypeVar("_Value")
 PROTOCOLS = ("LL", "LL128", "Simple")
@@ -88,6 +88,10 @@ _SOCKET_COUNTED = {
     "amd": 16e9, "xeon-e5": 6e9, "xeon-platinum-8480c": 22e9, "xeon-platinum-8570": 40e9, "intel": 10e9, "nvidia": 150e9,
 }  # fmt: skip
 """B/s that NCCL counts on between sockets, by processor or vendor (src/graph/topo.h): a weight, not the links' rate"""
+CHANNELS = 32
+"""The most channels of NCCL's graph, half of MAXCHANNELS."""
+_SPLIT = 25e9
+"""B/s. The rate from which on NCCL splits a channel of its graph into two."""
 _AMPERE_CLAMP = 235e9
 """up to release 2.14, B/s"""
 _GRID = 2.0 ** np.arange(5.0, 37.01, 0.5)
@@ -157,6 +161,18 @@ def _counted_rate(wires: Wires, group: Group) -> float:
     if wires.topology == "pcie-root":
         return PCIE_COUNTED[group.apart] * wires.nvlink
     return PCIE_COUNTED[0] * wires.nvlink * socket_share(wires, group, at_once=False)
+
+
+def graph_channels(wires: Wires, group: Group) -> int:
+    """Channels of NCCL's graph over several nodes, on which its caps count: one for each adapter, at most CHANNELS.
+
+    A channel of 25 GB/s or more is split into two of half the rate, but not from Hopper on where there are more than four.
+    It then runs twice as many (src/graph/{search,connect}.cc).
+    """
+    count = max(1, min(round(adapters(wires, group)), CHANNELS))
+    rate = min(_NIC_COUNTED * wires.network, PCIE_COUNTED[0] * wires.slot)
+    is_split = rate >= _SPLIT and (count <= 4 or wires.architecture not in _NVLS_EFFICIENCY)
+    return 2 * count if is_split and 2 * count <= CHANNELS else count
 
 
 def _row(nodes: int) -> int:
@@ -298,7 +314,7 @@ def _forecast_seconds(
         and group.nodes > 1
         and collective == "all_reduce"
     ):
-        start = 64.0 * channels * group.ranks if release == "2.20" else group.ranks * 4096.0
+        start = 128.0 * channels * group.ranks if release == "2.20" else group.ranks * 4096.0
         slower = 1.4 if release == "2.20" and wires.architecture not in ("volta", "turing") else 1.9
         latency = np.where(start <= _GRID, slower * latency, latency)
     return np.asarray(latency + _GRID / rate)
