@@ -86,6 +86,7 @@ _PREFILL = Plan(
         "share": _share(0.6), "fill": _around(60.0), "tail": Parameter(start=0.5, low=0.01, high=3.0, is_log=True),
         "block": _around(1e-6), "rounding": _around(128.0, 16.0), "window": _around(64.0, 32.0), "moved": _around(2.0),
         "token_head": _around(1e-10), "token": _around(3e-10), "launch": _around(1e-5, 20.0),
+        "exponent": Parameter(start=0.7, low=0.01, high=1.5, is_log=True),
     },
     widths=("share",), tried={"packed": (0.0, 1.0)},
 )  # fmt: skip
@@ -203,6 +204,8 @@ def fit_kernel(groups: Sequence[Group], seed: int = 0) -> dict[str, float]:
     few = [_sampled(group, _TRIED // len(groups), seed) for group in calibrate]
     if not any(np.any(group.sizes.get("window_size", np.zeros(1)) > 0) for group in calibrate):
         start.pop("window", None)
+    if len({group.gpu.exponentials for group in calibrate}) < 2:
+        start.pop("exponent", None)
     best: tuple[float, dict[str, float], dict[str, float]] | None = None
     for values in itertools.product(*plan.tried.values()):
         fixed = dict(zip(plan.tried, values, strict=True))

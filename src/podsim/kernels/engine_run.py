@@ -60,6 +60,12 @@ def format_peak(gpu: Gpu, precision: str) -> float:
     return gpu.peaks[arithmetic]
 
 
+def attention_peak(gpu: Gpu, run: EngineRun) -> float:
+    """FLOP/s of the products of prefill: a narrower cache has its queries in its own format, where the GPU computes so."""
+    narrow = _PEAKS.get(run.cache, "fp8") if run.cache else ""
+    return max(format_peak(gpu, run.precision), gpu.peaks.get(narrow, 0.0))
+
+
 def precision_name(text: str) -> str:
     """The name of a number format that an engine writes; PodsimError for another."""
     if text not in FORMATS:
