@@ -23,7 +23,8 @@ The last term is the work around the core: the write of keys and values to the c
 Decode, t seconds. A block for each sequence and head of keys walks over n keys (w at most); few blocks share the keys of
 a sequence, s of them. A key takes z numbers of the cache: d + v, and d where the values are a part of it.
 
-    s = max(floor(min(cap S / (b u), n / split)), 1)                          1 for a kernel that never splits
+    s = max(floor(min(cap S / (b u), n / split)), 1)                          1 for a kernel that never splits, `forced` for one that
+                                                         always does, up to a batch
     W = max(b u s / (occupancy S), 1)                                         waves of blocks
     l = max(n / s, 64)                                                        keys of a block
     X = l key (e / 2)^(1/2) + (W - 1) l z e again S / B + W block             waiting
@@ -162,6 +163,8 @@ def decode_law(
     splits = np.ones_like(keys)
     if c.get("cap", 0.0) > 0:
         splits = np.maximum(np.floor(np.minimum(c["cap"] * gpu.sms / blocks, keys / c["split"])), 1.0)
+    if forced := c.get("forced", 0.0):
+        splits = np.where(shape.batch <= c["forced_batch"], forced, splits)
     waves = np.maximum(blocks * splits / (c["occupancy"] * gpu.sms), 1.0)
     key = _at_width(c, "key", mean) * np.sqrt(width / 2)
     walked = np.maximum(keys / splits, 64.0)
