@@ -78,6 +78,10 @@ class Software:
     """s. The time of a step outside its passes: data, loss scale, gradient norm, optimizer launch, logging."""
     gradient_bytes: float = 4.0
     """B. The bytes per parameter that the data-parallel group reduces."""
+    bucket: float = 25 * 2.0**20
+    """B. The gradients of a captured network that are reduced at once, during the backward pass or after it."""
+    shares_update: bool = False
+    """Whether the GPUs of a node divide the optimizer's update of a captured network, between two halves of the sum."""
     accumulation_bytes: float = 0.0
     """B. The bytes per parameter that move to add a micro-batch's gradients to those before; 0 where products add them.
     """
