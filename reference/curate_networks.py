@@ -202,4 +202,5 @@ def _cluster(row: Mapping[str, str], gpus: int, usual: str) -> str:
         raise NotExpressible(
             f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given"
         )
-    return cluster_settings(node, gpus, {})
+    each = read_count(row, "accel_per_node", 0) if cell_text(row, "accel_per_node") != "0" else 0
+    return cluster_settings(node, gpus, {}, each)

@@ -57,8 +57,12 @@ _FEW, _MOST, _TRIED = 40, 3000, 500
 """The fewest rows of a fit, the most, and those with which discrete values are tried."""
 _UNGATED = ((2688, 1856), (1024, 2688), (2048, 5120))
 """Hidden and inner widths of networks whose experts have no gate: those of the kernel moe_torch_flow_nongated."""
-_GROUPED = {"hopper-trtllm": (2.0, 32.0), "ampere-trtllm": (2.0, 32.0)}
+_GROUPED = {"hopper-trtllm": (2.0, 32.0), "ampere-trtllm": (2.0, 32.0), "blackwell-trtllm": (1.0, 32.0)}
 """architecture and engine -> the groups of heads that run in the grouped kernel of decode, the least and the most"""
+
+
+_FORCED = {"vllm_flash_attn_fa4": {"forced": 32.0, "forced_batch": 512.0}}
+"""kernel -> the blocks over which it always divides a sequence, up to a batch: vLLM's CUDA graphs hold that many"""
 
 
 def _around(start: float, factor: float = 200.0) -> Parameter:
@@ -86,6 +90,7 @@ _PREFILL = Plan(
         "share": _share(0.6), "fill": _around(60.0), "tail": Parameter(start=0.5, low=0.01, high=3.0, is_log=True),
         "block": _around(1e-6), "rounding": _around(128.0, 16.0), "window": _around(64.0, 32.0), "moved": _around(2.0),
         "token_head": _around(1e-10), "token": _around(3e-10), "launch": _around(1e-5, 20.0),
+        "exponent": Parameter(start=0.7, low=0.01, high=1.5, is_log=True),
     },
     widths=("share",), tried={"packed": (0.0, 1.0)},
 )  # fmt: skip
@@ -203,9 +208,11 @@ def fit_kernel(groups: Sequence[Group], seed: int = 0) -> dict[str, float]:
     few = [_sampled(group, _TRIED // len(groups), seed) for group in calibrate]
     if not any(np.any(group.sizes.get("window_size", np.zeros(1)) > 0) for group in calibrate):
         start.pop("window", None)
+    if len({group.gpu.exponentials for group in calibrate}) < 2:
+        start.pop("exponent", None)
     best: tuple[float, dict[str, float], dict[str, float]] | None = None
     for values in itertools.product(*plan.tried.values()):
-        fixed = dict(zip(plan.tried, values, strict=True))
+        fixed = dict(zip(plan.tried, values, strict=True)) | _FORCED.get(groups[0].run.kernel, {})
         fitted, cost = _solve(few, start, fixed)
         if best is None or cost < best[0]:
             best = cost, fitted, fixed

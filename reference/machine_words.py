@@ -68,6 +68,8 @@ _NODES = (
     (r"RTX-?3090(?!-?Ti)|^3090", "", "rtx-3090-server"),
     (r"2080-?Ti", "", "rtx-2080-ti-server"),
 )
+_MOST_CARDS = 10
+"""PCIe cards of the largest servers"""
 _RATES = (
     (r"XDR", 800), (r"HDR100|EDR", 100), (r"NDR200|HDR", 200), (r"NDR", 400), (r"(?:ConnectX|CX)-?8", 800),
     (r"(?:ConnectX|CX)-?7", 400), (r"(?:ConnectX|CX)-?6|Slingshot[- ]?11|Cassini", 200),
@@ -159,9 +161,17 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
     return out
 
 
-def cluster_settings(node: str, gpus: int, network: Mapping[str, str]) -> str:
-    """Settings for `read_cluster`: enough whole nodes for the GPUs, and overrides of the network."""
+def cluster_settings(node: str, gpus: int, network: Mapping[str, str], each: int = 0) -> str:
+    """Settings for `read_cluster`: enough whole nodes for the GPUs, and overrides of the network.
+
+    `each`: the GPUs of a node, 0 where that is not stated. Nodes of more than the catalog's, or several of fewer, are as
+    stated, with their share of the adapters; servers of up to ten cards are one node.
+    """
     system = read_cluster(f"{node}:1").system
+    each = each or (gpus if system.gpus < gpus <= _MOST_CARDS and not system.gpu.nvlinks else 0)
+    if each and system.trays == 1 and gpus % each == 0 and (each > system.gpus or each < min(gpus, system.gpus)):
+        nics = {"network.nics": str(max(1, system.nics * each // system.gpus))} if system.nics else {}
+        return write_settings(f"{node}:{gpus // each}", {"gpus_per_node": each, **nics, **network})
     nodes = -(-gpus // system.gpus)
     if system.trays > 1:  # as many trays of each rack
         racks = min(-(-gpus * system.trays // system.gpus), MOST_NODES)

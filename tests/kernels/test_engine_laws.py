@@ -19,7 +19,7 @@ from podsim.kernels.engine_attention import (
 )
 from podsim.kernels.engine_constants import engine_constants
 from podsim.kernels.engine_experts import EngineExperts, expert_rows, experts_law, experts_seconds
-from podsim.kernels.engine_run import EngineRun
+from podsim.kernels.engine_run import EngineRun, attention_peak
 from podsim.kernels.engine_work import experts_work, gemm_work
 
 RUNS = [
@@ -168,3 +168,33 @@ def test_work_of_products_and_experts() -> None:
         flops, moved = experts_work(run, shape)
         assert flops[0] == 2 * 800 * matrices * 64 * 32
         assert moved[0] == 128 * matrices * 64 * 32 + 4 * 800 * 64
+
+
+@pytest.mark.parametrize(("width", "products", "exponentials"), [(64.0, 32768, 1.0), (128.0, 65536, 0.5)])
+def test_prefill_adds_exponentials_to_products(width: float, products: float, exponentials: float) -> None:
+    """128 queries against 128 keys of 100 blocks: a block's products at 1e12 FLOP/s of an SM, 128 exponentials a key."""
+    c = dict.fromkeys(
+        ("packed", "rounding", "fill", "block", "tail", "launch", "token_head", "token", "moved"), 0.0
+    )
+    c |= {"rounding": 1e9, f"share_{width:.0f}": 1.0, "exponent": 0.5}
+    shape = _attention(128.0, 128.0, batch=100.0, heads=1.0, kv_heads=1.0, head_dim=width, value_dim=width)
+    gpu = replace(ROUND, memory_bandwidth=1e30, exponentials=16.0 / exponentials, clock=1e9)
+    seconds = 128 * (products / 1e12 + 128 * 0.5 * exponentials / 16e9)
+    assert prefill_law(c, gpu, RUNS[0], shape)[0] == pytest.approx(seconds)
+
+
+def test_a_cache_in_fp8_has_products_in_fp8() -> None:
+    assert attention_peak(ROUND, RUNS[1]) == 2e14
+    assert attention_peak(replace(ROUND, peaks={"bf16": 1e14}), RUNS[1]) == 1e14
+
+
+def test_forced_blocks_of_short_sequences_cost_waves() -> None:
+    """64 sequences in 32 blocks each on 100 SMs: 20.48 waves of 10 us; one block each beyond the batch: one wave."""
+    c = dict.fromkeys(("again", "moved", "launch", "token", "near"), 0.0)
+    c |= {"occupancy": 1.0, "key_128": 1e-30, "share_128": 1.0, "near": 1.0, "arithmetic": 1e9, "block": 1e-5}
+    shape = _attention(1.0, 64.0, batch=64.0, heads=1.0, kv_heads=1.0)
+    forced = decode_law(c | {"forced": 32.0, "forced_batch": 64.0}, ROUND, RUNS[2], shape)[0]
+    assert forced == pytest.approx(20.48e-5, rel=1e-3)
+    assert decode_law(c | {"forced": 32.0, "forced_batch": 63.0}, ROUND, RUNS[2], shape)[0] == pytest.approx(
+        1e-5, rel=1e-2
+    )

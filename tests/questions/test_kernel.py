@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 import podsim
+from podsim.cli import app
 from podsim.errors import PlanError, PodsimError
+from podsim.hardware.catalog import load_gpu
 
 ASKED = {
     "gemm": "4096x4096x4096", "attention": "8x4096", "decode": "64x4096", "mla": "8x4096", "mla-decode": "64x4096",
@@ -28,6 +31,27 @@ def test_a_measured_kernel_is_its_own_nearest() -> None:
     assert time.nearest[0].id == "h100_sxm_gemm_trtllm/2"
     assert time.nearest[0].distance == 0
     assert time.nearest[0].measured == pytest.approx(79.185e-3)
+
+
+@pytest.mark.parametrize("gpu", ["a100-sxm4-80gb", "v100-sxm2-16gb", "h100-sxm5-80gb", "b300"])
+def test_a_product_takes_every_precision_of_the_sheet(gpu: str) -> None:
+    for precision in load_gpu(gpu).peaks:
+        time = podsim.kernel("gemm", "4096x4096x4096", on=gpu, dtype=precision)
+        assert time.light <= time.seconds < 40 * time.light
+        assert time.rounding is not None
+
+
+def test_fp64_of_an_a100_is_as_published() -> None:
+    """SuperBench measured 18.9 TFLOP/s on NDv4, of 19.5 by tensor cores; a product of 8192 takes 58.2 ms at that rate."""
+    time = podsim.kernel("gemm", "8192x8192x8192", on="a100", dtype="fp64")
+    assert time.seconds == pytest.approx(2 * 8192**3 / 18.9e12, rel=0.1)
+
+
+def test_one_line_says_all_of_a_product() -> None:
+    arguments = ["kernel", "gemm", "4096x4096x4096", "--on", "a100", "--dtype", "tf32"]
+    text = CliRunner().invoke(app, arguments, env={"COLUMNS": "80", "NO_COLOR": "1"}).output
+    line = next(line for line in text.splitlines() if line.strip().startswith("time"))
+    assert all(word in line for word in ("ms (", "of roofline", "nearest", "rounding 0.00027"))
 
 
 def test_another_gpu_says_whose_law_it_takes() -> None:

@@ -21,7 +21,7 @@ from podsim.axes import Floats
 from podsim.errors import PlanError, PodsimError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_constants import engine_constants, engine_key
-from podsim.kernels.engine_run import EngineRun
+from podsim.kernels.engine_run import EngineRun, format_bytes
 from podsim.kernels.engine_work import attention_work, experts_work, gemm_work
 from podsim.kernels.gemm import gemm_source
 
@@ -60,7 +60,7 @@ class NearestKernel:
     predicted: float
     """s. The time by the same law, NaN where there is none."""
     distance: float = shown("octaves", ":.1f")
-    """factor. The sum of octaves between sizes; another GPU, engine or number format counts one each."""
+    """factor. The sum of octaves between sizes and widths of numbers; another GPU, engine or number format counts one."""
 
 
 def kernel_sizes(
@@ -141,7 +141,7 @@ def nearest_kernels(
 
 
 def _distance(row: Row, gpu: Gpu, run: EngineRun, sizes: Mapping[str, float]) -> float:
-    """Octaves between the sizes of a row and those asked for, and one for each other difference."""
+    """Octaves between the sizes and number widths of a row and those asked for, and one for each other difference."""
     theirs = [float(numbers_of([row.text(column)], column)[0]) for column in sizes]
     octaves = sum(
         abs(math.log2((at + 1) / (size + 1)))
@@ -156,7 +156,8 @@ def _distance(row: Row, gpu: Gpu, run: EngineRun, sizes: Mapping[str, float]) ->
         bool(run.kernel) and other.kernel != run.kernel,
         engine_gpu(row.text("device")).name != gpu.name,
     )
-    return octaves + sum(differences)
+    widths = math.log2(format_bytes(other.precision) / format_bytes(run.precision))
+    return octaves + sum(differences) + abs(widths)
 
 
 def _predicted(row: Row, sizes: Mapping[str, float]) -> float:

@@ -2,6 +2,8 @@
 
     attention   product, element-wise ops (scale, mask), softmax, (dropout,) product become one fused attention
     chains      an op bound by bytes joins its only reader, if that is element-wise
+    epilogues   an element-wise op after a product that nothing else reads, and a copy that only products read, cost
+                nothing: the product's kernel computes them, forward and backward, as cuBLASLt and HugeCTR do
 
 Inner results of a chain are neither written nor read, forward or backward. Contracting the edge to an op's only reader
 cannot close a cycle: every path from the op leads through that reader.
@@ -21,27 +23,30 @@ from podsim.axes import Floats, Ints
 from podsim.errors import ModelError, unknown_name
 from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph
 
-RULES = ("attention", "chains")
+RULES = ("attention", "chains", "epilogues")
 FUSIONS: dict[str, tuple[str, ...]] = {
     "none": (),
     "attention": ("attention",),
     "chains": ("chains",),
     "all": ("attention", "chains"),
+    "epilogues": ("attention", "chains", "epilogues"),
 }
 """The rules of each value of --fuse, in order."""
 _ELEMENTWISE = KINDS.index("elementwise")
+_PRODUCTS = tuple(KINDS.index(kind) for kind in ("gemm", "conv"))
+_COPY = KINDS.index("copy")
 _CHAIN = tuple(KINDS.index(kind) for kind in ("elementwise", "norm", "softmax"))
 _SUMMED = (
     "flops", "flops_back", "read", "written", "read_back", "written_back", "parameters", "kept",
 )  # fmt: skip
 
 
-def fuse(graph: OpGraph, rules: Iterable[str] = RULES) -> OpGraph:
+def fuse(graph: OpGraph, rules: Iterable[str] = FUSIONS["all"]) -> OpGraph:
     """The graph after the rules, in their order. Raises ModelError for an unknown rule."""
     for rule in rules:
         if rule not in RULES:
             raise ModelError(unknown_name("rule of fusion", rule, RULES))
-        graph = _fuse_attention(graph) if rule == "attention" else _fuse_chains(graph)
+        graph = _FUSERS[rule](graph)
     return graph
 
 
@@ -74,6 +79,22 @@ def _fuse_chains(graph: OpGraph) -> OpGraph:
         read_back=np.maximum(merged.read_back - saved_read, 0.0), kernels=kernels, kernels_back=kernels_back,
         written_back=np.maximum(merged.written_back - saved_write, 0.0),
     )  # fmt: skip
+
+
+def _fuse_epilogues(graph: OpGraph) -> OpGraph:
+    """Ops that products compute on their way move nothing and launch nothing."""
+    readers = _readers(graph)
+    into = np.isin(graph.kind, _PRODUCTS)
+    free = np.zeros(len(graph), bool)
+    for op in range(len(graph) - 1, -1, -1):
+        before = graph.before[graph.first[op] : graph.first[op + 1]].tolist()
+        if graph.kind[op] == _COPY and readers[op]:
+            free[op] = all(into[reader] or free[reader] for reader in readers[op])
+        elif graph.kind[op] == _ELEMENTWISE and len(before) == 1:
+            free[op] = bool(into[before[0]]) and readers[before[0]] == [op]
+    moved = ("read", "written", "read_back", "written_back", "kernels", "kernels_back")
+    columns: dict[str, Any] = {name: np.where(free, 0.0, getattr(graph, name)) for name in moved}
+    return replace(graph, **columns)
 
 
 def _gradients_saved(graph: OpGraph, readers: list[list[int]], position: Ints) -> tuple[Floats, Floats]:
@@ -225,3 +246,6 @@ def _write_attention(
     columns["read_back"][where] = columns["written_back"][where] = 0.0
     columns["kernels"][where], columns["kernels_back"][where] = 1.0, 3.0 * trained
     columns["kept"][where] = graph.output[right] if trained else 0.0
+
+
+_FUSERS = {"attention": _fuse_attention, "chains": _fuse_chains, "epilogues": _fuse_epilogues}

@@ -23,9 +23,8 @@ from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software
 from podsim.workload.image_loaders import load_image_loader
 
-BUCKET = 25 * 2.0**20
-"""B. The size of a bucket; the first one has FIRST, so that the reduction starts early."""
 FIRST = 2.0**20
+"""B. The size of the first bucket, so that the reduction starts early."""
 _IMAGE = re.compile(r"Bx3x(\d{1,15})x(\d{1,15})$")
 
 
@@ -69,6 +68,8 @@ def replicas_step(
     `costs` are those of one micro-batch; `cluster` may be None for one GPU. The last backward pass overlaps the
     reduction. Tables are divided evenly, unless the costs know the exchange of placed ones.
     """
+    if software.shares_update and cluster is not None:
+        update /= min(gpus, cluster.gpus_per_node)
     alone = accumulate * sum(costs.passes) + update + software.host_step
     if gpus == 1 and costs.exchange:  # rows that come from host memory
         alone += accumulate * costs.exchange
@@ -108,7 +109,7 @@ def tables_seconds(
     return 2.0 * (float(took) + software.host_collective)
 
 
-def bucket_sizes(gradients: Array) -> tuple[Array, Array]:
+def bucket_sizes(gradients: Array, bucket: float = Software.bucket) -> tuple[Array, Array]:
     """(B of each bucket, position of the op that fills it), for gradients in the order of the backward pass."""
     sizes, last = [], []
     held, room = 0.0, FIRST
@@ -117,7 +118,7 @@ def bucket_sizes(gradients: Array) -> tuple[Array, Array]:
         if held >= room or (op == len(gradients) - 1 and held):
             sizes.append(held)
             last.append(op)
-            held, room = 0.0, BUCKET
+            held, room = 0.0, bucket
     return np.array(sizes), np.array(last, dtype=np.int64)
 
 
@@ -128,7 +129,7 @@ def reduce_gradients(
 
     `parameters` counts each op's weights, `backward` is each op's seconds of the backward pass, host included.
     """
-    sizes, last = bucket_sizes(parameters[::-1] * software.gradient_bytes)
+    sizes, last = bucket_sizes(parameters[::-1] * software.gradient_bytes, software.bucket)
     members = np.array(float(min(gpus, cluster.gpus_per_node)))
     took = np.zeros(0)
     if gpus > 1 and len(sizes):

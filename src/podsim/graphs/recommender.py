@@ -189,7 +189,10 @@ def _tiers(gpu: Gpu, cluster: Cluster | None, gpus: int, servers: int) -> tuple[
 
 def _line(kind: str, size: float, cluster: Cluster, software: Software, gpus: int) -> tuple[float, float]:
     """(B/s, s) The slope and the start of a collective's time about a size on each GPU, as a straight line."""
-    members = np.array(float(min(gpus, cluster.gpus_per_node)))
+    node = min(gpus, cluster.gpus_per_node)
+    if kind == "all_to_all" and software.exchanges_by_rail and gpus > node:
+        gpus, node = gpus // node, 1
+    members = np.array(float(node))
     low, high = (_collective(kind, share * size, cluster, software, gpus, members) for share in (0.5, 1.5))
     rate = size / max(high - low, 1e-12)
     return rate, max((low + high) / 2 - size / rate, 0.0) + software.host_collective

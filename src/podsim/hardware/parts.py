@@ -66,6 +66,8 @@ class Gpu:
     nvlink_latency: float = 0.0
     """s. The latency of one step of a small message over NVLink."""
     mig: bool = False
+    exponentials: float = 16.0
+    """count. The exponentials that a multiprocessor computes in one clock."""
     fraction: float = 1.0
     """share. The share of a GPU's memory system; below 1 for a MIG instance."""
     is_sustained: bool = False

@@ -195,7 +195,7 @@ class KernelConstants:
 
     name: str
     sms: int
-    """The number of SMs of the measured GPU; corrections hold for that number only."""
+    """The number of SMs of the measured GPU; corrections hold for that number, give or take 5 %."""
     gemm: Mapping[str, GemmConstants]
     """The constants of products, by precision."""
     flash: Mapping[str, FlashConstants]

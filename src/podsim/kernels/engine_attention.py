@@ -8,19 +8,23 @@ Prefill, t seconds. A thread block has R = 128 rows, of p heads (g in a packed k
 that its queries see: m in the mean, half of them under the causal mask, and M at most.
 
     m = min((n + max(min(R / p, q), rounding)) / 2, n)                        M = n; less under a window: `_seen_keys`
-    k = 2 R (d + v) S / (P share)                                             a key, of one block
+    k = 2 R (d + v) S / (P share) + R exponent / (E clock)                    a key, of one block
     x(m) = (m + fill) k + block                                               a block
     W = b h / p ceil(q p / R) / S                                             waves of blocks
     A = max(W x(m) + tail min(1, W) x(M), x(M))                               arithmetic
     Y = b q (d + v) (2 h + u e) / (0.85 B)                                    bytes
     t = launch + (A^3 + Y^3)^(1/3) + b q (2 (h + 2 u) d moved / B + u token_head + token)
 
+An SM computes E exponentials in a clock, `exponent` of them in its special units, and the rest in plain arithmetic. It is
+fitted where GPUs of an architecture differ in E, and is 0 elsewhere, where the share holds it.
+
 The last term is the work around the core: the write of keys and values to the cache, and quantisation.
 
 Decode, t seconds. A block for each sequence and head of keys walks over n keys (w at most); few blocks share the keys of
 a sequence, s of them. A key takes z numbers of the cache: d + v, and d where the values are a part of it.
 
-    s = max(floor(min(cap S / (b u), n / split)), 1)                          1 for a kernel that never splits
+    s = max(floor(min(cap S / (b u), n / split)), 1)                          1 for a kernel that never splits, `forced` for one that
+                                                         always does, up to a batch
     W = max(b u s / (occupancy S), 1)                                         waves of blocks
     l = max(n / s, 64)                                                        keys of a block
     X = l key (e / 2)^(1/2) + (W - 1) l z e again S / B + W block             waiting
@@ -51,7 +55,7 @@ from podsim.errors import PodsimError
 from podsim.fitting import Values
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_constants import engine_constants, engine_file
-from podsim.kernels.engine_run import EngineRun, format_bytes, format_peak
+from podsim.kernels.engine_run import EngineRun, attention_peak, format_bytes, format_peak
 
 _ROWS = 128.0
 """rows of a thread block of prefill"""
@@ -91,8 +95,9 @@ def prefill_law(c: Values, gpu: Gpu, run: EngineRun, shape: EngineAttention) -> 
     packed = np.where(c["packed"] > 0, shape.group, 1.0)
     span = np.minimum(_ROWS / packed, shape.queries)
     products = shape.head_dim + shape.value_dim
-    peak = format_peak(gpu, run.precision) * _at_width(c, "share", products / 2)
-    key = 2 * _ROWS * products * gpu.sms / peak
+    peak = attention_peak(gpu, run) * _at_width(c, "share", products / 2)
+    exponents = _ROWS * c.get("exponent", 0.0) / (gpu.exponentials * gpu.clock)
+    key = 2 * _ROWS * products * gpu.sms / peak + exponents
     usual, last = ((keys + c["fill"]) * key + c["block"] for keys in _seen_keys(c, shape, span))
     blocks = shape.batch * shape.heads / packed * np.ceil(shape.queries * packed / _ROWS)
     waves = blocks / gpu.sms
@@ -158,6 +163,8 @@ def decode_law(
     splits = np.ones_like(keys)
     if c.get("cap", 0.0) > 0:
         splits = np.maximum(np.floor(np.minimum(c["cap"] * gpu.sms / blocks, keys / c["split"])), 1.0)
+    if forced := c.get("forced", 0.0):
+        splits = np.where(shape.batch <= c["forced_batch"], forced, splits)
     waves = np.maximum(blocks * splits / (c["occupancy"] * gpu.sms), 1.0)
     key = _at_width(c, "key", mean) * np.sqrt(width / 2)
     walked = np.maximum(keys / splits, 64.0)

@@ -81,6 +81,10 @@ class Software:
     """s. The time of a step outside its passes: data, loss scale, gradient norm, optimizer launch, logging."""
     gradient_bytes: float = 4.0
     """B. The bytes per parameter that the data-parallel group reduces."""
+    bucket: float = 25 * 2.0**20
+    """B. The gradients of a captured network that are reduced at once, during the backward pass or after it."""
+    shares_update: bool = False
+    """Whether the GPUs of a node divide the optimizer's update of a captured network, between two halves of the sum."""
     accumulation_bytes: float = 0.0
     """B. The bytes per parameter that move to add a micro-batch's gradients to those before; 0 where products add them.
     """
@@ -113,6 +117,8 @@ class Software:
     """Whether its recipes overlap tensor-parallel collectives, so runs that say nothing do."""
     collective_wait: float = 0.0
     """s. The mean wait of an exchange of vectors of embedding tables for the framework's next cycle of collectives."""
+    exchanges_by_rail: bool = False
+    """Whether tables' vectors change GPUs inside a node first, so that each GPU exchanges with its peers of other nodes."""
     hidden_exchange: float = 0.0
     """share. The part of the exchange of tables' vectors that runs beside arithmetic, at most the time of both passes."""
     first_gpu: str = ""

@@ -83,6 +83,7 @@ class GpuEntry(Entry):
     pcie_generation: Literal[0, 3, 4, 5] = 0
     pcie_lanes: Count = 0
     mig: bool
+    exponentials: Annotated[float, Field(gt=0)] = 16.0
     kernels: str = ""
 
 

@@ -25,9 +25,10 @@ from podsim.errors import PlanError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.elementwise import memory_seconds
-from podsim.kernels.engine_run import EngineRun, precision_name
+from podsim.kernels.engine_run import EngineRun, library_precision, precision_name
 from podsim.kernels.engine_work import least_seconds
 from podsim.kernels.gemm import gemm_seconds, operand_bytes
+from podsim.learning.product_error import product_error
 from podsim.options.question import option, overrides_option, question, wrong_choices
 from podsim.units import format_quantity
 
@@ -57,7 +58,10 @@ class KernelOptions:
         "", "Release of the engine, as its tables name it; shown, and compared with the measured ones."
     )
     source: str = option("", "Source of the engine's kernel: vllm_flash_attn_fa3.")
-    dtype: str = option("bf16", "Number format: bf16, fp8, fp8_block, nvfp4, int8_wo, w4a16_mxfp4.")
+    dtype: str = option(
+        "bf16",
+        "Number format: any of the GPU's sheet as fp64, tf32, int4; engines: fp8_block, nvfp4, int8_wo, w4a16_mxfp4.",
+    )
     cache: str = option("", "Number format of keys and values: bf16 or fp8; default bf16.")
     heads: int = option(32, "Query heads; of mla those of one GPU.")
     kv_heads: int | None = option(None, "Heads of keys and values; default as many as query heads.")
@@ -84,11 +88,11 @@ class KernelTime(Answer, view=View(rows="nearest")):
     gpu: str
     engine: str
     """The engine, release, kernel and number formats."""
-    seconds: float = shown("time")
+    seconds: float = shown("time", of_row=lambda time: _summary(time))
     """s. The predicted time of one call, without the host's launch."""
-    light: float = shown(
-        "roofline", of_row=lambda time: f"{format_quantity(time.light, 's')}, {time.share:.0%} of the time"
-    )
+    rounding: float | None = shown("rounding error", of_row=lambda time: "", default=None)
+    """share. The part of a product's result that rounding its operands and sums costs; None for other kernels."""
+    light: float = shown("roofline")
     """s. The time at full peak arithmetic or bandwidth, whichever is longer."""
     bound: str = shown("limited by")
     """The limit at full peak: arithmetic or memory."""
@@ -100,6 +104,14 @@ class KernelTime(Answer, view=View(rows="nearest")):
     def share(self) -> float:
         """Share of the roofline: 1 is a kernel at full peak."""
         return self.light / self.seconds
+
+
+def _summary(time: KernelTime) -> str:
+    """One line: the time, its share of the roofline, the nearest measurement and the rounding error."""
+    said = [f"{time.share:.0%} of roofline"]
+    said += [f"nearest {format_quantity(near.measured, 's')}" for near in time.nearest[:1]]
+    said += [f"rounding {time.rounding:.2g}"] if time.rounding is not None else []
+    return f"{format_quantity(time.seconds, 's')} ({'; '.join(said)})"
 
 
 @question(KernelOptions)
@@ -120,19 +132,22 @@ def kernel(options: KernelOptions) -> KernelTime:
     if options.kernel in PASSES:
         return _pass_time(options, gpu, sizes)
     cache = precision_name(options.cache or "bf16") if options.kernel not in ("gemm", "moe") else ""
+    is_library = options.kernel == "gemm" and not options.engine
     run = EngineRun(
-        engine=options.engine.lower() or ("" if options.kernel == "gemm" else "trtllm"), release=options.release,
-        kernel=options.source, precision=precision_name(options.dtype), cache=cache,
+        engine="" if is_library else options.engine.lower() or "trtllm", release=options.release,
+        kernel=options.source, cache=cache,
+        precision=library_precision(options.dtype) if is_library else precision_name(options.dtype),
     )  # fmt: skip
     arrays = {name: np.array([value]) for name, value in sizes.items()}
-    if options.kernel == "gemm" and not run.engine:
+    if is_library:
         seconds = float(gemm_seconds(gpu, *sizes.values(), precision=run.precision, layout="tn"))
     else:
         seconds = float(LAWS[OPERATIONS[options.kernel][0]].seconds(gpu, run, arrays)[0])
     light, bound = least_seconds(gpu, run.precision, *kernel_work(options.kernel, run, arrays))
     return KernelTime(
         kernel=options.kernel, sizes=sizes_text(sizes), gpu=gpu.name, engine=engine_text(run),
-        seconds=max(seconds, light), light=light, bound=bound, source=kernel_source(options.kernel, gpu, run, sizes),
+        seconds=max(seconds, light),
+        rounding=product_error(run.precision, int(sizes["k"])) if options.kernel == "gemm" else None, light=light, bound=bound, source=kernel_source(options.kernel, gpu, run, sizes),
         nearest=nearest_kernels(options.kernel, gpu, run, sizes),
     )  # fmt: skip
 
@@ -149,7 +164,7 @@ def _named_sizes(options: KernelOptions) -> dict[str, int]:
 
 def _pass_time(options: KernelOptions, gpu: Gpu, sizes: Mapping[str, float]) -> KernelTime:
     """A memory-bound kernel: tensors read and written once."""
-    precision = precision_name(options.dtype)
+    precision = library_precision(options.dtype)
     moved = PASSES[options.kernel] * sizes["rows"] * sizes["width"] * operand_bytes(precision)
     return KernelTime(
         kernel=options.kernel, sizes=sizes_text(sizes), gpu=gpu.name, engine=precision,
