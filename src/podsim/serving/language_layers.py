@@ -106,7 +106,7 @@ class Layers:
 
 def plan_layers(model: Model, plan: ServingPlan) -> Layers:
     """The kernels of one GPU of a plan. Raises ModelError for a model that produces no tokens."""
-    return language_layers(model, plan.tensor, plan.expert, plan.context, plan.data_attention)
+    return language_layers(model, (plan.tensor, plan.expert, plan.context, plan.data_attention), plan.kept)
 
 
 def check_language_model(model: Model) -> None:
@@ -127,11 +127,14 @@ def is_language_model(model: Model) -> bool:
 
 
 @lru_cache(maxsize=256)
-def language_layers(model: Model, tensor: int, expert: int, context: int, data_attention: int) -> Layers:
-    """The kernels of one GPU. Raises ModelError for a model that produces no tokens."""
+def language_layers(model: Model, divided: tuple[int, int, int, int], kept: tuple[str, ...] = ()) -> Layers:
+    """The kernels of one GPU by the degrees of tensor, expert, context and data-parallel attention.
+
+    Raises ModelError for a model that produces no tokens."""
     check_language_model(model)
+    tensor, expert, context, data_attention = divided
     degrees = ServingPlan(
-        engine="", tensor=tensor, expert=expert, context=context, data_attention=data_attention
+        engine="", tensor=tensor, expert=expert, context=context, data_attention=data_attention, kept=kept
     )
     kinds = text_layers(model)
     return Layers(
@@ -185,7 +188,7 @@ def _products(kinds: list[Block], degrees: ServingPlan) -> Iterator[Product]:
                 n=_width(op, degree),
                 k=max(op.k / degree, 1.0) if op.split == "row" else op.k,
                 token_share=1 / degrees.data_attention if is_attention(op) else 1.0,
-                is_quantised=op.name != "moe.router",
+                is_quantised=degrees.is_quantised(op.name),
             )
 
 

@@ -43,7 +43,7 @@ def weight_bytes(model: Model, plan: ServingPlan) -> float:
 
 def _weight_bytes(op: TensorOp, plan: ServingPlan) -> float:
     """B of one op of a layer on one GPU."""
-    is_quantised = op.kind == "gemm" and op.name != "moe.router"
+    is_quantised = op.kind == "gemm" and plan.is_quantised(op.name, is_expert=op.expert)
     width = format_bytes(plan.precision) if is_quantised else 2.0
     degree = plan.layer_degree if op.expert else op_degree(op, plan)
     weight = op.weight / degree

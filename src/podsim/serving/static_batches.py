@@ -40,7 +40,10 @@ LARGEST_BATCH = 65_536
 """The largest number of concurrent sequences, above any engine's limit."""
 _CONTEXTS = 9
 """lengths of the cache at which decoding steps are averaged"""
-_ARITHMETIC = {"int8_wo": "fp16", "int4_wo": "fp16", "fp8_block": "fp8", "nvfp4": "nvfp4"}
+_ARITHMETIC = {
+    "int8_wo": "fp16", "int4_wo": "fp16", "fp8_block": "fp8", "nvfp4": "nvfp4", "w4a16_mxfp4": "fp16",
+    "w4a8_mxfp4_mxfp8": "fp8",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,10 +88,11 @@ class Passes:
         """The engine's all-reduce."""
         return EngineRun(engine=self.engine.kernels, kernel=self.engine.sums)
 
-    def run(self, precision: str = "bf16") -> EngineRun:
-        """The engine's kernel in a number format, with the cache's."""
+    def run(self, precision: str = "bf16", *, is_latent: bool = False) -> EngineRun:
+        """The engine's kernel of attention in a number format, with the cache's."""
         cache = "fp8" if self.plan.cache in ("fp8", "int8") else "bf16"
-        return EngineRun(engine=self.engine.kernels, precision=precision, cache=cache)
+        engine = (self.engine.latent if is_latent else "") or self.engine.kernels
+        return EngineRun(engine=engine, precision=precision, cache=cache)
 
 
 def tokens_seconds(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> Floats:
@@ -174,12 +175,12 @@ def _experts_seconds(passes: Passes, experts: Experts, tokens: Floats) -> Floats
         experts=experts.experts * same, tensor_parallel=plan.layer_degree / plan.expert * same,
         expert_parallel=plan.expert * same, skew=SKEW * same,
     )  # fmt: skip
-    kernel = "" if experts.is_gated else "nongated"
-    run = EngineRun(
-        engine=passes.engine.kernels,
-        kernel=kernel,
-        precision="fp8" if precision in ("int8", "mxfp8") else precision,
-    )
+    precision = "fp8" if precision in ("int8", "mxfp8") else precision
+    known = passes.engine.experts.get(f"{passes.engine_gpu.architecture}/{precision}", "")
+    engine, _, kernel = known.partition("/")
+    if not experts.is_gated:
+        engine, kernel = "", "nongated"
+    run = EngineRun(engine=engine or passes.engine.kernels, kernel=kernel, precision=precision)
     return experts_seconds(passes.engine_gpu, run, shape)
 
 
@@ -205,7 +206,7 @@ def _decode_seconds(passes: Passes, core: Core, sequences: Floats, keys: Floats)
     if rows > 1:  # the queries of a draft share the keys, as heads of a group do
         shape, shares = replace(shape, heads=shape.heads * rows), True
     law = "mla-decode" if core.rank else "decode"
-    return decode_seconds(passes.engine_gpu, passes.run(), shape, law=law, shares_keys=shares)
+    return decode_seconds(passes.engine_gpu, passes.run(is_latent=bool(core.rank)), shape, law=law, shares_keys=shares)
 
 
 def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> Floats:
@@ -221,7 +222,9 @@ def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> 
         precision = "fp8" if passes.plan.precision == "fp8" and passes.plan.cache == "fp8" else "bf16"
         if precision not in passes.gpu.peaks:
             precision = "bf16"
-        total = total + core.count * prefill_seconds(passes.engine_gpu, passes.run(precision), shape, law=law)
+        total = total + core.count * prefill_seconds(
+            passes.engine_gpu, passes.run(precision, is_latent=bool(core.rank)), shape, law=law
+        )
     for scan in passes.layers.scans:
         total = total + scan.count * _scan_seconds(passes.gpu, scan, sequences * queries)
     return total

@@ -61,10 +61,10 @@ def replica_kind(
     tokens = plan.max_batched_tokens or engine.max_batched_tokens
     return ReplicaKind(
         cost=cost, room=room, scheduler=SCHEDULERS[name], replicas=plan.replicas, gpus=plan.gpus, model=number,
-        sequences=plan.max_batch or engine.max_batch, batch_tokens=tokens, acceptance=plan.acceptance,
+        sequences=plan.max_batch or engine.max_batch, batch_tokens=tokens, acceptance=plan.draft_acceptances,
         prefix_cache=options.prefix_cache, host_rate=host if options.swap else 0.0, adapters=options.adapter_slots,
         adapter_seconds=adapter / host, link_rate=rate, link_latency=latency,
-        load_seconds=load_seconds(cluster, plan, weights, options.load_rate),
+        load_seconds=load_seconds(cluster, plan, weights, options.load_rate), front=engine.front, ahead=engine.plans_ahead,
     )  # fmt: skip
 
 

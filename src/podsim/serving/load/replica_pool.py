@@ -71,8 +71,14 @@ class ReplicaKind:
     """The most requests at once."""
     batch_tokens: int = 8192
     """The most tokens of a step."""
-    acceptance: float = 0.7
-    """share. The probability that a drafted token is accepted, if all before it are."""
+    acceptance: tuple[float, ...] = (0.7,)
+    """share. The probability that a drafted token is accepted if all before it are, by depth; the last goes on."""
+    front: float = 0.0
+    """s. The time of a request outside the scheduler: HTTP, tokenizer, the way back of its first token."""
+    poll: int = 1
+    """count. The decoding steps between two looks at new requests (SGLang's scheduler-recv-interval)."""
+    ahead: bool = False
+    """Whether a step is planned while the one before it runs: a new request waits one step more."""
     prefix_cache: bool = True
     """Whether prefixes are kept for others."""
     host_rate: float = 0.0

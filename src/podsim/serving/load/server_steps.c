@@ -50,19 +50,20 @@ static double interpolate_grid(const double *xs, int64_t rows, const double *ys,
     return low + share * (high - low);
 }
 
-static double tokens_seconds(const Server *s, const struct Kind *kind, double tokens) {
+/* Seconds of what the tokens of a step decide, in a step of decoding sequences alone or in one with prompts. */
+static double tokens_seconds(const Server *s, const struct Kind *kind, double tokens, bool has_prompts) {
     const double *table = s->pool->table + kind->table;
-    return interpolate(table, kind->tokens, table + kind->tokens, tokens);
+    return interpolate(table, kind->tokens, table + (has_prompts ? 2 : 1) * kind->tokens, tokens);
 }
 
 static double decode_seconds(const Server *s, const struct Kind *kind, double requests, double context) {
-    const double *first = s->pool->table + kind->table + 2 * kind->tokens;
+    const double *first = s->pool->table + kind->table + 3 * kind->tokens;
     const double *second = first + kind->decode_requests, *table = second + kind->decode_contexts;
     return interpolate_grid(first, kind->decode_requests, second, kind->decode_contexts, table, requests, context);
 }
 
 static double prompt_seconds(const Server *s, const struct Kind *kind, double new_tokens, double past) {
-    const double *first = s->pool->table + kind->table + 2 * kind->tokens + kind->decode_requests +
+    const double *first = s->pool->table + kind->table + 3 * kind->tokens + kind->decode_requests +
                           kind->decode_contexts + kind->decode_requests * kind->decode_contexts;
     const double *second = first + kind->prompt_news, *table = second + kind->prompt_pasts;
     return interpolate_grid(first, kind->prompt_news, second, kind->prompt_pasts, table, new_tokens, past);
@@ -202,7 +203,7 @@ static void admit_waiting(const Server *s, int64_t r, Batch *batch) {
     const struct Kind *kind = kind_of(s, r);
     const struct Replica *replica = &s->state->replica[r];
     int64_t q = replica->head;
-    while (q >= 0) {
+    while (q >= 0 && replica->visible > 0) {
         int64_t next = s->state->request[q].next;
         if (replica->running >= kind->sequences) batch->reason = SEQUENCES;
         else if (batch->left <= 0) batch->reason = TOKENS;
@@ -214,8 +215,21 @@ static void admit_waiting(const Server *s, int64_t r, Batch *batch) {
     }
 }
 
+/* The scheduler looks for requests each `poll` decoding steps and after steps of prompts, or when nothing runs. One that
+ * plans ahead takes in the next step those that it sees now. */
+static void look_for_requests(const Server *s, int64_t r, bool is_planned) {
+    const struct Kind *kind = kind_of(s, r);
+    struct Replica *replica = &s->state->replica[r];
+    bool is_idle = replica->running == 0;
+    if (is_idle ? is_planned : (bool)kind->ahead != is_planned) return;
+    if (!is_idle && replica->iterations < kind->poll) return;
+    replica->visible = replica->waiting;
+    replica->iterations = 0;
+}
+
 static void compose(const Server *s, int64_t r, Batch *batch) {
     const struct Kind *kind = kind_of(s, r);
+    look_for_requests(s, r, false);
     bool may_admit = !kind->together || s->state->replica[r].running == 0;
     join_running(s, r, kind->mixed, true, batch);
     if (may_admit && !batch->has_preempted) admit_waiting(s, r, batch);
@@ -240,7 +254,7 @@ static void launch(const Server *s, int64_t r, const Batch *batch) {
     struct Replica *replica = &s->state->replica[r];
     double now = s->state->time[CLOCK], stages = (double)kind->stages, decode = 0.0;
     double fixed = kind->step + kind->request * (double)batch->sequences;
-    double products = tokens_seconds(s, kind, (double)batch->tokens);
+    double products = tokens_seconds(s, kind, (double)batch->tokens, batch->sequences > batch->decodes);
     if (batch->decodes > 0) {
         decode = decode_seconds(s, kind, (double)batch->decodes, (double)batch->contexts / (double)batch->decodes);
     }
@@ -254,6 +268,8 @@ static void launch(const Server *s, int64_t r, const Batch *batch) {
     replica->last_end = max_double(replica->last_end, now + seconds);
     replica->stage_free = now + seconds / stages;
     replica->flights++;
+    replica->iterations += batch->sequences > batch->decodes ? kind->poll : 1;
+    look_for_requests(s, r, true);
     s->state->number[STEPS]++;
     add_event(s, replica->last_end, STEP_END, r * FLIGHTS + batch->flight);
     if (kind->stages > 1) add_event(s, replica->stage_free, STAGE_FREE, r);
@@ -290,7 +306,7 @@ static void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decodi
     double now = s->state->time[CLOCK];
     int64_t tokens = 1;
     if (was_decoding) {
-        while (tokens < request->planned && draw(s) < kind->acceptance) tokens++;
+        while (tokens < request->planned && draw(s) < kind->acceptance[min_int(tokens, DEPTHS) - 1]) tokens++;
     }
     if (request->made == 0) {
         request->first = now;
