@@ -67,8 +67,9 @@ class GpuEntry(Entry):
     """An accelerator."""
 
     architecture: Literal[
-        "volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna3", "cdna4", "tpu", "wafer"
-    ]
+        "volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna3", "cdna4", "tpu",
+        "wafer",
+    ]  # fmt: skip
     compute_capability: Annotated[float, Field(ge=0, lt=100)] = 0.0
     sms: Positive
     clock: Hertz

@@ -118,6 +118,7 @@ REPLICA = np.dtype([
     ("most_blocks", np.int64),
     ("visible", np.int64),  # requests of its queue that the scheduler knows
     ("iterations", np.int64),  # steps since the scheduler looked for requests
+    ("began", np.int64),  # whether sequences decoded in its last step
     ("stage_free", np.float64),  # s, time at which the next step may start
     ("last_end", np.float64),  # s
     ("link_free", np.float64),  # s

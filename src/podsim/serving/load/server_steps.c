@@ -222,7 +222,7 @@ static void look_for_requests(const Server *s, int64_t r, bool is_planned) {
     struct Replica *replica = &s->state->replica[r];
     bool is_idle = replica->running == 0;
     if (is_idle ? is_planned : (bool)kind->ahead != is_planned) return;
-    if (!is_idle && replica->iterations < kind->poll) return;
+    if (!is_idle && (kind->together || replica->iterations < kind->poll)) return;
     replica->visible = replica->waiting;
     replica->iterations = 0;
 }
@@ -230,7 +230,7 @@ static void look_for_requests(const Server *s, int64_t r, bool is_planned) {
 static void compose(const Server *s, int64_t r, Batch *batch) {
     const struct Kind *kind = kind_of(s, r);
     look_for_requests(s, r, false);
-    bool may_admit = !kind->together || s->state->replica[r].running == 0;
+    bool may_admit = !kind->together || s->state->replica[r].running == 0 || !s->state->replica[r].began;
     join_running(s, r, kind->mixed, true, batch);
     if (may_admit && !batch->has_preempted) admit_waiting(s, r, batch);
     if (!may_admit) batch->reason = SEQUENCES;
@@ -268,6 +268,7 @@ static void launch(const Server *s, int64_t r, const Batch *batch) {
     replica->last_end = max_double(replica->last_end, now + seconds);
     replica->stage_free = now + seconds / stages;
     replica->flights++;
+    replica->began = batch->decodes > 0;
     replica->iterations += batch->sequences > batch->decodes ? kind->poll : 1;
     look_for_requests(s, r, true);
     s->state->number[STEPS]++;
