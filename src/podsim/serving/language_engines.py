@@ -62,6 +62,8 @@ class LanguageEngine:
     """Whether the other kernels of a prompt's step are in graphs."""
     quantises_prompts: bool = False
     """Whether a kernel of its own quantises the input of each product of prompts."""
+    spares_activations: bool = False
+    """Whether activations lie beside the share of memory that weights and cache use."""
     is_share_of_free: bool = False
     """Whether that share is of the memory that weights leave, and only the cache's."""
     cache_follows: tuple[str, ...] = ()
