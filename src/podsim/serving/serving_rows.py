@@ -19,6 +19,7 @@ from podsim.foreign_files import csv_table, read_text
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.language_setup import read_language_setup
 from podsim.serving.static_batches import StaticRequest, static_row
+from podsim.serving.step_cost import passes_cost
 from podsim.serving.step_laws import make_passes
 
 TABLE = "serving"
@@ -163,7 +164,8 @@ def predict_row(row: Mapping[str, str]) -> dict[str, float]:
     batch = _count(row, "batch") or 1
     setup = read_language_setup(options, sequences=batch)
     passes = make_passes(setup.model, setup.cluster, setup.plan)
-    served = static_row(passes, StaticRequest(tokens=setup.tokens, output=setup.output), batch)
+    request = StaticRequest(tokens=setup.tokens, output=setup.output)
+    served = static_row(passes, passes_cost(passes), request, batch)
     if not served.fits:
         raise PodsimError(f"batch {batch} needs {served.memory / 1e9:.2f} GB on each GPU")
     return {

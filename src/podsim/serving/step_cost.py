@@ -165,7 +165,12 @@ def chunk_seconds(cost: StepCost, new: ArrayLike, past: ArrayLike) -> Floats:
 
 def step_cost(model: Model, cluster: Cluster, plan: ServingPlan) -> StepCost:
     """The cost of a step of one replica. Raises ModelError for a model that produces no tokens."""
-    passes = make_passes(model, cluster, plan)
+    return passes_cost(make_passes(model, cluster, plan))
+
+
+def passes_cost(passes: Passes) -> StepCost:
+    """The cost of a step of a model in an engine on one replica."""
+    model, plan = passes.model, passes.plan
     engine = passes.engine
     requests = _REQUESTS[:, None]
     decoding = decoding_seconds(passes, requests, _CONTEXT) + draft_seconds(passes, requests, _CONTEXT)
@@ -173,14 +178,21 @@ def step_cost(model: Model, cluster: Cluster, plan: ServingPlan) -> StepCost:
     heads = head_seconds(passes, np.array([1.0, 256.0]))
     each = float(heads[1] - heads[0]) / 255
     together = np.clip(_SHARED / _NEW, 1.0, _MOST_SHARED)[:, None]
+    start = attention_start_seconds(passes)
+    attention = (prompt_seconds(passes, together, _NEW[:, None], _PAST) - start) / together
     return StepCost(
         step=engine.step + float(heads[0]), request=engine.request + each, tokens=_TOKENS,
-        tokens_seconds=uneven * _decoding_seconds(passes), mixed_seconds=uneven * _mixed_seconds(passes), decode_requests=_REQUESTS, decode_context=_CONTEXT,
-        decode_seconds=uneven * decoding, prompt_new=_NEW,
-        prompt_past=_PAST, stages=plan.pipeline,
-        prompt_seconds=uneven * prompt_seconds(passes, together, _NEW[:, None], _PAST) / together,
+        tokens_seconds=uneven * _decoding_seconds(passes),
+        mixed_seconds=uneven * (_mixed_seconds(passes) + start), decode_requests=_REQUESTS,
+        decode_context=_CONTEXT, decode_seconds=uneven * decoding, prompt_new=_NEW, prompt_past=_PAST,
+        stages=plan.pipeline, prompt_seconds=uneven * np.maximum(attention, 0.0),
         decode_tokens=plan.draft_tokens + 1, accepted_tokens=plan.accepted_tokens,
     )  # fmt: skip
+
+
+def attention_start_seconds(passes: Passes) -> float:
+    """s in which the attention of prompts starts in all layers, once in a step: that of a single token."""
+    return float(prompt_seconds(passes, *np.ones((2, 1)), np.zeros(1))[0])
 
 
 def _decoding_seconds(passes: Passes) -> Floats:

@@ -37,7 +37,10 @@ from podsim.serving.serving_plan import OWN_DRAFTS, ServingPlan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
-_STAND_INS = {"volta": "ampere", "turing": "ampere", "ada": "ampere", "cdna2": "ampere", "cdna3": "hopper"}
+_STAND_INS = {
+    "volta": "ampere", "turing": "ampere", "ada": "ampere", "blackwell-rtx": "ampere", "cdna3": "hopper",
+    "cdna4": "blackwell",
+}  # fmt: skip
 """Architecture without measured kernels of engines -> the one whose constants stand in, at the GPU's own peaks."""
 
 

@@ -125,6 +125,7 @@ struct Replica {
     int64_t visible;
     int64_t iterations;
     int64_t held;
+    int64_t began;
     double stage_free;
     double last_end;
     double link_free;

@@ -122,6 +122,7 @@ REPLICA = np.dtype([
     ("visible", np.int64),  # requests of its queue that the scheduler knows
     ("iterations", np.int64),  # steps since the scheduler looked for requests
     ("held", np.int64),  # steps for which its first new request waits for others
+    ("began", np.int64),  # whether sequences decoded in its last step
     ("stage_free", np.float64),  # s, time at which the next step may start
     ("last_end", np.float64),  # s
     ("link_free", np.float64),  # s

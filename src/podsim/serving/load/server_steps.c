@@ -222,7 +222,7 @@ static void look_for_requests(const Server *s, int64_t r, bool is_planned) {
     struct Replica *replica = &s->state->replica[r];
     bool is_idle = replica->running == 0;
     if (is_idle ? is_planned : (bool)kind->ahead != is_planned) return;
-    if (!is_idle && replica->iterations < kind->poll) return;
+    if (!is_idle && (kind->together || replica->iterations < kind->poll)) return;
     replica->visible = replica->waiting;
     replica->iterations = 0;
 }
@@ -242,7 +242,8 @@ static bool holds_requests(const Server *s, int64_t r) {
 static void compose(const Server *s, int64_t r, Batch *batch) {
     const struct Kind *kind = kind_of(s, r);
     look_for_requests(s, r, false);
-    bool may_admit = (!kind->together || s->state->replica[r].running == 0) && !holds_requests(s, r);
+    const struct Replica *replica = &s->state->replica[r];
+    bool may_admit = (!kind->together || replica->running == 0 || !replica->began) && !holds_requests(s, r);
     join_running(s, r, kind->mixed, true, batch);
     if (may_admit && !batch->has_preempted) admit_waiting(s, r, batch);
     if (!may_admit) batch->reason = SEQUENCES;
@@ -323,6 +324,7 @@ static void launch(const Server *s, int64_t r, Batch *batch) {
     replica->last_end = max_double(replica->last_end, now + seconds);
     replica->stage_free = now + seconds / stages;
     replica->flights++;
+    replica->began = batch->decodes > 0;
     if (batch->sequences > batch->decodes) replica->iterations = kind->poll;
     else replica->iterations = (replica->iterations + steps - 1) % kind->poll + 1;
     if (replica->waiting > 0) replica->held += steps;
