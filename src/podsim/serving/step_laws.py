@@ -182,8 +182,9 @@ def _experts_seconds(passes: Passes, experts: Experts, tokens: Floats) -> Floats
         expert_parallel=plan.expert * same, skew=SKEW * same,
     )  # fmt: skip
     precision = "fp8" if precision in ("int8", "mxfp8") else precision
-    known = passes.engine.experts.get(f"{passes.engine_gpu.architecture}/{precision}", "")
-    engine, _, kernel = known.partition("/")
+    known = passes.engine.experts.get(f"{passes.engine_gpu.architecture}/{precision}", "//")
+    engine, kernel, other = f"{known}/".split("/")[:3]
+    precision = other or precision
     if not experts.is_gated:
         engine, kernel = "", "nongated"
     run = EngineRun(engine=engine or passes.engine.kernels, kernel=kernel, precision=precision)
