@@ -31,7 +31,7 @@ LOAD = (
     "first_token_s_median", "first_token_s_mean", "first_token_s_p99", "each_token_s_median", "each_token_s_mean",
     "each_token_s_p99", "end_to_end_s_median", "end_to_end_s_p99", "total_tokens_per_s_per_gpu",
     "output_tokens_per_s_per_gpu", "output_tokens_per_s_per_decode_gpu", "waves", "max_sequences", "max_batched_tokens",
-    "graph_tokens", "memory_share", "kv_cache", "kept", "poll", "draft_tokens", "prefill_max_sequences",
+    "graph_tokens", "memory_share", "kv_cache", "kept", "scheduler", "poll", "hold_steps", "hold_requests", "draft_tokens", "prefill_max_sequences",
     "prefill_max_batched_tokens", "reason",
 )  # fmt: skip
 """The columns of a load; `shortest` is the share of the stated tokens that the shortest request has."""

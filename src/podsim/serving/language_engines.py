@@ -31,7 +31,7 @@ class LanguageEngine:
     latent: str = ""
     """The engine whose kernels of latent attention it runs; "" is `kernels`."""
     experts: Mapping[str, str] = field(default_factory=dict)
-    """Architecture and format, as hopper/fp8_block -> the engine and kernel of its experts, as in moe.toml."""
+    """Architecture and format, as hopper/fp8_block -> engine/kernel[/format] of its experts, as in moe.toml."""
     sums: str
     """The name of its all-reduce among the measured ones; "" for NCCL's."""
     step: float
@@ -62,6 +62,8 @@ class LanguageEngine:
     """Whether the other kernels of a prompt's step are in graphs."""
     quantises_prompts: bool = False
     """Whether a kernel of its own quantises the input of each product of prompts."""
+    spares_activations: bool = False
+    """Whether activations lie beside the share of memory that weights and cache use."""
     is_share_of_free: bool = False
     """Whether that share is of the memory that weights leave, and only the cache's."""
     cache_follows: tuple[str, ...] = ()

@@ -91,7 +91,9 @@ def fixed_bytes(
     model: Model, plan: ServingPlan, engine: LanguageEngine, tokens: float, sequences: float
 ) -> float:
     """B of one GPU that are no cache: weights, the engine itself, activations of a step of so many tokens."""
-    total = weight_bytes(model, plan) + engine.memory + activation_bytes(model, plan, tokens, sequences)
+    total = weight_bytes(model, plan)
+    if not engine.spares_activations:
+        total += engine.memory + activation_bytes(model, plan, tokens, sequences)
     if plan.draft_tokens and plan.draft not in OWN_DRAFTS:
         total += weight_bytes(load_model(plan.draft), replace(plan, precision="fp16"))
     return total

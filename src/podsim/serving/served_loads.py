@@ -14,7 +14,9 @@ import numpy as np
 
 from podsim.axes import Floats
 from podsim.errors import ClusterError, PodsimError, TableError
+from podsim.hardware.catalog import load_gpu, load_system
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.cluster_names import server_of
 from podsim.hardware.parts import Gpu
 from podsim.serving.language_engines import load_language_engine
 from podsim.serving.language_setup import read_format
@@ -30,8 +32,10 @@ from podsim.workload.model import Model
 Row = Mapping[str, str]
 _WAVES = 10
 """requests of a client where the row does not say"""
-_LEAST_WAVES, _MOST_TOKENS = 3, 3e6
-"""waves that are simulated at least; tokens of answers above which they are fewer than the run's"""
+_LEAST_WAVES, _MOST_TOKENS = 3, 6e6
+"""waves that are simulated at least; tokens of answers above which steps are merged"""
+_MOST_WORK = 2e7
+"""requests times clients above which waves are fewer than the run's"""
 _DECODE = ("attention_tp", "attention_dp", "ep", "workers", "decode_gpus", "max_sequences", "max_batched_tokens")
 _PREFILL = tuple(f"prefill_{name.removeprefix('decode_')}" for name in _DECODE)
 _DRAFTS = {"mtp": 1, "eagle": 3}
@@ -56,6 +60,13 @@ class ServedLoad:
     """count. The tokens of all answers."""
     gpus: int
     decode_gpus: int
+    note: str = ""
+    """What the row leaves open, with its range."""
+
+    @property
+    def mean_gap(self) -> float:
+        """s. The mean time between tokens."""
+        return float(self.each.mean())
 
 
 def serve_row(row: Row) -> ServedLoad:
@@ -63,14 +74,15 @@ def serve_row(row: Row) -> ServedLoad:
     table, clients, waves = row_requests(row)
     kinds = row_kinds(row)
     front = kinds[0].front
-    pool = ReplicaPool(kinds=tuple(for_requests(kind, table) for kind in kinds))
+    merge = max(round(float(table.output_tokens.sum()) / _MOST_TOKENS), 1)
+    pool = ReplicaPool(kinds=tuple(replace(for_requests(kind, table), merge=merge) for kind in kinds))
     run = run_load(table, pool, loop=ClosedLoop(clients=clients, think=np.full(len(table), front)))
     if not run.answered.all():
         raise PodsimError("a request is longer than the cache of any replica")
-    return _served(run, front, clients, waves)
+    return served(run, front, clients, waves)
 
 
-def _served(run: LoadRun, front: float, clients: int, waves: int) -> ServedLoad:
+def served(run: LoadRun, front: float, clients: int, waves: int) -> ServedLoad:
     """The figures of a run, whose steady state goes on for the waves that were not simulated."""
     kinds, table = run.pool.kinds, run.table
     seconds, share = float(run.done.max()), waves * clients / len(table)
@@ -89,10 +101,10 @@ def _served(run: LoadRun, front: float, clients: int, waves: int) -> ServedLoad:
 
 def row_requests(row: Row) -> tuple[RequestTable, int, int]:
     """(the requests that are simulated, the clients, the waves of the run): uniform lengths, or equal ones."""
-    clients, waves = _count(row, "concurrency"), _count(row, "waves", _WAVES)
+    clients, waves = row_count(row, "concurrency"), row_count(row, "waves", _WAVES)
     shortest = float(row.get("shortest") or 1)
-    prompt, answer = _count(row, "input_tokens"), _count(row, "output_tokens")
-    simulated = int(np.clip(_MOST_TOKENS / (clients * answer), _LEAST_WAVES, waves))
+    prompt, answer = row_count(row, "input_tokens"), row_count(row, "output_tokens")
+    simulated = int(np.clip(_MOST_WORK / clients**2, _LEAST_WAVES, waves))
     draws, count = np.random.default_rng(0), clients * simulated
     tokens = [draws.integers(int(shortest * most), most + 1, count) for most in (prompt, answer)]
     table = RequestTable(arrival=np.zeros(count), input_tokens=tokens[0], output_tokens=tokens[1])
@@ -102,29 +114,32 @@ def row_requests(row: Row) -> tuple[RequestTable, int, int]:
 def row_kinds(row: Row) -> tuple[ReplicaKind, ...]:
     """The replicas of a row: of both parts of a request, or some that prefill and some that decode."""
     if row["mode"] != "disaggregated":
-        return (_kind(row, _DECODE, _count(row, "gpus", 1)),)
+        return (_kind(row, _DECODE, row_count(row, "gpus", 1)),)
     roles = (("prefill", _PREFILL, "prefill_gpus"), ("decode", _DECODE, "decode_gpus"))
-    return tuple(replace(_kind(row, names, _count(row, gpus)), role=role) for role, names, gpus in roles)
+    return tuple(replace(_kind(row, names, row_count(row, gpus)), role=role) for role, names, gpus in roles)
 
 
 def _kind(row: Row, names: tuple[str, ...], gpus: int) -> ReplicaKind:
     """The replicas of one role, whose columns have these names."""
     columns = dict(zip(_DECODE, names, strict=True))
-    degrees = {name: _count(row, columns[name], 1) for name in ("attention_tp", "attention_dp", "ep")}
-    tensor = degrees["attention_tp"] * degrees["attention_dp"]
-    pipeline = _count(row, "pp", 1) if names == _DECODE else 1
-    draft = _count(row, "draft_tokens", _DRAFTS.get(row.get("draft", ""), 0)) if names == _DECODE else 0
+    degrees = {name: row_count(row, columns[name], 1) for name in ("attention_tp", "attention_dp", "ep")}
+    experts = row_count(row, "experts_tp", 1) * degrees["ep"] if names == _DECODE else 1
+    tensor = max(degrees["attention_tp"] * degrees["attention_dp"], experts)
+    pipeline = row_count(row, "pp", 1) if names == _DECODE else 1
+    draft = row_count(row, "draft_tokens", _DRAFTS.get(row.get("draft", ""), 0)) if names == _DECODE else 0
     given = {
         "precision": row.get("experts_precision") or row.get("precision", ""), "engine": row["engine"],
         "release": row.get("engine_version", ""), "cache": row.get("kv_cache", ""), "kept": _kept(row),
-        "tensor": tensor, "attention_dp": degrees["attention_dp"], "ep": degrees["ep"], "pp": pipeline,
-        "replicas": _count(row, columns["workers"], max(gpus // (tensor * pipeline), 1)), "draft": draft,
-        "max_batch": _count(row, columns["max_sequences"], 0),
-        "max_batched_tokens": _count(row, columns["max_batched_tokens"], 0),
-        "memory_share": float(row.get("memory_share") or 0), "graphs": _count(row, "graph_tokens", 0),
-        "poll": _count(row, "poll", 1) if names == _DECODE else 1,
+        "tensor": tensor, "attention_dp": tensor // degrees["attention_tp"], "ep": degrees["ep"], "pp": pipeline,
+        "replicas": row_count(row, columns["workers"], max(gpus // (tensor * pipeline), 1)), "draft": draft,
+        "max_batch": row_count(row, columns["max_sequences"], 0),
+        "max_batched_tokens": row_count(row, columns["max_batched_tokens"], 0),
+        "memory_share": float(row.get("memory_share") or 0), "graphs": row_count(row, "graph_tokens", 0),
+        "poll": row_count(row, "poll", 1) if names == _DECODE else 1,
+        "hold_steps": row_count(row, "hold_steps", 0) if names == _DECODE else 0,
+        "hold_requests": row_count(row, "hold_requests", 0), "scheduler": row.get("scheduler", ""),
     }  # fmt: skip
-    return _cached_kind(row["model"], row["gpu"], gpus, tuple(given.items()))
+    return _cached_kind(row["model"], row["gpu"], max(gpus, tensor * pipeline), tuple(given.items()))
 
 
 def _kept(row: Row) -> tuple[str, ...]:
@@ -151,8 +166,15 @@ def make_kind(model: Model, cluster: Cluster, given: Mapping[str, object]) -> Re
         replicas=given["replicas"], max_batch=given["max_batch"], max_batched_tokens=given["max_batched_tokens"],
         draft_tokens=given["draft"], memory_share=given["memory_share"],
     )  # fmt: skip
-    kind = replica_kind(model, cluster, plan, ReplicaOptions(prefix_cache=False))
-    return replace(kind, poll=given["poll"])
+    options = ReplicaOptions(prefix_cache=False, scheduler=str(given["scheduler"]))
+    kind = replica_kind(model, cluster, plan, options)
+    held = given["hold_requests"] or _groups_served(plan.data_attention)
+    return replace(kind, poll=given["poll"], hold_steps=given["hold_steps"], hold_requests=held)
+
+
+def _groups_served(groups: int) -> int:
+    """count. The requests after which, on average, each of some groups has one (the coupon collector's problem)."""
+    return round(groups * sum(1 / left for left in range(1, groups + 1)))
 
 
 def _release(engine: str, release: str) -> str:
@@ -173,11 +195,11 @@ def cluster_of(gpu: str, gpus: int) -> Cluster:
     try:
         return read_serving_cluster(f"{gpus}x{gpu}", None)
     except ClusterError:
-        per = read_serving_cluster(f"1x{gpu}", None).system.gpus
+        per = load_system(server_of(load_gpu(gpu).name)).gpus
         return read_serving_cluster(f"{-(-gpus // per) * per}x{gpu}", None)
 
 
-def _count(row: Row, column: str, default: int | None = None) -> int:
+def row_count(row: Row, column: str, default: int | None = None) -> int:
     """A whole number; the default where blank, TableError for another cell."""
     cell = row.get(column, "")
     if not cell and default is not None:

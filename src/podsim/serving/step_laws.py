@@ -106,14 +106,20 @@ def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> 
     Kernels of prompts may quantise the input of a product by themselves; in a decoding step they are fused.
     """
     layers, gpu, engine = passes.layers, passes.gpu, passes.engine
-    products = np.zeros_like(tokens)
-    for is_quantised in (True, False):
-        chosen = tuple(product for product in layers.products if product.is_quantised == is_quantised)
+    alone, shared, routed = np.zeros_like(tokens), np.zeros_like(tokens), np.zeros_like(tokens)
+    for is_quantised, is_shared in ((True, False), (False, False), (True, True), (False, True)):
+        chosen = tuple(
+            product
+            for product in layers.products
+            if (product.is_quantised, product.is_shared) == (is_quantised, is_shared)
+        )
         kind = product_format(gpu, passes.plan.precision if is_quantised else "fp16")
         kernel: GemmKernel = "engine" if is_prompt and is_quantised and engine.quantises_prompts else "plain"
-        products = products + _products_seconds(gpu, chosen, tokens, kind, kernel)
+        seconds = _products_seconds(gpu, chosen, tokens, kind, kernel)
+        alone, shared = alone + seconds * (not is_shared), shared + seconds * is_shared
     for experts in layers.experts:
-        products = products + experts.count * _experts_seconds(passes, experts, tokens)
+        routed = routed + experts.count * _experts_seconds(passes, experts, tokens)
+    products = alone + (shared + routed if is_prompt else np.maximum(shared, routed))
     hidden = 2.0 * passes.model.hidden * tokens
     counts = np.array([count for count, _ in layers.moved])[:, None]
     sizes = 2.0 * np.array([size for _, size in layers.moved])[:, None] * tokens
@@ -176,8 +182,9 @@ def _experts_seconds(passes: Passes, experts: Experts, tokens: Floats) -> Floats
         expert_parallel=plan.expert * same, skew=SKEW * same,
     )  # fmt: skip
     precision = "fp8" if precision in ("int8", "mxfp8") else precision
-    known = passes.engine.experts.get(f"{passes.engine_gpu.architecture}/{precision}", "")
-    engine, _, kernel = known.partition("/")
+    known = passes.engine.experts.get(f"{passes.engine_gpu.architecture}/{precision}", "//")
+    engine, kernel, other = f"{known}/".split("/")[:3]
+    precision = other or precision
     if not experts.is_gated:
         engine, kernel = "", "nongated"
     run = EngineRun(engine=engine or passes.engine.kernels, kernel=kernel, precision=precision)

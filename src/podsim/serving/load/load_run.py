@@ -197,7 +197,7 @@ def _fill_kind(record: Any, kind: ReplicaKind, at: int) -> None:
     cost, room, scheduler = kind.cost, kind.room, kind.scheduler
     values: dict[str, float] = {
         name: getattr(kind, name)
-        for name in ("model", "sequences", "batch_tokens", "poll", "ahead", "host_rate", "adapters",
+        for name in ("model", "sequences", "batch_tokens", "poll", "ahead", "merge", "hold_steps", "hold_requests", "host_rate", "adapters",
                      "adapter_seconds", "link_rate", "link_latency", "load_seconds")
     }  # fmt: skip
     values |= {name: getattr(scheduler, name) for name in ("chunked", "mixed", "together", "reserve")}

@@ -62,6 +62,9 @@ struct Kind {
     double acceptance[DEPTHS];
     int64_t poll;
     int64_t ahead;
+    int64_t merge;
+    int64_t hold_steps;
+    int64_t hold_requests;
     int64_t caching;
     int64_t adapters;
     double adapter_seconds;
@@ -121,6 +124,7 @@ struct Replica {
     int64_t most_blocks;
     int64_t visible;
     int64_t iterations;
+    int64_t held;
     int64_t began;
     double stage_free;
     double last_end;
@@ -251,5 +255,6 @@ double draw(const Server *s);
 /* server_events.c: the clock */
 void add_event(const Server *s, double when, int64_t kind, int64_t target);
 void mark_dirty(const Server *s, int64_t r);
+double next_time(const Server *s);
 
 #endif

@@ -57,6 +57,9 @@ KIND = np.dtype([
     ("acceptance", np.float64, (DEPTHS,)),  # probability that a drafted token is accepted, by its depth
     ("poll", np.int64),  # decoding steps between looks at new requests
     ("ahead", np.int64),  # a step is planned while the one before runs
+    ("merge", np.int64),  # decoding steps that are one event at least, where nothing else happens; 0: each is its own
+    ("hold_steps", np.int64),  # decoding steps for which new requests wait for others
+    ("hold_requests", np.int64),  # new requests that wait for no others
     ("caching", np.int64),  # prefixes are kept
     ("adapters", np.int64),  # slots; 0: all adapters are there
     ("adapter_seconds", np.float64),  # s to load one
@@ -118,6 +121,7 @@ REPLICA = np.dtype([
     ("most_blocks", np.int64),
     ("visible", np.int64),  # requests of its queue that the scheduler knows
     ("iterations", np.int64),  # steps since the scheduler looked for requests
+    ("held", np.int64),  # steps for which its first new request waits for others
     ("began", np.int64),  # whether sequences decoded in its last step
     ("stage_free", np.float64),  # s, time at which the next step may start
     ("last_end", np.float64),  # s
