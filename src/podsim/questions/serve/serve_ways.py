@@ -1,6 +1,6 @@
 """`podsim serve batches`, `load`, `best` and `streams`: the ways of serving, each with the options that it reads.
 
-All of them are answered by `podsim.serve`, which knows every option. `overrides` has those without a flag of their own, as
+All of them are answered by `podsim.serve`, which knows every option. `overrides` gives those without a flag, as
 `serve.seed=1`.
 """
 
