@@ -10,7 +10,11 @@ Models, GPUs and engines get podsim's names; times are seconds, rates 1/s.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.hardware.catalog import load_gpu
@@ -26,7 +30,9 @@ LOAD = (
     "prefill_attention_tp", "prefill_attention_dp", "prefill_ep", "prefill_workers", "prefill_gpus", "decode_gpus",
     "first_token_s_median", "first_token_s_mean", "first_token_s_p99", "each_token_s_median", "each_token_s_mean",
     "each_token_s_p99", "end_to_end_s_median", "end_to_end_s_p99", "total_tokens_per_s_per_gpu",
-    "output_tokens_per_s_per_gpu", "output_tokens_per_s_per_decode_gpu", "reason",
+    "output_tokens_per_s_per_gpu", "output_tokens_per_s_per_decode_gpu", "waves", "max_sequences", "max_batched_tokens",
+    "graph_tokens", "memory_share", "kv_cache", "kept", "scheduler", "poll", "hold_steps", "hold_requests", "draft_tokens", "prefill_max_sequences",
+    "prefill_max_batched_tokens", "reason",
 )  # fmt: skip
 """The columns of a load; `shortest` is the share of the stated tokens that the shortest request has."""
 RATE = (
@@ -52,7 +58,42 @@ _NAMES = {"max_num_seqs": "max_sequences", "max_num_batched_tokens": "max_batche
 
 def curated_load(rows: Iterable[Cells]) -> list[dict[str, str]]:
     """The canonical rows of a table of loads, as many and in order."""
-    return each_row(rows, LOAD, lambda row: _shared(row) | {"shortest": _shortest(row["lengths"])})
+    return each_row(rows, LOAD, _load_cells)
+
+
+def _load_cells(row: Cells) -> dict[str, str]:
+    """The canonical cells of a load: names, lengths, and how its server was started."""
+    shared = _shared(row)
+    return shared | {"shortest": _shortest(row["lengths"])} | recipe_cells(row, {**row, **shared, "gpu": row["gpu"]})
+
+
+def recipe_cells(row: Cells, known: Cells) -> dict[str, str]:
+    """What the rules of serving_recipes.toml set of a row; `known` are its cells with the catalog's names."""
+    made: dict[str, str] = {}
+    for rule in _recipes():
+        date = row.get("measured", "")
+        in_time = not (date and not rule.get("since", "") <= date < rule.get("before", "9"))
+        if in_time and all(known.get(column, "") in _several(cell) for column, cell in rule["where"].items()):
+            made |= {column: _setting(value, row) for column, value in rule["set"].items()}
+    return made
+
+
+@cache
+def _recipes() -> tuple[Mapping[str, Any], ...]:
+    return tuple(tomllib.loads(Path(__file__).with_name("serving_recipes.toml").read_text("utf-8"))["rule"])
+
+
+def _several(cells: str | list[str]) -> list[str]:
+    return [cells] if isinstance(cells, str) else cells
+
+
+def _setting(value: Any, row: Cells) -> str:
+    """A setting as text; of a number that depends on the row, as the head of serving_recipes.toml says it."""
+    if not isinstance(value, dict):
+        return str(value)
+    tokens = value.get("clients", 0) * int(row["concurrency"]) + value.get("prompts", 0) * int(row["input_tokens"])
+    unit = value.get("round", 1)
+    return str(max(-(-(tokens + value.get("plus", 0)) // unit) * unit, value.get("least", 0)))
 
 
 def curated_rate(rows: Iterable[Cells]) -> list[dict[str, str]]:

@@ -22,6 +22,7 @@ from podsim.serving.language_setup import read_language_setup
 from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.serving_rows import packaged_serving, read_serving
 from podsim.serving.static_batches import StaticRequest, static_row
+from podsim.serving.step_cost import passes_cost
 from podsim.serving.step_laws import make_passes
 from podsim.workload.catalog import load_model
 
@@ -32,7 +33,7 @@ CONFIGS = json.loads((Path(__file__).parents[1] / "workload" / "configs.json").r
 def _served(model: str, on: str, batch: int = 8, **plan: object) -> float:
     """s of a batch."""
     made = make_passes(load_model(model), load_cluster(on), ServingPlan(engine="vllm", **plan))  # type: ignore[arg-type]
-    return static_row(made, REQUEST, batch).latency
+    return static_row(made, passes_cost(made), REQUEST, batch).latency
 
 
 def test_the_fewest_gpus_with_room_are_taken_and_the_rest_are_replicas() -> None:

@@ -42,7 +42,7 @@ def test_tables_give_the_law_at_their_points_and_lie_between_elsewhere() -> None
     cost = step_cost(model, DGX, plan)
     at = cost.seconds([(512, 0)], 64, 1024)
     extra = cost.step + 65 * cost.request
-    by_table = np.interp(576, cost.tokens, cost.tokens_seconds)
+    by_table = np.interp(576, cost.tokens, cost.prompted_seconds)
     decode = cost.decode_seconds[list(cost.decode_requests).index(64), list(cost.decode_context).index(1024)]
     prompt = cost.prompt_seconds[list(cost.prompt_new).index(512), 0]
     assert at == pytest.approx(extra + by_table + decode + prompt)

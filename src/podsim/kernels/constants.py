@@ -49,8 +49,9 @@ _FAMILY = {
     "ada": "a100-sxm4-80gb",
     "hopper": "h100-sxm5-80gb",
     "blackwell": "b200",
-    "cdna2": "a100-sxm4-80gb",
+    "blackwell-rtx": "a100-sxm4-80gb",
     "cdna3": "h100-sxm5-80gb",
+    "cdna4": "h100-sxm5-80gb",
 }
 """architecture -> the measured GPU whose shares of peak stand in where nothing was measured"""
 

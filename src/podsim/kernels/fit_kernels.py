@@ -98,6 +98,7 @@ _PUBLISHED = {
     ),
     "b200": (("bf16", 1745e12, _MAMF),),
     "gb200": (("bf16", 1822e12, _MAMF),),
+    "mi300x": (("bf16", 668.4e12, _MAMF),),
 }  # fmt: skip
 """GPU -> (precision, greatest FLOP/s that was published, source): the ceiling where that is all there is"""
 

@@ -19,7 +19,10 @@ from podsim.packaged import packaged_toml
 PCIE = "pcie"
 """the fabric of GPUs that reach one another over PCI Express"""
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell", PCIE)
-STAND_IN = {"turing": "volta", "ada": "ampere", "pascal": "volta"}
+STAND_IN = {
+    "turing": "volta", "ada": "ampere", "pascal": "volta", "blackwell-rtx": "ampere", "cdna3": "hopper",
+    "cdna4": "hopper",
+}  # fmt: skip
 """architectures without measurements of their own, and whose constants serve them"""
 
 

@@ -90,7 +90,7 @@ def sampled(way: Way, requests: RequestTable) -> tuple[Way, RequestTable]:
 def _kind(plan: ServingPlan, layout: Layout, role: str) -> ReplicaKind:
     return ReplicaKind(
         cost=layout.cost, room=layout.room, scheduler=layout.scheduler, replicas=plan.replicas, gpus=plan.gpus,
-        role=role, sequences=plan.max_batch, batch_tokens=plan.max_batched_tokens, acceptance=plan.acceptance,
+        role=role, sequences=plan.max_batch, batch_tokens=plan.max_batched_tokens, acceptance=plan.draft_acceptances,
     )  # fmt: skip
 
 

@@ -13,9 +13,12 @@ from podsim.options.serving_options import ServeOptions
 from podsim.serving.bisection import best_batch
 from podsim.serving.language_notes import language_assumptions, language_warnings, plan_words
 from podsim.serving.language_setup import LanguageSetup, read_language_setup
+from podsim.serving.load.load_layout import scheduler_name
+from podsim.serving.load.replica_pool import SCHEDULERS
 from podsim.serving.network_batches import read_batches, read_limit
 from podsim.serving.replica_memory import sequence_bytes, token_bytes, usable_bytes, weight_bytes
 from podsim.serving.static_batches import StaticRequest, largest_batch, static_row
+from podsim.serving.step_cost import passes_cost
 from podsim.serving.step_laws import Passes, make_passes
 from podsim.serving.triton import write_config
 
@@ -27,7 +30,13 @@ def serve_static(options: ServeOptions) -> Served:
     """
     batches = read_batches(options.batch)
     setup = read_language_setup(options, sequences=max(batches) if options.batch else 8)
-    request = StaticRequest(tokens=setup.tokens, output=setup.output, limit=read_limit(options.latency))
+    scheduler = SCHEDULERS[options.scheduler or scheduler_name(setup.plan, options.chunked)]
+    request = StaticRequest(
+        tokens=setup.tokens,
+        output=setup.output,
+        limit=read_limit(options.latency),
+        is_chunked=scheduler.chunked,
+    )
     passes = make_passes(setup.model, setup.cluster, setup.plan)
     answer = _served(setup, passes, request, batches)
     if not any(row.fits for row in answer.rows):
@@ -40,10 +49,11 @@ def serve_static(options: ServeOptions) -> Served:
 def _served(setup: LanguageSetup, passes: Passes, request: StaticRequest, batches: tuple[int, ...]) -> Served:
     model, plan, gpu = setup.model, setup.plan, setup.cluster.gpu
     length = request.tokens + request.output
-    rows = tuple(static_row(passes, request, batch) for batch in batches)
+    cost = passes_cost(passes)
+    rows = tuple(static_row(passes, cost, request, batch) for batch in batches)
     largest = largest_batch(passes, request)
     best = best_batch(
-        rows, partial(static_row, passes, request), largest, is_limited=request.limit is not None
+        rows, partial(static_row, passes, cost, request), largest, is_limited=request.limit is not None
     )
     neighbours = neighbour_share(gpu.name, plan.replicas)
     shown = best or rows[-1]

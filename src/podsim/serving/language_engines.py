@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
@@ -27,12 +28,20 @@ class LanguageEngine:
     """The evidence for its kernels and its host time."""
     kernels: str
     """The engine whose measured kernels it runs: trtllm or vllm."""
+    latent: str = ""
+    """The engine whose kernels of latent attention it runs; "" is `kernels`."""
+    experts: Mapping[str, str] = field(default_factory=dict)
+    """Architecture and format, as hopper/fp8_block -> engine/kernel[/format] of its experts, as in moe.toml."""
     sums: str
     """The name of its all-reduce among the measured ones; "" for NCCL's."""
     step: float
     """s. The time of a step in which the GPU waits for the host."""
     request: float
     """s. The same of each sequence of a step."""
+    front: float = 0.0
+    """s. The time of a request outside the scheduler: HTTP, tokenizer, the way back of its first token."""
+    plans_ahead: bool = False
+    """Whether it plans a step while the one before it runs."""
     block_tokens: int
     """count. The tokens of a block of its paged cache."""
     max_batch: int
@@ -53,6 +62,8 @@ class LanguageEngine:
     """Whether the other kernels of a prompt's step are in graphs."""
     quantises_prompts: bool = False
     """Whether a kernel of its own quantises the input of each product of prompts."""
+    spares_activations: bool = False
+    """Whether activations lie beside the share of memory that weights and cache use."""
     is_share_of_free: bool = False
     """Whether that share is of the memory that weights leave, and only the cache's."""
     cache_follows: tuple[str, ...] = ()

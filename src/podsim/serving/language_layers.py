@@ -1,6 +1,6 @@
 """The kernels of a language model's layers in an inference engine, as one GPU of a plan runs them for each token.
 
-Engines join the query, key and value projections, and fuse biases, rotary embeddings and sums of residuals into the
+Engines join the query, key and value projections and those to latents, and fuse biases, rotary embeddings and sums of residuals into the
 adjacent product, norm or attention. They do not join an activation with its gate, a norm, or the router of experts.
 """
 
@@ -27,6 +27,8 @@ class Product:
     """share. The tokens of a step that pass it on this GPU."""
     is_quantised: bool = True
     """Whether its weights have the plan's format; else they have 16 bits."""
+    is_shared: bool = False
+    """Whether it is of an expert that all tokens share: engines decode it beside the others, in a stream of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +108,7 @@ class Layers:
 
 def plan_layers(model: Model, plan: ServingPlan) -> Layers:
     """The kernels of one GPU of a plan. Raises ModelError for a model that produces no tokens."""
-    return language_layers(model, plan.tensor, plan.expert, plan.context, plan.data_attention)
+    return language_layers(model, (plan.tensor, plan.expert, plan.context, plan.data_attention), plan.kept)
 
 
 def check_language_model(model: Model) -> None:
@@ -127,11 +129,14 @@ def is_language_model(model: Model) -> bool:
 
 
 @lru_cache(maxsize=256)
-def language_layers(model: Model, tensor: int, expert: int, context: int, data_attention: int) -> Layers:
-    """The kernels of one GPU. Raises ModelError for a model that produces no tokens."""
+def language_layers(model: Model, divided: tuple[int, int, int, int], kept: tuple[str, ...] = ()) -> Layers:
+    """The kernels of one GPU by the degrees of tensor, expert, context and data-parallel attention.
+
+    Raises ModelError for a model that produces no tokens."""
     check_language_model(model)
+    tensor, expert, context, data_attention = divided
     degrees = ServingPlan(
-        engine="", tensor=tensor, expert=expert, context=context, data_attention=data_attention
+        engine="", tensor=tensor, expert=expert, context=context, data_attention=data_attention, kept=kept
     )
     kinds = text_layers(model)
     return Layers(
@@ -176,16 +181,19 @@ def _attention_syncs(block: Block) -> int:
 
 def _products(kinds: list[Block], degrees: ServingPlan) -> Iterator[Product]:
     for block in kinds:
+        named = {op.name: op for op in block.ops}
+        latent = named.get("attention.kv_down") if "attention.q_down" in named else None
         for op in block.ops:
-            if op.kind != "gemm" or op.expert or op.name == "state.scan":
+            if op.kind != "gemm" or op.expert or op.name == "state.scan" or op is latent:
                 continue
             degree = op_degree(op, degrees)
+            joined = latent.n if latent is not None and op.name == "attention.q_down" else 0
             yield Product(
                 count=block.count,
-                n=_width(op, degree),
+                n=_width(op, degree) + joined,
                 k=max(op.k / degree, 1.0) if op.split == "row" else op.k,
                 token_share=1 / degrees.data_attention if is_attention(op) else 1.0,
-                is_quantised=op.name != "moe.router",
+                is_quantised=degrees.is_quantised(op.name), is_shared=op.name.startswith("moe.shared"),
             )
 
 

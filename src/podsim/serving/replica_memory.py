@@ -43,7 +43,7 @@ def weight_bytes(model: Model, plan: ServingPlan) -> float:
 
 def _weight_bytes(op: TensorOp, plan: ServingPlan) -> float:
     """B of one op of a layer on one GPU."""
-    is_quantised = op.kind == "gemm" and op.name != "moe.router"
+    is_quantised = op.kind == "gemm" and plan.is_quantised(op.name, is_expert=op.expert)
     width = format_bytes(plan.precision) if is_quantised else 2.0
     degree = plan.layer_degree if op.expert else op_degree(op, plan)
     weight = op.weight / degree
@@ -91,7 +91,9 @@ def fixed_bytes(
     model: Model, plan: ServingPlan, engine: LanguageEngine, tokens: float, sequences: float
 ) -> float:
     """B of one GPU that are no cache: weights, the engine itself, activations of a step of so many tokens."""
-    total = weight_bytes(model, plan) + engine.memory + activation_bytes(model, plan, tokens, sequences)
+    total = weight_bytes(model, plan)
+    if not engine.spares_activations:
+        total += engine.memory + activation_bytes(model, plan, tokens, sequences)
     if plan.draft_tokens and plan.draft not in OWN_DRAFTS:
         total += weight_bytes(load_model(plan.draft), replace(plan, precision="fp16"))
     return total

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 
-WEIGHT_FORMATS = ("fp16", "bf16", "fp8", "fp8_block", "int8", "int8_wo", "int4_wo", "mxfp8", "nvfp4")
-"""Number formats of weights: _wo ones are of weights alone, multiplied in 16 bits; int8 is that of SmoothQuant."""
+WEIGHT_FORMATS = (
+    "fp16", "bf16", "fp8", "fp8_block", "int8", "int8_wo", "int4_wo", "mxfp8", "nvfp4", "w4a16_mxfp4",
+    "w4a8_mxfp4_mxfp8",
+)  # fmt: skip
+"""Number formats of weights: _wo ones are of weights alone, multiplied in 16 bits; int8 is that of SmoothQuant, and
+mxfp4 weights are multiplied in 16 bits or with inputs in mxfp8."""
 CACHE_FORMATS = ("fp16", "bf16", "fp8", "int8")
 """Number formats of keys and values."""
 
@@ -26,6 +32,8 @@ class ServingPlan:
     """The name of the engine in engines.toml."""
     precision: str = "fp16"
     """The number format of the weights, one of WEIGHT_FORMATS."""
+    kept: tuple[str, ...] = ()
+    """Beginnings of the names of ops outside experts whose weights keep 16 bits; "" is the beginning of all."""
     cache: str = "fp16"
     """The number format of keys and values, one of CACHE_FORMATS."""
     tensor: int = 1
@@ -54,10 +62,16 @@ class ServingPlan:
     """count. The tokens that a draft proposes for one step of speculative decoding; 0 is none."""
     acceptance: float = 0.7
     """share. The probability that a drafted token is accepted, if all before it are."""
+    acceptances: tuple[float, ...] = ()
+    """share. The same by depth, where it falls with it; the last goes on."""
     draft: str = ""
     """The name of the draft model; "" is a layer of the model itself (EAGLE, MTP), "ngram" a look-up."""
     memory_share: float = 0.0
     """share. The GPU memory that the engine may use; 0 is the engine's own."""
+
+    def is_quantised(self, op: str, *, is_expert: bool = False) -> bool:
+        """Whether the weights of a product have the plan's format, not 16 bits."""
+        return op != "moe.router" and (is_expert or not op.startswith(self.kept or "\n"))
 
     @property
     def layer_degree(self) -> int:
@@ -78,8 +92,13 @@ class ServingPlan:
     def accepted_tokens(self) -> float:
         """count. The mean number of tokens of a sequence that one step gives.
 
-        With acceptance a and d drafted tokens, (1 - a^(d + 1)) / (1 - a): Leviathan et al. 2023, arXiv 2211.17192.
+        With acceptances a1, a2, … by depth, 1 + a1 + a1 a2 + …; with one for all depths that is
+        (1 - a^(d + 1)) / (1 - a): Leviathan et al. 2023, arXiv 2211.17192.
         """
-        if self.acceptance >= 1:
-            return self.draft_tokens + 1.0
-        return (1 - self.acceptance ** (self.draft_tokens + 1)) / (1 - self.acceptance)
+        return 1.0 + sum(accumulate(self.draft_acceptances[: self.draft_tokens], mul))
+
+    @property
+    def draft_acceptances(self) -> tuple[float, ...]:
+        """share. The acceptance of each drafted token, by depth."""
+        given = self.acceptances or (self.acceptance,)
+        return given + given[-1:] * max(self.draft_tokens - len(given), 0)

@@ -7,7 +7,6 @@ to the first token, or both. Columns are those of COLUMNS; unknown ones are kept
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +17,9 @@ from podsim.errors import PodsimError, TableError
 from podsim.foreign_files import csv_table, read_text
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.language_setup import read_language_setup
+from podsim.serving.load_rows import load_kind, read_loads
 from podsim.serving.static_batches import StaticRequest, static_row
+from podsim.serving.step_cost import passes_cost
 from podsim.serving.step_laws import make_passes
 
 TABLE = "serving"
@@ -50,44 +51,10 @@ def is_serving_table(start: str) -> bool:
     return set(_NEEDED) <= header and bool(header & set(_MEASURED))
 
 
-_LATER = (
-    ("concurrency", "input_tokens", "first_token_s_median"), ("rate_per_s", "question_tokens", "output_tokens"),
-    ("arrival_s", "scheduled_s", "last_token_s"),
-)  # fmt: skip
-"""The columns of rows under a load, at a rate, and request by request."""
-
-
-def is_load_table(start: str) -> bool:
-    """Whether a text begins with the columns of servers under load, which podsim does not compare yet."""
-    header = {cell.strip() for cell in start.lstrip("\ufeff").partition("\n")[0].split(",")}
-    return any(header.issuperset(columns) for columns in _LATER)
-
-
-def list_load(path: str | Path) -> Comparison:
-    """The rows of a table of servers under load, each with the reason that podsim does not compare it yet."""
-    path = Path(path)
-    text = read_text(path, most=_MOST_BYTES, error=TableError, hint="a table of measurements is smaller")
-    rows = csv_table(text, name=path.stem, error=TableError)[1]
-    why = "podsim does not compare rows of servers under load yet"
-    ids = Counter(row.get("id") for row in rows)
-    named = {
-        row["id"]
-        if row.get("id") and ids[row["id"]] == 1
-        else f"{row.get('id', '')} (line {line})".strip(): row
-        for line, row in enumerate(rows, 2)
-    }
-    return Comparison(
-        table=path.stem, title=f"Language models served under load ({path.name})", what="seconds", rows=(),
-        not_expressed=tuple((id, row.get("reason") or why) for id, row in named.items()),
-        left_out={id: (row.get("role", ""), None) for id, row in named.items()},
-    )  # fmt: skip
-
-
 def read_serving(path: str | Path) -> tuple[Comparison, ...]:
     """A user's rows against predictions. Raises TableError for a file without such rows."""
     path = Path(path)
-    text = read_text(path, most=_MOST_BYTES, error=TableError, hint="a table of measurements is smaller")
-    return compare_serving(text, path.stem)
+    return compare_serving(_text_of(path), path.stem)
 
 
 def compare_serving(text: str, name: str) -> tuple[Comparison, ...]:
@@ -163,7 +130,8 @@ def predict_row(row: Mapping[str, str]) -> dict[str, float]:
     batch = _count(row, "batch") or 1
     setup = read_language_setup(options, sequences=batch)
     passes = make_passes(setup.model, setup.cluster, setup.plan)
-    served = static_row(passes, StaticRequest(tokens=setup.tokens, output=setup.output), batch)
+    request = StaticRequest(tokens=setup.tokens, output=setup.output)
+    served = static_row(passes, passes_cost(passes), request, batch)
     if not served.fits:
         raise PodsimError(f"batch {batch} needs {served.memory / 1e9:.2f} GB on each GPU")
     return {
@@ -199,4 +167,8 @@ def own_comparisons(path: Path, start: str) -> list[Comparison] | None:
     """The comparisons of a user's table of served models that begins so; None: it is a table of another kind."""
     if is_serving_table(start):
         return list(read_serving(path))
-    return [list_load(path)] if is_load_table(start) else None
+    return list(read_loads(path, _text_of(path))) if load_kind(start) else None
+
+
+def _text_of(path: Path) -> str:
+    return read_text(path, most=_MOST_BYTES, error=TableError, hint="a table of measurements is smaller")

@@ -4,6 +4,7 @@
     each token  = a decoding step / the tokens that it gives a sequence
     latency     = first token + (output - 1) x each token
 
+A step costs what `step_cost` says of a server under load, so that a batch and a server that answers it agree.
 With pipeline stages a batch is divided into as many parts, so that all stages are busy; a part takes a step's time.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.answers.served import ServedBatch
-from podsim.axes import Floats
+from podsim.axes import Floats, Ints
 from podsim.kernels.gemm import peak_of
 from podsim.serving.bisection import largest_number
 from podsim.serving.replica_memory import (
@@ -25,22 +26,29 @@ from podsim.serving.replica_memory import (
     token_bytes,
     usable_bytes,
 )
+from podsim.serving.step_cost import (
+    StepCost,
+    attention_start_seconds,
+    chunk_seconds,
+    decode_seconds,
+    token_seconds,
+)
 from podsim.serving.step_laws import (
     Passes,
-    decoding_seconds,
     draft_seconds,
-    head_seconds,
     product_format,
     prompt_host_seconds,
-    prompt_seconds,
     tokens_parts,
 )
 
 LARGEST_BATCH = 65_536
 """The largest number of concurrent sequences, above any engine's limit."""
-_CONTEXTS = 9
+_CONTEXTS = 65
 """lengths of the cache at which decoding steps are averaged"""
-_ARITHMETIC = {"int8_wo": "fp16", "int4_wo": "fp16", "fp8_block": "fp8", "nvfp4": "nvfp4"}
+_ARITHMETIC = {
+    "int8_wo": "fp16", "int4_wo": "fp16", "fp8_block": "fp8", "nvfp4": "nvfp4", "w4a16_mxfp4": "fp16",
+    "w4a8_mxfp4_mxfp8": "fp8",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +61,13 @@ class StaticRequest:
     """count. The tokens that each sequence produces."""
     limit: float | None = None
     """s. The time within which a request is answered."""
+    is_chunked: bool = True
+    """Whether a prompt may be divided over steps."""
 
 
-def static_row(passes: Passes, request: StaticRequest, batch: int) -> ServedBatch:
-    """One batch on one replica."""
-    prompt, token = prompt_parts(passes, request, batch), token_parts(passes, request, batch)
+def static_row(passes: Passes, cost: StepCost, request: StaticRequest, batch: int) -> ServedBatch:
+    """One batch on one replica whose steps cost what those of a server under load cost."""
+    prompt, token = prompt_parts(passes, cost, request, batch), token_parts(passes, cost, request, batch)
     steps = (request.output - 1) / passes.plan.accepted_tokens
     first, step = sum(prompt.values()), sum(token.values())
     latency = first + steps * step
@@ -71,52 +81,73 @@ def static_row(passes: Passes, request: StaticRequest, batch: int) -> ServedBatc
     )  # fmt: skip
 
 
-def prompt_parts(passes: Passes, request: StaticRequest, batch: int) -> dict[str, float]:
+def prompt_parts(passes: Passes, cost: StepCost, request: StaticRequest, batch: int) -> dict[str, float]:
     """s of each part of all prompts of a batch: products, attention, memory, collectives, host."""
     plan = passes.plan
-    past = float(int(request.tokens * plan.prefix_share))
-    new = request.tokens - past
-    each = batch / plan.pipeline if batch >= plan.pipeline else 1.0
-    waves = batch / each  # parts of the batch, one after another through the stages
+    each = -(-batch // plan.pipeline)
+    step, new, past = _prompt_chunks(passes, request, each)
+    tokens = np.bincount(step, weights=new)
+    total = float(token_seconds(cost, tokens, is_prompted=True).sum())
+    made = _token_parts(passes, float(tokens.mean()), total, is_prompt=True)
+    made["attention"] += float(chunk_seconds(cost, new, past).sum())
+    _add_sequences(made, passes, cost, len(tokens), len(new))
+    waves = -(-batch // each)  # parts of the batch, one after another through the stages
+    return {
+        key: value * (plan.pipeline - 1 + waves) / plan.pipeline
+        for key, value in ({"draft": 0.0} | made).items()
+    }
+
+
+def _prompt_chunks(passes: Passes, request: StaticRequest, prompts: int) -> tuple[Ints, Floats, Floats]:
+    """(step, new tokens, tokens before them) of each chunk, as an engine that meets all prompts at once fills its steps.
+
+    Prompts fill steps one after another. A scheduler that divides none puts as many whole ones into a step as it can.
+    """
+    plan = passes.plan
+    before = int(request.tokens * plan.prefix_share)
+    own = request.tokens - before
     limit = plan.max_batched_tokens or passes.engine.max_batched_tokens
-    steps = float(max(np.ceil(each * new / limit), 1.0))
-    parts = _totals(tokens_parts(passes, np.array([each * new / steps]), is_prompt=True))
-    attention = prompt_seconds(passes, np.array([each]), np.array([new]), np.array([past]))
-    head = head_seconds(passes, np.array([each]))
-    made = {key: value * steps for key, value in parts.items()}
-    made["products"] += float(head[0])
-    made["attention"] = float(attention[0])
-    waiting = prompt_host_seconds(passes) * steps - sum(made.values())
-    made["host"] = max(waiting, 0.0) + _host_seconds(passes, each) * steps
-    return {key: value * _stages(passes, waves) for key, value in ({"draft": 0.0} | made).items()}
+    total = prompts * own
+    if not request.is_chunked:
+        limit = max(limit // own, 1) * own
+    cuts = np.union1d(np.arange(0, total, limit), np.arange(0, total, own))
+    new = np.diff(cuts, append=total).astype(float)
+    return cuts // limit, new, before + np.mod(cuts, own).astype(float)
 
 
-def token_parts(passes: Passes, request: StaticRequest, batch: int) -> dict[str, float]:
+def token_parts(passes: Passes, cost: StepCost, request: StaticRequest, batch: int) -> dict[str, float]:
     """s of each part of a decoding step at the mean length of the caches, over all stages' parts of the batch."""
-    plan = passes.plan
-    each = max(batch / plan.pipeline, 1.0)
-    contexts = request.tokens + np.linspace(1.0, max(request.output, 1), _CONTEXTS)
-    made = _totals(tokens_parts(passes, np.array([each * (plan.draft_tokens + 1)])))
-    made["products"] += float(head_seconds(passes, np.array([each * (plan.draft_tokens + 1)]))[0])
-    made["attention"] = float(decoding_seconds(passes, np.array([each]), contexts).mean())
-    made["host"] = _host_seconds(passes, each)
-    made["draft"] = float(draft_seconds(passes, np.array([each]), contexts.mean(keepdims=True))[0])
-    return {key: value * stage_share(passes.model, plan) * plan.pipeline for key, value in made.items()}
+    each = -(-batch // passes.plan.pipeline)
+    contexts = request.tokens + np.linspace(1.0, max(request.output - 1, 1), _CONTEXTS)
+    tokens = float(each * cost.decode_tokens)
+    made = _token_parts(passes, tokens, float(token_seconds(cost, tokens)))
+    attention = float(decode_seconds(cost, each, contexts).mean())
+    drafts = float(draft_seconds(passes, np.array([float(each)]), contexts.mean(keepdims=True))[0])
+    made["draft"] = min(drafts * stage_share(passes.model, passes.plan) * passes.plan.pipeline, attention)
+    made["attention"] = attention - made["draft"]
+    _add_sequences(made, passes, cost, 1, each)
+    return made
 
 
-def _stages(passes: Passes, waves: float) -> float:
-    """How long `waves` parts of a batch take through all stages over one part on all layers in turn."""
-    plan = passes.plan
-    slowest = stage_share(passes.model, plan)
-    return slowest * (plan.pipeline - 1 + waves)
+def _token_parts(passes: Passes, tokens: float, total: float, *, is_prompt: bool = False) -> dict[str, float]:
+    """The seconds that steps' tokens decide by part: as the law divides a step of `tokens`, with what the host leaves."""
+    parts = {key: float(value[0]) for key, value in
+             tokens_parts(passes, np.array([tokens]), is_prompt=is_prompt).items()}  # fmt: skip
+    launching = prompt_host_seconds(passes)
+    is_launched = is_prompt or tokens > passes.engine.graph_tokens
+    parts["host"] = max(launching - sum(parts.values()), 0.0) if is_launched else 0.0
+    parts["attention"] = attention_start_seconds(passes) if is_prompt else 0.0
+    scale = total / sum(parts.values())
+    return {key: value * scale for key, value in parts.items()}
 
 
-def _host_seconds(passes: Passes, sequences: float) -> float:
-    return passes.engine.step + passes.engine.request * sequences
-
-
-def _totals(parts: dict[str, Floats]) -> dict[str, float]:
-    return {key: float(value[0]) for key, value in parts.items()}
+def _add_sequences(
+    parts: dict[str, float], passes: Passes, cost: StepCost, steps: int, sequences: int
+) -> None:
+    """Add the fixed time of steps and that of their sequences: the host's, and the head's to products."""
+    host = passes.engine.step * steps + passes.engine.request * sequences
+    parts["host"] += host
+    parts["products"] += cost.step * steps + cost.request * sequences - host
 
 
 def _memory(passes: Passes, request: StaticRequest, batch: int) -> tuple[float, bool]:

@@ -92,7 +92,7 @@ def mixed_curves(cost: StepCost, load: Workload, accepted: float = 1.0, *, mixed
     each_step = batch * accepted / load.output_tokens * chunks
     together = np.maximum(each_step, 1.0)
     chunk_time = cost.request + chunk_seconds(cost, chunk, past)
-    tokens = token_seconds(cost, shared * decoding + together * chunk)
+    tokens = token_seconds(cost, shared * decoding + together * chunk, is_prompted=True)
     longer = shared * plain + (1 - shared) * cost.step + tokens + together * chunk_time
     step = alone + each_step * (longer - shared * alone) / together
     most = np.maximum(np.floor(room / chunk), 1.0)
@@ -130,8 +130,8 @@ def prefill_figures(cost: StepCost, load: Workload) -> Prefill:
     chunk = load.new_tokens / chunks
     past = load.input_tokens - load.new_tokens + (load.new_tokens - chunk) / 2
     attention = cost.request + chunk_seconds(cost, chunk, past)
-    alone = chunks * (cost.step + token_seconds(cost, chunk) + attention)
-    several = chunks * (cost.step + token_seconds(cost, together * chunk) + together * attention)
+    alone = chunks * (cost.step + token_seconds(cost, chunk, is_prompted=True) + attention)
+    several = chunks * (cost.step + token_seconds(cost, together * chunk, is_prompted=True) + together * attention)
     return Prefill(seconds=alone, rate=cost.stages * together / several)
 
 

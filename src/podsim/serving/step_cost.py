@@ -72,6 +72,8 @@ class StepCost:
     """count. The tokens before it that are in its cache, ascending."""
     prompt_seconds: Floats
     """s. The attention of a chunk, by new tokens and past ones."""
+    mixed_seconds: Floats | None = None
+    """s. The same as tokens_seconds of a step with a chunk of a prompt, which no graph holds; None: no different."""
     stages: int = 1
     """count. The pipeline stages: as many batches are in flight, and one may start each seconds / stages."""
     decode_tokens: int = 1
@@ -79,13 +81,18 @@ class StepCost:
     accepted_tokens: float = 1.0
     """count. The mean number of tokens that a step gives a decoding sequence; above 1 with a draft."""
 
+    @property
+    def prompted_seconds(self) -> Floats:
+        """s. The time of all that the number of tokens decides in a step with a chunk of a prompt."""
+        return self.tokens_seconds if self.mixed_seconds is None else self.mixed_seconds
+
     def seconds(self, prompts: Sequence[tuple[float, float]], decoding: float, mean_context: float) -> float:
         """s of a step with chunks of prompts, as (new tokens, tokens before), and decoding sequences."""
         tokens = sum(new for new, _ in prompts) + decoding * self.decode_tokens
         if not tokens:
             return 0.0
         total = self.step + self.request * (len(prompts) + decoding)
-        total += float(token_seconds(self, tokens))
+        total += float(token_seconds(self, tokens, is_prompted=bool(prompts)))
         if decoding:
             total += float(decode_seconds(self, decoding, mean_context))
         for new, past in prompts:
@@ -141,9 +148,9 @@ def _across(rows: Floats, columns: Floats, table: Floats, row: ArrayLike, column
     return np.asarray(first + part * (last - first))
 
 
-def token_seconds(cost: StepCost, tokens: ArrayLike) -> Floats:
-    """s of all that the number of tokens of a step decides."""
-    return _along(cost.tokens, cost.tokens_seconds, tokens)
+def token_seconds(cost: StepCost, tokens: ArrayLike, *, is_prompted: bool = False) -> Floats:
+    """s of all that the number of tokens of a step decides, with or without chunks of prompts."""
+    return _along(cost.tokens, cost.prompted_seconds if is_prompted else cost.tokens_seconds, tokens)
 
 
 def decode_seconds(cost: StepCost, requests: ArrayLike, context: ArrayLike) -> Floats:
@@ -158,7 +165,12 @@ def chunk_seconds(cost: StepCost, new: ArrayLike, past: ArrayLike) -> Floats:
 
 def step_cost(model: Model, cluster: Cluster, plan: ServingPlan) -> StepCost:
     """The cost of a step of one replica. Raises ModelError for a model that produces no tokens."""
-    passes = make_passes(model, cluster, plan)
+    return passes_cost(make_passes(model, cluster, plan))
+
+
+def passes_cost(passes: Passes) -> StepCost:
+    """The cost of a step of a model in an engine on one replica."""
+    model, plan = passes.model, passes.plan
     engine = passes.engine
     requests = _REQUESTS[:, None]
     decoding = decoding_seconds(passes, requests, _CONTEXT) + draft_seconds(passes, requests, _CONTEXT)
@@ -166,20 +178,33 @@ def step_cost(model: Model, cluster: Cluster, plan: ServingPlan) -> StepCost:
     heads = head_seconds(passes, np.array([1.0, 256.0]))
     each = float(heads[1] - heads[0]) / 255
     together = np.clip(_SHARED / _NEW, 1.0, _MOST_SHARED)[:, None]
+    start = attention_start_seconds(passes)
+    attention = (prompt_seconds(passes, together, _NEW[:, None], _PAST) - start) / together
     return StepCost(
         step=engine.step + float(heads[0]), request=engine.request + each, tokens=_TOKENS,
-        tokens_seconds=uneven * _step_seconds(passes), decode_requests=_REQUESTS, decode_context=_CONTEXT,
-        decode_seconds=uneven * decoding, prompt_new=_NEW,
-        prompt_past=_PAST, stages=plan.pipeline,
-        prompt_seconds=uneven * prompt_seconds(passes, together, _NEW[:, None], _PAST) / together,
+        tokens_seconds=uneven * _decoding_seconds(passes),
+        mixed_seconds=uneven * (_mixed_seconds(passes) + start), decode_requests=_REQUESTS,
+        decode_context=_CONTEXT, decode_seconds=uneven * decoding, prompt_new=_NEW, prompt_past=_PAST,
+        stages=plan.pipeline, prompt_seconds=uneven * np.maximum(attention, 0.0),
         decode_tokens=plan.draft_tokens + 1, accepted_tokens=plan.accepted_tokens,
     )  # fmt: skip
 
 
-def _step_seconds(passes: Passes) -> Floats:
-    """s of what a step's tokens decide: up to the engine's graphs of decoding ones, beyond them of prompts."""
-    prompts = np.maximum(tokens_seconds(passes, _TOKENS, is_prompt=True), prompt_host_seconds(passes))
-    return np.where(passes.engine.graph_tokens >= _TOKENS, tokens_seconds(passes, _TOKENS), prompts)
+def attention_start_seconds(passes: Passes) -> float:
+    """s in which the attention of prompts starts in all layers, once in a step: that of a single token."""
+    return float(prompt_seconds(passes, *np.ones((2, 1)), np.zeros(1))[0])
+
+
+def _decoding_seconds(passes: Passes) -> Floats:
+    """s of what the tokens of decoding sequences decide: one graph, or kernels that the host launches beyond graphs."""
+    graphs = tokens_seconds(passes, _TOKENS)
+    launched = np.maximum(graphs, prompt_host_seconds(passes))
+    return np.where(passes.engine.graph_tokens >= _TOKENS, graphs, launched)
+
+
+def _mixed_seconds(passes: Passes) -> Floats:
+    """s of what the tokens of a step with a chunk of a prompt decide; the host launches its kernels."""
+    return np.maximum(tokens_seconds(passes, _TOKENS, is_prompt=True), prompt_host_seconds(passes))
 
 
 def cache_room(model: Model, cluster: Cluster, plan: ServingPlan, *, longest: int = _LONGEST) -> CacheRoom:

@@ -37,7 +37,10 @@ from podsim.serving.serving_plan import OWN_DRAFTS, ServingPlan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
-_STAND_INS = {"volta": "ampere", "turing": "ampere", "ada": "ampere", "cdna2": "ampere", "cdna3": "hopper"}
+_STAND_INS = {
+    "volta": "ampere", "turing": "ampere", "ada": "ampere", "blackwell-rtx": "ampere", "cdna3": "hopper",
+    "cdna4": "blackwell",
+}  # fmt: skip
 """Architecture without measured kernels of engines -> the one whose constants stand in, at the GPU's own peaks."""
 
 
@@ -85,10 +88,11 @@ class Passes:
         """The engine's all-reduce."""
         return EngineRun(engine=self.engine.kernels, kernel=self.engine.sums)
 
-    def run(self, precision: str = "bf16") -> EngineRun:
-        """The engine's kernel in a number format, with the cache's."""
+    def run(self, precision: str = "bf16", *, is_latent: bool = False) -> EngineRun:
+        """The engine's kernel of attention in a number format, with the cache's."""
         cache = "fp8" if self.plan.cache in ("fp8", "int8") else "bf16"
-        return EngineRun(engine=self.engine.kernels, precision=precision, cache=cache)
+        engine = (self.engine.latent if is_latent else "") or self.engine.kernels
+        return EngineRun(engine=engine, precision=precision, cache=cache)
 
 
 def tokens_seconds(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> Floats:
@@ -102,14 +106,20 @@ def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> 
     Kernels of prompts may quantise the input of a product by themselves; in a decoding step they are fused.
     """
     layers, gpu, engine = passes.layers, passes.gpu, passes.engine
-    products = np.zeros_like(tokens)
-    for is_quantised in (True, False):
-        chosen = tuple(product for product in layers.products if product.is_quantised == is_quantised)
+    alone, shared, routed = np.zeros_like(tokens), np.zeros_like(tokens), np.zeros_like(tokens)
+    for is_quantised, is_shared in ((True, False), (False, False), (True, True), (False, True)):
+        chosen = tuple(
+            product
+            for product in layers.products
+            if (product.is_quantised, product.is_shared) == (is_quantised, is_shared)
+        )
         kind = product_format(gpu, passes.plan.precision if is_quantised else "fp16")
         kernel: GemmKernel = "engine" if is_prompt and is_quantised and engine.quantises_prompts else "plain"
-        products = products + _products_seconds(gpu, chosen, tokens, kind, kernel)
+        seconds = _products_seconds(gpu, chosen, tokens, kind, kernel)
+        alone, shared = alone + seconds * (not is_shared), shared + seconds * is_shared
     for experts in layers.experts:
-        products = products + experts.count * _experts_seconds(passes, experts, tokens)
+        routed = routed + experts.count * _experts_seconds(passes, experts, tokens)
+    products = alone + (shared + routed if is_prompt else np.maximum(shared, routed))
     hidden = 2.0 * passes.model.hidden * tokens
     counts = np.array([count for count, _ in layers.moved])[:, None]
     sizes = 2.0 * np.array([size for _, size in layers.moved])[:, None] * tokens
@@ -171,12 +181,13 @@ def _experts_seconds(passes: Passes, experts: Experts, tokens: Floats) -> Floats
         experts=experts.experts * same, tensor_parallel=plan.layer_degree / plan.expert * same,
         expert_parallel=plan.expert * same, skew=SKEW * same,
     )  # fmt: skip
-    kernel = "" if experts.is_gated else "nongated"
-    run = EngineRun(
-        engine=passes.engine.kernels,
-        kernel=kernel,
-        precision="fp8" if precision in ("int8", "mxfp8") else precision,
-    )
+    precision = "fp8" if precision in ("int8", "mxfp8") else precision
+    known = passes.engine.experts.get(f"{passes.engine_gpu.architecture}/{precision}", "//")
+    engine, kernel, other = f"{known}/".split("/")[:3]
+    precision = other or precision
+    if not experts.is_gated:
+        engine, kernel = "", "nongated"
+    run = EngineRun(engine=engine or passes.engine.kernels, kernel=kernel, precision=precision)
     return experts_seconds(passes.engine_gpu, run, shape)
 
 
@@ -202,7 +213,7 @@ def _decode_seconds(passes: Passes, core: Core, sequences: Floats, keys: Floats)
     if rows > 1:  # the queries of a draft share the keys, as heads of a group do
         shape, shares = replace(shape, heads=shape.heads * rows), True
     law = "mla-decode" if core.rank else "decode"
-    return decode_seconds(passes.engine_gpu, passes.run(), shape, law=law, shares_keys=shares)
+    return decode_seconds(passes.engine_gpu, passes.run(is_latent=bool(core.rank)), shape, law=law, shares_keys=shares)
 
 
 def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> Floats:
@@ -218,7 +229,9 @@ def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> 
         precision = "fp8" if passes.plan.precision == "fp8" and passes.plan.cache == "fp8" else "bf16"
         if precision not in passes.gpu.peaks:
             precision = "bf16"
-        total = total + core.count * prefill_seconds(passes.engine_gpu, passes.run(precision), shape, law=law)
+        total = total + core.count * prefill_seconds(
+            passes.engine_gpu, passes.run(precision, is_latent=bool(core.rank)), shape, law=law
+        )
     for scan in passes.layers.scans:
         total = total + scan.count * _scan_seconds(passes.gpu, scan, sequences * queries)
     return total

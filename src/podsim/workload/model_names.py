@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from podsim.errors import ModelError, unknown_name
 
 _VARIANTS = re.compile(
-    r"[-.](uncased|cased|hf|instruct|chat|base|it|pt|fp8|bf16|v\d+(\.\d+)?|\d{4}|original|turbo|text|model|gguf|awq|gptq)$"
+    r"[-.](uncased|cased|hf|instruct|chat|base|it|pt|fp8|(nv|mx)?fp4|int[48]|bf16|v\d+(\.\d+)?|\d{4}|original|turbo|text|"
+    r"model|gguf|awq|gptq|dynamic|block)$"
 )
 """ends of repository names that do not change the architecture"""
 _MAKERS = re.compile(r"^(meta|facebook|openai|google|nvidia|mistralai|hf|microsoft|ai2|ibm)-")

@@ -159,7 +159,7 @@ def test_stages_overlap_batches() -> None:
 
 
 def test_drafts_give_tokens_as_often_as_they_are_accepted() -> None:
-    drafting = replace(_KIND, cost=replace(_COST, decode_tokens=4), acceptance=0.6)
+    drafting = replace(_KIND, cost=replace(_COST, decode_tokens=4), acceptance=(0.6,))
     run = _run(drafting, RequestStream(requests=400, rate=1.0, output_tokens="500"))
     steps = (run.replicas["sequences"].sum() - 400) / 400
     assert 499 / steps == pytest.approx((1 - 0.6**4) / (1 - 0.6), rel=0.02)

@@ -66,7 +66,10 @@ class Entry(BaseModel):
 class GpuEntry(Entry):
     """An accelerator."""
 
-    architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "tpu", "wafer"]
+    architecture: Literal[
+        "volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna3", "cdna4", "tpu",
+        "wafer",
+    ]  # fmt: skip
     compute_capability: Annotated[float, Field(ge=0, lt=100)] = 0.0
     sms: Positive
     clock: Hertz

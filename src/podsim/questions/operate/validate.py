@@ -33,6 +33,8 @@ from podsim.whole_files import write_whole
 
 SERVING = "serving"
 """The table of published rates of served language models."""
+SERVING_LOAD = "serving-load"
+"""The table of language models served under a load."""
 FAILURES = "failures"
 """The table of published times between failures."""
 _PARTS = {
@@ -61,7 +63,7 @@ class ValidateOptions:
 
     tables: Sequence[str] = option(
         (),
-        "A packaged table, serving (language models), failures, or kernels-all (every raw row of kernels); repeatable."
+        "A packaged table, serving and serving-load (language models), failures, or kernels-all (every raw row of kernels); repeatable."
         " Default: all packaged but these.",
         flag="--table",
         argument=True,
@@ -153,12 +155,13 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
         comparisons = [
             compare_rows(rows, cross_validate=cross_validate)
             for name in tables or TABLES
-            if name not in (SERVING, FAILURES)
+            if name not in (SERVING, SERVING_LOAD, FAILURES)
             for rows in (
                 read_raw_kernels(options.raw) if name == ALL else (_quick(name, asked=bool(tables)),)
             )
         ]
         comparisons += call("serving.serving_rows:packaged_serving") if SERVING in tables else ()
+        comparisons += call("serving.load_rows:packaged_loads") if SERVING_LOAD in tables else ()
         if FAILURES in tables:
             from podsim.accuracy.failure_rows import packaged_failures  # which loads the queue
 

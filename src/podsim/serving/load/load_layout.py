@@ -52,7 +52,7 @@ def replica_kind(
 ) -> ReplicaKind:
     """The replicas of a plan. Raises NoFitError where a replica holds no sequence."""
     engine = load_language_engine(plan.engine, cluster.gpu)
-    name = options.scheduler or _scheduler_name(plan, options.chunked)
+    name = options.scheduler or scheduler_name(plan, options.chunked)
     cost, room = step_cost(model, cluster, plan), cache_room(model, cluster, plan)
     weights = weight_bytes(model, plan)
     host = _host_rate(cluster) * plan.gpus
@@ -61,14 +61,14 @@ def replica_kind(
     tokens = plan.max_batched_tokens or engine.max_batched_tokens
     return ReplicaKind(
         cost=cost, room=room, scheduler=SCHEDULERS[name], replicas=plan.replicas, gpus=plan.gpus, model=number,
-        sequences=plan.max_batch or engine.max_batch, batch_tokens=tokens, acceptance=plan.acceptance,
+        sequences=plan.max_batch or engine.max_batch, batch_tokens=tokens, acceptance=plan.draft_acceptances,
         prefix_cache=options.prefix_cache, host_rate=host if options.swap else 0.0, adapters=options.adapter_slots,
         adapter_seconds=adapter / host, link_rate=rate, link_latency=latency,
-        load_seconds=load_seconds(cluster, plan, weights, options.load_rate),
+        load_seconds=load_seconds(cluster, plan, weights, options.load_rate), front=engine.front, ahead=engine.plans_ahead,
     )  # fmt: skip
 
 
-def _scheduler_name(plan: ServingPlan, chunked: bool | None) -> str:
+def scheduler_name(plan: ServingPlan, chunked: bool | None) -> str:
     """The scheduler of a plan's engine; TensorRT-LLM divides prompts only if that is asked for."""
     name = _SCHEDULERS[engine_family(plan.engine)]
     other: dict[tuple[str, bool | None], str] = {
@@ -83,8 +83,7 @@ def for_requests(kind: ReplicaKind, table: RequestTable) -> ReplicaKind:
     if kind.scheduler.chunked:
         return kind
     longest = int((table.input_tokens + table.output_tokens).max())
-    least = longest * kind.sequences if kind.scheduler.together else longest
-    return replace(kind, batch_tokens=max(kind.batch_tokens, least))
+    return replace(kind, batch_tokens=max(kind.batch_tokens, longest))
 
 
 def link_between(cluster: Cluster, plan: ServingPlan) -> tuple[float, float]:

@@ -45,6 +45,10 @@ SCHEDULERS = {
         chunked=True, mixed=False, reserve=0.7,
         source="SGLang: prefill first, new-token ratio 0.7, no mixed chunks (managers/schedule_policy.py)",
     ),
+    "sglang-mixed": Scheduler(
+        chunked=True, mixed=True, reserve=0.7,
+        source="SGLang: --enable-mixed-chunk, prompts and decoding sequences share a step",
+    ),
     "static": Scheduler(
         chunked=False, mixed=False, reserve=1.0, together=True,
         source="static batches: one is answered before the next begins"
@@ -71,8 +75,20 @@ class ReplicaKind:
     """The most requests at once."""
     batch_tokens: int = 8192
     """The most tokens of a step."""
-    acceptance: float = 0.7
-    """share. The probability that a drafted token is accepted, if all before it are."""
+    acceptance: tuple[float, ...] = (0.7,)
+    """share. The probability that a drafted token is accepted if all before it are, by depth; the last goes on."""
+    front: float = 0.0
+    """s. The time of a request outside the scheduler: HTTP, tokenizer, the way back of its first token."""
+    poll: int = 1
+    """count. The decoding steps between two looks at new requests (SGLang's scheduler-recv-interval)."""
+    ahead: bool = False
+    """Whether a step is planned while the one before it runs: a new request waits one step more."""
+    hold_steps: int = 0
+    """count. The decoding steps for which a new request waits for others, so that all groups prefill together."""
+    hold_requests: int = 1
+    """count. The new requests that wait no longer."""
+    merge: int = 0
+    """count. The least decoding steps that are one event of the simulation; 0: each step is one of its own."""
     prefix_cache: bool = True
     """Whether prefixes are kept for others."""
     host_rate: float = 0.0

@@ -69,6 +69,12 @@ static double next_arrival(const Server *s) {
     return s->requests->arrival[next];
 }
 
+/* The time of the next event, infinity if there is none. */
+double next_time(const Server *s) {
+    double coming = next_arrival(s);
+    return s->state->number[EVENTS] > 0 ? min_double(coming, s->state->event[0].when) : coming;
+}
+
 /* Everything that happens at the next time; false if nothing is left. */
 static bool advance_once(const Server *s) {
     const struct State *state = s->state;

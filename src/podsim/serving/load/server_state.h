@@ -31,7 +31,7 @@ enum { NEXT, EVENTS, ORDER, DIRTY, FINISHED, TURN, DRAWS, STEPS, OPEN, USES, TUR
 /* positions in State.time */
 enum { CLOCK, FIRST_IDLE, LAST_ARRIVAL };
 
-enum { GROUPS = 64, BINS = 1024, FLIGHTS = 64 };
+enum { GROUPS = 64, BINS = 1024, FLIGHTS = 64, DEPTHS = 8 };
 
 /* records, field by field as the dtypes of server_state.py */
 struct Kind {
@@ -59,7 +59,12 @@ struct Kind {
     double reserve;
     double host_rate;
     int64_t draft;
-    double acceptance;
+    double acceptance[DEPTHS];
+    int64_t poll;
+    int64_t ahead;
+    int64_t merge;
+    int64_t hold_steps;
+    int64_t hold_requests;
     int64_t caching;
     int64_t adapters;
     double adapter_seconds;
@@ -117,6 +122,10 @@ struct Replica {
     int64_t prompt_tokens;
     int64_t decode_tokens;
     int64_t most_blocks;
+    int64_t visible;
+    int64_t iterations;
+    int64_t held;
+    int64_t began;
     double stage_free;
     double last_end;
     double link_free;
@@ -246,5 +255,6 @@ double draw(const Server *s);
 /* server_events.c: the clock */
 void add_event(const Server *s, double when, int64_t kind, int64_t target);
 void mark_dirty(const Server *s, int64_t r);
+double next_time(const Server *s);
 
 #endif

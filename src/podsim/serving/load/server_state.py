@@ -21,8 +21,8 @@ ROLES = ("both", "prefill", "decode")
 OFF, LOADING, READY, DRAINING = range(4)
 """The status of a replica."""
 ROUTINGS = ("round-robin", "least-loaded", "prefix-aware", "one-queue", "random")
-FLIGHTS, GROUPS, BINS = 64, 64, 1024
-"""steps in flight at most; groups of requests, and bins of the times between tokens"""
+FLIGHTS, GROUPS, BINS, DEPTHS = 64, 64, 1024, 8
+"""steps in flight at most; groups of requests, and bins of the times between tokens; depths of drafted tokens"""
 CLOCK = 0
 """position in State.time"""
 STEPS, FINISHED = 7, 4
@@ -54,7 +54,12 @@ KIND = np.dtype([
     ("reserve", np.float64),  # share of an answer for which memory is kept at admission
     ("host_rate", np.float64),  # B/s to the host's memory for swapping; 0: preempted sequences are recomputed
     ("draft", np.int64),  # tokens that are drafted for a step
-    ("acceptance", np.float64),  # probability that a drafted token is accepted
+    ("acceptance", np.float64, (DEPTHS,)),  # probability that a drafted token is accepted, by its depth
+    ("poll", np.int64),  # decoding steps between looks at new requests
+    ("ahead", np.int64),  # a step is planned while the one before runs
+    ("merge", np.int64),  # decoding steps that are one event at least, where nothing else happens; 0: each is its own
+    ("hold_steps", np.int64),  # decoding steps for which new requests wait for others
+    ("hold_requests", np.int64),  # new requests that wait for no others
     ("caching", np.int64),  # prefixes are kept
     ("adapters", np.int64),  # slots; 0: all adapters are there
     ("adapter_seconds", np.float64),  # s to load one
@@ -114,6 +119,10 @@ REPLICA = np.dtype([
     ("prompt_tokens", np.int64),
     ("decode_tokens", np.int64),
     ("most_blocks", np.int64),
+    ("visible", np.int64),  # requests of its queue that the scheduler knows
+    ("iterations", np.int64),  # steps since the scheduler looked for requests
+    ("held", np.int64),  # steps for which its first new request waits for others
+    ("began", np.int64),  # whether sequences decoded in its last step
     ("stage_free", np.float64),  # s, time at which the next step may start
     ("last_end", np.float64),  # s
     ("link_free", np.float64),  # s

@@ -50,19 +50,20 @@ static double interpolate_grid(const double *xs, int64_t rows, const double *ys,
     return low + share * (high - low);
 }
 
-static double tokens_seconds(const Server *s, const struct Kind *kind, double tokens) {
+/* Seconds of what the tokens of a step decide, in a step of decoding sequences alone or in one with prompts. */
+static double tokens_seconds(const Server *s, const struct Kind *kind, double tokens, bool has_prompts) {
     const double *table = s->pool->table + kind->table;
-    return interpolate(table, kind->tokens, table + kind->tokens, tokens);
+    return interpolate(table, kind->tokens, table + (has_prompts ? 2 : 1) * kind->tokens, tokens);
 }
 
 static double decode_seconds(const Server *s, const struct Kind *kind, double requests, double context) {
-    const double *first = s->pool->table + kind->table + 2 * kind->tokens;
+    const double *first = s->pool->table + kind->table + 3 * kind->tokens;
     const double *second = first + kind->decode_requests, *table = second + kind->decode_contexts;
     return interpolate_grid(first, kind->decode_requests, second, kind->decode_contexts, table, requests, context);
 }
 
 static double prompt_seconds(const Server *s, const struct Kind *kind, double new_tokens, double past) {
-    const double *first = s->pool->table + kind->table + 2 * kind->tokens + kind->decode_requests +
+    const double *first = s->pool->table + kind->table + 3 * kind->tokens + kind->decode_requests +
                           kind->decode_contexts + kind->decode_requests * kind->decode_contexts;
     const double *second = first + kind->prompt_news, *table = second + kind->prompt_pasts;
     return interpolate_grid(first, kind->prompt_news, second, kind->prompt_pasts, table, new_tokens, past);
@@ -202,7 +203,7 @@ static void admit_waiting(const Server *s, int64_t r, Batch *batch) {
     const struct Kind *kind = kind_of(s, r);
     const struct Replica *replica = &s->state->replica[r];
     int64_t q = replica->head;
-    while (q >= 0) {
+    while (q >= 0 && replica->visible > 0) {
         int64_t next = s->state->request[q].next;
         if (replica->running >= kind->sequences) batch->reason = SEQUENCES;
         else if (batch->left <= 0) batch->reason = TOKENS;
@@ -214,13 +215,80 @@ static void admit_waiting(const Server *s, int64_t r, Batch *batch) {
     }
 }
 
+/* The scheduler looks for requests each `poll` decoding steps and after steps of prompts, or when nothing runs. One that
+ * plans ahead takes in the next step those that it sees now. */
+static void look_for_requests(const Server *s, int64_t r, bool is_planned) {
+    const struct Kind *kind = kind_of(s, r);
+    struct Replica *replica = &s->state->replica[r];
+    bool is_idle = replica->running == 0;
+    if (is_idle ? is_planned : (bool)kind->ahead != is_planned) return;
+    if (!is_idle && (kind->together || replica->iterations < kind->poll)) return;
+    replica->visible = replica->waiting;
+    replica->iterations = 0;
+}
+
+/* Whether new requests wait for others: fewer than asked for, not yet long enough, and others decode. */
+static bool holds_requests(const Server *s, int64_t r) {
+    const struct Kind *kind = kind_of(s, r);
+    struct Replica *replica = &s->state->replica[r];
+    if (replica->running == 0 || replica->waiting == 0 || replica->waiting >= kind->hold_requests ||
+        replica->held >= kind->hold_steps) {
+        replica->held = 0;
+        return false;
+    }
+    return true;
+}
+
 static void compose(const Server *s, int64_t r, Batch *batch) {
     const struct Kind *kind = kind_of(s, r);
-    bool may_admit = !kind->together || s->state->replica[r].running == 0;
+    look_for_requests(s, r, false);
+    const struct Replica *replica = &s->state->replica[r];
+    bool may_admit = (!kind->together || replica->running == 0 || !replica->began) && !holds_requests(s, r);
     join_running(s, r, kind->mixed, true, batch);
     if (may_admit && !batch->has_preempted) admit_waiting(s, r, batch);
     if (!may_admit) batch->reason = SEQUENCES;
     if (batch->sequences == 0 && !kind->mixed) join_running(s, r, true, false, batch);
+}
+
+static double decode_step_seconds(const Server *s, const struct Kind *kind, const Batch *batch, int64_t later) {
+    double decodes = (double)batch->decodes, context = (double)batch->contexts / decodes + (double)later;
+    return kind->step + kind->request * decodes + tokens_seconds(s, kind, (double)batch->tokens, false) +
+           decode_seconds(s, kind, decodes, context);
+}
+
+/* How many decoding steps follow in which nothing changes but the length of the caches; at least 1. */
+static int64_t equal_steps(const Server *s, int64_t r, const Batch *batch) {
+    const struct Kind *kind = kind_of(s, r);
+    const struct Replica *replica = &s->state->replica[r];
+    if (kind->merge < 1 || kind->stages > 1 || kind->draft || batch->decodes < replica->running ||
+        batch->has_preempted) return 1;
+    int64_t steps = INT64_MAX, blocks = available_blocks(s, r) - replica->reserved;
+    for (int64_t k = 0; k < replica->running; k++) {
+        int64_t q = running_of(s, r)[k];
+        steps = min_int(steps, s->requests->output[q] - s->state->request[q].made);
+    }
+    steps = max_int(steps, kind->merge);
+    if (replica->waiting > replica->visible) steps = min_int(steps, max_int(1, kind->poll - replica->iterations));
+    if (replica->waiting > 0 && kind->hold_steps > 0) steps = min_int(steps, max_int(1, kind->hold_steps - replica->held));
+    if (kind->reserve < 1.0 && replica->running * (steps / kind->block_tokens + 2) > blocks) return 1;
+    double left = next_time(s) - s->state->time[CLOCK];
+    if (left < 1e9) {
+        double slowest = decode_step_seconds(s, kind, batch, steps);
+        steps = min_int(steps, max_int(kind->merge, (int64_t)(left / slowest) + 1));
+    }
+    return steps;
+}
+
+/* Make a step several equal ones, and return the seconds of the others. */
+static double merge_steps(const Server *s, int64_t r, Batch *batch, int64_t steps) {
+    for (int64_t k = 0; k < s->state->replica[r].running; k++) {
+        int64_t q = running_of(s, r)[k];
+        struct Request *request = &s->state->request[q];
+        request->planned = min_int(steps, s->requests->output[q] - request->made);
+        grow_blocks(s, r, q, request->computed + request->planned);
+    }
+    double last = decode_step_seconds(s, kind_of(s, r), batch, steps - 1);
+    return (decode_step_seconds(s, kind_of(s, r), batch, 1) + last) / 2 * (double)(steps - 1);
 }
 
 static void count_step(struct Replica *replica, const Batch *batch, double seconds, int64_t used) {
@@ -235,15 +303,17 @@ static void count_step(struct Replica *replica, const Batch *batch, double secon
     if (batch->reason != NOTHING) *full[batch->reason - SEQUENCES] += seconds;
 }
 
-static void launch(const Server *s, int64_t r, const Batch *batch) {
+static void launch(const Server *s, int64_t r, Batch *batch) {
     const struct Kind *kind = kind_of(s, r);
     struct Replica *replica = &s->state->replica[r];
     double now = s->state->time[CLOCK], stages = (double)kind->stages, decode = 0.0;
     double fixed = kind->step + kind->request * (double)batch->sequences;
-    double products = tokens_seconds(s, kind, (double)batch->tokens);
+    double products = tokens_seconds(s, kind, (double)batch->tokens, batch->sequences > batch->decodes);
     if (batch->decodes > 0) {
         decode = decode_seconds(s, kind, (double)batch->decodes, (double)batch->contexts / (double)batch->decodes);
     }
+    int64_t steps = equal_steps(s, r, batch);
+    if (steps > 1) decode += merge_steps(s, r, batch, steps);
     double seconds = fixed + products + decode + batch->prompt_seconds + batch->moved;
     replica->part_step += fixed / stages;
     replica->part_tokens += products / stages;
@@ -254,6 +324,11 @@ static void launch(const Server *s, int64_t r, const Batch *batch) {
     replica->last_end = max_double(replica->last_end, now + seconds);
     replica->stage_free = now + seconds / stages;
     replica->flights++;
+    replica->began = batch->decodes > 0;
+    if (batch->sequences > batch->decodes) replica->iterations = kind->poll;
+    else replica->iterations = (replica->iterations + steps - 1) % kind->poll + 1;
+    if (replica->waiting > 0) replica->held += steps;
+    look_for_requests(s, r, true);
     s->state->number[STEPS]++;
     add_event(s, replica->last_end, STEP_END, r * FLIGHTS + batch->flight);
     if (kind->stages > 1) add_event(s, replica->stage_free, STAGE_FREE, r);
@@ -276,27 +351,29 @@ void start_steps(const Server *s, int64_t r) {
 }
 
 /* Count the time since the last token: 32 bins an octave from 2^-20 s. */
-static void count_gap(const Server *s, int64_t q, double gap) {
+static void count_gap(const Server *s, int64_t q, double gap, int64_t count) {
     uint64_t bits, base = (uint64_t)(1023 - 20) << 5;
     memcpy(&bits, &gap, sizeof bits);
     int64_t bin = (int64_t)(bits >> 47) - (int64_t)base;
     int64_t group = q * GROUPS / s->requests->rows;
-    s->state->gaps[group * BINS + max_int(0, min_int(bin, BINS - 1))]++;
+    s->state->gaps[group * BINS + max_int(0, min_int(bin, BINS - 1))] += count;
 }
 
 static void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decoding) {
     struct Request *request = &s->state->request[q];
     const struct Kind *kind = kind_of(s, r);
     double now = s->state->time[CLOCK];
-    int64_t tokens = 1;
-    if (was_decoding) {
-        while (tokens < request->planned && draw(s) < kind->acceptance) tokens++;
+    int64_t tokens = was_decoding && !kind->draft ? request->planned : 1;
+    if (was_decoding && kind->draft) {
+        while (tokens < request->planned && draw(s) < kind->acceptance[min_int(tokens, DEPTHS) - 1]) tokens++;
     }
     if (request->made == 0) {
         request->first = now;
     } else {
-        count_gap(s, q, now - request->last);
-        request->gap = max_double(request->gap, now - request->last);
+        int64_t gaps = was_decoding && !kind->draft ? tokens : 1;
+        double gap = (now - request->last) / (double)gaps;
+        count_gap(s, q, gap, gaps);
+        request->gap = max_double(request->gap, gap);
     }
     request->last = now;
     request->made += tokens;
