@@ -240,7 +240,8 @@ def with_known_flags(arguments: Sequence[str], options: Mapping[str, Option]) ->
         words += [value] * bool(equals) if flag in own else [word]
     for word in list(words):
         flag = word.partition("=")[0]
-        if flag[:2] == "--" and flag not in flags and flag[2:] in others:
+        is_alone = flag in FLAGS_MEANT and _value_after(flag, words)[:1] in ("", "-")
+        if flag[:2] == "--" and flag not in flags and flag[2:] in others and not is_alone:
             words = next(iter(_renamed(words, flag, _meant_flag(flag, options, words), options)), words)
     while words.count("--on") > 1 and words[-1] != "--on":
         last = len(words) - 1 - words[::-1].index("--on")

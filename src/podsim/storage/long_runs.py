@@ -260,7 +260,10 @@ def with_run(
     notes = (*prediction.notes, *([length.note] if length.note else []))
     if length.days is not None and not length.is_default:
         meets = "meets" if run.expected <= length.days else "MISSES"
-        notes = (*notes, f"{meets} the {length.days / DAY:,.3g}-day deadline: {run.expected / DAY:,.4g} with failures")
+        notes = (
+            *notes,
+            f"{meets} the {length.days / DAY:,.3g}-day deadline: {run.expected / DAY:,.4g} with failures",
+        )
     return replace(prediction, training=run, notes=notes)
 
 
