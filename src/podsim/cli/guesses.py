@@ -130,15 +130,7 @@ def other_questions(arguments: Sequence[str]) -> list[list[str]]:
 def _is_job_file(words: Sequence[str]) -> bool:
     """Whether words begin with a file that starts a job: one that describes no model."""
     path = Path(words[0]) if words else Path()
-    if not path.is_file() or path.suffix not in (
-        ".json",
-        ".sh",
-        ".toml",
-        ".yaml",
-        ".yml",
-        ".sbatch",
-        ".slurm",
-    ):
+    if not path.is_file() or path.suffix[1:] not in ("json", "sh", "toml", "yaml", "yml", "sbatch", "slurm"):
         return False
     return not re.search(r'"(model_type|architectures)"', path.read_text("utf-8", "replace")[: 1 << 20])
 

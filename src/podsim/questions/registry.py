@@ -65,8 +65,7 @@ PHRASES: Mapping[str, str] = MappingProxyType(
 
 FLAGS_MEANT: Mapping[str, str] = MappingProxyType(
     {
-        "--lora": "--train lora:16", "--qlora": "--train qlora:16", "--fsdp": "--zero 3",
-        "--fp8": "--precision fp8", "--bf16": "--precision bf16",
+        "--lora": "--train lora:16", "--qlora": "--train qlora:16", "--fsdp": "--zero 3", "--fp8": "--precision fp8",
         **{f"--{tool}": f"--for {tool}" for tool in ("slurm", "deepspeed", "megatron", "torchtitan")},
     }
 )  # fmt: skip
@@ -197,7 +196,7 @@ QUESTIONS: Mapping[str, Entry] = MappingProxyType(
             also="roofline bandwidth spec specs info describe"),
         "fabric": Entry("machine", "Servers and switches of a machine as a drawing."),
         "serve": Entry("serve", "Predict inference by batch or under load. Exit status 1: no batch fits.",
-            "serve bert-large --on a100-40gb/1g.5gb --batch 8", also="inference infer latency throughput kvcache kv-cache"),
+            "serve bert-large --on a100-40gb/1g.5gb --batch 8", also="inference infer latency throughput kvcache"),
         "scale batch": Entry("learn", "Find the critical batch: what larger batches cost in steps and samples.",
             "scale batch zhang-151m --rate 3e-3 --base-batch 256", file="large_batch"),
         "scale fit": Entry("learn", "Fit a law of the loss to finished runs: parameters, tokens, loss.",
