@@ -143,8 +143,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     if close:
         every = f" known: {', '.join(names)}" if sum(map(len, names)) + 2 * len(names) <= _SHOWN else ""
         return f"unknown {kind} {name[:80]!r}: did you mean {' or '.join(close)}?{every}"
-    alike = [each for each in names if each[:3] == name.lower()[:3]]
-    names = [*alike, *(each for each in names if each not in alike)]
     count = sum(length <= _SHOWN for length in accumulate(len(each) + 2 for each in names))
     shown = ", ".join(names[:count]) + (f", … ({len(names)} in all)" if len(names) > count else "")
     return f"unknown {kind} {name[:80]!r}; known: {shown}"

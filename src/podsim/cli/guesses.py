@@ -120,23 +120,17 @@ def other_questions(arguments: Sequence[str]) -> list[list[str]]:
         return [["plan", *words]]
     if command in ("plan", "predict") and _is_job_file(words):
         return [["advise", *words]]
-    if command == "compare" and len(names) > 1 and all(map(is_cluster, names)):
-        return [["plan", _EXAMPLE[1], "--on", ",".join(names), "--gpus", "64"]]
+    clusters = [name for name in names if is_cluster(name)]
+    if command == "compare" and len(clusters) > 1:
+        model = next((name for name in names if known_model(name, any_model_names())), _EXAMPLE[1])
+        return [["plan", model, "--on", ",".join(clusters), "--gpus", "64"]]
     return []
 
 
 def _is_job_file(words: Sequence[str]) -> bool:
     """Whether words begin with a file that starts a job: one that describes no model."""
     path = Path(words[0]) if words else Path()
-    if not path.is_file() or path.suffix not in (
-        ".json",
-        ".sh",
-        ".toml",
-        ".yaml",
-        ".yml",
-        ".sbatch",
-        ".slurm",
-    ):
+    if not path.is_file() or path.suffix[1:] not in ("json", "sh", "toml", "yaml", "yml", "sbatch", "slurm"):
         return False
     return not re.search(r'"(model_type|architectures)"', path.read_text("utf-8", "replace")[: 1 << 20])
 

@@ -92,16 +92,12 @@ def question_mistake(
     elif not isinstance(error, NoFitError):
         lines += [*load("cli.guesses:other_questions")(arguments), *_closer(problems, arguments)]
     if isinstance(error, PlanError) and {"tp", "model", "on", "micro_batch"} <= set(options):
-        degrees = _layout(arguments) if isinstance(error, NoFitError) else []
+        typed = pairwise(arguments) if isinstance(error, NoFitError) else ()
+        degrees = [word for pair in typed if pair[0] in LAYOUT_FLAGS for word in pair]  # a search keeps them
         degrees += ["--launch", str(given["tool"]), "--save", "run"] if given.get("tool") else []
         lines += [[*line, *degrees] for line in _search(options, given) if line[0] != arguments[0]]
     text = problems[0] if problems else str(error)
     return Mistake(text=text, plain=text, lines=lines, more=problems[1:])
-
-
-def _layout(arguments: Sequence[str]) -> list[str]:
-    """The degrees of a layout that are typed: a search keeps them."""
-    return [word for pair in pairwise(arguments) if pair[0] in LAYOUT_FLAGS for word in pair]
 
 
 def _search(options: Mapping[str, Option], given: Mapping[str, object]) -> list[list[str]]:
@@ -240,7 +236,8 @@ def with_known_flags(arguments: Sequence[str], options: Mapping[str, Option]) ->
         words += [value] * bool(equals) if flag in own else [word]
     for word in list(words):
         flag = word.partition("=")[0]
-        if flag[:2] == "--" and flag not in flags and flag[2:] in others:
+        is_alone = flag in FLAGS_MEANT and _value_after(flag, words)[:1] in ("", "-")
+        if flag[:2] == "--" and flag not in flags and flag[2:] in others and not is_alone:
             words = next(iter(_renamed(words, flag, _meant_flag(flag, options, words), options)), words)
     while words.count("--on") > 1 and words[-1] != "--on":
         last = len(words) - 1 - words[::-1].index("--on")

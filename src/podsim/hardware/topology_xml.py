@@ -18,13 +18,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from podsim.errors import TableError
-from podsim.foreign_files import read_bytes
 from podsim.hardware.catalog import load_cpu
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part, even_cable
-from podsim.hardware.fabrics.xml_tree import MOST_BYTES, Element, parse_xml
+from podsim.hardware.fabrics.xml_tree import Element, parse_xml
 
 # B/s of a PCIe lane, one way, after coding, by GT/s: 8b/10b to 5, 128b/130b to 32, flits at 64
 _LANE = {2.5: 0.25e9, 5.0: 0.5e9, 8.0: 0.984375e9, 16.0: 1.96875e9, 32.0: 3.9375e9, 64.0: 7.5625e9}
@@ -40,12 +38,6 @@ _X_BUS = 64e9
 """B/s. The bandwidth between two POWER9, unconfirmed."""
 MOST_LANES = 64
 MOST_NVLINKS = 1024
-
-
-def read_topology(path: Path | str) -> Node:
-    """The server that a file describes. Raises TableError as parse_topology does, and for an unreadable file."""
-    data = read_bytes(path, most=MOST_BYTES, error=TableError, hint="no topology is")
-    return parse_topology(data, name=Path(path).name)
 
 
 def parse_topology(text: str | bytes, name: str = "topology") -> Node:

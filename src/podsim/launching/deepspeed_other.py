@@ -70,9 +70,6 @@ def _table(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _on(value: object) -> bool:
     """Whether a setting does anything: not off, none, a size of one, or a table that is not enabled."""
     if isinstance(value, dict):
-        return (
-            bool(value)
-            and value.get("enabled", True) is not False
-            and value.get("device", "cpu") not in ("none", None)
-        )
+        is_enabled = value.get("enabled", value.get("device", "cpu") not in ("none", None))
+        return bool(value) and is_enabled is not False
     return value not in (None, False, 0, 1, -1, "fp32", "auto") or value is True

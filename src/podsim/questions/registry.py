@@ -78,8 +78,7 @@ PHRASES: Mapping[str, str] = MappingProxyType(
 
 FLAGS_MEANT: Mapping[str, str] = MappingProxyType(
     {
-        "--lora": "--train lora:16", "--qlora": "--train qlora:16", "--fsdp": "--zero 3",
-        "--fp8": "--precision fp8", "--bf16": "--precision bf16",
+        "--lora": "--train lora:16", "--qlora": "--train qlora:16", "--fsdp": "--zero 3", "--fp8": "--precision fp8",
         **{f"--{tool}": f"--for {tool}" for tool in ("slurm", "deepspeed", "megatron", "torchtitan")},
     }
 )  # fmt: skip
@@ -206,12 +205,13 @@ QUESTIONS: Mapping[str, Entry] = MappingProxyType(
         "models": Entry("machine", "List the models of the catalog.", "models", also="model"),
         "clusters": Entry("machine", "List the systems and clusters of the catalog.", "clusters",
             also="systems cluster"),
-        "show": Entry("machine", "Show the sheet of anything in the catalogs.", "show dgx-h100"),
+        "show": Entry("machine", "Show the sheet of anything in the catalogs.", "show dgx-h100",
+            also="roofline bandwidth spec specs info describe"),
         "fabric": Entry("machine", "Servers and switches of a machine as a drawing."),
         "serve": Entry("serve", "Predict inference by batch or under load. Exit status 1: no batch fits."),
         "serve batches": Entry("serve", "Latency, throughput and memory by batch. Exit status 1: no batch fits.",
             "serve batches bert-large --on a100-40gb/1g.5gb --batch 8", file="serve_ways",
-            also="inference infer latency throughput"),
+            also="inference infer latency throughput kvcache"),
         "serve load": Entry("serve", "Simulate a server under load, request by request.",
             "serve load llama-3.1-8b --on h100 --rate 5/s", file="serve_ways"),
         "serve best": Entry("serve", "Find the best way to serve within limits. Exit status 1: none keeps them.",

@@ -63,7 +63,7 @@ def _rate_text(rate: float) -> str:
 
 def _verdict(row: ServedBatch) -> str:
     if not row.fits:
-        return "no room"
+        return "no fit"
     return "" if row.in_time else "too late"
 
 

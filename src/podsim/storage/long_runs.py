@@ -259,8 +259,8 @@ def with_run(
         return replace(prediction, notes=(*prediction.notes, f"no days of a run: {error}"))
     notes = (*prediction.notes, *([length.note] if length.note else []))
     if length.days is not None and not length.is_default:
-        meets = "meets" if run.expected <= length.days else "MISSES"
-        notes = (*notes, f"{meets} the {length.days / DAY:,.3g}-day deadline: {run.expected / DAY:,.4g} with failures")
+        verb, days = "meets" if run.expected <= length.days else "MISSES", f"{length.days / DAY:,.3g}"
+        notes = (*notes, f"{verb} the {days}-day deadline: {run.expected / DAY:,.4g} with failures")
     return replace(prediction, training=run, notes=notes)
 
 

@@ -47,11 +47,6 @@ class Shape:
     is_gated: bool = True
     """Whether the MLP has a gate, as in networks of today."""
 
-    @property
-    def is_generated(self) -> bool:
-        """Whether the catalog has no such network."""
-        return bool(self.overrides)
-
 
 def shape_near(parameters: float) -> Shape:
     """The shape of the catalog nearest to so many parameters, or a generated one. Raises ModelError out of reach."""

@@ -204,8 +204,8 @@ def _model(options: AdviseOptions, read: PlanRead, name: str) -> Model:
     if read.shape and not options.model:
         return build(Transformer(name="model of the command", source=options.file, **read.shape))  # type: ignore[arg-type]
     length = {} if options.sequence is None else {"sequence": str(read_sequence(options.sequence))}
-    model = load_model(options.model or name, split_overrides(options.overrides)[0] | length)
-    return fine_tuned(model, read.train)
+    keys = split_overrides(options.overrides)[0] | length
+    return fine_tuned(load_model(options.model or name, keys), read.train)
 
 
 def _own_names(text: str, tool: str) -> Mapping[str, str]:

@@ -191,9 +191,9 @@ def _predicted(options: LaunchOptions, text: str) -> PlanRead:
     network = fine_tuned(network, reading.names.get("train", "full"))
     plan = _plan(reading, network, options.software)
     part = load_cluster(options.on, split_overrides(options.overrides)[1], reading.gpus)
-    problems, software = plan.problems(network, part), options.software
-    if problems and not software:  # what the GPU was calibrated with may fold experts
-        software = software_of(None, part.gpu)
+    software = options.software
+    if problems := plan.problems(network, part):
+        software = software or software_of(None, part.gpu)  # what it was calibrated with may fold experts
         plan = _plan(reading, network, software)
         if plan.problems(network, part):
             raise PlanError(problems)
@@ -235,9 +235,7 @@ def _agree(reading: Reading, network: Model | None) -> None:
 
 def _built(reading: Reading, path: str) -> Model:
     if not reading.model:
-        raise PodsimError(
-            "the file does not give the shape of the model; give MODEL as well, e.g. llama-3.1-8b"
-        ).offer(model="llama-3.1-8b")
+        raise PodsimError("the file does not state the model; give MODEL as well").offer(model="llama-3.1-8b")
     return build(Transformer(name="model of the command", source=path, **reading.model))  # type: ignore[arg-type]
 
 
