@@ -44,6 +44,13 @@ def seconds(
         ("metaseq on PyTorch FSDP", 2022, "pytorch-fsdp"),
         ("JAX-Toolbox, PaxML", 2024, "paxml"),
         ("nemo-2024", None, "nemo-2024"),
+        ("DeepSpeed", 2021, "deepspeed-zero"),
+        ("GPT-NeoX + FlashAttention", 2023, "gpt-neox"),
+        ("HuggingFace", 2022, "transformers"),
+        ("FlashAttention v1", 2022, "flash-attention-2022"),
+        ("FlashAttention-2", 2023, "flash-attention-2023"),
+        ("Meta internal (model+sequence parallel)", 2023, "megatron-2022"),
+        ("Megatron-LM without FlashAttention", 2023, "megatron-2022"),
         ("an unknown framework", 2024, None),
     ],
 )
