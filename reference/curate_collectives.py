@@ -29,7 +29,7 @@ from podsim.network.settings_text import read_environment, read_launch, read_net
 from reference.csv_rows import each_row
 from reference.machine_words import find_node, read_adapters
 
-CANONICAL = ("cluster", "launch", "nccl", "sharp", "in_switch", "algo", "proto", "reason")
+CANONICAL = ("cluster", "launch", "nccl", "sharp", "gdr", "in_switch", "domain", "algo", "proto", "reason")
 """Columns that `canonical_cells` fills."""
 _UNKNOWN_MACHINES = (
     (r"H100-PCIe", "the source does not say how many of three NVLink bridges join the two cards"),
@@ -52,12 +52,16 @@ _FABRICS = {"infiniband": "infiniband", "roce": "roce", "efa-v1": "efa", "efa-v2
 
 
 _NAMED = (
-    (r"\bDGX A100", "dgx-a100-80gb"), (r"\bDGX H100", "dgx-h100"), (r"\bDGX H200", "dgx-h200"), (r"\bDGX B200", "dgx-b200"),
-    (r"\bp4d\b", "aws-p4d"), (r"\bp4de\b", "aws-p4de"), (r"\bp5\.48", "aws-p5"), (r"ND ?v5|ND96isr_?H100", "azure-ndv5"),
-    (r"ND ?A100|NDv4|ND96a", "azure-ndv4-80gb"), (r"a3-?high", "gcp-a3-high"), (r"a3-?mega", "gcp-a3-mega"),
-    (r"a3-?ultra", "gcp-a3-ultra"), (r"\ba4-?high", "gcp-a4"), (r"NVL72", "gb200-nvl72"),
+    (r"\bp4de\b", "aws-p4de", "efa-v1"), (r"\bp4d\b", "aws-p4d", "efa-v1"), (r"\bp5(?:en?)?\.48", "aws-p5", "efa-v2"),
+    (r"\bp6-b200", "", "efa-v2"), (r"ND ?(?:H100[ _-]?)?v5|ND96isr_?H100", "azure-ndv5", "infiniband"),
+    (r"ND ?A100|NDv4|ND96a", "azure-ndv4-80gb", "infiniband"), (r"a3-?high", "gcp-a3-high", "tcpx"),
+    (r"a3-?mega", "gcp-a3-mega", "tcpxo"), (r"a3-?ultra", "gcp-a3-ultra", "roce"), (r"\ba4-?high", "gcp-a4", "roce"),
+    (r"BM\.GPU|\bOCI\b", "", "roce"), (r"DGX A100", "dgx-a100-80gb", ""), (r"DGX H100", "dgx-h100", ""),
+    (r"DGX H200", "dgx-h200", ""), (r"DGX B200", "dgx-b200", ""),
 )  # fmt: skip
-"""Pattern in a row's system -> the machine of the catalog whose adapters stand for those that a row does not state."""
+"""Pattern in a row's system -> the machine of the catalog whose adapters stand where a row states none; its network."""
+_ALIKE = ((r"\bGH200", "dgx-h100"),)
+"""Pattern in a row's GPU -> the server whose GPUs and NVLinks are like those of a node that the catalog lacks."""
 
 
 def curated(rows: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
@@ -95,9 +99,16 @@ def canonical_cells(row: Mapping[str, str]) -> dict[str, str]:
         "sharp": {True: "yes", False: "no", None: _permitted(row)}[settings.sharp],
         "algo": settings.algorithm or "auto",
         "proto": settings.protocol or "auto",
-        "in_switch": cell_text(row, "in_switch") or ("no" if _is_without_switch(row, settings) else ""),
+        "gdr": _gpudirect(row, settings),
+        "in_switch": cell_text(row, "in_switch"),
+        "domain": _domain(row),
         "reason": cell_text(row, "reason") or _unfit_reason(row),
     }
+    of_four = (
+        "gpus_per_node=4" in cells["cluster"] and "nvl72" not in cells["cluster"]
+    )  # a server without NVSwitch
+    if not cells["in_switch"] and (of_four or _is_without_switch(row, settings)):
+        cells["in_switch"] = "no"
     machine = f"{row.get('system', '')} {row.get('gpu', '')}"
     if not (cells["cluster"] or cells["reason"]):
         cells["reason"] = next((why for pattern, why in _UNKNOWN_MACHINES if re.search(pattern, machine)), "")
@@ -123,7 +134,11 @@ def _stated_settings(cells: tuple[str, ...]) -> CollectiveSettings:
     stated = read_environment(_variables(row))
     algorithm, protocol = cell_text(row, "algo").lower(), cell_text(row, "proto").lower()
     launch, release = _circumstances(row)
-    ran = "collnet" in algorithm or "sharp" in algorithm or cell_text(row, "sharp") == "yes"
+    ran = (
+        "collnet" in f"{algorithm} {stated.algorithm}"
+        or "sharp" in algorithm
+        or cell_text(row, "sharp") == "yes"
+    )
     ran = ran or any(re.search(_RAN, text) for text in (_variables(row), notes))
     named = re.fullmatch(
         r"(?:collnet|ring|tree|nvls|nvlstree|pat)(?:,\w+)*", algorithm.partition("(")[0].strip()
@@ -139,6 +154,15 @@ def _stated_settings(cells: tuple[str, ...]) -> CollectiveSettings:
         network=_network_class(row, stated),
         tuned=None,
     )  # fmt: skip
+
+
+def _gpudirect(row: Mapping[str, str], settings: CollectiveSettings) -> str:
+    """Whether adapters read the memory of GPUs: as a row says; those of Azure's V100 servers do not."""
+    said = cell_text(row, "gdr").partition(" ")[0]
+    if said not in ("yes", "no") and settings.gpudirect is not None:
+        said = "yes" if settings.gpudirect else "no"
+    virtual = re.search(r"NDv2|ND40rs", cell_text(row, "system"))
+    return said if said in ("yes", "no") else "no" if virtual else ""
 
 
 def _permitted(row: Mapping[str, str]) -> str:
@@ -162,7 +186,9 @@ def _variables(row: Mapping[str, str]) -> str:
 
 def _network_class(row: Mapping[str, str], stated: CollectiveSettings) -> str | None:
     """The class of network. Slingshot is reached over sockets by runs without libfabric's plugin, as notes list them."""
-    kind = read_network_class(cell_text(row, "nics")) or read_network_class(cell_text(row, "system"))
+    system = cell_text(row, "system")
+    kind = read_network_class(cell_text(row, "nics")) or read_network_class(system)
+    kind = kind or next((name for pattern, _, name in _NAMED if name and re.search(pattern, system)), None)
     notes = cell_text(row, "notes")
     without = re.search(r"((?:cfg\d/?)+) = no libfabric plugin", notes)
     own = re.search(r"cfg ?(\d)", notes)
@@ -189,7 +215,11 @@ def _cluster(row: Mapping[str, str], settings: CollectiveSettings) -> str:
     A node is that of the catalog, or has as many GPUs as the row runs on one where its adapters are no more than these.
     The trays of a rack with one NVLink domain are one node, unless NCCL ran on them as nodes of their own.
     """
-    nodes, system = read_count(row, "nodes"), find_node(cell_text(row, "gpu"), cell_text(row, "system"))
+    gpu, named = cell_text(row, "gpu"), cell_text(row, "system")
+    nodes = read_count(row, "nodes")
+    system = find_node(gpu, named) or next(
+        (name for pattern, name in _ALIKE if re.search(pattern, gpu)), None
+    )
     if system is None:
         return ""
     node = read_cluster(f"{system}:1").system
@@ -204,10 +234,8 @@ def _cluster(row: Mapping[str, str], settings: CollectiveSettings) -> str:
     elif each < node.gpus and 0 < int(network.get("network.nics", 0)) <= each:
         network["gpus_per_node"] = str(each)
     elif "network.bandwidth" not in network:
-        named = next((name for pattern, name in _NAMED if re.search(pattern, cell_text(row, "system"))), "")
-        if not named:
-            return ""
-        return f"{named}:{nodes}"
+        sold = next((name for pattern, name, _ in _NAMED if name and re.search(pattern, named)), "")
+        return f"{sold}:{nodes}" if sold else ""
     kind = settings.network
     if nodes > 1 and kind in _FABRICS:
         network["fabric"] = _FABRICS[kind]

@@ -137,7 +137,7 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
     `gpus` are those of a node: "400 Gb/s per GPU" is that many adapters, "1600 Gb/s per node" at most.
     """
     text = re.sub(r"\b(\w+)(?= [A-Za-z\d])", lambda word: _NUMBERS.get(word[1].lower(), word[1]), text)
-    text = re.sub(r"PCIe\b[^,;(]*|NVLink[^,;(]*", "", text.replace("×", "x"))
+    text = re.sub(r"PCIe\b[^,;(]*|NVLink[^,;(]*", "", text.replace("\u00d7", "x"))
     count = next((int(match[1]) for pattern in _COUNTS if (match := re.search(pattern, text))), 0)
     sold = next((rate for name, rate in _RATES if re.search(name, text)), 0)
     stated = re.search(_RATE, text)
@@ -149,7 +149,7 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
     if count and (rate > _MOST or (of_node and rate == count * sold)):
         rate //= count
     elif not count and (of_node or rate > _MOST or (sold == 100 < rate and "EFA" in text)):
-        count = max(1, min(gpus, rate // 200))
+        count = rate // 100 if "EFA" in text else max(1, min(gpus, rate // 200))
         rate //= count
     elif count < 2 and re.search(r"per GPU|/GPU|each GPU", text):
         count = gpus

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from reference.curate_collectives import collective_cells, curated
 
 from podsim.accuracy.nccl_tests import make_rows
-from podsim.accuracy.price_collectives import Call, call_seconds, price_collectives, read_call
+from podsim.accuracy.price_collectives import SPREAD_BOUNDS, Call, call_seconds, price_collectives, read_call
 from podsim.accuracy.tables import load
 from podsim.network.collective_settings import LAUNCHES, RELEASES
+from podsim.packaged import packaged_toml
 
 NODE = {
     "id": "1", "role": "test", "source": "a log", "gpu": "A100-SXM4-80GB", "nodes": "1", "gpus": "8",
@@ -32,12 +35,14 @@ def seconds(row: dict[str, str], **settings: str) -> float:
 
 
 @pytest.mark.parametrize("size", ["1024", "1048576", "1073741824"])
-def test_an_unstated_launch_has_the_range_of_all_launches(size: str) -> None:
+def test_an_unstated_launch_has_the_middle_of_all_launches_and_their_range(size: str) -> None:
     row = {**NODE, "size_bytes": size, "nccl": "2.18"}
     value, band, note = priced(row)
     times = [seconds(row, launch=launch) for launch in LAUNCHES]
-    assert value == seconds(row, launch="single")
-    assert band == pytest.approx((min(times), max(times)))
+    assert value == pytest.approx(math.sqrt(min(times) * max(times)))
+    spread = packaged_toml("accuracy/spreads.toml")["node"]
+    place = sum(float(size) >= bound for bound in SPREAD_BOUNDS)
+    assert band == pytest.approx((min(times) * spread["least"][place], max(times) * spread["most"][place]))
     assert "assumed: launch single (" in note
     assert "release" not in note
 
@@ -84,7 +89,7 @@ def test_permitted_sharp_has_a_range_on_infiniband_alone() -> None:
     assert band == pytest.approx((min(value, ran), max(value, ran)))
     assert "no SHARP (" in note
     over = {**row, "nics": "8x 200 Gb/s RoCE", "settings": "NCCL_COLLNET_ENABLE=1"}
-    assert priced(over)[1] is None
+    assert "SHARP" not in priced(over)[2]
 
 
 def test_every_packaged_row_names_what_it_assumes() -> None:
@@ -97,3 +102,45 @@ def test_every_packaged_row_names_what_it_assumes() -> None:
             if row.id in answer.bands:
                 low, high = answer.bands[row.id]
                 assert low <= answer.predictions[row.id] * (1 + 1e-9) <= high * (1 + 2e-9)
+
+
+def test_a_class_of_few_clusters_has_the_spread_of_what_was_left_out() -> None:
+    row = {
+        **NODES,
+        "launch": "process",
+        "nccl": "2.18",
+        "nics": "4x Slingshot-11 200 Gb/s",
+        "size_bytes": "1048576",
+    }
+    value, band, note = priced(row)
+    spread = packaged_toml("accuracy/spreads.toml")["single"]
+    assert band == pytest.approx((value * spread["least"][2], value * spread["most"][2]))
+    assert note.startswith("few clusters: measured ")
+    infiniband = priced({**row, "nics": "4x HDR200 IB"})
+    assert infiniband[1] is None
+
+
+RACK = {
+    **NODES,
+    "system": "GB200 NVL72",
+    "gpu": "GB200",
+    "nodes": "18",
+    "gpus": "72",
+    "nics": "4x CX-7 NDR400 per node",
+}
+
+
+def test_trays_of_a_rack_are_one_domain_where_multi_node_nvlink_ran_and_else_a_range() -> None:
+    row = {**RACK, "launch": "process", "nccl": "2.27", "size_bytes": "1073741824"}
+    one = seconds({**row, "notes": "MNNVL: 1 clique"})
+    apart = seconds({**row, "settings": "NCCL_MNNVL_ENABLE=0"})
+    assert apart > 3 * one  # 18 nodes of 4 x 50 GB/s, against the NVSwitches of a rack
+    value, band, note = priced(row)
+    assert value == one
+    assert band == pytest.approx((one, apart))
+    assert "one NVLink domain a rack (" in note
+    assert priced({**row, "notes": "MNNVL: 1 clique"})[1] is None
+
+
+def test_no_process_spans_the_hosts_of_a_rack() -> None:
+    assert "launch" not in priced({**RACK, "nccl": "2.27"})[2]

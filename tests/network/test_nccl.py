@@ -588,7 +588,7 @@ def test_a_measured_machine_takes_what_was_measured() -> None:
     assert [(c.latency, c.per_byte) for c in found] == [
         pytest.approx(pair) for pair in ((2e-6, 2e-9), (5e-6, 5e-9), (8e-6, 8e-9))
     ]
-    assert found[0][4:6] + found[0][7:] == (0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
+    assert found[0][4:6] + found[0][7:] == (0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     alone = measured_candidate(wires, "broadcast", Group(1, 1, 1.0))
     assert (alone.latency, alone.per_byte) == (0.0, 0.0)
     with pytest.raises(ClusterError, match="broadcast was not measured"):

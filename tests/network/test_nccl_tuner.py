@@ -8,7 +8,16 @@ from dataclasses import replace
 import pytest
 
 from podsim.network.nccl_group import Group, Wires, layout_numbers
-from podsim.network.nccl_tuner import Belief, beliefs, chosen_until, network_step, post_overhead
+from podsim.network.nccl_tuner import (
+    Belief,
+    beliefs,
+    channel_rate,
+    chosen_until,
+    collnet_seconds,
+    graph_channels,
+    network_step,
+    post_overhead,
+)
 
 ENDLESS = 1e18
 WIRES = Wires(
@@ -161,3 +170,57 @@ def test_what_root_complexes_let_through(apart: int, counted: float) -> None:
 )
 def test_where_groups_lie(wires: Wires, members: int, layouts: list[int]) -> None:
     assert [int(layout_numbers(wires, members, stride, None)) for stride in (0, 1, 2, 8)] == layouts
+
+
+@pytest.mark.parametrize(
+    ("architecture", "nics", "gigabits", "channels"),
+    [
+        ("ampere", 8, 200, 8),  # 24 GB/s a channel: not split, as in nccl's own DGX A100 graph
+        ("ampere", 4, 100, 4), ("hopper", 8, 400, 8),  # more than four stay whole from Hopper on
+        ("hopper", 4, 400, 8), ("volta", 1, 100, 1), ("blackwell", 72, 400, 32),  # half of MAXCHANNELS
+    ],
+)  # fmt: skip
+def test_a_graph_has_a_channel_for_each_adapter(
+    architecture: str, nics: int, gigabits: float, channels: int
+) -> None:
+    wires = replace(WIRES, architecture=architecture, gpus=8, nics=nics, network=gigabits * 1e9 / 8)
+    assert graph_channels(wires, Group(16, 8, 1.0)) == channels
+
+
+def test_two_nodes_with_four_adapters_run_rings_and_with_slow_ones_trees() -> None:
+    # of a buffer: ring 96 x 16/30 = 51 GB/s, tree 4 channels x 23.6 / 2 = 47; at 12 GB/s 25.6, and 96 x 0.92 / 2 = 44
+    for network, rate, winner in ((25e9, 51.2, "ring"), (12.5e9, 44.2, "tree")):
+        wires = replace(WIRES, nvlink=300e9, nics=4, network=network)
+        group = Group(16, 8, 1.0)
+        found = beliefs(wires, group, "all_reduce", "2.18", graph_channels(wires, group))
+        best = max(found, key=lambda belief: belief.bandwidth)
+        assert (best.algorithm, best.bandwidth / 1e9) == (winner, pytest.approx(rate, rel=0.01))
+
+
+def test_channels_carry_what_was_measured_of_one() -> None:
+    wires = replace(WIRES, nics=2, network=25e9)
+    sixteen = Group(128, 8, 1.0)
+    assert channel_rate(wires, sixteen, "tree", "Simple") == pytest.approx(2 * 17.8e9)
+    assert channel_rate(wires, sixteen, "ring", "LL128") == pytest.approx(2 * 20e9)
+    assert channel_rate(wires, sixteen, "ring", "Simple") == math.inf
+    assert channel_rate(replace(wires, architecture="hopper"), sixteen, "tree", "LL128") == math.inf
+
+
+@pytest.mark.parametrize(("release", "microseconds"), [("2.8", 24.3), ("2.18", 33.7), ("2.20", 44.0)])
+def test_a_reduction_in_the_network_by_nccls_own_count(release: str, microseconds: float) -> None:
+    # 2 (step + 7 further GPUs) + a step between nodes
+    assert 1e6 * collnet_seconds(Group(32, 8, 1.0), release) == pytest.approx(microseconds)
+
+
+def test_short_messages_leave_the_switches_where_a_tree_is_forecast_faster() -> None:
+    wires = replace(WIRES, nvlink=300e9, network=25e9, sharp=True)
+    two = Group(16, 8, 1.0)
+    first = {}
+    for release in ("2.8", "2.20"):
+        channels = graph_channels(wires, two)
+        found = beliefs(wires, two, "all_reduce", release, channels)
+        until = chosen_until(found, wires, two, "all_reduce", release, channels)
+        first[release] = min(
+            (last, belief.algorithm) for belief, last in zip(found, until, strict=True) if last
+        )[1]
+    assert first == {"2.8": "collnet", "2.20": "tree"}

@@ -6,10 +6,11 @@ A row states its machine in the column `cluster`, or in `gpu` where one node ran
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,12 +22,14 @@ from podsim.accuracy.tables import Rows, measurement
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.cluster_names import catalog_name, server_of
+from podsim.hardware.overrides import change_system
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.fit_networks import Sweep
 from podsim.network.nccl import COLLECTIVES, Members, collective_seconds, wires_of
 from podsim.network.nccl_group import Group
 from podsim.network.nccl_tuner import generation
 from podsim.network.settings_text import read_launch, read_release
+from podsim.packaged import packaged_toml
 from podsim.units import format_quantity
 
 Key = TypeVar("Key", bound=Hashable)
@@ -36,10 +39,13 @@ _FOLDS = 5
 _NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
 """Name of a collective in nccl-tests -> its name in podsim."""
 
-SETTINGS = ("launch", "nccl", "sharp", "algo", "proto")
+SETTINGS = ("launch", "nccl", "sharp", "algo", "proto", "gdr")
 """The columns of what a row states of NCCL."""
 PERMITTED = "permitted"
 """The cell `sharp` of a run that may use SHARP, and does not say whether it did."""
+SPREAD_BOUNDS = (32768.0, 1048576.0, 67108864.0)
+"""B. The sizes that part the spreads of spreads.toml."""
+_RACKS = 2
 _UNSTATED_MINOR = "2.2x"
 """The release of logs that say no more of it than their year, 2024."""
 
@@ -59,17 +65,23 @@ class Call:
     unstated: tuple[str, ...] = ()
     """The settings that are assumed and move the time: launch, release, and sharp where it is permitted."""
 
-    def variants(self) -> dict[str, tuple[CollectiveSettings, ...]]:
-        """Each assumed setting, with its value -> the settings with each of its values, all others as assumed."""
+    trays: Cluster | None = None
+    """The machine with each tray of a rack as a node, where the row does not say that one NVLink domain spans them."""
+
+    def variants(self) -> dict[str, tuple[Call, ...]]:
+        """Each assumed setting, with its value -> the call with each of its values, all others as assumed."""
         filled = self.settings.assumed(self.cluster)
-        values: dict[str, tuple[CollectiveSettings, ...]] = {}
+        values: dict[str, tuple[Call, ...]] = {}
         for name in self.unstated:
             if name == "sharp":
-                values["no SHARP"] = (filled, replace(filled, sharp=True))
+                others: tuple[CollectiveSettings, ...] = (filled, replace(filled, sharp=True))
             else:
-                values[f"{name} {getattr(filled, name)}"] = replace(
-                    filled, assumptions=(name,)
-                ).alternatives()
+                others = replace(filled, assumptions=(name,)).alternatives()
+            said = "no SHARP" if name == "sharp" else f"{name} {getattr(filled, name)}"
+            values[said] = tuple(replace(self, settings=settings) for settings in others)
+        if self.trays is not None:
+            apart = replace(self, cluster=self.trays, nodes=self.trays.nodes)
+            values["one NVLink domain a rack"] = (self, apart)
         return values
 
 
@@ -89,6 +101,17 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
             calls[row.id] = call
     seconds, failed = call_seconds(calls)
     notes, bands = assumed_ranges({id: call for id, call in calls.items() if id in seconds})
+    for id in seconds:
+        call = calls[id]
+        if call.nodes == 1 and "launch" in call.unstated and id in bands:
+            seconds[id] = math.sqrt(math.prod(bands[id]))
+        if name := _spread_name(call):
+            least, most = _spread(name, call.size)
+            low, high = bands.get(id, (seconds[id], seconds[id]))
+            bands[id] = least * low, most * high
+            if name != "node":
+                said = f"few clusters: measured {least:.2g} to {most:.2g} of the prediction where none of them was seen"
+                notes[id] = "; ".join(filter(None, (notes.get(id, ""), said)))
     if cross_validate and rows.name == CROSS_VALIDATED:
         known = held_out_seconds()
         held = {row.id: known[row.id] for row in rows if row.id in known}
@@ -105,6 +128,32 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
         weights=_cluster_weights(rows, seconds),
         bands=bands,
     )
+
+
+def _spread_name(call: Call) -> str:
+    """The entry of spreads.toml that holds for a call, "" where enough clusters were measured.
+
+    One node has the spread of its law where its launch is not stated. One cluster of V100 servers was measured, and no
+    cluster of more than two racks.
+    """
+    if call.nodes == 1:
+        return "node" if "launch" in call.unstated else ""
+    kind, system = call.settings.assumed(call.cluster).network or "", call.cluster.system
+    is_rare = system.gpu.architecture == "volta" or (system.trays > 1 and call.nodes > _RACKS)
+    if is_rare or kind in _spreads()["single"]["classes"]:
+        return "single"
+    return kind if kind in _spreads() else ""
+
+
+@cache
+def _spreads() -> Mapping[str, Any]:
+    return packaged_toml("accuracy/spreads.toml")
+
+
+def _spread(name: str, size: float) -> tuple[float, float]:
+    """The least and the most of measured over predicted time."""
+    entry, place = _spreads()[name], bisect_right(SPREAD_BOUNDS, size)
+    return entry["least"][place], entry["most"][place]
 
 
 def _cluster_weights(rows: Rows, priced: Collection[str]) -> dict[str, float]:
@@ -154,18 +203,34 @@ def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
     collective = _NAMES.get(row["collective"], row["collective"])
     if collective not in COLLECTIVES:
         raise NotExpressible(f"collective {row['collective']!r} is not modelled")
-    nodes, gpus = read_count(row, "nodes"), read_count(row, "gpus")
+    nodes, gpus, trays = read_count(row, "nodes"), read_count(row, "gpus"), None
+    tray = cluster.gpus_per_node // cluster.system.trays
+    is_host = gpus <= tray or (nodes == 1 and cluster.system.trays == 1)
+    if nodes > 1 and gpus <= nodes * tray < nodes * cluster.gpus_per_node:
+        trays = None if cell_text(row, "domain") else _with_trays_as_nodes(cluster, nodes)
+        nodes = -(-nodes // cluster.system.trays)
     settings = _stated_settings(*(cell_text(row, column) for column in SETTINGS))
     filled = settings.assumed(cluster)
     unstated: list[str] = [name for name in ("launch", "release") if name in filled.assumptions]
-    if nodes == 1 and "launch" in unstated:
-        settings = replace(settings, launch="single")
+    if "launch" in unstated and (
+        is_host or tray < cluster.gpus_per_node
+    ):  # a process cannot span the hosts of a rack
+        settings = replace(settings, launch="single" if is_host else "process")
+        unstated = unstated if is_host else unstated[1:]
     if cell_text(row, "sharp") == PERMITTED and filled.network == "infiniband" and nodes > 1:
         unstated.append("sharp")
     return Call(
         cluster=cluster, collective=collective, nodes=nodes, gpus=gpus, settings=settings, size=_size(row),
-        unstated=tuple(unstated),
+        unstated=tuple(unstated), trays=trays,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _with_trays_as_nodes(cluster: Cluster, nodes: int) -> Cluster:
+    """The cluster with each tray of its racks as a node."""
+    trays = cluster.system.trays
+    system = change_system(cluster.system, cluster.gpu, {"gpus_per_node": cluster.gpus_per_node // trays})
+    return replace(cluster, system=system, nodes=nodes, nics=max(1, cluster.nics // trays))
 
 
 def _size(row: Mapping[str, str]) -> float:
@@ -177,7 +242,9 @@ def _size(row: Mapping[str, str]) -> float:
 
 
 @lru_cache(maxsize=4096)  # the rows of a sweep share these cells
-def _stated_settings(launch: str, nccl: str, sharp: str, algo: str, proto: str) -> CollectiveSettings:
+def _stated_settings(
+    launch: str, nccl: str, sharp: str, algo: str, proto: str, gdr: str
+) -> CollectiveSettings:
     """The settings that the cells of the columns SETTINGS state."""
     return CollectiveSettings(
         launch=read_launch(launch),
@@ -185,6 +252,7 @@ def _stated_settings(launch: str, nccl: str, sharp: str, algo: str, proto: str) 
         sharp={"yes": True, "no": False}.get(sharp),
         algorithm=algo if algo not in ("", "auto") else None,
         protocol=proto if proto not in ("", "auto") else None,
+        gpudirect={"yes": True, "no": False}.get(gdr),
     )
 
 
@@ -225,10 +293,10 @@ def assumed_ranges(calls: Mapping[str, Call]) -> tuple[dict[str, str], dict[str,
     The sentence names each with the range of its time over the values of this one, and the middle of all values.
     """
     tried = {
-        (id, name, number): replace(call, settings=settings)
+        (id, name, number): other
         for id, call in calls.items()
         for name, values in call.variants().items()
-        for number, settings in enumerate(values)
+        for number, other in enumerate(values)
     }
     seconds, _ = call_seconds(tried)
     ranges: dict[str, dict[str, list[float]]] = {}
@@ -236,11 +304,10 @@ def assumed_ranges(calls: Mapping[str, Call]) -> tuple[dict[str, str], dict[str,
         ranges.setdefault(id, {}).setdefault(name, []).append(value)
     notes, bands = {}, {}
     for id, named in ranges.items():
-        values = sorted({value for some in named.values() for value in some})
-        middle = values[len(values) // 2]
+        values = [value for some in named.values() for value in some]
+        bands[id] = min(values), max(values)
         said = ", ".join(f"{name} ({_span(some)})" for name, some in named.items())
-        notes[id] = f"assumed: {said}; middle {format_quantity(middle, 's')}"
-        bands[id] = values[0], values[-1]
+        notes[id] = f"assumed: {said}; middle {format_quantity(math.sqrt(math.prod(bands[id])), 's')}"
     return notes, bands
 
 

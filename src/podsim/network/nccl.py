@@ -12,6 +12,7 @@ gathered buffer of an all-gather, reduce-scatter or all-to-all.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,6 +35,10 @@ Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
 LAUNCHES = ("process", "thread", "single")
 """one process for each GPU, one thread for each GPU, one process driving all GPUs of a node"""
+_HOST_SHARE = 0.78
+"""The share of an adapter's rate through the host's memory over PCI Express 3: 78 of 100 Gb/s (Azure's mark for NDv2)."""
+_SLOW_SLOT = 20e9
+"""B/s. Slots from PCI Express 4 on are faster, and adapters then reach their rate through the host's memory too."""
 _BLOCK = 8192
 """elements costed at once, so that they stay in the processor's cache"""
 
@@ -201,19 +206,27 @@ def wires_of(cluster: Cluster, settings: CollectiveSettings | None = None) -> Wi
     system, architecture = cluster.system, cluster.gpu.architecture
     cpu, switched = system.cpu, system.topology == "pcie" and system.cpus > 1
     fabric = filled.network or cluster.fabric
+    slot = slot_link(system).bandwidth if cluster.nics else math.inf
+    through_host = filled.gpudirect is False and fabric != "sockets"
+    passed = _HOST_SHARE if through_host and slot < _SLOW_SLOT else 1.0
     return Wires(
         architecture=STAND_IN.get(architecture, architecture), topology=system.topology, fabric=fabric,
         vendor="other" if cpu is None else cpu.vendor, gpus=cluster.gpus_per_node,
         nvlink=cluster.nvlink.bandwidth, nvlink_latency=cluster.nvlink.latency,
-        nics=filled.nics or cluster.nics, network=filled.nic_bandwidth or cluster.network.bandwidth,
+        nics=filled.nics or cluster.nics, network=passed * (filled.nic_bandwidth or cluster.network.bandwidth),
         network_latency=_adapter_seconds(cluster, fabric),
         rings=ring_shares(cluster.system),
         exchanges=cluster.host.exchanges if cluster.host is not None else (),
         socket=counted_socket_rate(cpu) if switched else math.inf,
-        slot=slot_link(system).bandwidth if cluster.nics else math.inf, torus=system.torus,
-        algorithms=_names(filled.algorithm), protocols=_names(filled.protocol), sharp=bool(filled.sharp),
+        slot=slot, torus=system.torus, algorithms=_names(filled.algorithm), sharp=bool(filled.sharp),
+        protocols=_names(filled.protocol) or (("ll", "simple") if through_host or _is_old(filled.release) else ()),
         tiers=_tiers(cluster) if filled.sharp else (), hop=system.switch.latency if system.switch else 0.0,
     )  # fmt: skip
+
+
+def _is_old(release: str | None) -> bool:
+    """Whether a release of NCCL has no LL128: those before 2.5."""
+    return bool(re.fullmatch(r"v?2\.4(?:\.\w+)*", release or ""))
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -243,7 +256,8 @@ def candidate_seconds(
     until, latency, line, window, per_byte, ramp, channels, start, channel, *more = fields
     filled = size / window
     transfer = size * per_byte
-    moved = np.hypot(line * np.expm1(-np.square(filled)), transfer) + np.sqrt(ramp * transfer)
+    rising = transfer / (1.0 + transfer * more[2]) if more else transfer
+    moved = np.hypot(line * np.expm1(-np.square(filled)), transfer) + np.sqrt(ramp * rising)
     if more:
         moved = np.sqrt(np.hypot(np.square(more[0]), np.square(moved)))
     gpu = latency + moved
@@ -256,9 +270,9 @@ def candidate_seconds(
 def candidate_fields(options: tuple[Candidate, ...]) -> Array:
     """Numbers of the candidates of one communicator, F x C x 1 element; kept, so read-only.
 
-    Without the last two fields where they are zero, as they are but for point-to-point kernels and PCI Express.
+    Without the last three fields where they are zero, as inside a node but for point-to-point kernels and PCI Express.
     """
-    last = None if any(option.hidden or option.since for option in options) else -2
+    last = None if any(option.hidden or option.since or option.fill for option in options) else -3
     fields = np.array([option[2:last] for option in options]).T[:, :, np.newaxis].copy()
     fields.flags.writeable = False
     return fields

@@ -1,6 +1,6 @@
 """What collectives between nodes cost: the measured side of the law, with the constants of the network's class.
 
-    gpu  = latency + transfer + k * sqrt(latency * transfer)
+    gpu  = latency + transfer + k * latency * sqrt(transfer / (latency + transfer))
     latency = base + steps inside nodes * step + steps between nodes * (network step + latency of the class)
 
 Base and steps inside nodes are those of the fabric (podsim.network.nccl_constants.Fabric); k is the ramp of an algorithm
@@ -27,7 +27,10 @@ from podsim.network.nccl_group import (
     pairs_rate,
     ring_rate,
 )
-from podsim.network.nccl_tuner import PROTOCOLS, Belief, steps
+from podsim.network.nccl_tuner import EARLY, PROTOCOLS, Belief, channel_rate, collnet_seconds, steps
+
+_FITTED = Group(16, 8, 1.0)
+"""The group whose sweep gives the start of a reduction in the network."""
 
 
 def spanning_candidates(
@@ -35,21 +38,26 @@ def spanning_candidates(
     collective: str,
     group: Group,
     picked: list[tuple[Belief, float]],
+    release: str,
     fabric: Fabric,
     network: Network,
 ) -> list[Candidate]:
-    """Candidates of a group over several nodes; `picked` is what NCCL picks, each with its largest size in B."""
+    """Candidates of a group over several nodes; `picked` is what NCCL picks, each with its largest size in B.
+
+    A reduction in the network, once picked, stays open for larger sizes: NCCL takes the faster.
+    """
     if collective in ("all_to_all", "send_recv"):
         return [_pairs(wires, collective, group, fabric, network)]
-    if any(belief.algorithm == "collnet" for belief, _ in picked):
-        return _network_reductions(wires, group, fabric, network)
     last, options = 0.0, []
     for belief, until in sorted(picked, key=lambda pick: pick[1]):
-        cost = _switches if belief.algorithm == "nvlstree" else _chain
         since = math.nextafter(last, math.inf) if last else 0.0
+        last = until
+        if belief.algorithm == "collnet":
+            options += _network_reductions(wires, group, release, since, fabric, network)
+            continue
+        cost = _switches if belief.algorithm == "nvlstree" else _chain
         option = cost(wires, collective, group, belief, fabric, network)
         options.append(option._replace(until=until, since=since))
-        last = until
     return options
 
 
@@ -107,9 +115,10 @@ def _byte_seconds(
     p = PROTOCOLS.index(belief.protocol)
     inside = ring_rate(wires, collective, group, p, fabric) if group.members > 1 else math.inf
     outside = out_rate(wires, group, network) * (network.between.share_ll, LINE_SHARE, 1.0)[p]
+    most = channel_rate(wires, group, belief.algorithm, belief.protocol)
     if belief.algorithm == "tree":
-        return 2.0 / min(TREE_SHARE * inside, 2 * outside if group.nodes == 2 else outside)
-    return float(bus_factor(collective, group.ranks)) / min(inside, outside)
+        return 2.0 / min(TREE_SHARE * inside, 2 * outside if group.nodes == 2 else outside, most)
+    return float(bus_factor(collective, group.ranks)) / min(inside, outside, most)
 
 
 def _switches(
@@ -126,36 +135,45 @@ def _switches(
     )
 
 
-def _network_reductions(wires: Wires, group: Group, fabric: Fabric, network: Network) -> list[Candidate]:
+def reduced_rate(wires: Wires, group: Group, fabric: Fabric, network: Network) -> float:
+    """B/s at which GPUs of a node sum a buffer for its adapters and get the sum back."""
+    if group.members == 1:
+        return math.inf
+    if wires.topology == "nvswitch" and wires.architecture in ("hopper", "blackwell"):
+        return network.between.nvls_share * fabric.nvls_share * wires.nvlink
+    chain = TREE_SHARE * ring_rate(wires, "all_reduce", group, PROTOCOLS.index("Simple"), fabric)
+    return chain / float(bus_factor("all_reduce", group.members))
+
+
+def _network_reductions(
+    wires: Wires, group: Group, release: str, since: float, fabric: Fabric, network: Network
+) -> list[Candidate]:
     """Reductions in the switches between nodes: by short trees of low latency, and by streams once these are faster.
 
     Every byte leaves a node once and comes back once, whatever the number of nodes.
 
         latency = start + 2 (levels - 1) hop
 
-    Each level of switches above the leaves is passed once up and once down; `start`, fitted to trees of one level, has
-    the leaf, the adapters and NCCL's own work. Source of the hop: the switch's latency from port to port.
+    Each level of switches above the leaves is passed once up and once down; `start`, fitted to trees of one level under
+    NCCL 2.8, has the leaf, the adapters and NCCL's own work, and follows NCCL's own count for other releases. NVSwitches
+    that reduce carry what they do in a tree of nodes. Source of the hop: the switch's latency from port to port.
     """
-    between = network.between
-    rate = between.sharp_share * node_rate(wires, group, wires.network, wires.slot)
-    inside = (
-        fabric.nvls_share
-        if wires.topology == "nvswitch" and wires.architecture in ("hopper", "blackwell")
-        else 0.5
-    )
-    stream = 1.0 / min(rate, inside * wires.nvlink)
+    between, early = network.between, release in EARLY
+    share = between.sharp_share if early else between.sharp_share_late
+    rate = share * node_rate(wires, group, wires.network, wires.slot)
+    stream = 1.0 / min(rate, reduced_rate(wires, group, fabric, network))
     above = 2 * wires.hop * sum(group.nodes > most for most in wires.tiers)
-    start, stream_start = between.sharp_base + above, between.sharp_stream + above
+    counted = collnet_seconds(group, release) / collnet_seconds(_FITTED, "2.8")
+    start, stream_start = between.sharp_base * counted + above, between.sharp_stream + above
     short = max(1.0 / between.sharp_rate, stream)
     # the size at which both take as long, without their ramps
     until = (stream_start - start) / (short - stream) if short > stream else 0.0
-    options = [_candidate("collnet", "Simple", start, short, 1.0)._replace(until=until)] if until else []
-    return [
-        *options,
-        _candidate("collnet", "Simple", stream_start, stream, 0.0)._replace(
-            since=math.nextafter(until, math.inf) if until else 0.0
-        ),
-    ]
+    later = max(since, math.nextafter(until, math.inf) if until else 0.0)
+    options = [_candidate("collnet", "Simple", stream_start, stream, 0.0)._replace(since=later)]
+    if until > since:
+        first = _candidate("collnet", "Simple", start, short, 1.0)
+        options.insert(0, first._replace(until=until, since=since))
+    return options
 
 
 def _pairs(wires: Wires, collective: str, group: Group, fabric: Fabric, network: Network) -> Candidate:
@@ -177,8 +195,11 @@ def _pairs(wires: Wires, collective: str, group: Group, fabric: Fabric, network:
 
 
 def _candidate(algorithm: str, protocol: str, latency: float, per_byte: float, ramp: float) -> Candidate:
-    """A candidate whose ramp is `ramp` times the root of its latency and its transfer; channels are not counted."""
+    """A candidate whose ramp is `ramp` times the root of its latency and its transfer, until a transfer as long as the
+    latency fills the pipeline; channels are not counted.
+    """
     window = WINDOW.get(protocol, WINDOW["LL128"])
     return Candidate(
-        algorithm, protocol, math.inf, latency, 0.0, window, per_byte, ramp * ramp * latency, 1.0, 0.0, 0.0
-    )
+        algorithm, protocol, math.inf, latency, 0.0, window, per_byte, ramp * ramp * latency, 1.0, 0.0, 0.0,
+        fill=1.0 / latency if protocol == "LL128" else 0.0,
+    )  # fmt: skip

@@ -141,7 +141,9 @@ class Between:
     sharp_stream: float
     """s. The time of a reduction in the network by streams, which long messages use."""
     sharp_share: float
-    """share. The share of the adapters' line rate that such streams reach."""
+    """share. The share of the adapters' line rate that such streams reach up to NCCL 2.17."""
+    sharp_share_late: float
+    """share. The same from 2.18 on."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -180,6 +180,8 @@ class Candidate(NamedTuple):
     """s. The time that overlaps with the transfer; the fourth powers of both are added."""
     since: float = 0.0
     """B. The smallest size at which NCCL picks it."""
+    fill: float = 0.0
+    """1/s. One over the transfer that fills the pipeline: the ramp of a longer one grows no more."""
 
 
 def fabric_name(wires: Wires) -> str:

@@ -37,6 +37,7 @@ from podsim.network.nccl_tuner import (
     PROTOCOLS,
     Belief,
     beliefs,
+    channel_rate,
     chosen_until,
     graph_channels,
     steps,
@@ -118,7 +119,7 @@ def _several_nodes(
         believed = beliefs(wires, group, collective, release, channels)
         until = _last_sizes(wires, group, collective, release, channels)
         picked = [pick for pick in zip(believed, until, strict=True) if pick[1] > 0]
-    return spanning_candidates(wires, collective, group, picked, fabric, network)
+    return spanning_candidates(wires, collective, group, picked, release, fabric, network)
 
 
 def _single_node(
@@ -221,6 +222,9 @@ def wire_rates(
         outside = out_rate(wires, group, network) * (network.between.share_ll, LINE_SHARE, 1.0)[p]
         if collective == "all_to_all":
             outside *= network.pairs_share / network.share
+        if algorithm in ("ring", "tree"):
+            most = channel_rate(wires, group, algorithm, protocol)
+            outside = min(outside, most / 2 if algorithm == "tree" and group.nodes == 2 else most)
     if algorithm == "nvls":
         return fabric.nvls_share * wires.nvlink, outside
     if algorithm == "pairs":

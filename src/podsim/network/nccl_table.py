@@ -20,15 +20,16 @@ from podsim.axes import Ints, Shaped
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric
+from podsim.network.bus import bus_factor
 from podsim.network.collectives import Table, make_table
 from podsim.network.collectives.bricks import brick, ring_rows, stack
 from podsim.network.collectives.direct import direct_all_to_all, shift
 from podsim.network.collectives.rings import multi_ring_all_reduce, rail_orders
 from podsim.network.collectives.trees import in_network_all_reduce, tree_rows, two_trees
 from podsim.network.nccl import wires_of
-from podsim.network.nccl_between import out_rate
+from podsim.network.nccl_between import out_rate, reduced_rate
 from podsim.network.nccl_constants import load_fabric, load_network
-from podsim.network.nccl_group import Group, adapters, fabric_name, pairs_rate
+from podsim.network.nccl_group import Group, adapters, fabric_name
 from podsim.network.nccl_paths import wire_rates
 
 PIECES = 256
@@ -139,12 +140,13 @@ def reduction_shares(
 ) -> tuple[float, float]:
     """(share of a GPU's NVLinks, share of an adapter's rate) of a reduction in the network at `node_rate`, B/s."""
     wires, group = wires_of(cluster), Group(ranks, ranks_per_node, 1.0)
-    inside = pairs_rate(wires, group, load_fabric(fabric_name(wires))) / wires.nvlink
-    if wires.architecture in (
+    inside = 1.0
+    if wires.architecture not in (
         "hopper",
         "blackwell",
     ):  # whose NVSwitches carry each byte once, not to every GPU
-        inside = 1.0
+        rate = reduced_rate(wires, group, load_fabric(fabric_name(wires)), load_network(wires.fabric))
+        inside = rate * float(bus_factor("all_reduce", group.members)) / wires.nvlink
     return inside, node_rate / cluster.node_bandwidth
 
 

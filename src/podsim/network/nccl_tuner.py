@@ -50,6 +50,8 @@ _STEP = {
     },
     ("net", "ring"): {"2.8": (2.7, 4.0, 9.6), "2.18": (2.7, 4.0, 14.0), "2.20": (2.7, 4.0, 14.0)},
 }
+_COLLNET = {"2.8": (4.0, 0.4, 10.7), "2.18": (8.0, 0.5, 10.7), "2.20": (3.7, 0.4, 31.0)}
+"""us, of reductions in the network (CollNet direct): a step in a node, each further GPU of it, a step between nodes."""
 _LL_ACROSS = 1.8
 """factor. Up to 2.17, NCCL counts so much more for LL's steps on NVLink where a group spans nodes."""
 # caps in GB/s for one node, two, more
@@ -166,13 +168,31 @@ def _counted_rate(wires: Wires, group: Group) -> float:
 def graph_channels(wires: Wires, group: Group) -> int:
     """Channels of NCCL's graph over several nodes, on which its caps count: one for each adapter, at most CHANNELS.
 
-    A channel of 25 GB/s or more is split into two of half the rate, but not from Hopper on where there are more than four.
-    It then runs twice as many (src/graph/{search,connect}.cc).
+    A channel of 25 GB/s or more is split into two of half the rate, but not from Hopper on where there are more than
+    four. It then runs twice as many (src/graph/{search,connect}.cc).
     """
     count = max(1, min(round(adapters(wires, group)), CHANNELS))
     rate = min(_NIC_COUNTED * wires.network, PCIE_COUNTED[0] * wires.slot)
     is_split = rate >= _SPLIT and (count <= 4 or wires.architecture not in _NVLS_EFFICIENCY)
     return 2 * count if is_split and 2 * count <= CHANNELS else count
+
+
+def channel_rate(wires: Wires, group: Group, algorithm: str, protocol: str) -> float:
+    """B/s that the channels of a ring or tree over several nodes carry, by what NCCL's authors measured of one.
+
+    From Hopper on, NCCL runs more channels than its graph has, and adapters are the limit.
+    """
+    is_open = protocol == "LL" or (algorithm == "ring" and protocol == "Simple")
+    if is_open or wires.architecture in _NVLS_EFFICIENCY:
+        return math.inf
+    caps = (
+        _LL128_CHANNEL
+        if algorithm == "ring"
+        else _TREE_LL128_CHANNEL
+        if protocol == "LL128"
+        else _TREE_CHANNEL
+    )
+    return graph_channels(wires, group) * caps[wires.architecture][_row(group.nodes)] * 1e9
 
 
 def _row(nodes: int) -> int:
@@ -277,14 +297,14 @@ def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
 def beliefs(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
     """All that NCCL weighs against each other for this collective, by the constants of that release.
 
-    Where switches between nodes reduce, NCCL takes them. Algorithms and protocols that a run forbids are left out,
-    unless none would remain: NCCL then ignores the order.
+    Algorithms and protocols that a run forbids are left out, unless none would remain: NCCL then ignores the order.
     """
-    if collective == "all_reduce" and is_reduced_in_network(wires, group):
-        return [Belief("collnet", "Simple", 0.0, math.inf)]
     options = _ring(wires, group, collective, release, channels)
     if collective == "all_reduce":
         options += _tree(wires, group, release, channels) + _nvls(wires, group, release)
+    if collective == "all_reduce" and is_reduced_in_network(wires, group):
+        rate = 0.5 * min(_bus_rates(wires, group, release))
+        options.append(Belief("collnet", "Simple", collnet_seconds(group, release), rate))
     if wires.pcie:
         options = [option for option in options if option.protocol != "LL128"]  # NVLink's only
     for wanted, of in ((wires.algorithms, "algorithm"), (wires.protocols, "protocol")):
@@ -294,9 +314,16 @@ def beliefs(wires: Wires, group: Group, collective: str, release: str, channels:
 
 
 def is_reduced_in_network(wires: Wires, group: Group) -> bool:
-    """Whether NCCL hands an all-reduce to the switches between nodes: allowed, InfiniBand, and two nodes or more."""
+    """Whether NCCL may hand an all-reduce to the switches between nodes: allowed, InfiniBand, and two nodes or more."""
     forced = not wires.algorithms or "collnet" in wires.algorithms
     return wires.sharp and forced and wires.fabric == "infiniband" and group.nodes > 1
+
+
+def collnet_seconds(group: Group, release: str) -> float:
+    """NCCL's latency of a reduction in the network, s."""
+    step, each, net = _of_release(_COLLNET, release)
+    others = group.members - 1
+    return 1e-6 * (2 * (min(1, others) * step + each * others) + net)
 
 
 def _forecast_seconds(
