@@ -21,6 +21,10 @@ units that load; twice or half of it leaves as much. Windows longer than LONG_WI
 compiles such kernels for windows of 1, 3 and 5 a side and loops over all others. It is fitted to the `calibrate` rows of
 QuartzNet (windows of 33 to 87, seven rows on A100 and V100 in three precisions: 14 % are left).
 
+However fast the arithmetic is, an SM gathers the unfolded windows, element for element: m x k of them. 22 B a cycle are the
+most that measured steps show (U-Net3D and nnU-Net on A100, whose 32 filters need them), so fewer change no calibrate row
+and more are unknown. A GPU with faster tensor cores is taken to gather as fast: on H100 this bounds up to 100 filters.
+
 On plain fp32 units a window of 3 x 3 without a stride may go by Winograd's algorithm: 16 multiplications for four results
 in place of 36, as 16 products, where that is faster. Nothing in it is fitted.
 
@@ -71,6 +75,8 @@ TILED_WINDOW, TILE_OUT, TILE_IN = 9.0, 4.0, 16.0
 (arxiv.org/abs/1509.09308)"""
 SAME_SIZE = 0.1
 """by which a convolution without a stride may change the number of positions, where edges are not padded"""
+GATHER_BYTES = 22.0
+"""B of unfolded windows that an SM gathers a cycle, the most that calibrate rows show"""
 LONG_WINDOW = 25
 """weights of a window that such kernels are compiled for"""
 LONG_ARITHMETIC = 0.04
@@ -137,6 +143,8 @@ def conv_seconds(gpu: Gpu, part: str, shape: ConvShape, *, precision: str = "bf1
     share = np.where(w > LONG_WINDOW, LONG_ARITHMETIC, DIRECT_ARITHMETIC)
     grouped = moved / (DIRECT_BYTES * gpu.sms * gpu.clock) + plain / share
     direct = np.maximum(memory_seconds(gpu, moved), np.where(g > 1, grouped, plain))
+    gathers = (g == 1) & (gpu.compute_capability > 0)
+    gathered = gathers * operand_bytes(precision) * m * k / (GATHER_BYTES * gpu.sms * gpu.clock)
     tiled = _may_tile(gpu, precision, sizes)
     saved = np.where(tiled, TILE_IN / TILE_OUT / TILED_WINDOW, 1.0)
     least = np.maximum(saved * flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
@@ -145,7 +153,7 @@ def conv_seconds(gpu: Gpu, part: str, shape: ConvShape, *, precision: str = "bf1
         direct = np.where(tiled, np.minimum(direct, tiles), direct)
     product = np.where(
         w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision, kernel="grouped"),
-        _packed_seconds(gpu, part, sizes, read, precision),
+        np.maximum(_packed_seconds(gpu, part, sizes, read, precision), gathered),
     )  # fmt: skip
     return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(arrays[0].shape))
 
