@@ -12,7 +12,8 @@ from podsim.hardware.parts import Gpu
 from podsim.packaged import packaged_toml
 
 _GIB = 2.0**30
-_YEAR = re.compile(r"-20\d\d$")
+_YEAR = re.compile(r"-(20\d\d|\d+\.\d+)$")
+"""what an entry of older releases adds to the name of its engine"""
 _RELEASED = re.compile(r"([a-z-]+?)[-=:@]*v?(\d+(?:\.\d+)+)[a-z0-9.]*")
 
 
@@ -99,12 +100,18 @@ def _engine_key(name: str) -> str:
     key = next((key for key, table in _tables().items() if wanted in (key, *table["also"])), None)
     if key is None:
         raise CatalogError(unknown_name("engine", name[:40], _tables()))
-    older = [
-        other
+    older = {
+        _numbers(table["before"]): other
         for other, table in _tables().items()
         if release and table.get("of") == key and _numbers(release) < _numbers(table["before"])
-    ]
-    return older[0] if older else key
+    }
+    return older[min(older)] if older else key
+
+
+def _inherited(key: str) -> dict[str, Any]:
+    """The table of an engine; one of older releases has what it does not say from the present one."""
+    table = _tables()[key]
+    return {**(_tables()[table["of"]] if "of" in table else {}), **table}
 
 
 def _numbers(release: str) -> tuple[int, ...]:
@@ -129,7 +136,7 @@ def older_releases(name: str, gpu: Gpu) -> tuple[tuple[str, LanguageEngine], ...
 def load_language_engine(name: str, gpu: Gpu) -> LanguageEngine:
     """The engine of that name with its limits on a GPU. Raises CatalogError for an unknown name."""
     key = _engine_key(name)
-    table = {key: value for key, value in _tables()[key].items() if key not in ("of", "before")}
+    table = {name: value for name, value in _inherited(key).items() if name not in ("of", "before")}
     small, large = (table.pop(size, {}) for size in ("small", "large"))
     table["launch"] = (
         table["launch"].get(gpu.name) or table["launch"].get(gpu.architecture) or table["launch"]["other"]

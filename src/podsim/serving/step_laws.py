@@ -51,6 +51,9 @@ def is_measured(gpu: Gpu) -> bool:
 
 SKEW = 1.2
 """The exponent of the power law of tokens over experts, as aiconfigurator assumes it by default."""
+STATE_SHARE, STATE_KERNELS = 0.2, 3.0e-5
+"""share of the memory's bandwidth at which a decoding step reads and writes recurrent states, and s of the small kernels
+around that: gates, norms, short convolutions. Fitted to Qwen3.5-397B under SGLang on B200 (reference/fit_serving.py)."""
 _STATE_BYTES = 4.0
 """B of an element of a recurrent state, which is kept in 32 bits"""
 
@@ -103,7 +106,8 @@ def tokens_seconds(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -
 def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> dict[str, Floats]:
     """s of each part for each number of tokens: products, memory-bound kernels, collectives.
 
-    Kernels of prompts may quantise the input of a product by themselves; in a decoding step they are fused.
+    Kernels of prompts may quantise the input of a product by themselves; in a decoding step they are fused, but not
+    those with a scale for each block.
     """
     layers, gpu, engine = passes.layers, passes.gpu, passes.engine
     alone, shared, routed = np.zeros_like(tokens), np.zeros_like(tokens), np.zeros_like(tokens)
@@ -114,7 +118,8 @@ def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> 
             if (product.is_quantised, product.is_shared) == (is_quantised, is_shared)
         )
         kind = product_format(gpu, passes.plan.precision if is_quantised else "fp16")
-        kernel: GemmKernel = "engine" if is_prompt and is_quantised and engine.quantises_prompts else "plain"
+        quantises = kind == "fp8_block" or (is_prompt and is_quantised and engine.quantises_prompts)
+        kernel: GemmKernel = "engine" if quantises else "plain"
         seconds = _products_seconds(gpu, chosen, tokens, kind, kernel)
         alone, shared = alone + seconds * (not is_shared), shared + seconds * is_shared
     for experts in layers.experts:
@@ -201,7 +206,7 @@ def decoding_seconds(passes: Passes, requests: Floats, context: Floats) -> Float
         total = total + core.count * _decode_seconds(passes, core, sequences, keys)
     for scan in passes.layers.scans:
         moved = sequences * (scan.width * scan.state_dim * 2 * _STATE_BYTES + scan.channels * 16)
-        total = total + scan.count * memory_seconds(passes.gpu, moved)
+        total = total + scan.count * (memory_seconds(passes.gpu, moved / STATE_SHARE) + STATE_KERNELS)
     return total
 
 
