@@ -32,8 +32,8 @@ def compare_serving(run: MeasuredServing, name: str) -> ComparedServing:
     """
     if run.url or not run.step_seconds:
         raise LabError(
-            f"{name}: the steps of the server at {run.url or 'the run'} are not known; simulate it by podsim serve MODEL"
-            " --on GPU --rate RATE"
+            f"{name}: the steps of the server at {run.url or 'the run'} are not known; simulate it by podsim serve load"
+            " MODEL --on GPU --rate RATE"
         )
     rows = tuple(row for number in range(len(run.rates)) for row in _rows(run, number))
     mean, largest = errors_of(rows)

@@ -57,7 +57,7 @@ def measured_cost(run: MeasuredServing, number: int) -> StepCost:
 
 def _near_steps(run: MeasuredServing, number: int) -> Bools:
     """Which steps are of loops just before or after a run; of all loops where none are."""
-    ends, runs = np.array(run.step_end), np.array(run.step_run)
+    ends, runs = np.array(run.step_end, float), np.array(run.step_run)
     loops = runs == len(run.rates)
     before, after = ends[runs == number - 1], ends[runs == number + 1]
     begin, end = before.max(initial=-np.inf), after.min(initial=np.inf)
