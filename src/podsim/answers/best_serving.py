@@ -89,7 +89,7 @@ class MeasuredPoint:
     is_alike: bool
     """Whether model, GPU and lengths are those of the prediction."""
     distance: float
-    """count. How far it is from the prediction, in octaves."""
+    """count. The octaves between it and the prediction."""
 
 
 @dataclass(frozen=True, kw_only=True)
