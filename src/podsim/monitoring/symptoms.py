@@ -69,12 +69,12 @@ class Metrics:
 
     def events(self, panel: Panel, symptom: Symptom) -> Hits:
         """A counter that grew more than it may in all."""
-        grown = np.nan_to_num(self._growth(panel)[0])
+        grown = np.nan_to_num(self.growth(panel)[0])
         return _outside(np.where(grown > 0, grown.sum(axis=1, keepdims=True), 0.0), symptom)
 
     def rate(self, panel: Panel, symptom: Symptom) -> Hits:
         """A counter that grows faster than it may, and than others do."""
-        grown, passed = self._growth(panel)
+        grown, passed = self.growth(panel)
         return _beyond(grown / passed, symptom)
 
     def mean(self, panel: Panel, symptom: Symptom) -> Hits:
@@ -82,7 +82,7 @@ class Metrics:
         other = self.panels.get(symptom.over)
         if other is None or other.keys != panel.keys:
             return np.zeros(panel.values.shape, np.bool_), panel.values
-        return _beyond(self._growth(panel)[0] / self._growth(other)[0], symptom)
+        return _beyond(self.growth(panel)[0] / self.growth(other)[0], symptom)
 
     def peers(self, panel: Panel, symptom: Symptom) -> Hits:
         """A gauge that differs from that of the other GPUs of the same job."""
@@ -138,7 +138,7 @@ class Metrics:
                 kept[row, at[first:end]] = lasts >= seconds or end - first == len(at)
         return kept
 
-    def _growth(self, panel: Panel) -> tuple[Floats, Floats]:
+    def growth(self, panel: Panel) -> tuple[Floats, Floats]:
         """What a counter grew by since its sample before, and the seconds since then; after a reset, what it has."""
         grown, passed = np.full((2, *panel.values.shape), np.nan)
         for row, out, gaps in zip(panel.values, grown, passed, strict=True):
