@@ -119,6 +119,7 @@ class Comparison:
         step = np.diff(block, axis=1)
         stuck[:, 1:] = step == 0
         stuck[:, :-1] |= stuck[:, 1:]
+        stuck &= (block != 0) & (block != 1)  # a share at its end
         known = step[np.isfinite(step)]
         return stuck & bool(len(known) and (known != 0).mean() > _RESTLESS)
 
@@ -214,7 +215,7 @@ def unequal_counts(metrics: Metrics) -> Iterator[Hit]:
         if not all(name in totals for name in (*left, *right, *slack, *over)):
             continue
         sums = [sum((totals[name] for name in side), np.zeros(len(metrics.grid))) for side in (left, right, slack)]
-        wrong = sums[0] - sums[1] / (totals[over[0]] if over else 1.0)
+        wrong = sums[0] - sums[1] / (np.maximum(totals[over[0]], 1.0) if over else 1.0)
         shows = np.abs(wrong) > sums[2] + (0.01 if over else 0.5)
         kept = metrics.lasts(shows[None, :], wrong[None, :], _LASTING)[0] | (shows & (shows.sum() >= _OFTEN))
         if kept.any():
