@@ -133,7 +133,9 @@ def _swap(group: Sequence[Series], part: str, other: str, since: float, until: f
     """Exchange the values of two parts where both have some; give the number of samples that changed by 3 %."""
 
     def samples(name: str) -> dict[float, tuple[Series, int]]:
-        return {time: (each, at) for each in group if part_of(each) == name for at, time in enumerate(each.times)}
+        return {
+            time: (each, at) for each in group if part_of(each) == name for at, time in enumerate(each.times)
+        }
 
     mine, its = samples(part), samples(other)
     changed = 0
@@ -147,4 +149,6 @@ def _swap(group: Sequence[Series], part: str, other: str, since: float, until: f
 def names_part(node: str, part: str, wanted: Sequence[str]) -> bool:
     """Whether a finding names one of the parts, or the job, node or storage that it belongs to."""
     full = f"{node} {part}"
-    return any(full == name or (part.startswith("job ") and re.search(rf"\b{part}$", name)) for name in wanted)
+    return any(
+        full == name or (part.startswith("job ") and re.search(rf"\b{part}$", name)) for name in wanted
+    )

@@ -50,17 +50,23 @@ def _causes(
     ills: Sequence[Ill], shows: Truths, roles: Roles, panels: Mapping[str, Sequence[Panel]]
 ) -> Iterator[tuple[str, Key, set[Key]]]:
     """What the first part shares with others: (the kind of part, the part, all that it has)."""
-    part, key, _ = ills[0]
+    part, key, answers = ills[0]
     every = {each for panel in panels.get(part, ()) for each in panel.keys}
     node = {each for each in every if each[0] == key[0]}
     at = int(np.flatnonzero(shows)[0])
-    if part == "gpu":
+    if part == "gpu" and answers[0][0].test != "absent":
         members = roles.members(key, at)
         if members and len({each[0] for each in members}) >= len({ill[1][0] for ill in ills}):
             yield "job", ("", roles.job_at(key, at)), members
     elif part == "port":
-        leaf = {other: names[at] for panel in panels["port"] for other, names in panel.groups.items() if names[at]}
-        yield "leaf", ("", leaf.get(key, "")), {other for other, name in leaf.items() if name == leaf.get(key)}
+        leaf = {
+            other: names[at] for panel in panels["port"] for other, names in panel.groups.items() if names[at]
+        }
+        yield (
+            "leaf",
+            ("", leaf.get(key, "")),
+            {other for other, name in leaf.items() if name == leaf.get(key)},
+        )
     elif part == "disk" and len({each[0] for each in every}) > 1:
         yield "storage", ("", "storage"), every
     if len(node) > 2:

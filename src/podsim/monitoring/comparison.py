@@ -11,8 +11,9 @@ last for ten minutes, or come back three times. Limits: of two parts of one job,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from podsim.axes import Floats, Ints
 from podsim.monitoring.metric_table import Metric
 from podsim.monitoring.panels import Key, Panel
 from podsim.monitoring.roles import Roles, median
-from podsim.monitoring.symptoms import Metrics, Symptom
+from podsim.monitoring.symptoms import Metrics, Symptom, name_of
 from podsim.packaged import packaged_toml
 
 Truths = NDArray[np.bool_]
@@ -45,6 +46,15 @@ class Comparison:
     panel: Panel
     roles: Roles
 
+    @cached_property
+    def relative(self) -> float:
+        """The share that healthy parts may deviate by; of counters with that by which a server shifts the times."""
+        relative = float(self.metric.relative)
+        if self.metric.type == "counter" and np.isfinite(passed := self.metrics.growth(self.panel)[1]).any():
+            short, usual, long = np.nanpercentile(passed, (10, 50, 90))
+            relative += (long - short) / usual
+        return relative
+
     def hits(self) -> Iterator[Hit]:
         """The parts that deviate, each with how it does."""
         if self.metric.peers == "none":
@@ -66,13 +76,10 @@ class Comparison:
                 changed[here] |= many & moved & (np.abs(block - middle) > np.abs(usual))
                 past[here] = np.where(inside, usual + middle, past[here])
                 stuck[here] |= many & self._stuck(block)
-            elif job is None or len(rows) == 1:
-                moved, usual = self._moved(block, np.abs(block))
-                changed[here] |= inside & moved
-                past[here] = np.where(inside, usual, past[here])
             else:
                 moved, usual = self._moved(block, np.abs(block))
-                changed[here] |= inside & moved & self._far(block, middle, 0 * middle)
+                alone = job is None or len(rows) == 1
+                changed[here] |= inside & moved & (alone | self._far(block, middle, 0 * middle))
                 past[here] = np.where(inside, usual, past[here])
             if job is not None or (self.metric.entity == "disk" and len(rows) > 1):
                 yield from self._together(job, middle, times, values.shape[1])
@@ -81,9 +88,6 @@ class Comparison:
         steady = self.metrics.lasts(stuck, values, _STUCK)
         steady &= steady.sum(axis=1, keepdims=True) > _LEAST
         yield from self._rows(steady, values, "while its peers' changes: stuck", lasting=_STUCK)
-        if self.metric.predicted and self.metric.entity == "job":
-            foretold = self._predicted()
-            yield from self._rows(np.abs(values / foretold - 1) > self._least(0.5), values, "prediction", foretold)
 
     def _values(self) -> tuple[Floats, Ints]:
         """The values, of counters their rates, and the roles in which they have them."""
@@ -96,19 +100,18 @@ class Comparison:
         same[:, 1:] = codes[:, 1:] == codes[:, :-1]
         return np.where(same, grown / passed, np.nan), codes
 
-    def _least(self, floor: float = 0.0) -> float:
-        return max(float(self.metric.relative), floor)
-
     def _far(self, values: Floats, middle: Floats, spread: Floats) -> Truths:
         """Whether values are far from a median."""
-        allowed = np.maximum(self._least() * np.abs(middle), float(self.metric.absolute))
+        allowed = np.maximum(self.relative * np.abs(middle), float(self.metric.absolute))
         return np.asarray(np.abs(values - middle) > np.maximum(allowed, _DEVIATIONS * spread) * (1 + 1e-9))
 
     def _moved(self, values: Floats, scale: Floats) -> tuple[Truths, Floats]:
         """Whether each row is far from its own median, on some scale, and that median."""
         middle, spread, count = median(values.T)
-        allowed = np.maximum(self._least() * scale, float(self.metric.absolute))
-        far = np.abs(values - middle[:, None]) > np.maximum(allowed, _DEVIATIONS * spread[:, None]) * (1 + 1e-9)
+        allowed = np.maximum(self.relative * scale, float(self.metric.absolute))
+        far = np.abs(values - middle[:, None]) > np.maximum(allowed, _DEVIATIONS * spread[:, None]) * (
+            1 + 1e-9
+        )
         return far & (count >= _LEAST)[:, None], np.broadcast_to(middle[:, None], values.shape)
 
     def _stuck(self, block: Floats) -> Truths:
@@ -131,16 +134,9 @@ class Comparison:
         moved, usual = self._moved(row, np.abs(row))
         part = ("storage", ("", "storage")) if job is None else ("job", ("", job))
         yield from self._answers(part, moved, row, "past", usual)
-        if self.metric.predicted and job is not None and self.metric.entity == "gpu":
-            foretold = self.roles.predictions(self.metric.predicted).get(job)
-            if foretold is not None:
-                yield from self._answers(part, row < 0.5 * foretold, row, "prediction", foretold[None, :])
-
-    def _predicted(self) -> Floats:
-        """The predictions of the jobs of the rows."""
-        known = self.roles.predictions(self.metric.predicted)
-        missing = np.full(self.panel.values.shape[1], np.nan)
-        return np.stack([known.get(key[1], missing) for key in self.panel.keys])
+        foretold = self.roles.predictions(self.metric.predicted).get(job or "")
+        if foretold is not None:
+            yield from self._answers(part, row < 0.5 * foretold, row, "prediction", foretold[None, :])
 
     def _events(self) -> Truths:
         """Whether each counter grew by more in the hour before than may be, and than those of most others."""
@@ -152,7 +148,12 @@ class Comparison:
         return np.asarray((recent > float(self.metric.absolute)) & (recent > 20 * usual) & (grown > 0))
 
     def _rows(
-        self, shows: Truths, values: Floats, than: str, reference: Floats | None = None, lasting: float = _LASTING
+        self,
+        shows: Truths,
+        values: Floats,
+        than: str,
+        reference: Floats | None = None,
+        lasting: float = _LASTING,
     ) -> Iterator[Hit]:
         for row in np.flatnonzero(shows.any(axis=1)).tolist():
             part, at = (self.metric.part, self.panel.keys[row]), slice(row, row + 1)
@@ -180,11 +181,14 @@ class Comparison:
             told = values / reference
             if not np.isfinite(told[kept]).any() or not np.abs(reference[kept]).max() > 0:
                 says, told = f"{says}, which is 0", values
-        yield part, (
-            Symptom(finding=UNUSUAL, part=part[0], metric=self.metric.name, test=than, says=says,
-                    below=0.0 if np.nanmedian(told[kept]) < 1 else -np.inf),
-            kept[0], told[0],
+        size = float(np.nanmedian(told[kept]))
+        names = [row for row in name_of(self.metric.name, part[0]) if size > row.above or size < row.below or
+                 (row.above, row.below) == (np.inf, -np.inf)]  # fmt: skip
+        symptom = Symptom(
+            finding=names[0].finding if names else UNUSUAL, part=part[0], metric=self.metric.name, test=than, says=says,
+            below=0.0 if size < 1 else -np.inf,
         )  # fmt: skip
+        yield part, (symptom, kept[0], told[0])
 
 
 def silent_series(metrics: Metrics, known: Mapping[Metric, Panel]) -> Iterator[Hit]:
@@ -214,7 +218,9 @@ def unequal_counts(metrics: Metrics) -> Iterator[Hit]:
         over = [relation["over"]] if "over" in relation else []
         if not all(name in totals for name in (*left, *right, *slack, *over)):
             continue
-        sums = [sum((totals[name] for name in side), np.zeros(len(metrics.grid))) for side in (left, right, slack)]
+        sums = [
+            sum((totals[name] for name in side), np.zeros(len(metrics.grid))) for side in (left, right, slack)
+        ]
         wrong = sums[0] - sums[1] / (np.maximum(totals[over[0]], 1.0) if over else 1.0)
         shows = np.abs(wrong) > sums[2] + (0.01 if over else 0.5)
         kept = metrics.lasts(shows[None, :], wrong[None, :], _LASTING)[0] | (shows & (shows.sum() >= _OFTEN))
@@ -232,5 +238,3 @@ def compare_all(metrics: Metrics, known: Mapping[Metric, Panel], roles: Roles) -
     if len(metrics.grid) > 1:
         yield from silent_series(metrics, known)
         yield from unequal_counts(metrics)
-
-

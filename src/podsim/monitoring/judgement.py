@@ -91,33 +91,33 @@ def _job_speeds(metrics: Metrics) -> dict[str, Floats]:
     }
 
 
-def _findings(
-    metrics: Metrics, known: Mapping[Metric, Panel], speeds: Mapping[str, Floats]
-) -> list[Finding]:
+def _findings(metrics: Metrics, known: Mapping[Metric, Panel], speeds: Mapping[str, Floats]) -> list[Finding]:
     """The ill parts: the first symptom names the illness, and what no symptom names is unusual."""
     hits: dict[tuple[str, Key], list[Answer]] = {}
     for symptom in symptoms():
         panel = metrics.panels.get(symptom.metric)
-        if panel is None or not panel.keys:
+        if panel is None or not panel.keys or symptom.test not in TESTS:
             continue
         shows, values = TESTS[symptom.test](metrics, panel, symptom)
         shows = metrics.lasts(shows, values, symptom.lasting)
         for row in np.flatnonzero(shows.any(axis=1)).tolist():
             hits.setdefault((symptom.part, panel.keys[row]), []).append((symptom, shows[row], values[row]))
-    for host in _dead_nodes(metrics, hits):
-        for part, key in [each for each in hits if each[0] == "gpu" and each[1][0] == host]:
-            gone = [each for each in hits[part, key] if each[0].test == "absent"]
-            hits[part, key] = [each for each in hits[part, key] if each[0].test != "absent"]
-            hits["node", (host, "")] = gone
     jobs, roles = _jobs_by_host(metrics), Roles(known, len(metrics.grid))
     for part, answer in (*_slow_jobs(metrics, speeds, jobs), *compare_all(metrics, known, roles)):
         hits.setdefault(part, []).append(answer)
+    rank = {(row.metric, row.finding): place for place, row in reversed([*enumerate(symptoms())])}
+    for shown in hits.values():
+        shown.sort(key=lambda answer: rank.get((answer[0].metric, answer[0].finding), len(rank)))
     panels = {metric.part: [p for m, p in known.items() if m.part == metric.part] for metric in known}
-    ills = joined([(*at, illness) for at, shown in hits.items() for illness in _illnesses(shown)], roles, panels)
+    ills = joined(
+        [(*at, illness) for at, shown in hits.items() for illness in _illnesses(shown)], roles, panels
+    )
     found = [(ill, _finding(metrics, *ill, jobs, speeds)) for ill in ills]
     named = {metric.name: metric for metric in known}
     return [
-        finding for ill, finding in found if not any(_explains(cause, finding, ill, named) for _, cause in found)
+        finding
+        for ill, finding in found
+        if not any(_explains(cause, finding, ill, named) for _, cause in found)
     ]
 
 
@@ -137,18 +137,6 @@ def _illnesses(shown: Sequence[Answer]) -> list[list[Answer]]:
     return groups
 
 
-def _dead_nodes(metrics: Metrics, hits: Mapping[tuple[str, Key], Sequence[Answer]]) -> set[str]:
-    """The hosts whose GPUs all vanished."""
-    panel = metrics.panels.get("DCGM_FI_DEV_GPU_TEMP")
-    if panel is None:
-        return set()
-    hosts: dict[str, list[bool]] = {}
-    for key in panel.keys:
-        gone = any(symptom.test == "absent" for symptom, _, _ in hits.get(("gpu", key), ()))
-        hosts.setdefault(key[0], []).append(gone)
-    return {host for host, gone in hosts.items() if len(gone) > 1 and all(gone)}
-
-
 def _jobs_by_host(metrics: Metrics) -> dict[Key, Sequence[str]]:
     """The job of each GPU by time, as the series of its metrics name it."""
     panels = [panel for name, panel in metrics.panels.items() if name.startswith("DCGM")]
@@ -161,7 +149,8 @@ def _finding(
 ) -> Finding:  # fmt: skip
     """What is said of one part."""
     times = np.flatnonzero(np.logical_or.reduce([each for _, each, _ in shown]))
-    here = [names for other, names in jobs.items() if (other[0] == key[0] or part == "storage") and (part != "gpu" or other == key)]
+    here = [names for other, names in jobs.items() if (part == "storage" or other[0] == key[0])
+            and (part != "gpu" or other == key)]  # fmt: skip
     hurt = {names[max(time - 1, 0)] for names in here for time in times.tolist()} - {""}
     if part in ("job", "job_node"):
         hurt = {key[1]}
@@ -211,7 +200,9 @@ def _slow_jobs(
 def _explains(cause: Finding, finding: Finding, ill: Ill, known: Mapping[str, Metric]) -> bool:
     """Whether a finding may be the reason of another: of a job that changed, or of the load of other parts."""
     part, metric = ill[0], ill[2][0][0].metric
-    if cause is finding or cause.part.startswith("job ") or cause.kind == UNUSUAL == finding.kind and part != "job":
+    if cause is finding or cause.part.startswith("job "):
+        return False
+    if part != "job" and (cause.kind == UNUSUAL == finding.kind and part != "job"):
         return False
     shares, apart = bool(set(cause.jobs) & set(finding.jobs)), (cause.since or 0) > (finding.until or 0)
     if part == "job":

@@ -24,7 +24,9 @@ class Roles:
         """Find the job of each GPU at each time, as most of its series name it."""
         every = [panel for metric, panel in known.items() if metric.entity == "gpu" and panel.keys]
         panels = every[:_VOTERS]
-        self.names = sorted({job for panel in panels for jobs in panel.groups.values() for job in jobs} | {""})
+        self.names = sorted(
+            {job for panel in panels for jobs in panel.groups.values() for job in jobs} | {""}
+        )
         number = {name: code for code, name in enumerate(self.names)}
         self.gpus = sorted({key for panel in every for key in panel.keys})
         votes = np.zeros((max(len(panels), 1), len(self.gpus), length), np.int64)
