@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.diagnosis import Diagnosis, Finding
 from podsim.axes import Floats
+from podsim.monitoring.causes import Ill, joined
+from podsim.monitoring.comparison import UNUSUAL, Answer, Hit, Truths, compare_all
 from podsim.monitoring.exposition import Series
-from podsim.monitoring.panels import Key, grid_of, make_panel
+from podsim.monitoring.metric_table import Metric, metrics_of
+from podsim.monitoring.panels import Key, Panel, grid_of, make_panel
+from podsim.monitoring.roles import Roles
 from podsim.monitoring.symptoms import TESTS, Metrics, Symptom, symptoms
 
 _JOBS = ("podsim_job_mfu_ratio", "podsim_job_predicted_mfu_ratio")
@@ -28,14 +31,19 @@ _ORDER = (
     "congested",
     "slow disk",
     "slow job",
+    "application",
+    UNUSUAL,
 )
-Moments = NDArray[np.bool_]
-Answer = tuple[Symptom, Moments, Floats]
-"""(a symptom, whether a part shows it at each time, the value)"""
+_ENTITIES = ("gpu", "port", "wire", "node", "disk", "slurm_node", "queue", "job", "job_node")
 
 
 def metric_names() -> set[str]:
     """The metrics that a diagnosis reads."""
+    return {metric.name for metric in metrics_of(*_ENTITIES)} | _symptom_metrics()
+
+
+def _symptom_metrics() -> set[str]:
+    """The metrics of which the table of symptoms speaks."""
     return {name for each in symptoms() for name in (each.metric, each.over) if name} | {*_JOBS, _PACE}
 
 
@@ -48,22 +56,21 @@ def judge(
     pace = (
         max((each.values[-1] for each in series.get(_PACE, ()) if each.values), default=1.0) if live else 1.0
     )
-    parts = {name: each.part for each in symptoms() for name in (each.metric, each.over)} | dict.fromkeys(
-        _JOBS, "job"
-    )
-    panels = {name: make_panel(series[name], part, grid) for name, part in parts.items() if name in series}
-    metrics = Metrics(panels, grid, pace or 1.0, expected)
+    known = {
+        metric: make_panel(series[metric.name], metric.part, grid)
+        for metric in metrics_of(*_ENTITIES) if metric.name in series
+    }  # fmt: skip
+    metrics = Metrics({metric.name: panel for metric, panel in known.items()}, grid, pace or 1.0, expected)
     speeds = _job_speeds(metrics)
-    by_part = _findings(metrics, speeds)
-    findings = [*by_part, *_slow_jobs(metrics, speeds, by_part)]
+    findings = _findings(metrics, known, speeds)
     findings.sort(key=lambda each: (_ORDER.index(each.kind), each.node, each.part))
-    keys: dict[str, set[Key]] = {part: set() for part in parts.values()}
-    for name, panel in panels.items():
-        keys[parts[name]] |= set(panel.keys)
+    keys: dict[str, set[Key]] = {metric.part: set() for metric in metrics_of(*_ENTITIES)}
+    for metric, panel in known.items():
+        keys[metric.part] |= set(panel.keys)
     return Diagnosis(
         source=source, since=_at(grid, 0), until=_at(grid, -1), gpus=len(keys["gpu"]), ports=len(keys["port"]),
         nodes=len({host for part in ("gpu", "port", "disk") for host, _ in keys[part]}), jobs=len(keys["job"]),
-        findings=tuple(findings), unknown=tuple(sorted(metric_names() - set(series) - {_PACE})),
+        findings=tuple(findings), unknown=tuple(sorted(_symptom_metrics() - set(series) - {_PACE})),
     )  # fmt: skip
 
 
@@ -84,27 +91,33 @@ def _job_speeds(metrics: Metrics) -> dict[str, Floats]:
     }
 
 
-def _findings(metrics: Metrics, speeds: Mapping[str, Floats]) -> list[Finding]:
-    """The ill parts: the first symptom names the illness."""
+def _findings(metrics: Metrics, known: Mapping[Metric, Panel], speeds: Mapping[str, Floats]) -> list[Finding]:
+    """The ill parts: the first symptom names the illness, and what no symptom names is unusual."""
     hits: dict[tuple[str, Key], list[Answer]] = {}
     for symptom in symptoms():
         panel = metrics.panels.get(symptom.metric)
-        if panel is None or not panel.keys:
+        if panel is None or not panel.keys or symptom.test not in TESTS:
             continue
         shows, values = TESTS[symptom.test](metrics, panel, symptom)
         shows = metrics.lasts(shows, values, symptom.lasting)
         for row in np.flatnonzero(shows.any(axis=1)).tolist():
             hits.setdefault((symptom.part, panel.keys[row]), []).append((symptom, shows[row], values[row]))
-    for host in _dead_nodes(metrics, hits):
-        for part, key in [each for each in hits if each[0] == "gpu" and each[1][0] == host]:
-            gone = [each for each in hits[part, key] if each[0].test == "absent"]
-            hits[part, key] = [each for each in hits[part, key] if each[0].test != "absent"]
-            hits["node", (host, "")] = gone
-    jobs = _jobs_by_host(metrics)
+    jobs, roles = _jobs_by_host(metrics), Roles(known, len(metrics.grid))
+    for part, answer in (*_slow_jobs(metrics, speeds, jobs), *compare_all(metrics, known, roles)):
+        hits.setdefault(part, []).append(answer)
+    rank = {(row.metric, row.finding): place for place, row in reversed([*enumerate(symptoms())])}
+    for shown in hits.values():
+        shown.sort(key=lambda answer: rank.get((answer[0].metric, answer[0].finding), len(rank)))
+    panels = {metric.part: [p for m, p in known.items() if m.part == metric.part] for metric in known}
+    ills = joined(
+        [(*at, illness) for at, shown in hits.items() for illness in _illnesses(shown)], roles, panels
+    )
+    found = [(ill, _finding(metrics, *ill, jobs, speeds)) for ill in ills]
+    named = {metric.name: metric for metric in known}
     return [
-        _finding(metrics, part, key, illness, jobs, speeds)
-        for (part, key), shown in hits.items()
-        for illness in _illnesses(shown)
+        finding
+        for ill, finding in found
+        if not any(_explains(cause, finding, ill, named) for _, cause in found)
     ]
 
 
@@ -114,25 +127,14 @@ def _illnesses(shown: Sequence[Answer]) -> list[list[Answer]]:
     for each in shown:
         cause = next((
             group for group in groups
-            if group[0][0].finding == each[0].finding or (group[0][1] & each[1]).sum() * 2 > each[1].sum()
+            if group[0][0].finding == each[0].finding
+            or (np.logical_or.reduce([shows for _, shows, _ in group]) & each[1]).sum() * 2 > each[1].sum()
         ), None)  # fmt: skip
         if cause is None:
             groups.append([each])
         else:
             cause.append(each)
     return groups
-
-
-def _dead_nodes(metrics: Metrics, hits: Mapping[tuple[str, Key], Sequence[Answer]]) -> set[str]:
-    """The hosts whose GPUs all vanished."""
-    panel = metrics.panels.get("DCGM_FI_DEV_GPU_TEMP")
-    if panel is None:
-        return set()
-    hosts: dict[str, list[bool]] = {}
-    for key in panel.keys:
-        gone = any(symptom.test == "absent" for symptom, _, _ in hits.get(("gpu", key), ()))
-        hosts.setdefault(key[0], []).append(gone)
-    return {host for host, gone in hosts.items() if len(gone) > 1 and all(gone)}
 
 
 def _jobs_by_host(metrics: Metrics) -> dict[Key, Sequence[str]]:
@@ -147,14 +149,17 @@ def _finding(
 ) -> Finding:  # fmt: skip
     """What is said of one part."""
     times = np.flatnonzero(np.logical_or.reduce([each for _, each, _ in shown]))
-    here = [names for other, names in jobs.items() if other[0] == key[0] and (part != "gpu" or other == key)]
+    here = [names for other, names in jobs.items() if (part == "storage" or other[0] == key[0])
+            and (part != "gpu" or other == key)]  # fmt: skip
     hurt = {names[max(time - 1, 0)] for names in here for time in times.tolist()} - {""}
+    if part in ("job", "job_node"):
+        hurt = {key[1]}
     slow = [
         float(np.nanmin(speeds[job][times]))
         for job in hurt
         if job in speeds and np.isfinite(speeds[job][times]).any()
     ]
-    names = {"gpu": f"GPU {key[1]}", "node": "node"}
+    names = {"gpu": f"GPU {key[1]}", "node": "node", "job": f"job {key[1]}", "job_node": f"job {key[1]}"}
     since, until = (float(metrics.grid[times[at]]) for at in (0, -1))
     has_times = len(metrics.grid) > 1 or metrics.grid[0] > 0
     return Finding(
@@ -165,7 +170,7 @@ def _finding(
     )  # fmt: skip
 
 
-def _evidence(symptom: Symptom, shows: Moments, values: Floats) -> str:
+def _evidence(symptom: Symptom, shows: Truths, values: Floats) -> str:
     """A symptom in words, with its worst value."""
     if symptom.test in ("absent", "minority"):
         return symptom.says
@@ -176,31 +181,34 @@ def _evidence(symptom: Symptom, shows: Moments, values: Floats) -> str:
     return f"{' '.join(words)} ({symptom.metric})"
 
 
-def _slow_jobs(metrics: Metrics, speeds: Mapping[str, Floats], findings: Sequence[Finding]) -> list[Finding]:
-    """Jobs that are slower than predicted while none of their parts is ill; a job of one GPU names it."""
-    jobs = _jobs_by_host(metrics)
-    slow = []
+def _slow_jobs(
+    metrics: Metrics, speeds: Mapping[str, Floats], jobs: Mapping[Key, Sequence[str]]
+) -> Iterator[Hit]:
+    """Jobs that are slower than predicted; a job of one GPU names it."""
     for job, speed in speeds.items():
         shows = metrics.lasts((speed < _SLOW)[None, :], speed[None, :], _LASTING)[0]
         members = [key for key, names in jobs.items() if job in names]
-        if not shows.any() or any(_explains(metrics, each, job, members, shows) for each in findings):
-            continue
-        symptom = Symptom(
-            finding="straggling" if len(members) == 1 else "slow job", part="job", metric=_JOBS[0], test="level",
-            says="of its predicted speed", below=_SLOW,
-        )  # fmt: skip
-        key, part = (members[0], "gpu") if len(members) == 1 else (("", f"job {job}"), "job")
-        slow.append(_finding(metrics, part, key, [(symptom, shows, speed)], jobs, speeds))
-    return slow
+        if shows.any():
+            symptom = Symptom(
+                finding="straggling" if len(members) == 1 else "slow job", part="job", metric=_JOBS[0], test="level",
+                says="of its predicted speed", below=_SLOW,
+            )  # fmt: skip
+            part = ("gpu", members[0]) if len(members) == 1 else ("job", ("", job))
+            yield part, (symptom, shows, speed)
 
 
-def _explains(metrics: Metrics, finding: Finding, job: str, members: Sequence[Key], shows: Moments) -> bool:
-    """Whether a finding on a job's parts, while it is slow, may be the reason; of a job of one GPU only that GPU."""
-    if job not in finding.jobs or (
-        len(members) == 1 and (finding.node, finding.part) != (members[0][0], f"GPU {members[0][1]}")
-    ):
+def _explains(cause: Finding, finding: Finding, ill: Ill, known: Mapping[str, Metric]) -> bool:
+    """Whether a finding may be the reason of another: of a job that changed, or of the load of other parts."""
+    part, metric = ill[0], ill[2][0][0].metric
+    if cause is finding or cause.part.startswith("job "):
         return False
-    if finding.since is None or finding.until is None:
-        return True
-    times = metrics.grid[shows]
-    return bool(finding.since <= times[-1] and times[0] <= finding.until)
+    if part != "job" and (cause.kind == UNUSUAL == finding.kind and part != "job"):
+        return False
+    shares, apart = bool(set(cause.jobs) & set(finding.jobs)), (cause.since or 0) > (finding.until or 0)
+    if part == "job":
+        return shares
+    if part == "queue":
+        return cause.part == "node"
+    if part in ("port", "disk", "node") and finding.kind == UNUSUAL and known[metric].peers == "job":
+        return cause.node == finding.node and cause.part.startswith("GPU") and not apart
+    return shares and metric == _JOBS[0] and cause.part == "storage" and not apart

@@ -19,8 +19,21 @@ class Metric(NamedTuple):
     host: str
     """The file, column or nvidia-smi field of a real machine; "" if it has none."""
     type: str
+    peers: str
+    """What its values are compared with: all, busy, job, past or none (no event is usual); "" for nothing."""
+    relative: str
+    """share. How far a healthy part may be from the median of its peers, of that median."""
+    absolute: str
+    """How far it may be at least, in the metric's unit; of none, the events an hour."""
+    predicted: str
+    """The metric that predicts it for a job; "" if none does."""
     name: str
     help: str
+
+    @property
+    def part(self) -> str:
+        """The kind of part that it is of."""
+        return {"wire": "port", "slurm_node": "node"}.get(self.entity, self.entity)
 
 
 @cache

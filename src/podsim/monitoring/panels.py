@@ -18,13 +18,14 @@ from podsim.monitoring.exposition import Series
 
 Key = tuple[str, str]
 """The host and the part of a row; of a job "" and its number."""
-_HOSTS = ("hostname", "Hostname", "exported_hostname", "node", "exported_instance", "instance")
+_HOSTS = ("hostname", "Hostname", "exported_hostname", "node", "exported_instance", "instance", "node_name")
 _PARTS: Mapping[str, Sequence[str]] = {
     "gpu": ("gpu", "GPU_I_ID"),
     "port": ("device",),
     "disk": ("device",),
     "job": ("job_id",),
     "node": (),
+    "job_node": ("job_id",),
 }
 _MOST = 20_000
 
@@ -38,6 +39,8 @@ class Panel:
     """The values by part and time; NaN where there is neach."""
     groups: Mapping[Key, Sequence[str]]
     """The job of each GPU by time, or the switch of each port; "" for neach."""
+    models: Mapping[Key, str]
+    """The model of each GPU."""
 
     @property
     def works(self) -> NDArray[np.bool_]:
@@ -61,6 +64,7 @@ def make_panel(series: Sequence[Series], part: str, grid: Floats) -> Panel:
     """The rows of a metric of some kind of part."""
     rows: dict[Key, Floats] = {}
     groups: dict[Key, list[str]] = {}
+    models: dict[Key, str] = {}
     for each in sorted(series, key=lambda known: known.times[0] if known.times else 0.0):
         key = key_of(each.labels, part)
         if key is None:
@@ -68,19 +72,22 @@ def make_panel(series: Sequence[Series], part: str, grid: Floats) -> Panel:
         row = rows.setdefault(key, np.full(len(grid), np.nan))
         at = np.zeros(1, np.int64) if np.isnan(grid[0]) else np.searchsorted(grid, each.times)
         row[at] = each.values[-1:] if np.isnan(grid[0]) else each.values
+        models[key] = each.labels.get("modelName", "")
         named = groups.setdefault(key, [""] * len(grid))
         group = each.labels.get("hpc_job") or each.labels.get("peer", "")
         for position in at.tolist():
             named[position] = group
     keys = tuple(sorted(rows))
     values = np.stack([rows[key] for key in keys]) if keys else np.zeros((0, len(grid)))
-    return Panel(keys=keys, values=values, groups=groups)
+    return Panel(keys=keys, values=values, groups=groups, models=models)
 
 
 def key_of(labels: Mapping[str, str], part: str) -> Key | None:
     """The host and part that labels name; None for series of something else, as of one NVLink."""
     if labels.get("nvlink"):
         return None
+    if part == "queue":
+        return "", "queue"
     parts = [labels[name] for name in _PARTS[part] if labels.get(name)]
     if _PARTS[part] and not parts:
         return None

@@ -29,7 +29,7 @@ class Symptom(BaseModel):
     part: str
     metric: str
     test: str
-    says: str
+    says: str = ""
     above: float = np.inf
     below: float = -np.inf
     times: float = 0.0
@@ -45,6 +45,12 @@ class Symptom(BaseModel):
 def symptoms() -> tuple[Symptom, ...]:
     """The table."""
     return tuple(Symptom(**row) for row in packaged_toml("monitoring/symptoms.toml")["symptom"])
+
+
+@cache
+def name_of(metric: str, part: str) -> Sequence[Symptom]:
+    """The rows that name deviations of a metric of some part."""
+    return tuple(row for row in symptoms() if (row.metric, row.part, row.test) == (metric, part, "unlike"))
 
 
 class Metrics:
@@ -67,35 +73,15 @@ class Metrics:
             values = values / (self.expected.get(symptom.share) or float(np.nanmedian(values)))
         return _outside(values, symptom, panel.works if symptom.in_job else True)
 
-    def events(self, panel: Panel, symptom: Symptom) -> Hits:
-        """A counter that grew more than it may in all."""
-        grown = np.nan_to_num(self._growth(panel)[0])
-        return _outside(np.where(grown > 0, grown.sum(axis=1, keepdims=True), 0.0), symptom)
-
-    def rate(self, panel: Panel, symptom: Symptom) -> Hits:
-        """A counter that grows faster than it may, and than others do."""
-        grown, passed = self._growth(panel)
-        return _beyond(grown / passed, symptom)
-
     def mean(self, panel: Panel, symptom: Symptom) -> Hits:
         """The growth of one counter for each growth of another."""
         other = self.panels.get(symptom.over)
         if other is None or other.keys != panel.keys:
             return np.zeros(panel.values.shape, np.bool_), panel.values
-        return _beyond(self._growth(panel)[0] / self._growth(other)[0], symptom)
-
-    def peers(self, panel: Panel, symptom: Symptom) -> Hits:
-        """A gauge that differs from that of the other GPUs of the same job."""
-        ratio = np.full(panel.values.shape, np.nan)
-        for time in range(panel.values.shape[1]):
-            members: dict[str, list[int]] = {}
-            for row, key in enumerate(panel.keys):
-                if (job := panel.groups[key][time]) and np.isfinite(panel.values[row, time]):
-                    members.setdefault(job, []).append(row)
-            for rows in (each for each in members.values() if len(each) > 1):
-                mine = panel.values[rows, time]
-                ratio[rows, time] = mine / (mine[::-1] if len(rows) == 2 else np.median(mine))
-        return _outside(np.where(np.isinf(ratio), np.nan, ratio), symptom)
+        values = self.growth(panel)[0] / self.growth(other)[0]
+        known = np.where(np.isfinite(values).any(axis=0), values, 0.0)
+        usual = np.nanpercentile(known, 50, axis=0, method="lower") if len(values) > 1 else 0.0
+        return _outside(values, symptom, values > symptom.times * usual)
 
     def xid(self, panel: Panel, symptom: Symptom) -> Hits:
         """A last XID of some severity; codes that the table lacks count as failing."""
@@ -138,7 +124,7 @@ class Metrics:
                 kept[row, at[first:end]] = lasts >= seconds or end - first == len(at)
         return kept
 
-    def _growth(self, panel: Panel) -> tuple[Floats, Floats]:
+    def growth(self, panel: Panel) -> tuple[Floats, Floats]:
         """What a counter grew by since its sample before, and the seconds since then; after a reset, what it has."""
         grown, passed = np.full((2, *panel.values.shape), np.nan)
         for row, out, gaps in zip(panel.values, grown, passed, strict=True):
@@ -150,21 +136,13 @@ class Metrics:
 
 
 TESTS: Mapping[str, Callable[[Metrics, Panel, Symptom], Hits]] = {
-    name: getattr(Metrics, name)
-    for name in ("level", "events", "rate", "mean", "peers", "xid", "absent", "minority")
+    name: getattr(Metrics, name) for name in ("level", "mean", "xid", "absent", "minority")
 }
 
 
 def _outside(values: Floats, symptom: Symptom, where: NDArray[np.bool_] | bool = True) -> Hits:
     """Where values are above or below the bounds."""
     return ((values > symptom.above) | (values < symptom.below)) & where, values
-
-
-def _beyond(values: Floats, symptom: Symptom) -> Hits:
-    """Where values are outside the bounds, and some times as high as the median part's."""
-    known = np.where(np.isfinite(values).any(axis=0), values, 0.0)
-    usual = np.nanpercentile(known, 50, axis=0, method="lower") if len(values) > 1 else 0.0
-    return _outside(values, symptom, values > symptom.times * usual)
 
 
 def _odd_ports(devices: Sequence[str], peers: Sequence[str]) -> list[bool]:
