@@ -169,7 +169,7 @@ def test_a_plan_draws_the_limit_of_its_gpus_while_they_compute() -> None:
 
 
 def test_a_layout_needs_a_model_to_draw_power() -> None:
-    with pytest.raises(PodsimError, match="tp: of a job alone"):
+    with pytest.raises(PodsimError, match="tp: only for a job"):
         podsim.power("h100", tp=8)
     with pytest.raises(PodsimError, match="name it with --on"):
         podsim.power("llama-3.1-8b")

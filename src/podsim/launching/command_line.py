@@ -45,7 +45,7 @@ def script_head(job: Job) -> list[str]:
             'WORKDIR="${WORKDIR:-$TORCHTITAN}"',
         ]
     return [
-        "# 100 iterations with a tokenizer that reads no text: set yours in the last line of options",
+        "# 100 iterations with a null tokenizer: set your own in the last line of options",
         ': "${MEGATRON:?set MEGATRON to the folder of a clone of Megatron-LM, where pretrain_gpt.py is}"',
         ': "${DATA:?set DATA to mock for mock data, or to the prefix of a data set (PREFIX.bin, PREFIX.idx)}"',
         'WORKDIR="${WORKDIR:-$MEGATRON}"',

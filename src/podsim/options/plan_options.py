@@ -223,7 +223,7 @@ class PredictOptions(FiledPlanOptions, TableFields):
         False, "Weights pruned 2:4: forward products gain what was measured.", flag="--sparse"
     )
     measured: str = option("", "A measured step of this plan, e.g. 12.3s: corrects the prediction.")
-    runs: Path | None = option(None, "CSV of your measured runs, as of validate --rows: corrects by cause.")
+    runs: Path | None = option(None, "CSV of measured runs, as for validate --rows: corrects the prediction.")
     price: str | float = option(
         "",
         "Price per GPU-hour: a name that `podsim cost` lists, or USD, e.g. 2.10.",

@@ -138,7 +138,7 @@ def unusual_notes(result: SearchResult, model: Model, cluster: Cluster) -> tuple
         others = result.order[~rare[result.order % rare.size]]
         gain = "no other plan comes near"
         if others.size:
-            gain = f"it gains {result.seconds(int(others[0])) / seconds - 1:.1%} over the best plan without"
+            gain = f"the best plan without takes {result.seconds(int(others[0])) / seconds - 1:+.1%} time"
         said = unusual.said.format(plan=plan, model=model, cluster=cluster)
         notes.append(f"unlike published runs, {said}; {gain}")
     return tuple(notes)

@@ -92,7 +92,7 @@ def _part(options: PowerOptions) -> Cluster:
             on="h100"
         )
     if wrong := [name for name in options_of(FixedLayout) if not options.on and getattr(options, name)]:
-        raise PodsimError(f"{', '.join(wrong)}: of a job alone; give a model, and its cluster with --on")
+        raise PodsimError(f"{', '.join(wrong)}: only for a job; give a model, and its cluster with --on")
     return load_cluster(options.on or options.cluster, dict(options.overrides or {}), options.gpus)
 
 

@@ -115,7 +115,7 @@ def _with_lengths(options: ServeOptions) -> ServeOptions:
         ]
         if idle := [*idle, *(["--price"] if options.price else [])]:
             raise PodsimError(
-                f"{', '.join(idle)}: of a server that requests arrive at; add --rate 20/s, --load 80%, --clients 16"
+                f"{', '.join(idle)}: only for a server under load; add --rate 20/s, --load 80%, --clients 16"
             ).offer(load="80%")
     names = {"tokens": options.input_tokens, "output": options.output_tokens}
     given = {name: text for name, text in names.items() if text}

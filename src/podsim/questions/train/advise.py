@@ -249,7 +249,7 @@ def advice_report(advice: Advice) -> Iterator[Block]:
     )
     if not advice.changes:
         yield Paragraph(
-            "no change of one subject makes it faster" if advice.fits else "no such change makes it fit"
+            "no single change makes it faster" if advice.fits else "no single change makes it fit"
         )
     for number, change in enumerate(advice.changes, 1):
         yield ""
@@ -258,5 +258,5 @@ def advice_report(advice: Advice) -> Iterator[Block]:
             f"memory {change.memory / 1e9:.1f} GB"
         )
         yield from (raw(line, indent="   ") for line in change.diff)
-    yield from items("Not read: no law depends on them, or they are misspelt", advice.unread)
+    yield from items("Not used by the prediction, or misspelt", advice.unread)
     yield from (dim(f"Assumed: {text}") for text in advice.assumptions)
