@@ -44,7 +44,7 @@ def seconds(
         ("metaseq on PyTorch FSDP", 2022, "pytorch-fsdp"),
         ("JAX-Toolbox, PaxML", 2024, "paxml"),
         ("nemo-2024", None, "nemo-2024"),
-        ("DeepSpeed", 2021, "deepspeed-zero"),
+        ("DeepSpeed", 2021, None),
         ("GPT-NeoX + FlashAttention", 2023, "gpt-neox"),
         ("HuggingFace", 2022, "transformers"),
         ("FlashAttention v1", 2022, "flash-attention-2022"),

@@ -27,7 +27,7 @@ from podsim.training.step import SPLIT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SPREAD = {"compute": 0.1, "communication": 0.3, "host": 0.5}
+_SPREAD = {"compute": 0.1, "communication": 0.5, "host": 0.5}
 """log. The spread of each cause's factor over sources."""
 _NOISE = 0.045
 """log. What one run differs from the law for causes of its own."""

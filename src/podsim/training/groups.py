@@ -152,7 +152,7 @@ def _parameter_exchanges(
 ) -> Exchanges:
     """What a stage exchanges of some parameters; seconds of layers in place of their shares."""
     plan, software, stride = collectives.plan, collectives.software, replicas.stride
-    zero, stored, parts = np.asarray(plan.zero), element_bytes(plan.precision), software.layer_gathers
+    zero, stored = np.asarray(plan.zero), element_bytes(plan.precision)
     full, once = zero == 3, (zero == 1) | (zero == 2)
     held = blocks * replicas.parameters
     stage = held.sum(axis=0)
@@ -167,7 +167,7 @@ def _parameter_exchanges(
     return Exchanges(
         reduce=reduce,
         gather=gather,
-        layer_gather=parts * collectives.gather_seconds(layer_stored * stored / parts, layer_shard, stride),
+        layer_gather=collectives.gather_seconds(layer_stored * stored, layer_shard, stride),
         layer_reduce=collectives.reduce_seconds(
             layer * software.gradient_bytes, layer_ranks, layer_shard, stride
         ),

@@ -105,7 +105,7 @@ def gemm_shapes(
 def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:
     """Seconds of GEMMs: forward; backward is the input's and the weight's gradient."""
     m, n, k, batch = gemm_shapes(items, plan, sequence, software)
-    alone = batch if software.expert_kernels else np.ones_like(batch)  # experts, one after the other
+    alone = batch if software.expert_kernels else np.ones(1)  # experts, one after the other
     # forward, input gradient, weight gradient
     rows, columns, depths = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m])
     precision = plan.precision

@@ -133,8 +133,6 @@ class Software:
     """Whether each rank of ZeRO 1 and 2 sends its updated weights in a broadcast of its own; else all are gathered."""
     late_gather: float = 0.0
     """share. The share of a ZeRO-3 backward pass's weight gathers that nothing hides (no backward prefetch)."""
-    layer_gathers: int = 1
-    """count. The collectives in which ZeRO 3 gathers the weights of a layer: 1, or one for each tensor."""
     regather: bool = True
     """Whether ZeRO 3 under a pipeline gathers weights for every micro-batch; otherwise once a step."""
     reduces_by_round: bool = False
