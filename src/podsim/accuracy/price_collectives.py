@@ -27,7 +27,7 @@ from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.fit_networks import Sweep
 from podsim.network.nccl import COLLECTIVES, Members, collective_seconds, wires_of
 from podsim.network.nccl_group import Group
-from podsim.network.nccl_tuner import generation
+from podsim.network.nccl_tuner import EARLY, generation
 from podsim.network.settings_text import read_launch, read_release
 from podsim.packaged import packaged_toml
 from podsim.units import format_quantity
@@ -133,13 +133,14 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
 def _spread_name(call: Call) -> str:
     """The entry of spreads.toml that holds for a call, "" where enough clusters were measured.
 
-    One node has the spread of its law where its launch is not stated. One cluster of V100 servers was measured, and no
-    cluster of more than two racks.
+    One node has the spread of its law where its launch is not stated. One cluster of V100 servers was measured, and none
+    of more than two racks or of EFA with a plugin of NCCL's releases before 2.18.
     """
     if call.nodes == 1:
         return "node" if "launch" in call.unstated else ""
     kind, system = call.settings.assumed(call.cluster).network or "", call.cluster.system
     is_rare = system.gpu.architecture == "volta" or (system.trays > 1 and call.nodes > _RACKS)
+    is_rare = is_rare or (kind == "efa-v1" and generation(call.settings.release or "2.18") in EARLY)
     if is_rare or kind in _spreads()["single"]["classes"]:
         return "single"
     return kind if kind in _spreads() else ""

@@ -79,7 +79,7 @@ def fit_networks(sweeps: Sequence[Sweep]) -> FittedNetworks:
     First come what all classes share and the classes of STAGES[0], together; then the others, one by one.
     """
     fitted = start_networks()
-    fitting = [part for sweep in sweeps if (part := _fitted_part(sweep))]
+    fitting = [fitted_part for sweep in sweeps if (fitted_part := _fitted_part(sweep))]
     for classes in STAGES:
         part = [sweep for sweep in fitting if sweep.wires.fabric in classes]
         if part:

@@ -95,7 +95,7 @@ def read_launch(text: str) -> str | None:
         return "process"
     if re.search(r"-g [2-9]|-g 1\d|(1|one|a|single) process (x|per node|drives|for all|for)", lower):
         return "single"
-    return None
+    return "process" if re.search(r"\b(torchrun|mpirun|mpiexec|srun|mpi)\b|-g 1\b", lower) else None
 
 
 def read_release(text: str) -> str | None:
