@@ -41,8 +41,8 @@ _CLASS_WORDS = (
     (r"EFA ?v1", "efa-v1"),
     (r"\bEFA", "efa"),
     (r"Slingshot|Cassini|\bCXI", "slingshot"),
-    (r"RoCE", "roce"),
-    (r"InfiniBand|\bIB\b|\b[NHE]DR\d*\b", "infiniband"),
+    (r"RoCE|\bgIB\b|Spectrum-X", "roce"),
+    (r"InfiniBand|\bIB\b|\b[NHEX]DR\d*\b", "infiniband"),
     (r"\bTCP\b|sockets?\b", "sockets"),
 )
 """Pattern in a description of adapters -> the class of the network; the first that matches counts."""
