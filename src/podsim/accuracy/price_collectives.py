@@ -45,7 +45,8 @@ PERMITTED = "permitted"
 """The cell `sharp` of a run that may use SHARP, and does not say whether it did."""
 SPREAD_BOUNDS = (32768.0, 1048576.0, 67108864.0)
 """B. The sizes that part the spreads of spreads.toml."""
-_RACKS = 2
+_RACKS, _FEW = 2, 2
+"""The most racks, and clusters of a class, of which so few were measured that a range is always said."""
 _UNSTATED_MINOR = "2.2x"
 """The release of logs that say no more of it than their year, 2024."""
 
@@ -109,7 +110,7 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
             least, most = _spread(name, call.size)
             low, high = bands.get(id, (seconds[id], seconds[id]))
             bands[id] = least * low, most * high
-            if name != "node":
+            if (name != "node" and _spreads()[name]["clusters"] <= _FEW) or name == "single":
                 said = f"few clusters: measured {least:.2g} to {most:.2g} of the prediction where none of them was seen"
                 notes[id] = "; ".join(filter(None, (notes.get(id, ""), said)))
     if cross_validate and rows.name == CROSS_VALIDATED:
@@ -131,7 +132,7 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
 
 
 def _spread_name(call: Call) -> str:
-    """The entry of spreads.toml that holds for a call, "" where enough clusters were measured.
+    """The entry of spreads.toml that holds for a call, "" where enough clusters were measured and nothing is assumed.
 
     One node has the spread of its law where its launch is not stated. One cluster of V100 servers was measured, and none
     of more than two racks or of EFA with a plugin of NCCL's releases before 2.18.
@@ -143,7 +144,8 @@ def _spread_name(call: Call) -> str:
     is_rare = is_rare or (kind == "efa-v1" and generation(call.settings.release or "2.18") in EARLY)
     if is_rare or kind in _spreads()["single"]["classes"]:
         return "single"
-    return kind if kind in _spreads() else ""
+    known = _spreads().get(kind)
+    return kind if known and (call.unstated or known["clusters"] <= _FEW) else ""
 
 
 @cache
