@@ -148,3 +148,9 @@ def test_trays_of_a_rack_are_one_domain_where_multi_node_nvlink_ran_and_else_a_r
 
 def test_no_process_spans_the_hosts_of_a_rack() -> None:
     assert "launch" not in priced({**RACK, "nccl": "2.27"})[2]
+    half = {**NODES, "gpus": "8", "nics": "8x HDR200 IB", "nccl": "2.18"}  # four GPUs of each of two servers
+    assert "launch process (" in priced(half)[2]
+
+
+def test_a_gpu_that_old_releases_do_not_know_has_no_range_of_releases() -> None:
+    assert priced({**RACK, "launch": "process", "notes": "MNNVL"})[1] is None

@@ -208,13 +208,15 @@ def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
         raise NotExpressible(f"collective {row['collective']!r} is not modelled")
     nodes, gpus, trays = read_count(row, "nodes"), read_count(row, "gpus"), None
     tray = cluster.gpus_per_node // cluster.system.trays
-    is_host = gpus <= tray or (nodes == 1 and cluster.system.trays == 1)
+    is_host = nodes == 1 and (cluster.system.trays == 1 or gpus <= tray)
     if nodes > 1 and gpus <= nodes * tray < nodes * cluster.gpus_per_node:
         trays = None if cell_text(row, "domain") else _with_trays_as_nodes(cluster, nodes)
         nodes = -(-nodes // cluster.system.trays)
     settings = _stated_settings(*(cell_text(row, column) for column in SETTINGS))
     filled = settings.assumed(cluster)
     unstated: list[str] = [name for name in ("launch", "release") if name in filled.assumptions]
+    if cluster.gpu.architecture == "blackwell":  # where no release before 2.20 runs
+        unstated = [name for name in unstated if name != "release"]
     if "launch" in unstated and (
         is_host or tray < cluster.gpus_per_node
     ):  # a process cannot span the hosts of a rack
