@@ -155,8 +155,8 @@ def _spreads() -> Mapping[str, Any]:
 
 def _spread(name: str, size: float) -> tuple[float, float]:
     """The least and the most of measured over predicted time."""
-    entry, place = _spreads()[name], bisect_right(SPREAD_BOUNDS, size)
-    return entry["least"][place], entry["most"][place]
+    entry, number = _spreads()[name], bisect_right(SPREAD_BOUNDS, size)
+    return entry["least"][number], entry["most"][number]
 
 
 def _cluster_weights(rows: Rows, priced: Collection[str]) -> dict[str, float]:
