@@ -2,7 +2,7 @@
 
     python -m reference.collective_spreads
 
-A class of two clusters is predicted without each in turn, a class of one by the constants of the nearest class (NEAR).
+A class of two clusters or more is predicted without each in turn, one of one by the constants of the nearest (NEAR).
 `single` is for classes of one cluster or none: all of these clusters together, each counting alike. `node` is for one
 node: rows that state their launch. Calibrate rows only.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,14 +31,14 @@ Points = list[tuple[float, float]]
 
 
 def left_out_points(sweeps: Sequence[Sweep]) -> dict[str, dict[str, Points]]:
-    """Class of networks -> cluster -> points, for classes of one or two clusters."""
+    """Class of networks -> cluster -> points."""
     clusters: dict[str, set[str]] = defaultdict(set)
     for sweep in sweeps:
         clusters[sweep.wires.fabric].add(sweep.cluster)
     fitted = fit_networks(sweeps)
     points: dict[str, dict[str, Points]] = defaultdict(dict)
     for kind, names in clusters.items():
-        for name in names if len(names) == 2 or kind in NEAR else ():
+        for name in sorted(names) if len(names) > 1 or kind in NEAR else ():
             others = [sweep for sweep in sweeps if sweep.cluster != name]
             known = _with_near(fitted, kind) if kind in NEAR else fit_networks(others)
             own = [
@@ -92,12 +92,10 @@ def spread(clusters: Sequence[Points]) -> list[tuple[float, float]]:
     return out
 
 
-def spreads_text() -> str:
+def spreads_text(sweeps: Sequence[Sweep], points: Mapping[str, Mapping[str, Points]]) -> str:
     """The text of spreads.toml."""
-    sweeps = network_sweeps(load("collectives"))
-    points = left_out_points(sweeps)
-    known = {kind: list(of.values()) for kind, of in sorted(points.items()) if len(of) == 2}
-    known["single"] = [own for of in points.values() for own in of.values()]
+    known = {kind: list(of.values()) for kind, of in sorted(points.items()) if len(of) > 1}
+    known["single"] = [own for of in points.values() if len(of) < 3 for own in of.values()]
     known["node"] = [node_points()]
     lines = [
         "# Measured over predicted time of collectives, 90 % of cases, by size of the message",
@@ -115,4 +113,6 @@ def spreads_text() -> str:
 
 
 if __name__ == "__main__":
-    Path("src/podsim/accuracy/spreads.toml").write_text(spreads_text(), "utf-8")
+    measured = network_sweeps(load("collectives"))
+    text = spreads_text(measured, left_out_points(measured))
+    Path("src/podsim/accuracy/spreads.toml").write_text(text, "utf-8")

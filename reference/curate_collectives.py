@@ -166,8 +166,11 @@ def _gpudirect(row: Mapping[str, str], settings: CollectiveSettings) -> str:
 
 
 def _permitted(row: Mapping[str, str]) -> str:
-    """PERMITTED where the row's variables allow SHARP and nothing says that it ran or did not; else ""."""
-    allowed = cell_text(row, "sharp") == PERMITTED or read_environment(_variables(row)).sharp
+    """PERMITTED where the row allows SHARP and nothing shows that it ran or did not; else ""."""
+    said = re.search(
+        r"SHARP (?:enabled|on|used|active)\b|(?:with|using|over) SHARP\b", cell_text(row, "notes")
+    )
+    allowed = cell_text(row, "sharp") == PERMITTED or read_environment(_variables(row)).sharp or said
     return PERMITTED if allowed else ""
 
 

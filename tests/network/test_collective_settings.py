@@ -98,3 +98,25 @@ def test_wrong_values_are_named() -> None:
         CollectiveSettings(algorithm="rings")
     with pytest.raises(PodsimError, match="setting of a collective 'speed'"):
         read_table({"speed": "high"})
+
+
+@pytest.mark.parametrize(
+    ("network", "gpudirect", "slot", "share"),
+    [
+        ("infiniband", False, 15.75e9, 0.78), ("infiniband", False, 31.5e9, 1.0), ("infiniband", True, 15.75e9, 1.0),
+        ("infiniband", None, 15.75e9, 1.0), ("sockets", False, 15.75e9, 1.0),
+    ],
+)  # fmt: skip
+def test_without_gpudirect_an_old_slot_slows_adapters(network, gpudirect, slot, share):
+    assert CollectiveSettings(network=network, gpudirect=gpudirect).adapter_share(slot) == share
+
+
+@pytest.mark.parametrize(
+    ("given", "protocols"),
+    [
+        ({"release": "2.4.8"}, ("ll", "simple")), ({"release": "2.5"}, ()), ({"release": "2.18"}, ()),
+        ({"gpudirect": False}, ("ll", "simple")), ({"gpudirect": False, "network": "sockets"}, ()),
+    ],
+)  # fmt: skip
+def test_ll128_needs_a_release_and_gpudirect(given, protocols):
+    assert CollectiveSettings(**given).open_protocols == protocols

@@ -171,12 +171,15 @@ def test_trees_of_nvswitches_reduce_everywhere():
         prove(switch_tree_table(nodes, 3))
 
 
+TREES = CollectiveSettings(algorithm="tree", protocol="ll128")
+
+
 @pytest.mark.parametrize("on", ["dgx-a100-80gb:2", "dgx-2:2"])
 def test_trees_on_two_servers_which_fill_the_nvlinks_take_what_the_closed_form_says(on):
     # NCCL counts 2 bytes over each GPU's links for each of the buffer, where a chain of 8 carries 2 x 7 / 8
     cluster, size = load_cluster(on), 2.0**30
     group = {"ranks": cluster.gpus, "ranks_per_node": cluster.gpus_per_node}
-    picked = choice("all_reduce", size, cluster, **group, sharing=1)
+    picked = choice("all_reduce", size, cluster, **group, sharing=1, settings=TREES)
     assert picked.algorithm == "tree"
     table = nccl_table("all-reduce", "tree", nodes=2, local=cluster.gpus_per_node)
     links = nccl_fabric(fabric_of(cluster), cluster, "all_reduce", "tree", picked.protocol, **group)
@@ -185,8 +188,10 @@ def test_trees_on_two_servers_which_fill_the_nvlinks_take_what_the_closed_form_s
 
 
 def trees_ceiling(cluster):
-    """Bus bandwidth of trees that fill the adapters, LL128: where NCCL picks them, and here where it does not."""
-    picked = choice("all_reduce", 2.0**32, load_cluster("selene"), ranks=4480, ranks_per_node=8, sharing=1)
+    """Bus bandwidth of trees whose channels are full, LL128, whether NCCL picks them or not."""
+    picked = choice(
+        "all_reduce", 2.0**32, load_cluster("selene"), ranks=4480, ranks_per_node=8, sharing=1, settings=TREES
+    )
     assert (picked.algorithm, picked.protocol) == ("tree", "LL128")
     return (
         picked.ceiling / float(bus_factor("all_reduce", 4480)) * float(bus_factor("all_reduce", cluster.gpus))

@@ -98,3 +98,21 @@ def test_collnet_in_the_environment_ran_and_a_v100_server_of_a_cloud_has_no_gpud
     assert collective_cells({**ROW, "settings": "NCCL_ALGO=CollNet;NCCL_COLLNET_ENABLE=1"})["sharp"] == "yes"
     cloud = {"system": "Azure ND40rs_v2", "gpu": "V100-SXM2-32GB", "gpus": "16", "nics": "1x EDR IB"}
     assert read(**cloud).settings.gpudirect is False
+
+
+@pytest.mark.parametrize(
+    ("text", "launch"),
+    [
+        ("torchrun --nproc-per-node=8", "process"), ("mpirun -np 16, -g 1", "process"), ("srun", "process"),
+        ("mpirun, -g 8", "single"), ("all_reduce_perf -t 8 -g 1", "thread"), ("", ""),
+    ],
+)  # fmt: skip
+def test_launches(text: str, launch: str) -> None:
+    assert collective_cells({**ROW, "launch": text})["launch"] == launch
+
+
+@pytest.mark.parametrize(
+    ("notes", "sharp"), [("SHARP enabled", "permitted"), ("no SHARP", ""), ("run with SHARP", "permitted")]
+)
+def test_a_remark_on_sharp_permits_it(notes: str, sharp: str) -> None:
+    assert collective_cells({**ROW, "notes": notes})["sharp"] == sharp

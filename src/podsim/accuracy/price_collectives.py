@@ -27,7 +27,7 @@ from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.fit_networks import Sweep
 from podsim.network.nccl import COLLECTIVES, Members, collective_seconds, wires_of
 from podsim.network.nccl_group import Group
-from podsim.network.nccl_tuner import generation
+from podsim.network.nccl_tuner import EARLY, generation
 from podsim.network.settings_text import read_launch, read_release
 from podsim.packaged import packaged_toml
 from podsim.units import format_quantity
@@ -45,7 +45,8 @@ PERMITTED = "permitted"
 """The cell `sharp` of a run that may use SHARP, and does not say whether it did."""
 SPREAD_BOUNDS = (32768.0, 1048576.0, 67108864.0)
 """B. The sizes that part the spreads of spreads.toml."""
-_RACKS = 2
+_RACKS, _FEW = 2, 2
+"""The most racks, and clusters of a class, of which so few were measured that a range is always said."""
 _UNSTATED_MINOR = "2.2x"
 """The release of logs that say no more of it than their year, 2024."""
 
@@ -109,7 +110,7 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
             least, most = _spread(name, call.size)
             low, high = bands.get(id, (seconds[id], seconds[id]))
             bands[id] = least * low, most * high
-            if name != "node":
+            if (name != "node" and _spreads()[name]["clusters"] <= _FEW) or name == "single":
                 said = f"few clusters: measured {least:.2g} to {most:.2g} of the prediction where none of them was seen"
                 notes[id] = "; ".join(filter(None, (notes.get(id, ""), said)))
     if cross_validate and rows.name == CROSS_VALIDATED:
@@ -131,18 +132,20 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
 
 
 def _spread_name(call: Call) -> str:
-    """The entry of spreads.toml that holds for a call, "" where enough clusters were measured.
+    """The entry of spreads.toml that holds for a call, "" where enough clusters were measured and nothing is assumed.
 
-    One node has the spread of its law where its launch is not stated. One cluster of V100 servers was measured, and no
-    cluster of more than two racks.
+    One node has the spread of its law where its launch is not stated. One cluster of V100 servers was measured, and none
+    of more than two racks or of EFA with a plugin of NCCL's releases before 2.18.
     """
     if call.nodes == 1:
         return "node" if "launch" in call.unstated else ""
     kind, system = call.settings.assumed(call.cluster).network or "", call.cluster.system
     is_rare = system.gpu.architecture == "volta" or (system.trays > 1 and call.nodes > _RACKS)
+    is_rare = is_rare or (kind == "efa-v1" and generation(call.settings.release or "2.18") in EARLY)
     if is_rare or kind in _spreads()["single"]["classes"]:
         return "single"
-    return kind if kind in _spreads() else ""
+    known = _spreads().get(kind)
+    return kind if known and (call.unstated or known["clusters"] <= _FEW) else ""
 
 
 @cache
@@ -152,8 +155,8 @@ def _spreads() -> Mapping[str, Any]:
 
 def _spread(name: str, size: float) -> tuple[float, float]:
     """The least and the most of measured over predicted time."""
-    entry, place = _spreads()[name], bisect_right(SPREAD_BOUNDS, size)
-    return entry["least"][place], entry["most"][place]
+    entry, number = _spreads()[name], bisect_right(SPREAD_BOUNDS, size)
+    return entry["least"][number], entry["most"][number]
 
 
 def _cluster_weights(rows: Rows, priced: Collection[str]) -> dict[str, float]:
@@ -205,13 +208,15 @@ def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
         raise NotExpressible(f"collective {row['collective']!r} is not modelled")
     nodes, gpus, trays = read_count(row, "nodes"), read_count(row, "gpus"), None
     tray = cluster.gpus_per_node // cluster.system.trays
-    is_host = gpus <= tray or (nodes == 1 and cluster.system.trays == 1)
+    is_host = nodes == 1 and (cluster.system.trays == 1 or gpus <= tray)
     if nodes > 1 and gpus <= nodes * tray < nodes * cluster.gpus_per_node:
         trays = None if cell_text(row, "domain") else _with_trays_as_nodes(cluster, nodes)
         nodes = -(-nodes // cluster.system.trays)
     settings = _stated_settings(*(cell_text(row, column) for column in SETTINGS))
     filled = settings.assumed(cluster)
     unstated: list[str] = [name for name in ("launch", "release") if name in filled.assumptions]
+    if cluster.gpu.architecture == "blackwell":  # where no release before 2.20 runs
+        unstated = [name for name in unstated if name != "release"]
     if "launch" in unstated and (
         is_host or tray < cluster.gpus_per_node
     ):  # a process cannot span the hosts of a rack

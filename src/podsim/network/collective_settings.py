@@ -11,6 +11,7 @@ says so, and `alternatives` gives the values over which a time has its range.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -37,6 +38,10 @@ _FABRICS = {
     "tcpxo": "ethernet", "tcpx": "ethernet", "sockets": "ethernet",
 }  # fmt: skip
 """Class of a network -> the fabric of its cluster."""
+_HOST_SHARE = 0.78
+"""The share of an adapter's rate through the host's memory over PCI Express 3: 78 of 100 Gb/s (Azure's mark for NDv2)."""
+_SLOW_SLOT = 20e9
+"""B/s. Slots from PCI Express 4 on are faster, and adapters then reach their rate through the host's memory too."""
 _FALLBACK: Mapping[str, object] = {
     "release": "2.18", "algorithm": "auto", "protocol": "auto", "launch": "process", "sharp": False, "tuned": False,
 }  # fmt: skip
@@ -97,6 +102,21 @@ class CollectiveSettings:
             for name in NAMES
             if (value := getattr(self, name)) is not None and name not in self.assumptions
         }
+
+    @property
+    def passes_host(self) -> bool:
+        """Whether adapters that could read the memory of GPUs go through the host's memory."""
+        return self.gpudirect is False and self.network != "sockets"
+
+    @property
+    def open_protocols(self) -> tuple[str, ...]:
+        """The protocols that NCCL has at all, () for all: no LL128 before 2.5, nor without GPUDirect."""
+        is_old = re.fullmatch(r"v?2\.4(?:\.\w+)*", self.release or "")
+        return ("ll", "simple") if is_old or self.passes_host else ()
+
+    def adapter_share(self, slot: float) -> float:
+        """The share of an adapter's rate that is reached through slots of PCI Express of `slot` B/s."""
+        return _HOST_SHARE if self.passes_host and slot < _SLOW_SLOT else 1.0
 
     def over(self, other: CollectiveSettings) -> CollectiveSettings:
         """These settings, with those of `other` where these state nothing."""

@@ -12,7 +12,6 @@ gathered buffer of an all-gather, reduce-scatter or all-to-all.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,10 +34,6 @@ Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
 LAUNCHES = ("process", "thread", "single")
 """one process for each GPU, one thread for each GPU, one process driving all GPUs of a node"""
-_HOST_SHARE = 0.78
-"""The share of an adapter's rate through the host's memory over PCI Express 3: 78 of 100 Gb/s (Azure's mark for NDv2)."""
-_SLOW_SLOT = 20e9
-"""B/s. Slots from PCI Express 4 on are faster, and adapters then reach their rate through the host's memory too."""
 _BLOCK = 8192
 """elements costed at once, so that they stay in the processor's cache"""
 
@@ -207,26 +202,19 @@ def wires_of(cluster: Cluster, settings: CollectiveSettings | None = None) -> Wi
     cpu, switched = system.cpu, system.topology == "pcie" and system.cpus > 1
     fabric = filled.network or cluster.fabric
     slot = slot_link(system).bandwidth if cluster.nics else math.inf
-    through_host = filled.gpudirect is False and fabric != "sockets"
-    passed = _HOST_SHARE if through_host and slot < _SLOW_SLOT else 1.0
     return Wires(
         architecture=STAND_IN.get(architecture, architecture), topology=system.topology, fabric=fabric,
         vendor="other" if cpu is None else cpu.vendor, gpus=cluster.gpus_per_node,
         nvlink=cluster.nvlink.bandwidth, nvlink_latency=cluster.nvlink.latency,
-        nics=filled.nics or cluster.nics, network=passed * (filled.nic_bandwidth or cluster.network.bandwidth),
+        nics=filled.nics or cluster.nics,
+        network=filled.adapter_share(slot) * (filled.nic_bandwidth or cluster.network.bandwidth),
         network_latency=_adapter_seconds(cluster, fabric),
-        rings=ring_shares(cluster.system),
-        exchanges=cluster.host.exchanges if cluster.host is not None else (),
+        rings=ring_shares(system), exchanges=cluster.host.exchanges if cluster.host is not None else (),
         socket=counted_socket_rate(cpu) if switched else math.inf,
         slot=slot, torus=system.torus, algorithms=_names(filled.algorithm), sharp=bool(filled.sharp),
-        protocols=_names(filled.protocol) or (("ll", "simple") if through_host or _is_old(filled.release) else ()),
+        protocols=_names(filled.protocol) or filled.open_protocols,
         tiers=_tiers(cluster) if filled.sharp else (), hop=system.switch.latency if system.switch else 0.0,
     )  # fmt: skip
-
-
-def _is_old(release: str | None) -> bool:
-    """Whether a release of NCCL has no LL128: those before 2.5."""
-    return bool(re.fullmatch(r"v?2\.4(?:\.\w+)*", release or ""))
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -321,9 +321,9 @@ def is_reduced_in_network(wires: Wires, group: Group) -> bool:
 
 def collnet_seconds(group: Group, release: str) -> float:
     """NCCL's latency of a reduction in the network, s."""
-    step, each, net = _of_release(_COLLNET, release)
+    step, per_gpu, net = _of_release(_COLLNET, release)
     others = group.members - 1
-    return 1e-6 * (2 * (min(1, others) * step + each * others) + net)
+    return 1e-6 * (2 * (min(1, others) * step + per_gpu * others) + net)
 
 
 def _forecast_seconds(

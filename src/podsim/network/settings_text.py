@@ -41,8 +41,8 @@ _CLASS_WORDS = (
     (r"EFA ?v1", "efa-v1"),
     (r"\bEFA", "efa"),
     (r"Slingshot|Cassini|\bCXI", "slingshot"),
-    (r"RoCE", "roce"),
-    (r"InfiniBand|\bIB\b|\b[NHE]DR\d*\b", "infiniband"),
+    (r"RoCE|\bgIB\b|Spectrum-X", "roce"),
+    (r"InfiniBand|\bIB\b|\b[NHEX]DR\d*\b", "infiniband"),
     (r"\bTCP\b|sockets?\b", "sockets"),
 )
 """Pattern in a description of adapters -> the class of the network; the first that matches counts."""
@@ -95,7 +95,7 @@ def read_launch(text: str) -> str | None:
         return "process"
     if re.search(r"-g [2-9]|-g 1\d|(1|one|a|single) process (x|per node|drives|for all|for)", lower):
         return "single"
-    return None
+    return "process" if re.search(r"\b(torchrun|mpirun|mpiexec|srun|mpi)\b|-g 1\b", lower) else None
 
 
 def read_release(text: str) -> str | None:
