@@ -33,6 +33,8 @@ from reference.recipes_of_projects import project_recipes
 _PRECISIONS = ("fp16", "bf16", "tf32", "fp32", "fp8")
 _MLPERF_PRECISION = "fp16"
 """The precision of MLPerf's submissions where a recipe states none; the table has no column for it."""
+_SERVED = re.compile(r"(inference|evaluation) performance|paddle-?trt|paddle-?inference", re.IGNORECASE)
+"""what notes say of rows of inference that are filed under training"""
 _TOKENS = re.compile(r"Bx(\d+)(?::int64)?$")
 """The shape of an input of tokens."""
 
@@ -102,8 +104,9 @@ def network_cells(table: str, row: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_training(row: Mapping[str, str]) -> bool:
-    """Whether a row is of training; a blank task is."""
-    return not re.search(r"infer|eval|serv|predict|test", cell_text(row, "task").lower())
+    """Whether a row is of training; a blank task is, and no row whose notes say that it is of inference."""
+    is_filed = re.search(r"infer|eval|serv|predict|test", cell_text(row, "task").lower())
+    return not (is_filed or _SERVED.search(row.get("notes", "")))
 
 
 def _unknown_network(table: str, row: Mapping[str, str]) -> str:

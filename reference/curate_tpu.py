@@ -62,13 +62,17 @@ _SPLITS = (1, 2, 4, 8, 16, 32)
 
 
 def named_row(row: Mapping[str, str]) -> dict[str, str]:
-    """The row with the catalog's names of its chip and model; a split that the batch needs and no cell states is `chosen`."""
+    """The row with the catalog's names of its chip and model; a split that only the batch needs is `chosen`."""
     text = row["gpu"].lower()
     chip = next((name for words, name in _CHIPS if re.search(words, text)), row["gpu"])
     plain = re.sub(r"[\s_]+", "-", row["model"].strip().lower())
     near = {name.replace("-", ""): name for name in NETWORKS}
     made = {**row, "gpu": chip, "model": near.get(plain.replace("-", ""), row["model"])}
-    if row["global_batch"] and made["model"] != "bert-large" and not re.fullmatch(r"[2-9]|\d{2,}", row["tp"] or ""):
+    if (
+        row["global_batch"]
+        and made["model"] != "bert-large"
+        and not re.fullmatch(r"[2-9]|\d{2,}", row["tp"] or "")
+    ):
         chips, batch = int(float(row["n_gpus"])), int(float(row["global_batch"]))
         split = next((tp for tp in _SPLITS if chips % tp == 0 and batch % (chips // tp) == 0), 1)
         made |= {"tp": str(split), "chosen": "the tensor split"} if split > 1 else {}
@@ -172,7 +176,9 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
         return cells | {"network": "", "cluster": "", "plan": "", "reason": str(problem)}
     if row["tflops_per_gpu"] and not (row["step_time_s"] or row["tokens_per_s_per_gpu"]):
         tokens = float(cells["global_batch"]) * float(row["seq_len"])
-        seconds = logged_flops(row, tokens, network) / (float(row["tflops_per_gpu"]) * 1e12 * float(row["n_gpus"]))
+        seconds = logged_flops(row, tokens, network) / (
+            float(row["tflops_per_gpu"]) * 1e12 * float(row["n_gpus"])
+        )
         cells["step_time_s"] = f"{seconds:.5g}"
     return cells
 

@@ -1,7 +1,7 @@
-"""Fits the constants of inference to measured rows: python -m reference.fit_inference [--folds N].
+"""Fits the constants of inference to measured rows: python -m reference.fit_inference [--leave network|gpu|N].
 
-Writes podsim/graphs/inference.toml. With --folds nothing is written: each table of a README is predicted by a fit to
-the tables of other folds, and the errors are printed by family.
+Writes podsim/graphs/inference.toml. With --leave nothing is written: each network, GPU or fold of the READMEs' tables is
+predicted by a fit to the others, and the errors are printed by family.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from podsim.accuracy.tables import find_kind, make_row, measurement
 from podsim.errors import PodsimError
 from podsim.graphs.inference import FILE, PRODUCTS, gpu_family, load_serving, served_batch
 from reference.curate_inference import inference_cells
+from reference.curate_networks import is_training
 from reference.packaged import raw_rows
 
 Floats = NDArray[np.float64]
@@ -33,14 +34,16 @@ Floats = NDArray[np.float64]
 RULES = {
     "pytorch": "none", "paddle": "none", "onnx": "all", "onnx-tensorrt": "all", "tensorrt": "all",
     "tensorrt-triton": "all", "torchscript": "chains", "mxnet": "chains", "tensorflow": "chains",
-    "tensorflow2": "chains", "tensorflow-xla": "chains", "tensorflow-triton": "chains", "tensorflow-tensorrt": "chains",
+    "tensorflow2": "chains", "tensorflow2-tabular": "chains",
+    "tensorflow-xla": "chains", "tensorflow-triton": "chains", "tensorflow-tensorrt": "chains",
 }  # fmt: skip
 """Engine -> its rule of fusion."""
 TITLES = {
     "pytorch": "PyTorch, eager", "paddle": "PaddlePaddle", "onnx": "ONNX Runtime behind Triton",
     "onnx-tensorrt": "ONNX Runtime with TensorRT behind Triton", "tensorrt": "TensorRT, alone",
     "tensorrt-triton": "TensorRT behind Triton", "torchscript": "TorchScript", "mxnet": "MXNet",
-    "tensorflow": "TensorFlow 1", "tensorflow2": "TensorFlow 2", "tensorflow-xla": "TensorFlow with XLA",
+    "tensorflow": "TensorFlow 1", "tensorflow2": "TensorFlow 2",
+    "tensorflow2-tabular": "TensorFlow 2 with the tables' loader, in evaluation", "tensorflow-xla": "TensorFlow with XLA",
     "tensorflow-triton": "TensorFlow behind Triton", "tensorflow-tensorrt": "TensorFlow with TensorRT behind Triton",
 }  # fmt: skip
 OWN = (
@@ -56,9 +59,12 @@ OWN = (
 )
 """The constants of an engine, in the order of the fit."""
 START = np.log([5e-6, 1e-4, 1e11, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5])
+STARTS = {"tensorflow2-tabular": np.log([5e-6, 5e-3, 1e9, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5])}
+"""The starts of engines whose host takes a request in more slowly than others, by orders of magnitude."""
 HOLD = np.array([0.05, 0.05, 0.05, 0.2, 0.2, 0.2, 0.2, 0.2, 0.3])
 """The pull of each constant toward its start, in log units of a row's error."""
 FAMILIES = ("a100", "a30", "t4", "v100")
+_NETWORK_FOLDS = 6
 _BAR_WEIGHT = 1.5
 """The weight of rows of networks with a bar of their own."""
 SHARED = ("int8", "overlap")
@@ -92,7 +98,7 @@ def read_samples() -> Samples:
     kind, costs, serving = find_kind("vision"), InferenceCosts(), load_serving()
     rows = []
     for raw in raw_rows("vision"):
-        if raw["task"] != "infer" or raw["role"] != "calibrate":
+        if is_training(raw) or raw["role"] != "calibrate":
             continue
         try:
             run = read_inference_run({**raw, **inference_cells(raw)})
@@ -153,7 +159,7 @@ def fit(rows: Samples, chosen: NDArray[np.bool_]) -> Floats:
     def residual(logs: Floats) -> Floats:
         own, speeds, pairs, shared = _parts(logs)
         held = (
-            ((own - START) * HOLD).ravel(),
+            ((own - start[: own.size].reshape(own.shape)) * HOLD).ravel(),
             0.3 * speeds.ravel(),
             0.6 * pairs.ravel(),
             0.2 * (shared - SHARED_START),
@@ -162,18 +168,28 @@ def fit(rows: Samples, chosen: NDArray[np.bool_]) -> Floats:
         return np.concatenate([errors[chosen], *held])
 
     e, f = len(RULES), len(FAMILIES)
-    start = np.concatenate([np.tile(START, e), np.zeros(2 * f + e * f), SHARED_START])
+    start = np.concatenate(
+        [np.concatenate([STARTS.get(name, START) for name in RULES]), np.zeros(2 * f + e * f), SHARED_START]
+    )
     return np.asarray(least_squares(residual, start, loss="soft_l1", f_scale=0.15, max_nfev=40).x)
 
 
-def left_out(rows: Samples, folds: int) -> Floats:
-    """Relative errors of rows whose README table was left out of the fit, [rows]."""
-    fold = np.array([zlib.crc32(table.encode()) % folds for table in rows.table])
+def left_out(rows: Samples, fold: NDArray[np.intp]) -> Floats:
+    """Relative errors of rows by a fit to those of other folds, [rows]."""
     errors = np.zeros(len(fold))
-    for each in range(folds):
+    for each in np.unique(fold):
         out = fold == each
         errors[out] = (predict(fit(rows, ~out), rows) / rows.measured - 1.0)[out]
     return errors
+
+
+def folds_of(rows: Samples, left: str) -> NDArray[np.intp]:
+    """The fold of each row: a number of folds over READMEs' tables, folds of whole networks, or each GPU."""
+    if left.isdecimal():
+        return np.array([zlib.crc32(table.encode()) % int(left) for table in rows.table])
+    if left == "network":
+        return np.array([zlib.crc32(run.network.encode()) % _NETWORK_FOLDS for run in rows.runs])
+    return np.unique([run.gpu.name for run in rows.runs], return_inverse=True)[1]
 
 
 def table_text(rows: Samples, logs: Floats) -> str:
@@ -227,11 +243,15 @@ def _say(rows: Samples, errors: Floats) -> None:
 def main() -> int:
     """Fit and write, or judge by folds."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--folds", type=int, default=0, help="judge by leaving tables out; write nothing")
-    folds = parser.parse_args().folds
+    parser.add_argument(
+        "--leave",
+        default="",
+        help="judge, write nothing: leave folds of networks or each gpu out, or folds of tables, as 5",
+    )
+    left = parser.parse_args().leave
     rows = read_samples()
-    if folds:
-        _say(rows, left_out(rows, folds))
+    if left:
+        _say(rows, left_out(rows, folds_of(rows, left)))
         return 0
     logs = fit(rows, np.ones(len(rows.runs), dtype=bool))
     path = Path(podsim.graphs.__file__).with_name(FILE)

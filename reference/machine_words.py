@@ -169,7 +169,12 @@ def cluster_settings(node: str, gpus: int, network: Mapping[str, str], each: int
     """
     system = read_cluster(f"{node}:1").system
     each = each or (gpus if system.gpus < gpus <= _MOST_CARDS and not system.gpu.nvlinks else 0)
-    if each and system.trays == 1 and gpus % each == 0 and (each > system.gpus or each < min(gpus, system.gpus)):
+    if (
+        each
+        and system.trays == 1
+        and gpus % each == 0
+        and (each > system.gpus or each < min(gpus, system.gpus))
+    ):
         nics = {"network.nics": str(max(1, system.nics * each // system.gpus))} if system.nics else {}
         return write_settings(f"{node}:{gpus // each}", {"gpus_per_node": each, **nics, **network})
     nodes = -(-gpus // system.gpus)

@@ -91,7 +91,7 @@ def test_rows_are_read_as_their_sources_word_them(
         ({"throughput": "0.000252"}, "contradict each other"),
         ({"unit": "tok/s"}, "counts tokens"),
         ({"model": "Detection/SSD"}, "non-maximum suppression"),
-        ({"gpu": "A40"}, "not measured on a GPU of the catalog like 'A40'"),
+        ({"gpu": "P100"}, "not measured on a GPU of the catalog like 'P100'"),
         ({"batch_per_gpu": "many"}, "is not a number"),
         ({"precision": "posit8"}, "is not one of"),
         ({"model": "BERT Large", "seq_len": "77"}, "128 and 384"),

@@ -21,9 +21,9 @@ units that load; twice or half of it leaves as much. Windows longer than LONG_WI
 compiles such kernels for windows of 1, 3 and 5 a side and loops over all others. It is fitted to the `calibrate` rows of
 QuartzNet (windows of 33 to 87, seven rows on A100 and V100 in three precisions: 14 % are left).
 
-However fast the arithmetic is, an SM gathers the unfolded windows, element for element: m x k of them. 22 B a cycle are the
-most that measured steps show (U-Net3D and nnU-Net on A100, whose 32 filters need them), so fewer change no calibrate row
-and more are unknown. A GPU with faster tensor cores is taken to gather as fast: on H100 this bounds up to 100 filters.
+However fast the arithmetic is, an SM gathers the unfolded windows, element for element: m x k of them. 22 B a cycle are
+the most that measured steps show (U-Net3D and nnU-Net on A100, whose 32 filters need them): with fewer, calibrate rows
+get slower. A GPU with faster tensor cores is taken to gather no faster, which on H100 bounds up to 100 filters.
 
 On plain fp32 units a window of 3 x 3 without a stride may go by Winograd's algorithm: 16 multiplications for four results
 in place of 36, as 16 products, where that is faster. Nothing in it is fitted.

@@ -23,8 +23,8 @@ The last term is the work around the core: the write of keys and values to the c
 Decode, t seconds. A block for each sequence and head of keys walks over n keys (w at most); few blocks share the keys of
 a sequence, s of them. A key takes z numbers of the cache: d + v, and d where the values are a part of it.
 
-    s = max(floor(min(cap S / (b u), n / split)), 1)                          1 for a kernel that never splits, `forced` for one that
-                                                         always does, up to a batch
+    s = max(floor(min(cap S / (b u), n / split)), 1)                          1 for a kernel that never splits,
+                                                                              `forced` for one that always does
     W = max(b u s / (occupancy S), 1)                                         waves of blocks
     l = max(n / s, 64)                                                        keys of a block
     X = l key (e / 2)^(1/2) + (W - 1) l z e again S / B + W block             waiting

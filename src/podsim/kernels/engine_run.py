@@ -64,7 +64,7 @@ def format_peak(gpu: Gpu, precision: str) -> float:
 
 
 def attention_peak(gpu: Gpu, run: EngineRun) -> float:
-    """FLOP/s of the products of prefill: a narrower cache has its queries in its own format, where the GPU computes so."""
+    """FLOP/s of the products of prefill: queries take the format of a narrower cache, where the GPU computes in it."""
     narrow = _PEAKS.get(run.cache, "fp8") if run.cache else ""
     return max(format_peak(gpu, run.precision), gpu.peaks.get(narrow, 0.0))
 

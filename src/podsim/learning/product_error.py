@@ -2,9 +2,9 @@
 
     error = RMS of (sum of k products of rounded operands, in order, - the exact sum) / RMS of the exact sum
 
-Operands are normal numbers, emulated bit by bit (`podsim.learning.rounding`). Sums are fp32, of fp64 operands fp64, of
-integers exact. Scales are those of engines: one for each row of fp8 and integers, for each 128 numbers of fp8_block, for
-each block of mxfp8 and nvfp4. The result is not rounded again. Limits: tensor cores sum some products at once, which loses
+Operands are normal numbers, emulated bit by bit (`podsim.learning.rounding`). Sums are fp32; of fp64 fp64, of integers
+exact. Scales are those of engines: one for each row of fp8 and integers, for each 128 numbers of fp8_block, for
+each block of mxfp8 and nvfp4. The result is not rounded again. Limits: tensor cores sum some products at once, losing
 less; outliers of real activations cost narrow formats more.
 """
 

@@ -118,7 +118,7 @@ class Software:
     collective_wait: float = 0.0
     """s. The mean wait of an exchange of vectors of embedding tables for the framework's next cycle of collectives."""
     exchanges_by_rail: bool = False
-    """Whether tables' vectors change GPUs inside a node first, so that each GPU exchanges with its peers of other nodes."""
+    """Whether tables' vectors change GPUs inside a node first: each GPU then exchanges with its peers of other nodes."""
     hidden_exchange: float = 0.0
     """share. The part of the exchange of tables' vectors that runs beside arithmetic, at most the time of both passes."""
     first_gpu: str = ""

@@ -88,7 +88,7 @@ class KernelTime(Answer, view=View(rows="nearest")):
     gpu: str
     engine: str
     """The engine, release, kernel and number formats."""
-    seconds: float = shown("time", of_row=lambda time: _summary(time))
+    seconds: float = shown("time", of_row=lambda time: time.summary)
     """s. The predicted time of one call, without the host's launch."""
     rounding: float | None = shown("rounding error", of_row=lambda time: "", default=None)
     """share. The part of a product's result that rounding its operands and sums costs; None for other kernels."""
@@ -101,17 +101,17 @@ class KernelTime(Answer, view=View(rows="nearest")):
     nearest: tuple[NearestKernel, ...] = shown(default=(), title="Nearest measured kernels")
 
     @property
+    def summary(self) -> str:
+        """One line: the time, its share of the roofline, the nearest measurement and the rounding error."""
+        said = [f"{self.share:.0%} of roofline"]
+        said += [f"nearest {format_quantity(near.measured, 's')}" for near in self.nearest[:1]]
+        said += [f"rounding {self.rounding:.2g}"] if self.rounding is not None else []
+        return f"{format_quantity(self.seconds, 's')} ({'; '.join(said)})"
+
+    @property
     def share(self) -> float:
         """Share of the roofline: 1 is a kernel at full peak."""
         return self.light / self.seconds
-
-
-def _summary(time: KernelTime) -> str:
-    """One line: the time, its share of the roofline, the nearest measurement and the rounding error."""
-    said = [f"{time.share:.0%} of roofline"]
-    said += [f"nearest {format_quantity(near.measured, 's')}" for near in time.nearest[:1]]
-    said += [f"rounding {time.rounding:.2g}"] if time.rounding is not None else []
-    return f"{format_quantity(time.seconds, 's')} ({'; '.join(said)})"
 
 
 @question(KernelOptions)
@@ -147,7 +147,8 @@ def kernel(options: KernelOptions) -> KernelTime:
     return KernelTime(
         kernel=options.kernel, sizes=sizes_text(sizes), gpu=gpu.name, engine=engine_text(run),
         seconds=max(seconds, light),
-        rounding=product_error(run.precision, int(sizes["k"])) if options.kernel == "gemm" else None, light=light, bound=bound, source=kernel_source(options.kernel, gpu, run, sizes),
+        rounding=product_error(run.precision, int(sizes["k"])) if options.kernel == "gemm" else None,
+        light=light, bound=bound, source=kernel_source(options.kernel, gpu, run, sizes),
         nearest=nearest_kernels(options.kernel, gpu, run, sizes),
     )  # fmt: skip
 
