@@ -15,6 +15,10 @@ from podsim.network.nccl import send_seconds as nccl_send_seconds
 from podsim.serving.serving_plan import ServingPlan
 
 
+_DEAL, _DEAL_OUTSIDE, _LINK_SHARE = 1.5e-5, 2.5e-5, 0.7
+"""s of a kernel that deals tokens to experts, more where it crosses nodes, and the share of NVLink that it reaches"""
+
+
 def _group_seconds(cluster: Cluster, collective: str, sizes: Floats, ranks: int) -> Floats:
     """s of a collective of each size over the first GPUs of the cluster."""
     if ranks <= 1:
@@ -35,6 +39,26 @@ def sum_seconds(cluster: Cluster, ranks: int, run: EngineRun, sizes: Floats) -> 
         buffers = EngineSum(ranks=all_ranks, bytes=sizes, bus=bus_factor("all_reduce", all_ranks))
         return sums_seconds(gpu, run, buffers)
     return _group_seconds(cluster, "all_reduce", sizes, ranks)
+
+
+def routed_seconds(
+    cluster: Cluster, plan: ServingPlan, copies: Floats, hidden: float, width: float
+) -> Floats:
+    """s of sending tokens to their experts and of bringing the outputs back, by the GPU that deals most.
+
+    `copies` are those that one GPU sends: each token's to each of its experts, `hidden` elements of `width` B with a
+    scale for each 128, and 2 B on the way back (DeepEP's low-latency kernels, csrc/kernels/internode_ll.cu). A GPU sends
+    to others of its node over NVLink, and to others over its share of the adapters. With 128 tokens to 8 experts each,
+    this is 118 to 192 us there and 195 to 369 us back on 16 to 128 H800, published in docs/legacy.md; known error 5 %.
+    """
+    ranks, near = plan.layer_degree, min(plan.layer_degree, cluster.gpus_per_node)
+    there, back = (copies * size for size in (hidden * (width + 4 / 128) + 16, 2 * hidden))
+    nic = cluster.nics * cluster.network.bandwidth / cluster.gpus_per_node
+    inside, outside = (near - 1) / ranks, (ranks - near) / ranks
+    seconds = 2 * _DEAL + (there + back) * inside / (_LINK_SHARE * cluster.nvlink.bandwidth)
+    if outside:
+        seconds = seconds + 2 * _DEAL_OUTSIDE + (there + back) * outside / nic
+    return np.asarray(seconds)
 
 
 def has_own_sum(cluster: Cluster) -> bool:

@@ -63,6 +63,8 @@ class LanguageEngine:
     """Whether the other kernels of a prompt's step are in graphs."""
     quantises_prompts: bool = False
     """Whether a kernel of its own quantises the input of each product of prompts."""
+    limits_groups: bool = False
+    """Whether limits of a step are those of each group of data-parallel attention, not of all."""
     spares_activations: bool = False
     """Whether activations lie beside the share of memory that weights and cache use."""
     is_share_of_free: bool = False

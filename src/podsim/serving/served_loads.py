@@ -13,11 +13,12 @@ from functools import lru_cache
 import numpy as np
 
 from podsim.axes import Floats
-from podsim.errors import ClusterError, PodsimError, TableError
+from podsim.errors import ClusterError, NoFitError, PodsimError, TableError
 from podsim.hardware.catalog import load_gpu, load_system
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.cluster_names import server_of
 from podsim.hardware.parts import Gpu
+from podsim.packaged import packaged_toml
 from podsim.serving.language_engines import load_language_engine
 from podsim.serving.language_setup import read_format
 from podsim.serving.load.load_layout import ReplicaOptions, for_requests, replica_kind
@@ -38,6 +39,8 @@ _MOST_WORK = 2e7
 """requests times clients above which waves are fewer than the run's"""
 _DECODE = ("attention_tp", "attention_dp", "ep", "workers", "decode_gpus", "max_sequences", "max_batched_tokens")
 _PREFILL = tuple(f"prefill_{name.removeprefix('decode_')}" for name in _DECODE)
+_TIGHT, _SMALL = 0.98, 2048
+"""share of memory, and tokens of a step, of a server that has hardly room beside its weights"""
 _DRAFTS = {"mtp": 1, "eagle": 3}
 """kind of draft -> tokens that it proposes where the row does not say"""
 
@@ -159,17 +162,28 @@ def make_kind(model: Model, cluster: Cluster, given: Mapping[str, object]) -> Re
     """The replicas of a row's cells. Raises PodsimError for what no engine runs, NoFitError for too little memory."""
     engine = load_language_engine(_release(str(given["engine"]), str(given["release"])), cluster.gpu)
     precision = gpu_format(str(given["precision"]), cluster.gpu)
+    groups = int(given["attention_dp"]) if engine.limits_groups else 1
     plan = ServingPlan(
         engine=engine.name, precision=precision, kept=given["kept"],  # type: ignore[arg-type]
         cache=read_format(str(given["cache"])) or ("fp8" if precision in engine.cache_follows else "bf16"),
         tensor=given["tensor"], data_attention=given["attention_dp"], expert=given["ep"], pipeline=given["pp"],
-        replicas=given["replicas"], max_batch=given["max_batch"], max_batched_tokens=given["max_batched_tokens"],
-        draft_tokens=given["draft"], memory_share=given["memory_share"],
+        replicas=given["replicas"], max_batch=given["max_batch"], graph_tokens=given["graphs"],
+        max_batched_tokens=groups * (given["max_batched_tokens"] or engine.max_batched_tokens),
+        draft_tokens=given["draft"], memory_share=given["memory_share"], acceptances=acceptances_of(model.name),
     )  # fmt: skip
     options = ReplicaOptions(prefix_cache=False, scheduler=str(given["scheduler"]))
-    kind = replica_kind(model, cluster, plan, options)
+    try:
+        kind = replica_kind(model, cluster, plan, options)
+    except NoFitError:  # the server ran: with the least beside its weights
+        kind = replica_kind(model, cluster, replace(plan, memory_share=_TIGHT, max_batched_tokens=_SMALL), options)
     held = given["hold_requests"] or _groups_served(plan.data_attention)
     return replace(kind, poll=given["poll"], hold_steps=given["hold_steps"], hold_requests=held)
+
+
+def acceptances_of(model: str) -> tuple[float, ...]:
+    """share. How likely a token that a model's own layer drafts is accepted, by depth."""
+    curves = packaged_toml("serving/draft_acceptance.toml")
+    return tuple(curves.get(model, curves["other"]))
 
 
 def _groups_served(groups: int) -> int:

@@ -63,11 +63,6 @@ def chat_requests(row: Row) -> RequestTable:
     )  # fmt: skip
 
 
-def _of_all(row: Row, column: str, groups: int) -> str:
-    """A limit of each data-parallel group as that of all."""
-    return str(row_count(row, column) * groups) if row.get(column) else ""
-
-
 def serve_requests(rows: Sequence[Row]) -> ServedLoad:
     """The simulated run of requests that one server answered, each a row. Raises PodsimError for a server that cannot be."""
     first = rows[0]
@@ -86,6 +81,6 @@ def serve_requests(rows: Sequence[Row]) -> ServedLoad:
     (kind,) = row_kinds({
         **first, "mode": "aggregated", "attention_tp": first.get("tp", ""), "attention_dp": str(groups), "gpus": gpus,
         "ep": gpus if first.get("experts") == "parallel" else "",
-        **{name: _of_all(first, name, groups) for name in ("max_sequences", "max_batched_tokens")},
+        "max_sequences": str(row_count(first, "max_sequences", 0) * groups or ""),
     })  # fmt: skip
     return _run(kind, table)

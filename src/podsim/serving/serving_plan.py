@@ -54,6 +54,8 @@ class ServingPlan:
     """count. The most sequences of a replica in one step; 0 is the engine's."""
     max_batched_tokens: int = 0
     """count. The most tokens of one step; 0 is the engine's."""
+    graph_tokens: int = 0
+    """count. The most tokens of a decoding step that is one graph; 0 is the engine's."""
     chunked_prefill: bool = True
     """Whether a prompt may be split over steps, and share them with decoding sequences."""
     prefix_share: float = 0.0

@@ -177,11 +177,11 @@ def passes_cost(passes: Passes) -> StepCost:
     uneven = stage_share(model, plan) * plan.pipeline
     heads = head_seconds(passes, np.array([1.0, 256.0]))
     each = float(heads[1] - heads[0]) / 255
-    together = np.clip(_SHARED / _NEW, 1.0, _MOST_SHARED)[:, None]
+    together = np.clip(_SHARED / _NEW, 1.0, _MOST_SHARED)[:, None] * plan.data_attention
     start = attention_start_seconds(passes)
     attention = (prompt_seconds(passes, together, _NEW[:, None], _PAST) - start) / together
     return StepCost(
-        step=engine.step + float(heads[0]), request=engine.request + each, tokens=_TOKENS,
+        step=engine.step + float(heads[0]), request=engine.request / plan.data_attention + each, tokens=_TOKENS,
         tokens_seconds=uneven * _decoding_seconds(passes),
         mixed_seconds=uneven * (_mixed_seconds(passes) + start), decode_requests=_REQUESTS,
         decode_context=_CONTEXT, decode_seconds=uneven * decoding, prompt_new=_NEW, prompt_past=_PAST,
@@ -200,7 +200,8 @@ def _decoding_seconds(passes: Passes) -> Floats:
     """s of what the tokens of decoding sequences decide: one graph, or kernels that the host launches beyond graphs."""
     graphs = tokens_seconds(passes, _TOKENS)
     launched = np.maximum(graphs, prompt_host_seconds(passes))
-    return np.where(passes.engine.graph_tokens >= _TOKENS, graphs, launched)
+    most = (passes.plan.graph_tokens or passes.engine.graph_tokens) * passes.plan.data_attention
+    return np.where(most >= _TOKENS, graphs, launched)
 
 
 def _mixed_seconds(passes: Passes) -> Floats:

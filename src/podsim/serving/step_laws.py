@@ -22,10 +22,10 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.engine_attention import EngineAttention, decode_seconds, prefill_seconds
 from podsim.kernels.engine_experts import EngineExperts, experts_seconds
-from podsim.kernels.engine_run import EngineRun
+from podsim.kernels.engine_run import FORMATS, EngineRun, format_bytes
 from podsim.kernels.gemm import GemmKernel, gemm_seconds, operand_bytes
 from podsim.packaged import packaged_toml
-from podsim.serving.group_collectives import exchange_seconds, send_seconds, sum_seconds
+from podsim.serving.group_collectives import exchange_seconds, routed_seconds, send_seconds, sum_seconds
 from podsim.serving.language_engines import LanguageEngine, load_language_engine
 from podsim.serving.language_layers import (
     Core,
@@ -137,10 +137,12 @@ def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> 
     products = alone + (shared + routed if is_prompt else np.maximum(shared, routed))
     hidden = 2.0 * passes.model.hidden * tokens
     counts = np.array([count for count, _ in layers.moved])[:, None]
-    sizes = 2.0 * np.array([size for _, size in layers.moved])[:, None] * tokens
+    sizes = 2.0 * np.array([size for _, size in layers.moved])[:, None] * tokens / passes.plan.data_attention
     memory = (counts * memory_seconds(gpu, sizes)).sum(axis=0) + memory_seconds(gpu, 2 * hidden)
     cluster, plan = passes.cluster, passes.plan
     collectives = layers.syncs * sum_seconds(cluster, plan.layer_degree, passes.sum_run, hidden)
+    if 1 < plan.data_attention == plan.expert:  # experts alone need other GPUs' tokens
+        collectives = np.minimum(collectives, _dealing_seconds(passes, tokens))
     own = hidden / plan.data_attention
     collectives = collectives + layers.attention_syncs * sum_seconds(
         cluster, plan.attention_degree * plan.context, passes.sum_run, own
@@ -149,6 +151,19 @@ def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> 
     return {
         "products": products, "memory": memory, "collectives": collectives + send_seconds(cluster, plan, hidden),
     }  # fmt: skip
+
+
+def _dealing_seconds(passes: Passes, tokens: Floats) -> Floats:
+    """s of all layers' dealing of tokens to whole experts, where groups do the attention of their own sequences."""
+    plan, width = passes.plan, format_bytes(passes.plan.precision) if passes.plan.precision in FORMATS else 2.0
+    each = [
+        experts.count
+        * routed_seconds(
+            passes.cluster, plan, tokens / plan.data_attention * experts.top, experts.hidden, min(width, 1.0)
+        )
+        for experts in passes.layers.experts
+    ]
+    return sum(each, np.zeros_like(tokens))
 
 
 def prompt_host_seconds(passes: Passes) -> float:
