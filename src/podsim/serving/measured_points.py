@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from math import log2
+from typing import NamedTuple
 
 from podsim.answers.best_serving import MeasuredPoint
 from podsim.errors import TableError
 from podsim.foreign_files import csv_table
+from podsim.serving.language_engines import engine_family
 from podsim.serving.load_bands import band_of
 
 _FILE = "measured_loads.csv.gz"
@@ -27,14 +28,13 @@ _FORMATS = {"fp16": "bf16", "fp8_block": "fp8", "fp8-block": "fp8", "mxfp8": "fp
 """Formats of weights that count as another's."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PredictedServer:
+class PredictedServer(NamedTuple):
     """What a server is compared by."""
 
     model: str
     gpu: str
-    engine: str
-    precision: str
+    plan: Mapping[str, object]
+    """The fields of its serving plan."""
     input_tokens: float
     """count. The mean tokens of a prompt."""
     output_tokens: float
@@ -53,8 +53,14 @@ def packaged_rows() -> tuple[Mapping[str, str], ...]:
     return tuple(dict(row) for row in csv_table(text, name=_FILE, error=TableError)[1])
 
 
-def measured_points(server: PredictedServer, rows: Iterable[Mapping[str, str]]) -> tuple[MeasuredPoint, ...]:
-    """The nearest measured server, then those of the same model, GPU and lengths; () where none is like it."""
+def measured_points(
+    server: PredictedServer, rows: Iterable[Mapping[str, str]] | None = None
+) -> tuple[MeasuredPoint, ...]:
+    """The nearest measured server, then those of the same model, GPU and lengths; () where none is like it.
+
+    Of the packaged rows, or of others in canonical columns.
+    """
+    rows = packaged_rows() if rows is None else rows
     points = sorted(
         (point for row in rows if (point := _point(server, row)) is not None),
         key=lambda point: point.distance,
@@ -79,7 +85,8 @@ def _point(server: PredictedServer, row: Mapping[str, str]) -> MeasuredPoint | N
         abs(log2(float(row[name]) * (1 + float(row.get("shortest") or 1)) / 2 / getattr(server, name)))
         for name in ("input_tokens", "output_tokens")
     ]
-    differs = [_format(row["precision"]) != _format(server.precision), row["engine"] != server.engine]
+    engine, precision = (str(server.plan[name]) for name in ("engine", "precision"))
+    differs = [_format(row["precision"]) != _format(precision), row["engine"] != engine_family(engine)]
     far = _FAR * ((not is_model) + (not is_gpu)) + _OTHER * sum(differs)
     first = row.get("first_token_s_median") or row.get("first_token_s_mean")
     return MeasuredPoint(

@@ -11,7 +11,6 @@ import numpy as np
 from podsim.answers.best_serving import MeasuredPoint
 from podsim.answers.served_load import LoadPoint, ServedLoad
 from podsim.options.serving_options import ServeOptions
-from podsim.serving.language_engines import engine_family
 from podsim.serving.language_notes import plan_words
 from podsim.serving.load.load_answer import (
     bottleneck,
@@ -32,7 +31,7 @@ from podsim.serving.load.load_statistics import (
 )
 from podsim.serving.load.replica_pool import SCHEDULERS
 from podsim.serving.load.request_table import RequestTable
-from podsim.serving.measured_points import PredictedServer, bands_of, measured_points, packaged_rows
+from podsim.serving.measured_points import PredictedServer, bands_of, measured_points
 
 _POINTS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 """shares of the saturated rate at which the curve is drawn"""
@@ -147,15 +146,12 @@ def _answer(
 
 def _measured(inputs: LoadInputs, run: LoadRun, user: float) -> tuple[MeasuredPoint, ...]:
     """The measured servers that are like this one, of one model."""
-    setup, table = inputs.setup, run.table
+    setup, lengths = inputs.setup, (run.table.input_tokens.mean(), run.table.output_tokens.mean())
     if len(inputs.setups) > 1 or not user:
         return ()
-    server = PredictedServer(
-        model=setup.model.name, gpu=setup.cluster.gpu.name, engine=engine_family(setup.plan.engine),
-        precision=setup.plan.precision, input_tokens=float(table.input_tokens.mean()),
-        output_tokens=float(table.output_tokens.mean()), user=user,
-    )  # fmt: skip
-    return measured_points(server, packaged_rows())
+    return measured_points(
+        PredictedServer(setup.model.name, setup.cluster.gpu.name, asdict(setup.plan), *map(float, lengths), user)
+    )
 
 
 def _layout_words(inputs: LoadInputs) -> str:
