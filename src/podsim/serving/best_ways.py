@@ -89,7 +89,7 @@ def search_best(case: ServingCase) -> BestServing:
         percentile=case.objective.percentile, ways=ways, front=_front(case, search.layouts), fewest=fewest,
         candidates=len(search.candidates), simulated=len(rows), requests=len(case.requests), least=least,
         price=case.offer.words if case.offer else "", other_format=_other_format(case, fewest),
-        notes=(*case.notes, *search.notes),
+        notes=(*case.notes, *search.notes, *([case.offer.origin] if case.offer else [])),
         measured=measured_points(PredictedServer(
             case.model.name, case.cluster.gpu.name, ways[0].plan, case.load.input_tokens, case.load.output_tokens,
             ways[0].tokens_per_user,

@@ -10,6 +10,7 @@ import numpy as np
 
 from podsim.answers.best_serving import MeasuredPoint
 from podsim.answers.served_load import LoadPoint, ServedLoad
+from podsim.fleet.price_offers import price_offer
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.language_notes import plan_words
 from podsim.serving.load.load_answer import (
@@ -197,6 +198,8 @@ def _assumptions(inputs: LoadInputs) -> tuple[str, ...]:
         f"scheduler: {kind.scheduler.source}",
         "no network, tokenizer or HTTP stands between client and server",
     ]
+    if offer := price_offer(inputs.price, inputs.cluster):
+        notes.append(offer.origin)
     if inputs.pool.autoscaling:
         scaling = inputs.pool.autoscaling
         notes.append(
