@@ -1,4 +1,4 @@
-"""GPUs of AMD and cards of workstations: peaks by hand, links of a full mesh, a measured sweep, and a study with prices."""
+"""GPUs of AMD and cards of workstations: peaks by hand, a full mesh, a measured sweep, and a study with prices."""
 
 from __future__ import annotations
 

@@ -151,7 +151,9 @@ def _measured(inputs: LoadInputs, run: LoadRun, user: float) -> tuple[MeasuredPo
     if len(inputs.setups) > 1 or not user:
         return ()
     return measured_points(
-        PredictedServer(setup.model.name, setup.cluster.gpu.name, asdict(setup.plan), *map(float, lengths), user)
+        PredictedServer(
+            setup.model.name, setup.cluster.gpu.name, asdict(setup.plan), *map(float, lengths), user
+        )
     )
 
 
