@@ -33,9 +33,11 @@ from podsim.workload.model import Model
 Row = Mapping[str, str]
 _WAVES = 10
 """requests of a client where the row does not say"""
-_LEAST_WAVES, _MOST_TOKENS = 3, 6e6
+_LEAST_WAVES, _MOST_TOKENS = 3, 3e6
 """waves that are simulated at least; tokens of answers above which steps are merged"""
-_MOST_WORK = 2e7
+_MERGED = 1 / 128
+"""share of an answer whose decoding steps are one event, where several replicas answer"""
+_MOST_WORK = 3e6
 """requests times clients above which waves are fewer than the run's"""
 _DECODE = ("attention_tp", "attention_dp", "ep", "workers", "decode_gpus", "max_sequences", "max_batched_tokens")
 _PREFILL = tuple(f"prefill_{name.removeprefix('decode_')}" for name in _DECODE)
@@ -78,6 +80,8 @@ def serve_row(row: Row) -> ServedLoad:
     kinds = row_kinds(row)
     front = kinds[0].front
     merge = max(round(float(table.output_tokens.sum()) / _MOST_TOKENS), 1)
+    if sum(kind.replicas for kind in kinds) > 1:  # else the steps of others would cut each other's short
+        merge = max(merge, round(float(table.output_tokens.mean()) * _MERGED))
     pool = ReplicaPool(kinds=tuple(replace(for_requests(kind, table), merge=merge) for kind in kinds))
     run = run_load(table, pool, loop=ClosedLoop(clients=clients, think=np.full(len(table), front)))
     if not run.answered.all():
