@@ -152,7 +152,10 @@ def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> 
 
 def _dealing_seconds(passes: Passes, tokens: Floats) -> Floats:
     """s of all layers' dealing of tokens to whole experts, where groups do the attention of their own sequences."""
-    plan, width = passes.plan, format_bytes(passes.plan.precision) if passes.plan.precision in FORMATS else 2.0
+    plan, width = (
+        passes.plan,
+        format_bytes(passes.plan.precision) if passes.plan.precision in FORMATS else 2.0,
+    )
     each = [
         experts.count
         * routed_seconds(
@@ -240,7 +243,9 @@ def _decode_seconds(passes: Passes, core: Core, sequences: Floats, keys: Floats)
     if rows > 1:  # the queries of a draft share the keys, as heads of a group do
         shape, shares = replace(shape, heads=shape.heads * rows), True
     law = "mla-decode" if core.rank else "decode"
-    return decode_seconds(passes.engine_gpu, passes.run(is_latent=bool(core.rank)), shape, law=law, shares_keys=shares)
+    return decode_seconds(
+        passes.engine_gpu, passes.run(is_latent=bool(core.rank)), shape, law=law, shares_keys=shares
+    )
 
 
 def prompt_seconds(passes: Passes, batch: Floats, new: Floats, past: Floats) -> Floats:
