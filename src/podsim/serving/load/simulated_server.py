@@ -147,14 +147,14 @@ def _answer(
 
 def _measured(inputs: LoadInputs, run: LoadRun, user: float) -> tuple[MeasuredPoint, ...]:
     """The measured servers that are like this one, of one model."""
-    setup, lengths = inputs.setup, (run.table.input_tokens.mean(), run.table.output_tokens.mean())
+    setup, table = inputs.setup, run.table
     if len(inputs.setups) > 1 or not user:
         return ()
-    return measured_points(
-        PredictedServer(
-            setup.model.name, setup.cluster.gpu.name, asdict(setup.plan), *map(float, lengths), user
-        )
-    )
+    server = PredictedServer(
+        setup.model.name, setup.cluster.gpu.name, asdict(setup.plan), float(table.input_tokens.mean()),
+        float(table.output_tokens.mean()), user,
+    )  # fmt: skip
+    return measured_points(server)
 
 
 def _layout_words(inputs: LoadInputs) -> str:
